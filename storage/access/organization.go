@@ -1,0 +1,50 @@
+package access
+
+// Organization is a tenant: it has one plan, members, keys, subscriptions and events of its own. Times are in
+// milliseconds since the epoch, UTC, here and in all of the vocabulary.
+type Organization struct {
+	RowID      int64   `db:"id"`
+	ID         string  `db:"public_id"`
+	Name       string  `db:"name"`
+	Plan       string  `db:"plan"`
+	ExternalID *string `db:"external_id"` // the host product's own id, unique
+	CreatedAt  int64   `db:"created_at"`
+	UpdatedAt  int64   `db:"updated_at"`
+}
+
+// OrganizationChange is a partial update; nil leaves a field as it is. An empty ExternalID removes it.
+type OrganizationChange struct {
+	Name       *string
+	Plan       *string
+	ExternalID *string
+}
+
+// User is a person or a machine that may belong to organizations.
+type User struct {
+	RowID      int64   `db:"id"`
+	ID         string  `db:"public_id"`
+	Email      string  `db:"email"` // unique without regard to case
+	Name       string  `db:"name"`
+	ExternalID *string `db:"external_id"` // the identity provider's "sub", unique
+	IsActive   bool    `db:"is_active"`   // false refuses every credential of the user
+	CreatedAt  int64   `db:"created_at"`
+	UpdatedAt  int64   `db:"updated_at"`
+}
+
+// UserChange is a partial update; nil leaves a field as it is. An empty ExternalID removes it.
+type UserChange struct {
+	Email      *string
+	Name       *string
+	ExternalID *string
+	IsActive   *bool
+}
+
+// Member is a user seen from an organization.
+type Member struct {
+	UserRow   int64  `db:"user_id"` // orders the list
+	UserID    string `db:"user_public_id"`
+	Email     string `db:"email"`
+	Name      string `db:"name"`
+	Role      string `db:"role"`
+	CreatedAt int64  `db:"created_at"`
+}

@@ -1,0 +1,61 @@
+// Package access owns the vocabulary of who may do what: organizations, users, roles, permissions, plans, keys, scopes,
+// principals and audit events. It is pure: it knows no SQL, no HTTP and no clock.
+package access
+
+import (
+	"regexp"
+	"strings"
+)
+
+// The built-in permission keys. Roles, key scopes and the route table speak this one vocabulary, to which an operator
+// adds the keys of the host product.
+const (
+	APIKeysRead   = "api_keys:read"
+	APIKeysWrite  = "api_keys:write"
+	WebhooksRead  = "webhooks:read"
+	WebhooksWrite = "webhooks:write"
+	EventsRead    = "events:read"
+	EventsWrite   = "events:write"
+	AuditRead     = "audit:read"
+	PlatformRead  = "platform:read"
+	PlatformWrite = "platform:write"
+	PlatformActAs = "platform:act_as"
+)
+
+// MaxPermissionKey bounds a permission key, in bytes.
+const MaxPermissionKey = 100
+
+// Permission is one word of the vocabulary.
+type Permission struct {
+	RowID       int64  `db:"id"`
+	Key         string `db:"key"`
+	Description string `db:"description"`
+	BuiltIn     bool   `db:"built_in"` // cannot be removed
+	CreatedAt   int64  `db:"created_at"`
+}
+
+// BuiltInPermissions lists the permissions that every instance has, in the order in which they are seeded.
+func BuiltInPermissions() []Permission {
+	return []Permission{
+		{Key: APIKeysRead, Description: "List and read API keys", BuiltIn: true},
+		{Key: APIKeysWrite, Description: "Create and revoke API keys", BuiltIn: true},
+		{Key: WebhooksRead, Description: "Read webhook subscriptions and their deliveries", BuiltIn: true},
+		{Key: WebhooksWrite, Description: "Create, change and remove webhook subscriptions", BuiltIn: true},
+		{Key: EventsRead, Description: "List and read events", BuiltIn: true},
+		{Key: EventsWrite, Description: "Publish events", BuiltIn: true},
+		{Key: AuditRead, Description: "Read the audit log", BuiltIn: true},
+		{Key: PlatformRead, Description: "Read plans, roles, organizations and users", BuiltIn: true},
+		{Key: PlatformWrite, Description: "Change plans, roles, organizations and users", BuiltIn: true},
+		{Key: PlatformActAs, Description: "Act in an organization other than one's own", BuiltIn: true},
+	}
+}
+
+var permissionKey = regexp.MustCompile(`^[a-z][a-z0-9_]*(:[a-z][a-z0-9_]*)+$`)
+
+// ValidPermissionKey reports whether s has the form of a permission key, such as "orders:read".
+func ValidPermissionKey(s string) bool {
+	return len(s) <= MaxPermissionKey && permissionKey.MatchString(s)
+}
+
+// isPlatform reports whether key belongs to the operator's own permissions.
+func isPlatform(key string) bool { return strings.HasPrefix(key, "platform:") }

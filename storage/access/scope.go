@@ -1,0 +1,93 @@
+package access
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Scope is an immutable set of permission keys, kept sorted. The zero value is empty and grants nothing.
+type Scope struct {
+	keys []string
+}
+
+// NewScope returns the set of the given keys; order and repetition do not matter.
+func NewScope(keys ...string) Scope {
+	sorted := slices.Clone(keys)
+	slices.Sort(sorted)
+	return Scope{slices.Compact(sorted)}
+}
+
+// ParseScope reads a space-delimited list of permission keys, as OAuth 2.0 writes scopes (RFC 6749 section 3.3). Extra
+// spaces and repetitions are dropped. malformed lists the tokens that are no permission keys, in the order written;
+// whether the rest are known is for the store to say.
+func ParseScope(s string) (scope Scope, malformed []string) {
+	var keys []string
+	for token := range strings.SplitSeq(s, " ") {
+		switch {
+		case token == "":
+		case ValidPermissionKey(token):
+			keys = append(keys, token)
+		default:
+			malformed = append(malformed, token)
+		}
+	}
+	return NewScope(keys...), malformed
+}
+
+// Has reports whether the set holds key.
+func (s Scope) Has(key string) bool {
+	_, found := slices.BinarySearch(s.keys, key)
+	return found
+}
+
+// Empty reports whether the set grants nothing.
+func (s Scope) Empty() bool { return len(s.keys) == 0 }
+
+// Len returns the number of keys.
+func (s Scope) Len() int { return len(s.keys) }
+
+// Keys returns the keys in order, as a copy. It is never nil.
+func (s Scope) Keys() []string { return append([]string{}, s.keys...) }
+
+// Equal reports whether both sets hold the same keys.
+func (s Scope) Equal(o Scope) bool { return slices.Equal(s.keys, o.keys) }
+
+// Intersect returns what both sets hold. It is commutative, associative and idempotent, and never adds.
+func (s Scope) Intersect(o Scope) Scope { return s.filter(o.Has) }
+
+// Minus returns what s holds and o does not.
+func (s Scope) Minus(o Scope) Scope {
+	return s.filter(func(key string) bool { return !o.Has(key) })
+}
+
+func (s Scope) filter(keep func(string) bool) Scope {
+	var kept []string
+	for _, key := range s.keys {
+		if keep(key) {
+			kept = append(kept, key)
+		}
+	}
+	return Scope{kept}
+}
+
+// String returns the set as a space-delimited list in order; ParseScope reads it back.
+func (s Scope) String() string { return strings.Join(s.keys, " ") }
+
+// Value stores the set as its string.
+func (s Scope) Value() (driver.Value, error) { return s.String(), nil }
+
+// Scan reads what Value stored. A stored token that is not a permission key is an error, not a wider set.
+func (s *Scope) Scan(src any) error {
+	text, ok := src.(string)
+	if !ok {
+		return fmt.Errorf("scan scope: %T is not a string", src)
+	}
+	parsed, malformed := ParseScope(text)
+	if len(malformed) > 0 {
+		return fmt.Errorf("scan scope: %q is not a permission key", malformed[0])
+	}
+	*s = parsed
+	return nil
+}

@@ -1,0 +1,98 @@
+package webhook
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxResponseBody bounds what is stored of a receiver's answer, in characters.
+const MaxResponseBody = 2000
+
+// Outcome is how an attempt ended.
+type Outcome uint8
+
+// The outcomes, as they are stored. An attempt is Sending from before its first byte until its end is recorded.
+const (
+	Sending Outcome = iota
+	Succeeded
+	Failed
+	Interrupted // cut off by a crash or a stop of Keyhook itself: no failure of the receiver
+)
+
+var outcomeNames = [...]string{"sending", "succeeded", "failed", "interrupted"}
+
+// String returns the outcome's public name.
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// ParseOutcome reads a public name.
+func ParseOutcome(s string) (o Outcome, ok bool) {
+	for i, name := range outcomeNames {
+		if s == name {
+			return Outcome(i), true
+		}
+	}
+	return 0, false
+}
+
+// Trigger is why an attempt was made. A delivery keeps the trigger of its first attempt; all later ones are retries.
+type Trigger uint8
+
+// The triggers, as they are stored.
+const (
+	ByEvent Trigger = iota
+	ByRetry
+	ByHand
+	ByTest
+)
+
+// String returns the trigger's public name.
+func (t Trigger) String() string { return [...]string{"event", "retry", "manual", "test"}[t] }
+
+// Attempt is the durable record of one request to a receiver.
+type Attempt struct {
+	RowID          int64   `db:"id"`
+	ID             string  `db:"-"`
+	SubscriptionID string  `db:"subscription_public_id"`
+	EventRow       int64   `db:"event_id"`
+	EventID        string  `db:"-"`
+	EventType      string  `db:"event_type"`
+	EventAt        int64   `db:"event_at"`
+	Number         int     `db:"attempt_number"`
+	Trigger        Trigger `db:"cause"`
+	Outcome        Outcome `db:"outcome"`
+	ResponseStatus *int    `db:"response_status"` // nil where there was no answer
+	ResponseBody   string  `db:"response_body"`
+	DurationMS     int64   `db:"duration_ms"`
+	Error          string  `db:"error"` // begins with its class; empty on success
+	AttemptedAt    int64   `db:"attempted_at"`
+	NextAttemptAt  *int64  `db:"next_attempt_at"`
+}
+
+// AttemptFilter narrows a list of attempts, newest first; a zero field does not narrow. Before and BeforeAt are the row
+// id and the time of the attempt to go on from.
+type AttemptFilter struct {
+	BeforeAt  int64
+	Before    int64
+	Limit     int
+	Outcome   *Outcome
+	EventType string
+	EventID   string
+	Since     int64 // inclusive
+	Until     int64 // exclusive
+}
+
+// CutBody returns what is stored of a receiver's answer: valid UTF-8, no control characters but line feed and tab, at
+// most MaxResponseBody characters.
+func CutBody(body []byte) string {
+	var b strings.Builder
+	for n := 0; len(body) > 0 && n < MaxResponseBody; {
+		r, size := utf8.DecodeRune(body) // invalid bytes decode to U+FFFD
+		body = body[size:]
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
+			continue
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
