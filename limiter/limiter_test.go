@@ -1,0 +1,263 @@
+package limiter_test
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/limiter"
+)
+
+// inBubble runs f in virtual time with a limiter whose windows last for a minute.
+func inBubble(t *testing.T, f func(t *testing.T, l *limiter.Limiter)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(t, limiter.New(time.Minute)) })
+}
+
+func equal(t *testing.T, what string, got, want limiter.Result) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+
+	t.Run("of limit+200 requests from 64 goroutines exactly limit pass", func(t *testing.T) {
+		t.Parallel()
+		const limit, extra, goroutines = 6000, 200, 64
+		l := limiter.New(time.Hour)
+		var passed, left, sum atomic.Int64
+		left.Store(limit + extra)
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					if r := l.Take(7, limit); r.Allowed {
+						passed.Add(1)
+						sum.Add(r.Remaining)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if passed.Load() != limit {
+			t.Errorf("%d passed, want %d", passed.Load(), limit)
+		}
+		// Each of the numbers limit-1 … 0 was told to exactly one of them.
+		if want := int64(limit * (limit - 1) / 2); sum.Load() != want {
+			t.Errorf("the remainders add up to %d, want %d", sum.Load(), want)
+		}
+	})
+
+	t.Run("windows that end and are swept under load still let exactly limit pass each", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			const limit, keys, rounds = 5, 300, 4
+			l := limiter.New(time.Minute)
+			var passed atomic.Int64
+			for range rounds {
+				var wg sync.WaitGroup
+				for range 16 {
+					wg.Go(func() {
+						for key := range int64(keys) {
+							if l.Take(key, limit).Allowed {
+								passed.Add(1)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(time.Minute)
+			}
+			if want := int64(limit * keys * rounds); passed.Load() != want {
+				t.Errorf("%d passed, want %d", passed.Load(), want)
+			}
+		})
+	})
+}
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+
+	t.Run("begins at the key's first request and not on a grid", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			time.Sleep(41 * time.Second)
+			equal(t, "first", l.Take(1, 1), limiter.Result{Allowed: true, Limit: 1, Reset: time.Minute})
+			time.Sleep(time.Minute - time.Nanosecond)
+			equal(t, "a nanosecond before the end", l.Take(1, 1), limiter.Result{Limit: 1, Reset: 1})
+			time.Sleep(time.Nanosecond)
+			equal(t, "at the end", l.Take(1, 1), limiter.Result{Allowed: true, Limit: 1, Reset: time.Minute})
+		})
+	})
+
+	t.Run("is not extended by a steady stream", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			const limit = 60
+			passed := map[int]int{} // by minute since the first request
+			for i := range 5 * 60 * 4 {
+				if l.Take(1, limit).Allowed {
+					passed[i/(60*4)]++
+				}
+				time.Sleep(time.Second / 4)
+			}
+			if diff := cmp.Diff(map[int]int{0: limit, 1: limit, 2: limit, 3: limit, 4: limit}, passed); diff != "" {
+				t.Errorf("passed in each minute (-want +got):\n%s", diff)
+			}
+		})
+	})
+
+	t.Run("is not extended by refused requests", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			l.Take(1, 1)
+			for range 59 {
+				time.Sleep(time.Second)
+				if l.Take(1, 1).Allowed {
+					t.Fatal("a second request passed")
+				}
+			}
+			time.Sleep(time.Second)
+			if !l.Take(1, 1).Allowed {
+				t.Error("the request at 60 s was refused")
+			}
+		})
+	})
+
+	t.Run("is each key's own", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			for _, key := range []int64{0, 1, -1, 64, 128, math.MaxInt64, math.MinInt64} {
+				equal(t, "first of its key", l.Take(key, 2), limiter.Result{Allowed: true, Limit: 2, Remaining: 1, Reset: time.Minute})
+			}
+			time.Sleep(30 * time.Second)
+			equal(t, "key 2", l.Take(2, 2), limiter.Result{Allowed: true, Limit: 2, Remaining: 1, Reset: time.Minute})
+			equal(t, "key 1", l.Take(1, 2), limiter.Result{Allowed: true, Limit: 2, Reset: 30 * time.Second})
+		})
+	})
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+
+	t.Run("0 refuses all and still says when to come back", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			equal(t, "first", l.Take(1, 0), limiter.Result{Reset: time.Minute})
+			time.Sleep(20 * time.Second)
+			equal(t, "second", l.Take(1, 0), limiter.Result{Reset: 40 * time.Second})
+		})
+	})
+
+	t.Run("below 0 is 0", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			equal(t, "Take", l.Take(1, -5), limiter.Result{Reset: time.Minute})
+			equal(t, "Peek", l.Peek(1, math.MinInt64), limiter.Result{Reset: time.Minute})
+		})
+	})
+
+	t.Run("may be as large as numbers go", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			for i := range int64(3) {
+				equal(t, "Take", l.Take(1, math.MaxInt64),
+					limiter.Result{Allowed: true, Limit: math.MaxInt64, Remaining: math.MaxInt64 - 1 - i, Reset: time.Minute})
+			}
+		})
+	})
+
+	t.Run("changed within the window applies at once to the same count", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			for range 4 {
+				l.Take(1, 10)
+			}
+			equal(t, "lowered", l.Take(1, 3), limiter.Result{Limit: 3, Reset: time.Minute})
+			equal(t, "raised: the refused request used nothing up", l.Take(1, 6),
+				limiter.Result{Allowed: true, Limit: 6, Remaining: 1, Reset: time.Minute})
+			equal(t, "set to 0", l.Take(1, 0), limiter.Result{Reset: time.Minute})
+			equal(t, "raised again", l.Take(1, 6), limiter.Result{Allowed: true, Limit: 6, Reset: time.Minute})
+			equal(t, "used up", l.Take(1, 6), limiter.Result{Limit: 6, Reset: time.Minute})
+		})
+	})
+}
+
+func TestPeek(t *testing.T) {
+	t.Parallel()
+
+	t.Run("counts nothing and starts no window", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			for range 5 {
+				equal(t, "before the first", l.Peek(1, 2), limiter.Result{Allowed: true, Limit: 2, Remaining: 2, Reset: time.Minute})
+			}
+			if l.Len() != 0 {
+				t.Errorf("%d windows after peeking alone", l.Len())
+			}
+			l.Take(1, 2)
+			time.Sleep(10 * time.Second)
+			equal(t, "after one", l.Peek(1, 2), limiter.Result{Allowed: true, Limit: 2, Remaining: 1, Reset: 50 * time.Second})
+			l.Take(1, 2)
+			equal(t, "after two", l.Peek(1, 2), limiter.Result{Limit: 2, Reset: 50 * time.Second})
+			time.Sleep(50 * time.Second)
+			equal(t, "in the next window", l.Peek(1, 2), limiter.Result{Allowed: true, Limit: 2, Remaining: 2, Reset: time.Minute})
+		})
+	})
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is bounded by the keys of the last two windows", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			const perMinute = 6000
+			for i := range int64(20 * perMinute) {
+				l.Take(i, 1) // every key is new
+				time.Sleep(time.Minute / perMinute)
+				if held := l.Len(); i%500 == 0 && held > 2*perMinute+1 {
+					t.Fatalf("%d windows held after %d keys", held, i)
+				}
+			}
+		})
+	})
+
+	t.Run("of a rush is given back by the requests of one key", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
+			for key := range int64(50_000) {
+				l.Take(key, 1)
+			}
+			for range 2 {
+				time.Sleep(time.Minute)
+				l.Take(1, 1)
+			}
+			if held := l.Len(); held > 2 {
+				t.Errorf("%d windows held, of one live key", held)
+			}
+		})
+	})
+}
+
+// Not parallel: AllocsPerRun counts what all goroutines allocate.
+func TestAllocations(t *testing.T) {
+	l := limiter.New(time.Hour)
+	l.Take(1, 10)
+	if n := testing.AllocsPerRun(100, func() { l.Take(1, 10); l.Peek(1, 10) }); n != 0 {
+		t.Errorf("%v allocations for a key that has a window", n)
+	}
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for name, window := range map[string]time.Duration{"zero": 0, "negative": -time.Second} {
+		t.Run("refuses a window that is "+name, func(t *testing.T) {
+			t.Parallel()
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			limiter.New(window)
+		})
+	}
+}
