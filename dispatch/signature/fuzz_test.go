@@ -1,0 +1,64 @@
+package signature_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+)
+
+// Whatever the headers hold, Verify neither panics nor takes a signature that was not made with the secret; and what
+// it refuses, it refuses with one of the errors of the package.
+func FuzzVerify(f *testing.F) {
+	h := delivery(f, "X-Service", newSecret, oldSecret)
+	f.Add(h.Get("X-Service-Signature"), h.Get("X-Service-Signature-Previous"), h.Get("X-Service-Timestamp"), []byte(testBody))
+	f.Add("", "", "", []byte{})
+	f.Add("zz", "\x00", "-1", []byte("\xff"))
+	f.Fuzz(func(t *testing.T, sig, previous, timestamp string, body []byte) {
+		h := http.Header{}
+		h.Set("X-Service-Signature", sig)
+		h.Set("X-Service-Signature-Previous", previous)
+		h.Set("X-Service-Timestamp", timestamp)
+		judge(t, signature.Verify(newSecret, h, body, sent, 0), func() bool {
+			right := signHex(t, newSecret, sentAt, string(body))
+			return timestamp == "1800000000" && (sig == right || previous == right)
+		})
+	})
+}
+
+// The same of the headers of Standard Webhooks.
+func FuzzVerifyStandard(f *testing.F) {
+	h := delivery(f, "X-Service", newSecret, oldSecret)
+	f.Add(h.Get("webhook-id"), h.Get("webhook-timestamp"), h.Get("webhook-signature"), []byte(testBody))
+	f.Add("", "", "", []byte{})
+	f.Add("a.b", "1", "v1, v1a,v1,", []byte("\xff"))
+	f.Fuzz(func(t *testing.T, id, timestamp, sig string, body []byte) {
+		h := http.Header{}
+		h.Set("webhook-id", id)
+		h.Set("webhook-timestamp", timestamp)
+		h.Set("webhook-signature", sig)
+		judge(t, signature.VerifyStandard(newSecret, h, body, sent, 0), func() bool {
+			right := signStandard(t, newSecret, id, sentAt, string(body))
+			return timestamp == "1800000000" && strings.Contains(sig, right)
+		})
+	})
+}
+
+func judge(t *testing.T, err error, plausible func() bool) {
+	t.Helper()
+	for _, kind := range []error{
+		signature.ErrMissing, signature.ErrMalformed, signature.ErrMismatch, signature.ErrTooOld, signature.ErrTooNew,
+	} {
+		if errors.Is(err, kind) {
+			return
+		}
+	}
+	if err != nil {
+		t.Fatalf("an error of no kind: %v", err)
+	}
+	if !plausible() {
+		t.Fatal("a forged signature is accepted")
+	}
+}

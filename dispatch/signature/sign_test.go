@@ -1,0 +1,196 @@
+package signature_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+)
+
+// The secret of the tests: a Standard Webhooks secret, so that both schemes take it.
+const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+func signHex(tb testing.TB, secret string, timestamp int64, body string) string {
+	tb.Helper()
+	s, err := signature.NewSigner(secret)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(s.AppendHex(nil, timestamp, []byte(body)))
+}
+
+func signStandard(tb testing.TB, secret, id string, timestamp int64, body string) string {
+	tb.Helper()
+	s, err := signature.NewStandardSigner(secret)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(s.Append(nil, id, timestamp, []byte(body)))
+}
+
+func TestKnownAnswers(t *testing.T) {
+	t.Parallel()
+
+	t.Run("of the hex scheme", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct {
+			secret    string
+			timestamp int64
+			body      string
+			want      string
+		}{
+			{"a-subscription-secret", 1800000000, `{"event":"user.created"}`, "d17d66b66fca89390c5b967c45e8928fc732db07a0aabe8167b1e98213081ffe"},
+			{"QGvaZ0uPwA9nYi7jr31JtZn1EKK4pJpK", 1726285679, "foo", "e2af2618d5ffd700eb369904b7237ec4ac7d37873cfe6654265af2e53b44da6b"},
+		} {
+			if got := signHex(t, c.secret, c.timestamp, c.body); got != c.want {
+				t.Errorf("%s at %d: %s, want %s", c.body, c.timestamp, got, c.want)
+			}
+		}
+	})
+
+	t.Run("of Standard Webhooks, with the prefix and without", func(t *testing.T) {
+		t.Parallel()
+		const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+		for _, secret := range []string{testSecret, strings.TrimPrefix(testSecret, "whsec_")} {
+			if got := signStandard(t, secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, `{"test": 2432232314}`); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+	})
+}
+
+// A second writing of both schemes, by the words of their documents, over bodies and secrets of every awkward size.
+func TestAgainstTheDocuments(t *testing.T) {
+	t.Parallel()
+	bodies := []string{"", "x", "{}", "\x00\xff\r\n", "ü€😀", strings.Repeat("a", 55), strings.Repeat("a", 64), strings.Repeat("b", 256<<10)}
+	for _, size := range []int{1, 24, 32, 63, 64, 65, 200} { // 64 is the block of SHA-256: longer keys are hashed first
+		secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", size)))
+		for _, body := range bodies {
+			for _, timestamp := range []int64{0, 1, 1800000000, 99999999999} {
+				stamp := strconv.FormatInt(timestamp, 10)
+
+				mac := hmac.New(sha256.New, []byte(secret))
+				mac.Write([]byte(stamp + "." + body))
+				if got, want := signHex(t, secret, timestamp, body), hex.EncodeToString(mac.Sum(nil)); got != want {
+					t.Errorf("hex, key of %d bytes, body of %d: %s, want %s", size, len(body), got, want)
+				}
+
+				mac = hmac.New(sha256.New, []byte(strings.Repeat("k", size)))
+				mac.Write([]byte("evt_1." + stamp + "." + body))
+				want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+				if got := signStandard(t, secret, "evt_1", timestamp, body); got != want {
+					t.Errorf("standard, key of %d bytes, body of %d: %s, want %s", size, len(body), got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestSigner(t *testing.T) {
+	t.Parallel()
+
+	t.Run("appends and leaves what was there", func(t *testing.T) {
+		t.Parallel()
+		s, _ := signature.NewSigner(testSecret)
+		if got := string(s.AppendHex([]byte("sig="), 1, nil)); got != "sig="+signHex(t, testSecret, 1, "") {
+			t.Errorf("got %s", got)
+		}
+		std, _ := signature.NewStandardSigner(testSecret)
+		list := std.Append(append(std.Append(nil, "m", 1, nil), ' '), "m", 1, nil)
+		if one := signStandard(t, testSecret, "m", 1, ""); string(list) != one+" "+one {
+			t.Errorf("got %s", list)
+		}
+	})
+
+	t.Run("takes an id that is longer than its scratch space", func(t *testing.T) {
+		t.Parallel()
+		id := strings.Repeat("i", 1000)
+		key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(testSecret, "whsec_"))
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(id + ".7.body"))
+		if got, want := signStandard(t, testSecret, id, 7, "body"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+
+	t.Run("is safe for concurrent use", func(t *testing.T) {
+		t.Parallel()
+		s, _ := signature.NewSigner(testSecret)
+		std, _ := signature.NewStandardSigner(testSecret)
+		wantHex, wantStandard := signHex(t, testSecret, 5, "body"), signStandard(t, testSecret, "m", 5, "body")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 200 {
+					if got := string(s.AppendHex(nil, 5, []byte("body"))); got != wantHex {
+						t.Errorf("hex: %s, want %s", got, wantHex)
+					}
+					if got := string(std.Append(nil, "m", 5, []byte("body"))); got != wantStandard {
+						t.Errorf("standard: %s, want %s", got, wantStandard)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+
+	t.Run("is refused for a secret that cannot be used, without repeating it", func(t *testing.T) {
+		t.Parallel()
+		if _, err := signature.NewSigner(""); !errors.Is(err, signature.ErrSecret) {
+			t.Errorf("hex, empty: %v", err)
+		}
+		for _, secret := range []string{"", "whsec_", "whsec_hunter2!", "a-subscription-secret", testSecret[:len(testSecret)-1], "whsec_" + testSecret} {
+			_, err := signature.NewStandardSigner(secret)
+			if !errors.Is(err, signature.ErrSecret) {
+				t.Errorf("standard, %q: %v", secret, err)
+			} else if secret != "" && secret != "whsec_" && strings.Contains(err.Error(), secret) {
+				t.Errorf("the error repeats the secret: %v", err)
+			}
+		}
+	})
+}
+
+// Not parallel: AllocsPerRun counts what all goroutines allocate.
+func TestAllocations(t *testing.T) {
+	s, _ := signature.NewSigner(testSecret)
+	std, _ := signature.NewStandardSigner(testSecret)
+	dst, body := make([]byte, 0, 128), make([]byte, 1024)
+	s.AppendHex(dst, 1, body)
+	std.Append(dst, "evt_1", 1, body)
+	if n := testing.AllocsPerRun(200, func() { s.AppendHex(dst, 1800000000, body) }); n != 0 {
+		t.Errorf("hex: %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(200, func() { std.Append(dst, "evt_1", 1800000000, body) }); n != 0 {
+		t.Errorf("standard: %v allocations", n)
+	}
+}
+
+func BenchmarkSigner(b *testing.B) {
+	s, _ := signature.NewSigner(testSecret)
+	std, _ := signature.NewStandardSigner(testSecret)
+	dst := make([]byte, 0, 128)
+	for _, size := range []int{64, 1024, 64 << 10} {
+		body := make([]byte, size)
+		b.Run("hex of "+strconv.Itoa(size)+" bytes", func(b *testing.B) {
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				s.AppendHex(dst, 1800000000, body)
+			}
+		})
+		b.Run("standard of "+strconv.Itoa(size)+" bytes", func(b *testing.B) {
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				std.Append(dst, "evt_01jd00000000000000000000", 1800000000, body)
+			}
+		})
+	}
+}
