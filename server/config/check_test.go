@@ -1,0 +1,155 @@
+package config_test
+
+import (
+	"log/slog"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/server/config"
+)
+
+func TestValuesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 5000)
+	for _, tt := range []struct{ name, value, want string }{
+		{"server.listen", "8080", "host:port"},
+		{"server.listen", "", "host:port"},
+		{"server.listen", "127.0.0.1:http", "no valid port"},
+		{"server.listen", "127.0.0.1:65536", "no valid port"},
+		{"server.listen", "127.0.0.1:080", "no valid port"},
+		{"server.listen", "127.0.0.1:-1", "no valid port"},
+		{"server.listen", "a b:80", "no valid host"},
+		{"server.listen", "::1:80", "host:port"},
+		{"server.base_url", "keys.example.com", "https://"},
+		{"server.base_url", "ftp://a.example", "https://"},
+		{"server.base_url", "https://", "https://"},
+		{"server.base_url", "https://a.example/", `write "https://a.example"`},
+		{"server.base_url", "https://a.example?x=1", "query"},
+		{"server.base_url", "https://a.example#x", "query or fragment"},
+		{"server.base_url", "https://user:pass@a.example", "user name or password"},
+		{"server.base_url", "https://a.example:99999", "no valid port"},
+		{"server.base_url", "https://a.example:", "no valid port"},
+		{"server.trusted_proxies", "10.0.0.0/33", "no address or network"},
+		{"server.trusted_proxies", "10.0.0.1,,10.0.0.2", "empty item"},
+		{"server.trusted_proxies", "10.1.2.3/8", `write "10.0.0.0/8" or "10.1.2.3"`},
+		{"server.trusted_proxies", "::ffff:10.0.0.0/104", "write it as IPv4"},
+		{"server.trusted_proxies", "fe80::1%eth0", "no address or network"},
+		{"server.trusted_proxies", "proxy.example.com", "no address or network"},
+		{"egress.allowed_networks", strings.Repeat("10.0.0.1,", 1000) + "10.0.0.1", "more than 1000"},
+		{"server.shutdown_grace", "-1s", "from 0s to 10m"},
+		{"server.shutdown_grace", "11m", "from 0s to 10m"},
+		{"storage.path", "", "write the path"},
+		{"storage.path", ":memory:", "is no path"},
+		{"storage.path", "file:x.db?mode=ro", "is no path"},
+		{"storage.path", "/data/", "directory"},
+		{"storage.path", "a\nb", "control character"},
+		{"storage.path", long, "longer than"},
+		{"storage.path", "\xff", "UTF-8"},
+		{"storage.path", "a.db ", "space"},
+		{"storage.synchronous", "FULL", "write full or normal"},
+		{"storage.retention_events", "30d", "is no duration"},
+		{"storage.retention_events", "0s", "out of range"},
+		{"keys.prefix", "", "cannot begin a key"},
+		{"keys.prefix", "1a", "cannot begin a key"},
+		{"keys.prefix", "Svc", "cannot begin a key"},
+		{"keys.prefix", "svc_", "cannot begin a key"},
+		{"keys.prefix", "abcdefghijklmnopq", "cannot begin a key"},
+		{"keys.prefix", "kat", "access tokens"},
+		{"webhooks.header_prefix", "X Service", "header's name"},
+		{"webhooks.header_prefix", "X-Service-", "header's name"},
+		{"webhooks.header_prefix", "X-Sérvice", "header's name"},
+		{"webhooks.header_prefix", "X:", "header's name"},
+		{"webhooks.header_prefix", "", "header's name"},
+		{"webhooks.header_prefix", "WebHook", "Standard Webhooks"},
+		{"webhooks.max_attempts", "0", "from 1 to 100"},
+		{"webhooks.max_attempts", "1e3", "no whole number"},
+		{"webhooks.max_attempts", "010", "no whole number"},
+		{"webhooks.max_attempts", "0x10", "no whole number"},
+		{"webhooks.max_attempts", "1_0", "no whole number"},
+		{"webhooks.max_attempts", "99999999999999999999", "no whole number"},
+		{"webhooks.max_attempts", "", "no whole number"},
+		{"webhooks.retry_factor", "0.5", "from 1 to 100"},
+		{"webhooks.retry_factor", "nan", "no number"},
+		{"webhooks.retry_factor", "inf", "no number"},
+		{"webhooks.timeout", "5", `write "5s"`},
+		{"webhooks.timeout", "0", `write "0s"`},
+		{"webhooks.timeout", "2.5", `write "2.5s"`},
+		{"webhooks.timeout", "", "is no duration"},
+		{"webhooks.timeout", "5 s", "is no duration"},
+		{"webhooks.timeout", "1h", "out of range"},
+		{"webhooks.concurrency", "0", "out of range"},
+		{"webhooks.poll_interval", "1ns", "out of range"},
+		{"egress.allow_http", "yes", "write true or false"},
+		{"egress.allow_http", "1", "write true or false"},
+		{"egress.allow_http", "TRUE", "write true or false"},
+		{"bootstrap.token", strings.Repeat("s", 19), "20 to 200"},
+		{"bootstrap.token", strings.Repeat("s", 201), "20 to 200"},
+		{"bootstrap.token", strings.Repeat("s", 20) + " s", "visible ASCII"},
+		{"bootstrap.token", strings.Repeat("s", 20) + "é", "visible ASCII"},
+		{"bootstrap.token", "", "is empty"},
+		{"encryption.key", "short", "32 to 512"},
+		{"encryption.key", "", "is empty"},
+		{"oidc.issuer", "http://login.example.com", "plain HTTP"},
+		{"oidc.issuer", "login", "https://"},
+		{"oidc.issuer", "https://login.example.com", "needs oidc.audience"},
+		{"oidc.audience", "keyhook", "oidc.issuer"},
+		{"metrics.listen", "9090", "host:port"},
+		{"metrics.listen", "127.0.0.1:8080", "same as server.listen"},
+		{"log.level", "trace", "debug, info, warn or error"},
+		{"log.level", "INFO+1", "debug, info, warn or error"},
+		{"log.format", "", "write json or text"},
+		{"server.tls_cert_file", "a.crt", "set both, or neither"},
+		{"server.tls_key_file", "a.key", "set both, or neither"},
+		{"webhooks.retry_base", "20m", "more than webhooks.retry_max (10m)"},
+		{"webhooks.failing_after", "15", "more than webhooks.failing_after"},
+		{"webhooks.disabled_after", "5", "more than webhooks.failing_after"},
+	} {
+		value := tt.value
+		if len(value) > 30 {
+			value = value[:30] + "…"
+		}
+		t.Run(tt.name+" as "+value, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Load(parse(t, "--"+tt.name+"="+tt.value))
+			p := problemsOf(t, err)
+			if len(p) != 1 || !strings.Contains(p[0].String(), tt.want) {
+				t.Errorf("got %v, want one problem with %q", err, tt.want)
+			}
+			if len(p[0].Message) > 300 {
+				t.Errorf("the message has %d bytes", len(p[0].Message))
+			}
+		})
+	}
+}
+
+func TestValidateRefusesWhatLoadWould(t *testing.T) {
+	t.Parallel()
+	if err := config.Default().Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	if err := config.Default().Dev().Validate(); err != nil {
+		t.Errorf("the defaults of a developer: %v", err)
+	}
+	c := config.Default()
+	c.Webhooks.RetryFactor = math.NaN()
+	c.Webhooks.Timeout = time.Hour
+	c.Storage.Synchronous = "off"
+	c.Log.Level = slog.Level(3)
+	c.Egress.AllowedNetworks = []netip.Prefix{{}}
+	c.Bootstrap.Token = config.NewSecret("short")
+	c.Webhooks.DisabledAfter = 5
+	var got []string
+	for _, p := range problemsOf(t, c.Validate()) {
+		got = append(got, p.Setting)
+	}
+	want := "storage.synchronous webhooks.retry_factor webhooks.timeout egress.allowed_networks bootstrap.token log.level webhooks.disabled_after"
+	if strings.Join(got, " ") != want {
+		t.Errorf("problems with %v, want %s", got, want)
+	}
+	if err := (config.Config{}).Validate(); err == nil {
+		t.Error("an empty Config is valid")
+	}
+}

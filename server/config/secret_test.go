@@ -1,0 +1,143 @@
+package config_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server/config"
+)
+
+// canary is long enough for a secret, and may be shown nowhere.
+const canary = "canary0123456789012345678901234567890123"
+
+func TestASecretIsShownNowhere(t *testing.T) {
+	t.Parallel()
+	secret := config.NewSecret(canary)
+	c := config.Default()
+	c.Bootstrap.Token = secret
+	asJSON, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("start", "token", secret, "config", c)
+	for name, text := range map[string]string{
+		"%v": fmt.Sprintf("%v", c), "%+v": fmt.Sprintf("%+v", c), "%#v": fmt.Sprintf("%#v", c), "%s": fmt.Sprintf("%s", secret),
+		"%d": fmt.Sprintf("%d", secret), "%x": fmt.Sprintf("%x", secret), "%q": fmt.Sprintf("%q", secret), "a pointer": fmt.Sprint(&secret),
+		"String": secret.String(), "JSON": string(asJSON), "slog": log.String(),
+	} {
+		if strings.Contains(text, "canary") || strings.Contains(text, fmt.Sprintf("%x", "canary")) {
+			t.Errorf("%s shows it: %s", name, text)
+		}
+	}
+	if secret.Reveal() != canary {
+		t.Error("Reveal does not give it back")
+	}
+}
+
+func TestAnErrorShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	short := canary[:10]
+	for name, text := range map[string]string{
+		"a token too short":          "bootstrap:\n  token: " + short,
+		"a token that is an alias":   "bootstrap:\n  token: *" + short,
+		"a token that is an anchor":  "bootstrap:\n  token: &" + short,
+		"a token that is a tag":      "bootstrap:\n  token: !" + short,
+		"a token that is a list":     "bootstrap:\n  token: [" + canary + "]",
+		"a token twice":              "bootstrap:\n  token: " + canary + "\n  token: " + canary,
+		"a token without its space":  "bootstrap:\n  token:" + canary,
+		"a token with a bad escape":  "bootstrap:\n  token: \"" + canary + "\\q\"",
+		"a token with an open quote": "bootstrap:\n  token: \"" + canary,
+		"a token in place of a path": "bootstrap:\n  token_file: " + canary,
+		"a key too short":            "encryption:\n  key: " + short,
+		"a password in a URL":        "server:\n  base_url: https://x:" + short + "@a.example",
+		"a URL that is none":         "oidc:\n  audience: a\n  issuer: https://x:" + short + "@a.example:port",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := loadFile(t, text+"\n")
+			if problemsOf(t, err); strings.Contains(err.Error(), "canary") {
+				t.Errorf("it is shown: %v", err)
+			}
+		})
+	}
+	t.Run("and neither does config show", func(t *testing.T) {
+		t.Parallel()
+		list, err := config.Explain(parse(t, "--bootstrap.token="+canary, "--encryption.key="+canary))
+		if err != nil || strings.Contains(fmt.Sprint(list), "canary") {
+			t.Errorf("list %v, error %v", list, err)
+		}
+	})
+}
+
+func TestASecretMayComeOutOfAFile(t *testing.T) {
+	t.Parallel()
+	secret := func(text string, mode os.FileMode) func(t *testing.T) string {
+		return func(t *testing.T) string { return write(t, "secret", text, mode) }
+	}
+	for _, tt := range []struct {
+		name string
+		path func(t *testing.T) string
+		want string // of the message; empty where the canary is read
+	}{
+		{"as it is", secret(canary, 0o600), ""},
+		{"without the line break at its end", secret(canary+"\n", 0o400), ""},
+		{"without the line break of another system", secret(canary+"\r\n", 0o644), ""},
+		{"but not without two of them", secret(canary+"\n\n", 0o600), "visible ASCII"},
+		{"unless it is empty", secret("", 0o600), "empty file"},
+		{"unless it is an empty line", secret("\n", 0o600), "empty file"},
+		{"unless it is larger than 4 KiB", secret(strings.Repeat("x", 4097), 0o600), "larger than 4096 bytes"},
+		{"unless anyone may write it", secret(canary, 0o602), "chmod o-w"},
+		{"unless it is not there", func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no such file"},
+		{"unless it is a directory", func(t *testing.T) string { return t.TempDir() }, "no file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, name := range []string{"bootstrap.token", "encryption.key"} {
+				section, key, _ := strings.Cut(name, ".")
+				path := tt.path(t)
+				for source, load := range map[string]func() (config.Config, error){
+					"flag": func() (config.Config, error) { return config.Load(parse(t, "--"+name+"_file", path)) },
+					"file": func() (config.Config, error) { return loadFile(t, section+":\n  "+key+"_file: "+path+"\n") },
+				} {
+					c, err := load()
+					if tt.want != "" {
+						if p := problemsOf(t, err); len(p) != 1 || p[0].Setting != name || !strings.Contains(p[0].Message, tt.want) {
+							t.Errorf("%s by %s: got %v, want %q", name, source, err, tt.want)
+						}
+						continue
+					}
+					if got := c.Bootstrap.Token.Reveal() + c.Encryption.Key.Reveal(); err != nil || got != canary {
+						t.Errorf("%s by %s: got %q, error %v", name, source, got, err)
+					}
+				}
+			}
+		})
+	}
+	t.Run("unless the secret itself is set too", func(t *testing.T) {
+		t.Parallel()
+		path := write(t, "secret", canary, 0o600)
+		_, err := loadFile(t, "bootstrap:\n  token: "+canary+"\n", "--bootstrap.token_file", path)
+		if p := problemsOf(t, err); len(p) != 1 || !strings.Contains(p[0].Message, "bootstrap.token_file (--bootstrap.token_file); keep one") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Not parallel: it sets the environment.
+func TestTheFileOfASecretMayBeNamedInTheEnvironment(t *testing.T) {
+	t.Setenv("KEYHOOK_ENCRYPTION_KEY_FILE", write(t, "key", canary+"\n", 0o600))
+	if c, err := config.Load(nil); err != nil || c.Encryption.Key.Reveal() != canary {
+		t.Errorf("key %q, error %v", c.Encryption.Key.Reveal(), err)
+	}
+	t.Setenv("KEYHOOK_ENCRYPTION_KEY", canary)
+	_, err := config.Load(nil)
+	if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "KEYHOOK_ENCRYPTION_KEY" {
+		t.Errorf("with both set: got %v", err)
+	}
+}
