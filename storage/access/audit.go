@@ -9,6 +9,7 @@ const (
 	SubscriptionDeleted  = "webhook_subscription_deleted"
 	SubscriptionFailing  = "webhook_subscription_failing"
 	SubscriptionDisabled = "webhook_subscription_disabled"
+	Redelivered          = "webhook_redelivered"
 	SecretRotated        = "webhook_secret_rotated"
 	PlanCreated          = "plan_created"
 	PlanUpdated          = "plan_updated"

@@ -19,7 +19,7 @@ type Key struct {
 	Name           string `db:"name"`
 	Scope          Scope  `db:"scope"` // fixed for life
 	KeyPrefix      string `db:"key_prefix"`
-	Window         int64  `db:"window"` // names the rate window; a rotated key shares its predecessor's
+	Window         int64  `db:"window_id"` // names the rate window; a rotated key shares its predecessor's
 	CreatedAt      int64  `db:"created_at"`
 	ExpiresAt      *int64 `db:"expires_at"`
 	LastUsedAt     *int64 `db:"last_used_at"`
@@ -54,4 +54,13 @@ func status(revokedAt, expiresAt *int64, now int64) Status {
 		return Expired
 	}
 	return Active
+}
+
+// NewKey asks for a key. Scope is what is requested; what is granted is for the store to say, in one transaction with
+// the look-up of what the creator holds.
+type NewKey struct {
+	Credential Credential
+	Name       string
+	Scope      Scope
+	ExpiresAt  *int64
 }

@@ -16,7 +16,7 @@ const (
 type Role struct {
 	RowID       int64  `db:"id"`
 	Name        string `db:"name"`
-	Permissions Scope  `db:"-"` // what it grants at present
+	Permissions Scope  `db:"permissions"` // what it grants at present
 	BuiltIn     bool   `db:"built_in"`
 	CreatedAt   int64  `db:"created_at"`
 }

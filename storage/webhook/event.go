@@ -95,5 +95,4 @@ type Delivery struct {
 	State          DeliveryState `db:"state"`
 	Attempts       int           `db:"attempts"`
 	DueAt          int64         `db:"due_at"` // while Pending
-	CreatedAt      int64         `db:"created_at"`
 }

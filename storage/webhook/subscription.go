@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -88,9 +89,28 @@ func (t *Types) Scan(src any) error {
 // AnyType is the pattern under which a subscription to every type is found.
 const AnyType = "*"
 
-// Patterns lists what a subscription may have named to want an event of this type: the type itself, each of its
+// Patterns lists what a subscription with these types is found by: each type that no other of them covers, or AnyType. So
+// an event matches at most one of them.
+func (t Types) Patterns() []string {
+	if len(t) == 0 {
+		return []string{AnyType}
+	}
+	var patterns []string
+	for i, name := range t.Unique() {
+		others := slices.Delete(slices.Clone(t.Unique()), i, i+1)
+		if !slices.ContainsFunc(others, func(o string) bool {
+			prefix, isPrefix := strings.CutSuffix(o, "*")
+			return isPrefix && strings.HasPrefix(name, prefix)
+		}) {
+			patterns = append(patterns, name)
+		}
+	}
+	return patterns
+}
+
+// TypePatterns lists what a subscription may have named to want an event of this type: the type itself, each of its
 // prefixes with ".*", and AnyType. "user.email.changed" → "*", "user.*", "user.email.*", "user.email.changed".
-func Patterns(eventType string) []string {
+func TypePatterns(eventType string) []string {
 	patterns := []string{AnyType}
 	for i := range len(eventType) {
 		if eventType[i] == '.' {

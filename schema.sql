@@ -1,0 +1,220 @@
+-- The whole schema of a Keyhook database, as it is today. The live schema is compared with this text at every start.
+--
+-- Integer keys inside; public ids are text where they are looked up from outside, and computed for the append-only
+-- tables (events, attempts, audit_events). Times are integers: milliseconds since the epoch, UTC. No statement reads a
+-- clock or draws a random number.
+
+-- What the instance knows of itself: its salt for public ids, the canary of its encryption key.
+CREATE TABLE instance (
+    name  TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- ---------------------------------------------------------------------------------------------------- who may do what
+
+CREATE TABLE plans (
+    id                        INTEGER PRIMARY KEY,
+    name                      TEXT    NOT NULL UNIQUE,
+    api_keys                  INTEGER NOT NULL CHECK (api_keys IN (0, 1)),
+    webhooks                  INTEGER NOT NULL CHECK (webhooks IN (0, 1)),
+    api_rate_limit_per_minute INTEGER CHECK (api_rate_limit_per_minute >= 0), -- NULL is unlimited
+    created_at                INTEGER NOT NULL,
+    updated_at                INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE permissions (
+    id          INTEGER PRIMARY KEY,
+    key         TEXT    NOT NULL UNIQUE,
+    description TEXT    NOT NULL,
+    built_in    INTEGER NOT NULL CHECK (built_in IN (0, 1)),
+    created_at  INTEGER NOT NULL
+) STRICT;
+
+-- What the built-in roles grant follows the vocabulary as it grows, so it is computed and has no rows below.
+CREATE TABLE roles (
+    id         INTEGER PRIMARY KEY,
+    name       TEXT    NOT NULL UNIQUE,
+    built_in   INTEGER NOT NULL CHECK (built_in IN (0, 1)),
+    created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE role_permissions (
+    role_id       INTEGER NOT NULL REFERENCES roles (id) ON DELETE CASCADE,
+    permission_id INTEGER NOT NULL REFERENCES permissions (id),
+    PRIMARY KEY (role_id, permission_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX role_permissions_by_permission ON role_permissions (permission_id);
+
+CREATE TABLE organizations (
+    id          INTEGER PRIMARY KEY,
+    public_id   TEXT    NOT NULL UNIQUE,
+    name        TEXT    NOT NULL,
+    plan_id     INTEGER NOT NULL REFERENCES plans (id),
+    external_id TEXT UNIQUE,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX organizations_by_plan ON organizations (plan_id);
+
+CREATE TABLE users (
+    id          INTEGER PRIMARY KEY,
+    public_id   TEXT    NOT NULL UNIQUE,
+    email       TEXT    NOT NULL COLLATE NOCASE UNIQUE,
+    name        TEXT    NOT NULL,
+    external_id TEXT UNIQUE,
+    is_active   INTEGER NOT NULL CHECK (is_active IN (0, 1)),
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE memberships (
+    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    user_id         INTEGER NOT NULL REFERENCES users (id),
+    role_id         INTEGER NOT NULL REFERENCES roles (id),
+    created_at      INTEGER NOT NULL,
+    PRIMARY KEY (organization_id, user_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX memberships_by_user ON memberships (user_id);
+CREATE INDEX memberships_by_role ON memberships (role_id);
+
+CREATE TABLE access_tokens (
+    id              INTEGER PRIMARY KEY,
+    public_id       TEXT    NOT NULL UNIQUE,
+    user_id         INTEGER NOT NULL REFERENCES users (id),
+    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    name            TEXT    NOT NULL,
+    digest          BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the token
+    token_prefix    TEXT    NOT NULL,
+    created_at      INTEGER NOT NULL,
+    expires_at      INTEGER,
+    last_used_at    INTEGER,
+    revoked_at      INTEGER
+) STRICT;
+
+CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
+CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
+
+CREATE TABLE api_keys (
+    id              INTEGER PRIMARY KEY,
+    public_id       TEXT    NOT NULL UNIQUE,
+    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    user_id         INTEGER NOT NULL REFERENCES users (id), -- the creator, as whom it acts
+    name            TEXT    NOT NULL,
+    scope           TEXT    NOT NULL, -- space-delimited permission keys, fixed for life
+    digest          BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the key
+    key_prefix      TEXT    NOT NULL,
+    window_id       INTEGER NOT NULL, -- names the rate window: the id of the first of a line of rotated keys
+    created_at      INTEGER NOT NULL,
+    expires_at      INTEGER,
+    last_used_at    INTEGER,
+    revoked_at      INTEGER
+) STRICT;
+
+CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
+CREATE INDEX api_keys_by_user ON api_keys (user_id);
+
+CREATE TABLE audit_events (
+    id              INTEGER PRIMARY KEY,
+    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    type            TEXT    NOT NULL,
+    actor_type      TEXT    NOT NULL,
+    actor_id        TEXT    NOT NULL,
+    actor_name      TEXT    NOT NULL,
+    target_type     TEXT    NOT NULL,
+    target_id       TEXT    NOT NULL,
+    ip              TEXT    NOT NULL,
+    request_id      TEXT    NOT NULL,
+    at              INTEGER NOT NULL,
+    details         TEXT    NOT NULL -- a JSON object
+) STRICT;
+
+CREATE INDEX audit_events_by_organization ON audit_events (organization_id);
+
+-- ------------------------------------------------------------------------------------------------ events and delivery
+
+CREATE TABLE subscriptions (
+    id                   INTEGER PRIMARY KEY,
+    public_id            TEXT    NOT NULL UNIQUE,
+    organization_id      INTEGER NOT NULL REFERENCES organizations (id),
+    url                  TEXT    NOT NULL,
+    event_types          TEXT    NOT NULL, -- as its owner wrote them, space-delimited; empty is every type
+    description          TEXT    NOT NULL,
+    status               TEXT    NOT NULL CHECK (status IN ('healthy', 'failing', 'disabled')),
+    consecutive_failures INTEGER NOT NULL,
+    last_error           TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
+    epoch                INTEGER NOT NULL, -- grows with every change of status, address or secret
+    probe_at             INTEGER NOT NULL, -- while failing: the next probe
+    secret               BLOB    NOT NULL, -- sealed
+    previous_secret      BLOB,             -- sealed; signs too until previous_until
+    previous_until       INTEGER NOT NULL,
+    created_at           INTEGER NOT NULL,
+    updated_at           INTEGER NOT NULL,
+    disabled_at          INTEGER,
+    last_success_at      INTEGER,
+    last_failure_at      INTEGER,
+    deleted_at           INTEGER
+) STRICT;
+
+CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
+
+-- What a subscription is found by at fan-out: the types it wants, none of which another of its own covers, so that an
+-- event finds it once. '*' stands for every type.
+CREATE TABLE subscription_patterns (
+    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    pattern         TEXT    NOT NULL,
+    subscription_id INTEGER NOT NULL REFERENCES subscriptions (id),
+    PRIMARY KEY (organization_id, pattern, subscription_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX subscription_patterns_by_subscription ON subscription_patterns (subscription_id);
+
+CREATE TABLE events (
+    id              INTEGER PRIMARY KEY,
+    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    type            TEXT    NOT NULL,
+    created_at      INTEGER NOT NULL,
+    body            BLOB    NOT NULL, -- the bytes that are sent
+    idempotency_key TEXT,
+    request_digest  BLOB              -- with the key: tells a repetition from another event
+) STRICT;
+
+CREATE INDEX events_by_organization ON events (organization_id);
+CREATE UNIQUE INDEX events_by_idempotency_key ON events (organization_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+
+-- The queue. A pending delivery is claimed by its attempt in outcome 0; nothing else marks it.
+CREATE TABLE deliveries (
+    id              INTEGER PRIMARY KEY,
+    event_id        INTEGER NOT NULL REFERENCES events (id),
+    subscription_id INTEGER NOT NULL REFERENCES subscriptions (id),
+    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 3), -- pending, delivered, exhausted, dropped
+    cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3), -- event, retry, manual, test: of its first attempt
+    attempts        INTEGER NOT NULL, -- ended so far
+    due_at          INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX deliveries_by_event ON deliveries (event_id);
+CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE state = 0;
+
+CREATE TABLE attempts (
+    id              INTEGER PRIMARY KEY,
+    delivery_id     INTEGER NOT NULL REFERENCES deliveries (id),
+    subscription_id INTEGER NOT NULL, -- of the delivery, for the log's index
+    attempt_number  INTEGER NOT NULL,
+    cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3),   -- event, retry, manual, test
+    outcome         INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND 3), -- sending, succeeded, failed, interrupted
+    response_status INTEGER,
+    response_body   TEXT    NOT NULL,
+    duration_ms     INTEGER NOT NULL,
+    error           TEXT    NOT NULL,
+    attempted_at    INTEGER NOT NULL,
+    next_attempt_at INTEGER
+) STRICT;
+
+CREATE UNIQUE INDEX attempts_by_delivery ON attempts (delivery_id, attempt_number);
+CREATE INDEX attempts_by_subscription ON attempts (subscription_id, attempted_at);
+CREATE INDEX attempts_in_trouble ON attempts (subscription_id, attempted_at) WHERE outcome IN (2, 3);
+CREATE INDEX attempts_sending ON attempts (id) WHERE outcome = 0;
