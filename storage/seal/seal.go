@@ -1,0 +1,158 @@
+// Package seal owns the encryption of signing secrets at rest: keys, a ring of them, and the form of a sealed text. It
+// knows nothing of subscriptions and files: what a text belongs to is a string of the caller's, and where a key is kept
+// is the caller's business.
+//
+// A sealed text is ASCII and describes itself:
+//
+//	v1.<key id>.<base64url of nonce, ciphertext and tag>
+//
+// It is AES-256-GCM with a random nonce (NIST SP 800-38D, section 8.2.2), under a key derived by HKDF-SHA256 (RFC 5869)
+// from the operator's, so that another use of the same key gives nothing away here. Version, key id and the caller's
+// string are bound into it as associated data: a text that was moved to another row, or relabelled, does not open.
+package seal
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Why a text cannot be opened, besides UnknownKeyError.
+var (
+	ErrDamaged = errors.New("the sealed text is damaged, or was sealed for something else")
+	ErrVersion = errors.New("the sealed text has a form that this version of Keyhook does not know")
+)
+
+// UnknownKeyError says that a text was sealed with a key that is not in the ring.
+type UnknownKeyError struct {
+	ID string // 8 hex digits
+}
+
+// Error names the key by its id.
+func (e *UnknownKeyError) Error() string {
+	return "the text was sealed with the encryption key " + e.ID + ", which is not at hand"
+}
+
+const (
+	version = "v1"
+	idSize  = 8
+	info    = "keyhook seal v1" // the label of the derivation; another one would be another key
+)
+
+// encoding is strict, so that there is one text for one ciphertext and no bit of it can be changed unseen.
+var encoding = base64.RawURLEncoding.Strict()
+
+// Ring seals with its first key and opens with any. It is safe for concurrent use and cannot be changed.
+type Ring struct {
+	keys []ringKey
+}
+
+type ringKey struct {
+	id   string
+	aead cipher.AEAD
+}
+
+// NewRing makes a ring that seals with active and also opens what the older keys have sealed. A zero key among them is a
+// mistake of the program and panics: ParseKey and NewKey never return one.
+func NewRing(active Key, older ...Key) *Ring {
+	r := &Ring{keys: []ringKey{newRingKey(active)}}
+	for _, k := range older {
+		r.keys = append(r.keys, newRingKey(k))
+	}
+	return r
+}
+
+// newRingKey derives. None of the steps can fail for a key of this size.
+func newRingKey(k Key) ringKey {
+	if k.IsZero() {
+		panic("seal: a ring of the zero key")
+	}
+	derived, err := hkdf.Key(sha256.New, k.bytes(), nil, info, keySize)
+	if err != nil {
+		panic(err)
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err)
+	}
+	return ringKey{k.ID(), aead}
+}
+
+// ActiveID returns the id of the key that seals. A text whose KeyID is another one is due for sealing anew.
+func (r *Ring) ActiveID() string { return r.keys[0].id }
+
+// Seal encrypts plaintext for associated, which names what it belongs to: only Open with the same name gives it back. Two
+// seals of one plaintext differ. One key may seal 2^32 texts.
+func (r *Ring) Seal(plaintext []byte, associated string) []byte {
+	active := r.keys[0]
+	ciphertext := active.aead.Seal(nil, nil, plaintext, binding(active.id, associated))
+	sealed := append(make([]byte, 0, len(version)+idSize+2+encoding.EncodedLen(len(ciphertext))), version...)
+	sealed = append(append(append(sealed, '.'), active.id...), '.')
+	return encoding.AppendEncode(sealed, ciphertext)
+}
+
+// Open decrypts what Seal gave for the same associated name. The error is, or wraps, an UnknownKeyError, ErrVersion or
+// ErrDamaged; it holds nothing of the text but the id of its key.
+func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
+	id, encoded, err := split(sealed)
+	if err != nil {
+		return nil, err
+	}
+	ciphertext, err := encoding.AppendDecode(nil, encoded)
+	if err != nil || bytes.ContainsAny(encoded, "\r\n") { // which decoding skips
+		return nil, fmt.Errorf("%w: not base64", ErrDamaged)
+	}
+	known := false
+	for _, k := range r.keys { // ids are short: two keys could share one
+		if k.id != id {
+			continue
+		}
+		known = true
+		if plaintext, err := k.aead.Open(nil, nil, ciphertext, binding(id, associated)); err == nil {
+			return plaintext, nil
+		}
+	}
+	if !known {
+		return nil, &UnknownKeyError{ID: id}
+	}
+	return nil, ErrDamaged
+}
+
+// KeyID returns the id of the key that a text was sealed with, without opening it. The error wraps ErrVersion or
+// ErrDamaged.
+func KeyID(sealed []byte) (string, error) {
+	id, _, err := split(sealed)
+	return id, err
+}
+
+// split takes a sealed text apart and looks at the form of its parts.
+func split(sealed []byte) (id string, encoded []byte, err error) {
+	head, rest, _ := bytes.Cut(sealed, []byte("."))
+	if string(head) != version {
+		if len(head) > 1 && head[0] == 'v' && strings.Trim(string(head[1:]), "0123456789") == "" {
+			return "", nil, ErrVersion
+		}
+		return "", nil, fmt.Errorf("%w: it does not begin with a version", ErrDamaged)
+	}
+	first, encoded, found := bytes.Cut(rest, []byte("."))
+	id = string(first)
+	if !found || len(id) != idSize || strings.Trim(id, "0123456789abcdef") != "" {
+		return "", nil, fmt.Errorf("%w: it holds no key id", ErrDamaged)
+	}
+	return id, encoded, nil
+}
+
+// binding is the associated data. The first two parts have a fixed form, so no two triples give the same bytes.
+func binding(id, associated string) []byte {
+	return []byte(version + "." + id + "." + associated)
+}
