@@ -1,0 +1,65 @@
+package storage
+
+import (
+	"database/sql"
+	"errors"
+
+	"modernc.org/sqlite"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Result codes of SQLite that mean something to us (sqlite.org/rescode.html).
+const (
+	sqliteError      = 1
+	sqliteFull       = 13
+	sqliteForeignKey = 787
+	sqliteUnique     = 2067
+	sqlitePrimaryKey = 1555
+	primaryMask      = 0xff
+	sqliteBusy       = 5
+	sqliteReadOnly   = 8
+	sqliteIOError    = 10
+	sqliteCorrupt    = 11
+	sqliteCantOpen   = 14
+	sqliteNotADB     = 26
+)
+
+// code returns SQLite's extended result code, 0 for what is not SQLite's.
+func code(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code()
+	}
+	return 0
+}
+
+// taken reports whether err says that something of that name exists.
+func taken(err error) bool {
+	c := code(err)
+	return c == sqliteUnique || c == sqlitePrimaryKey
+}
+
+// inUse reports whether err says that something still refers to the row.
+func inUse(err error) bool { return code(err) == sqliteForeignKey }
+
+// unavailable turns a failure of the disk or of the file into a fault that says so without details: the caller may try
+// again, and the operator reads the cause in the log. Any other error is returned as it is.
+func unavailable(err error) error {
+	switch code(err) & primaryMask {
+	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
+		return fault.New(fault.Unavailable, "storage_unavailable",
+			"The database cannot be used at the moment; try again later.").Because(err)
+	}
+	if errors.Is(err, ErrStopped) {
+		return fault.New(fault.Unavailable, "shutting_down", "The server is shutting down; try again later.").Because(err)
+	}
+	return err
+}
+
+// missing turns "no rows" into the NotFound fault for a thing of the given sort.
+func missing(err error, sort string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.Missing(sort)
+	}
+	return err
+}

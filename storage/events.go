@@ -1,0 +1,241 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// PublishEvents stores events of an organization and their deliveries in one transaction, all or nothing. A repeated
+// idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event.
+func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
+	published := make([]webhook.Published, len(events))
+	err := s.change(ctx, func(t *tx) error {
+		o, err := t.organization(organization)
+		if err != nil {
+			return err
+		}
+		// Keys are checked before anything is written: a refusal then costs the other writes of the batch nothing.
+		if err := s.repeated(t, organization, events, published); err != nil {
+			return err
+		}
+		for i, e := range events {
+			if published[i].Replayed {
+				continue
+			}
+			if published[i], err = s.publish(t, organization, o, e, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return published, nil
+}
+
+// repeated fills in the answers to the events that are there already, under their idempotency keys.
+func (s *Store) repeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	var wrong []fault.Field
+	for i, e := range events {
+		published[i] = webhook.Published{}
+		if e.IdempotencyKey == "" {
+			continue
+		}
+		var first struct {
+			RowID  int64  `db:"id"`
+			Type   string `db:"type"`
+			At     int64  `db:"created_at"`
+			Digest []byte `db:"request_digest"`
+		}
+		err := t.get(&first, `
+			SELECT id, type, created_at, request_digest FROM events
+			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			continue
+		case err != nil:
+			return fmt.Errorf("look for idempotency key: %w", err)
+		case string(first.Digest) != string(e.Digest[:]):
+			wrong = append(wrong, fault.Field{
+				Field: fieldOf(i, len(events), "idempotency_key"), Code: "idempotency_key_reused",
+				Message: "This key belongs to another event; use a new one.",
+			})
+			continue
+		}
+		count, err := fannedOut(t, first.RowID)
+		if err != nil {
+			return err
+		}
+		published[i] = webhook.Published{
+			ID: s.ids.id(eventID, first.RowID, first.At), Type: first.Type, At: first.At, Deliveries: count, Replayed: true,
+		}
+	}
+	return fault.Fields(wrong)
+}
+
+// fieldOf names a field of the i-th of n events as its publisher wrote it: alone, or in a batch.
+func fieldOf(i, n int, name string) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("events.%d.%s", i, name)
+}
+
+// fannedOut counts the deliveries that an event had when it was published; those made by hand came later.
+func fannedOut(t *tx, event int64) (n int, err error) {
+	err = t.get(&n, "SELECT count(*) FROM deliveries WHERE event_id = ? AND cause = 0", event)
+	if err != nil {
+		return 0, fmt.Errorf("count deliveries: %w", err)
+	}
+	return n, nil
+}
+
+// publish inserts one event and its deliveries. A subscription is never sent an event about itself: about says which one
+// it is, 0 that it is about none. Otherwise the news that an endpoint is failing would be one more thing to fail.
+func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
+	row, id, body, err := s.insertEvent(t, organization, organizationID, e)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	jobs, err := fanOut(t, row, organization, about, e.Type)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	for i := range jobs {
+		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.now
+		jobs[i].Body, jobs[i].DueAt = body, t.now
+	}
+	s.handOver(t, jobs)
+	return webhook.Published{ID: id, Type: e.Type, At: t.now, Deliveries: len(jobs)}, nil
+}
+
+// insertEvent stores the event with the bytes that will be sent. They hold its public id, which is computed from its row
+// id; so the row id is chosen here rather than by SQLite.
+func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent) (row int64, id string, body []byte, err error) {
+	s.lastEvent++
+	row = s.lastEvent
+	id = s.ids.id(eventID, row, t.now)
+	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.now, organizationID, e.Data)
+	var key sql.NullString
+	var digest []byte
+	if e.IdempotencyKey != "" {
+		key, digest = sql.NullString{String: e.IdempotencyKey, Valid: true}, e.Digest[:]
+	}
+	if _, err := t.exec(`
+		INSERT INTO events (id, organization_id, type, created_at, body, idempotency_key, request_digest)
+		VALUES (?, ?, ?, ?, ?, ?, ?)`, row, organization, e.Type, t.now, body, key, digest); err != nil {
+		return 0, "", nil, fmt.Errorf("insert event: %w", err)
+	}
+	return row, id, body, nil
+}
+
+// fanOut inserts a delivery for each open subscription that wants the type, if the plan has webhooks. No pattern of a
+// subscription covers another of its own, so each is found once.
+func fanOut(t *tx, event, organization, about int64, eventType string) ([]webhook.Job, error) {
+	patterns := webhook.TypePatterns(eventType)
+	args := make([]any, 0, len(patterns)+4)
+	args = append(args, event, t.now, organization, about)
+	for _, p := range patterns {
+		args = append(args, p)
+	}
+	jobs := []webhook.Job{}
+	if err := t.updates(&jobs, fanOutStatement(len(patterns)), args...); err != nil {
+		return nil, fmt.Errorf("fan out: %w", err)
+	}
+	return jobs, nil
+}
+
+// fanOutStatement is the statement for a type with n patterns; few lengths occur, so all stay prepared.
+func fanOutStatement(n int) string {
+	var placeholders strings.Builder
+	for i := range n {
+		if i > 0 {
+			placeholders.WriteString(", ")
+		}
+		placeholders.WriteString("?" + strconv.Itoa(5+i))
+	}
+	return `
+		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
+		SELECT ?1, s.id, 0, 0, 0, ?2
+		FROM subscription_patterns p
+		JOIN subscriptions s ON s.id = p.subscription_id
+		WHERE p.organization_id = ?3 AND p.pattern IN (` + placeholders.String() + `)
+		  AND s.status <> 'disabled' AND s.id <> ?4
+		  AND (SELECT plans.webhooks FROM organizations o JOIN plans ON plans.id = o.plan_id WHERE o.id = ?3)
+		RETURNING id, subscription_id`
+}
+
+// handOver counts new pending deliveries and shows them to the dispatcher once they are committed.
+func (s *Store) handOver(t *tx, jobs []webhook.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	t.onCommit(func() {
+		for _, j := range jobs {
+			s.pending.add(j.Subscription, 1)
+		}
+		if w := s.watcher.Load(); w != nil {
+			(*w).Fresh(jobs)
+		}
+	})
+}
+
+// changed tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
+// any.
+func (s *Store) changed(t *tx, subscriptions ...int64) {
+	t.onCommit(func() {
+		if w := s.watcher.Load(); w != nil {
+			(*w).Changed(subscriptions...)
+		}
+	})
+}
+
+const eventColumns = `
+	e.id, o.public_id AS organization_public_id, e.type, e.created_at, e.body,
+	(SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = 0) AS deliveries`
+
+// Events lists the events of an organization, newest first.
+func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
+	events := []webhook.Event{}
+	err := s.list(ctx, &events, `
+		SELECT `+eventColumns+`
+		FROM events e JOIN organizations o ON o.id = e.organization_id
+		WHERE e.organization_id = ? AND e.id < ?
+		ORDER BY e.id DESC LIMIT ?`, organization, from(before), limit)
+	for i := range events {
+		events[i].ID = s.ids.id(eventID, events[i].RowID, events[i].At)
+	}
+	return events, err
+}
+
+// Event returns an event of an organization and where its deliveries stand. Faults: NotFound.
+func (s *Store) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
+	var e webhook.Event
+	row, at, ok := s.ids.row(eventID, id)
+	if !ok {
+		return e, nil, fault.Missing("event")
+	}
+	err := s.get(ctx, &e, `
+		SELECT `+eventColumns+`
+		FROM events e JOIN organizations o ON o.id = e.organization_id
+		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
+	if err != nil {
+		return e, nil, missing(err, "event")
+	}
+	e.ID = id
+	deliveries := []webhook.Delivery{}
+	err = s.list(ctx, &deliveries, `
+		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
+		       CASE WHEN d.state = 0 AND s.deleted_at IS NOT NULL THEN 3 ELSE d.state END AS state
+		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id
+		WHERE d.event_id = ? ORDER BY d.id`, row)
+	return e, deliveries, err
+}

@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// QueryPlans returns the query plan of every statement that the store has run so far, by its text. It is for the test that
+// looks for plans whose cost grows with history.
+func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
+	var texts []string
+	s.prepared.Range(func(text, _ any) bool {
+		texts = append(texts, text.(string))
+		return true
+	})
+	err := s.write(ctx, func(t *tx) error {
+		for text := range t.statements {
+			texts = append(texts, text)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(texts)
+	plans := map[string][]string{}
+	for _, text := range slices.Compact(texts) {
+		if plans[text], err = explainPlan(ctx, s.keeper, text); err != nil {
+			return nil, fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	return plans, nil
+}
+
+func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, err error) {
+	var steps []struct {
+		ID     int    `db:"id"`
+		Parent int    `db:"parent"`
+		Unused int    `db:"notused"`
+		Detail string `db:"detail"`
+	}
+	if err := db.SelectContext(ctx, &steps, "EXPLAIN QUERY PLAN "+text, make([]any, 20)[:parameters(text)]...); err != nil {
+		return nil, err
+	}
+	for _, step := range steps {
+		plan = append(plan, step.Detail)
+	}
+	return plan, nil
+}
+
+// parameters counts what a statement wants bound: plain question marks, or the highest of numbered ones.
+func parameters(text string) (n int) {
+	for i := range len(text) {
+		if text[i] != '?' {
+			continue
+		}
+		number := 0
+		for _, r := range text[i+1:] {
+			if r < '0' || r > '9' {
+				break
+			}
+			number = number*10 + int(r-'0')
+		}
+		if number == 0 {
+			number = n + 1
+		}
+		n = max(n, number)
+	}
+	return n
+}

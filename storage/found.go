@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// What a new instance is called.
+const (
+	firstOrganization = "Default"
+	firstPlan         = "enterprise"
+	firstEmail        = "admin@localhost"
+	firstName         = "admin"
+)
+
+// found makes the schema and what a new instance starts with, in one transaction: after a crash there is either nothing
+// or all of it, the first operator's token included.
+func (s *Store) found(o Options) error {
+	if o.Bootstrap == (access.Credential{}) {
+		return errors.New("a new database needs a bootstrap credential")
+	}
+	return s.transact([]*job{{run: func(t *tx) error {
+		if _, err := t.conn.ExecContext(background, o.Schema); err != nil {
+			return fmt.Errorf("apply schema: %w", err)
+		}
+		if _, err := t.conn.ExecContext(background, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version)); err != nil {
+			return fmt.Errorf("mark file: %w", err)
+		}
+		return errors.Join(s.seedInstance(t), seedAccess(t), seedOperator(t, o.Bootstrap))
+	}}})
+}
+
+func (s *Store) seedInstance(t *tx) error {
+	salt := make([]byte, 16)
+	rand.Read(salt)
+	_, err := t.exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+		salt, s.ring.Seal([]byte(canary), canary))
+	return err
+}
+
+func seedAccess(t *tx) error {
+	for _, p := range access.SeedPlans() {
+		if _, err := insertPlan(t, p); err != nil {
+			return err
+		}
+	}
+	for _, p := range access.BuiltInPermissions() {
+		if _, err := insertPermission(t, p); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{access.RoleOperator, access.RoleOwner, access.RoleMember} {
+		if _, err := insertRole(t, name, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func seedOperator(t *tx, token access.Credential) error {
+	plan, err := planRow(t, firstPlan)
+	if err != nil {
+		return err
+	}
+	role, err := roleRow(t, access.RoleOperator)
+	if err != nil {
+		return err
+	}
+	organization, err := insertOrganization(t, access.Organization{Name: firstOrganization}, plan)
+	if err != nil {
+		return err
+	}
+	user, err := insertUser(t, access.User{Email: firstEmail, Name: firstName, IsActive: true})
+	if err != nil {
+		return err
+	}
+	if err := upsertMember(t, organization, user, role); err != nil {
+		return err
+	}
+	_, err = insertToken(t, user, organization, token, "bootstrap", nil)
+	return err
+}

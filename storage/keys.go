@@ -1,0 +1,162 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const selectKeys = `
+	SELECT k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
+	       k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at
+	FROM api_keys k JOIN organizations o ON o.id = k.organization_id JOIN users u ON u.id = k.user_id`
+
+// Keys lists the API keys of an organization that have the status at now, newest first; an empty status is any.
+func (s *Store) Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error) {
+	keys := []access.Key{}
+	err := s.list(ctx, &keys, selectKeys+`
+		WHERE k.organization_id = ?1 AND k.id < ?2
+		  AND ?3 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?4 THEN 'expired' ELSE 'active' END)
+		ORDER BY k.id DESC LIMIT ?5`, organization, from(before), string(status), now, limit)
+	return keys, err
+}
+
+// Key returns an API key of an organization, whatever its status. Faults: NotFound.
+func (s *Store) Key(ctx context.Context, organization int64, id string) (access.Key, error) {
+	var k access.Key
+	err := s.get(ctx, &k, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, organization)
+	return k, missing(err, "API key")
+}
+
+// CreateKey keeps an API key of by's user in the organization that by acts in. Its scope is what is requested, narrowed
+// to what the user's role there grants at this moment and, where by came with a key, to that key's scope. Faults:
+// Forbidden where the plan lacks API keys; Conflict where the user is no member; Invalid where the scope names unknown
+// permissions or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
+func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
+	return returning(ctx, s, func(t *tx) (made access.Key, err error) {
+		granted, err := grantable(t, by, k.Scope)
+		if err != nil {
+			return made, err
+		}
+		row, err := insertKey(t, by, k, granted)
+		if err != nil {
+			return made, err
+		}
+		if err := t.get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
+			return made, err
+		}
+		return made, s.audit(t, actor, by.Organization.RowID, access.KeyCreated, target{Type: "api_key", ID: made.ID}, map[string]any{
+			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
+			"expires_at": timeText(made.ExpiresAt),
+		})
+	})
+}
+
+// grantable returns the part of the requested scope that by may hand to a new key. It is not empty.
+func grantable(t *tx, by access.Principal, requested access.Scope) (access.Scope, error) {
+	creator, err := creatorOf(t, by)
+	if err != nil {
+		return access.Scope{}, err
+	}
+	if !creator.Plan {
+		return access.Scope{}, fault.New(fault.Forbidden, "plan_capability_required",
+			"The plan of the organization does not include API keys.")
+	}
+	if !creator.Member {
+		return access.Scope{}, notMember("The creator of the key")
+	}
+	if err := knownPermissions(t, "scope", requested); err != nil {
+		return access.Scope{}, err
+	}
+	granted := requested.Intersect(effective(creator.Role))
+	if by.Key != nil {
+		granted = granted.Intersect(by.Key.Scope)
+	}
+	if granted.Empty() {
+		return granted, fault.Fields([]fault.Field{{
+			Field: "scope", Code: "scope_not_grantable",
+			Message: "You hold none of these permissions, and a key cannot be granted more than its creator holds.",
+		}})
+	}
+	return granted, nil
+}
+
+// creator is what decides over a new key: the plan of the organization, and what its creator is there.
+type creator struct {
+	Plan   bool        `db:"api_keys"`
+	Member bool        `db:"member"`
+	Role   access.Role `db:"role"`
+}
+
+// creatorOf reads it afresh. A credential revoked since by was made must not leave another behind.
+func creatorOf(t *tx, by access.Principal) (c creator, err error) {
+	var revoked bool
+	switch {
+	case by.Key != nil:
+		err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM api_keys WHERE id = ?", by.Key.RowID)
+	case by.Token != nil:
+		err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE id = ?", by.Token.RowID)
+	}
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return c, err
+	case revoked && by.Key != nil:
+		return c, refusedKey.revoked()
+	case revoked:
+		return c, refusedToken.revoked()
+	}
+	err = t.get(&c, `
+		SELECT p.api_keys, u.is_active IS 1 AND m.role_id IS NOT NULL AS member, `+principalRole+`
+		FROM organizations o JOIN plans p ON p.id = o.plan_id
+		LEFT JOIN users u ON u.id = ?2
+		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id
+		LEFT JOIN roles r ON r.id = m.role_id
+		WHERE o.id = ?1`, by.Organization.RowID, by.User.RowID)
+	return c, missing(err, "organization")
+}
+
+// insertKey writes a key that begins a rate window of its own, named by its row id.
+func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope) (int64, error) {
+	digest := k.Credential.Digest()
+	return t.insert(`
+		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at)
+		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, next, ?8, ?9 FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
+		newID(keyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.now, k.ExpiresAt)
+}
+
+// RevokeKey revokes an API key, for all requests that begin after it has returned. Doing so again changes nothing.
+// Faults: NotFound.
+func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
+	return s.change(ctx, func(t *tx) error {
+		var found struct {
+			Row     int64  `db:"id"`
+			Name    string `db:"name"`
+			Revoked bool   `db:"revoked"`
+		}
+		if err := t.get(&found, `
+			SELECT id, name, revoked_at IS NOT NULL AS revoked FROM api_keys WHERE public_id = ? AND organization_id = ?`,
+			id, organization); err != nil {
+			return missing(err, "API key")
+		}
+		if found.Revoked {
+			return nil
+		}
+		if _, err := t.exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.now, found.Row); err != nil {
+			return err
+		}
+		s.outdatePrincipals(t)
+		return s.audit(t, by, organization, access.KeyRevoked, target{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
+	})
+}
+
+// timeText writes a time as it is shown everywhere, for the audit log; nil stays nil.
+func timeText(at *int64) any {
+	if at == nil {
+		return nil
+	}
+	return string(webhook.AppendTime(nil, *at))
+}

@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+const selectMembers = `
+	SELECT m.user_id, u.public_id AS user_public_id, u.email, u.name, r.name AS role, m.created_at
+	FROM memberships m JOIN users u ON u.id = m.user_id JOIN roles r ON r.id = m.role_id`
+
+// Members lists the members of an organization, the newest user first. Faults: NotFound.
+func (s *Store) Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error) {
+	o, err := s.Organization(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	members := []access.Member{}
+	err = s.list(ctx, &members, selectMembers+" WHERE m.organization_id = ? AND m.user_id < ? ORDER BY m.user_id DESC LIMIT ?",
+		o.RowID, from(before), limit)
+	return members, err
+}
+
+// SetMember gives a user a role in an organization, from the next request on, whether it is a member already or not.
+// Faults: NotFound; Invalid where the role is unknown; Conflict where the last active operator would be none any more.
+func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
+	return returning(ctx, s, func(t *tx) (set access.Member, err error) {
+		o, u, err := memberRows(t, organization, user)
+		if err != nil {
+			return set, err
+		}
+		r, err := roleRow(t, role)
+		if err != nil {
+			return set, unknown(err, "role", "role")
+		}
+		before, err := member(t, o, u)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return set, err
+		}
+		if before.Role == role {
+			return before, nil
+		}
+		if err := keepAnOperator(t, u, o); err != nil {
+			return set, err
+		}
+		if err := upsertMember(t, o, u, r); err != nil {
+			return set, err
+		}
+		s.outdatePrincipals(t)
+		if set, err = member(t, o, u); err != nil {
+			return set, err
+		}
+		details := map[string]any{"role": role}
+		if before.Role != "" {
+			details["previous_role"] = before.Role
+		}
+		return set, s.audit(t, by, o, access.MemberSet, target{Type: "user", ID: user}, details)
+	})
+}
+
+// RemoveMember takes a user out of an organization; its credentials there are refused from the next request on. Faults:
+// NotFound, also for one who is no member; Conflict for the last active operator.
+func (s *Store) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
+	return s.change(ctx, func(t *tx) error {
+		o, u, err := memberRows(t, organization, user)
+		if err != nil {
+			return err
+		}
+		before, err := member(t, o, u)
+		if err != nil {
+			return missing(err, "member")
+		}
+		if err := keepAnOperator(t, u, o); err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
+			return err
+		}
+		s.outdatePrincipals(t)
+		return s.audit(t, by, o, access.MemberRemoved, target{Type: "user", ID: user}, map[string]any{"role": before.Role})
+	})
+}
+
+// memberRows returns the row ids of an organization and of a user. Faults: NotFound.
+func memberRows(t *tx, organization, user string) (o, u int64, err error) {
+	if o, err = organizationRow(t, organization); err != nil {
+		return 0, 0, err
+	}
+	u, err = userRow(t, user)
+	return o, u, err
+}
+
+// member reads a membership; sql.ErrNoRows where there is none.
+func member(t *tx, organization, user int64) (m access.Member, err error) {
+	err = t.get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
+	return m, err
+}
+
+func upsertMember(t *tx, organization, user, role int64) error {
+	_, err := t.exec(`
+		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.now)
+	return err
+}

@@ -1,0 +1,181 @@
+package storage_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// kept makes a store, closes it, and returns its path.
+func kept(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a #%? name.db")
+	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+	storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
+	stop()
+	return path
+}
+
+// alter runs a statement on a closed file, as a hand with another tool would.
+func alter(t *testing.T, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23", " ", "%20").Replace(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused opens and expects an error of the given kind whose text has each of the given parts.
+func refused(t *testing.T, o storage.Options, kind error, parts ...string) {
+	t.Helper()
+	store, err := storage.Open(context.Background(), o)
+	if err == nil {
+		store.Close()
+		t.Fatal("the file was opened")
+	}
+	if kind != nil && !errors.Is(err, kind) {
+		t.Errorf("the error is %v, want %v", err, kind)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not name %q: %v", part, err)
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+
+	t.Run("keeps what is there, under a name that needs escaping", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		if store.Created() {
+			t.Error("the file was made anew")
+		}
+		subs, err := store.Subscriptions(t.Context(), 1, "", 0, 10)
+		if err != nil || len(subs) != 1 {
+			t.Errorf("subscriptions %v, error %v", subs, err)
+		}
+	})
+
+	t.Run("refuses a second owner and names the first", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		refused(t, storagetest.Options(t, path), storage.ErrInUse, path, strconv.Itoa(os.Getpid()), "storage.path")
+		stop()
+		_, stop = storagetest.OpenWith(t, storagetest.Options(t, path))
+		stop()
+	})
+
+	t.Run("refuses a schema that was changed by hand, with the difference", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		alter(t, path, "ALTER TABLE plans ADD COLUMN colour TEXT; DROP INDEX deliveries_pending; CREATE TABLE notes (id INTEGER)")
+		refused(t, storagetest.Options(t, path), storage.ErrSchema,
+			"- index deliveries_pending", "+ table notes: CREATE TABLE notes (id INTEGER)", "- table plans", "+ table plans")
+	})
+
+	t.Run("refuses a newer schema with both numbers", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		alter(t, path, "PRAGMA user_version = 99")
+		refused(t, storagetest.Options(t, path), storage.ErrNewerSchema, "99", "knows 1")
+	})
+
+	t.Run("refuses another application's file", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "other.db")
+		alter(t, path, "CREATE TABLE theirs (id INTEGER)")
+		o := storagetest.Options(t, path)
+		o.EncryptionKey = strings.Repeat("ab", 32)
+		refused(t, o, storage.ErrForeignFile, path, "storage.path")
+	})
+
+	t.Run("refuses garbage and leaves it as it is", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "garbage.db")
+		garbage := strings.Repeat("this is no database. ", 1000)
+		if err := os.WriteFile(path, []byte(garbage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := storagetest.Options(t, path)
+		o.EncryptionKey = strings.Repeat("ab", 32)
+		refused(t, o, nil, path)
+		if after, err := os.ReadFile(path); err != nil || string(after) != garbage {
+			t.Errorf("the file was changed (error %v)", err)
+		}
+	})
+
+	t.Run("refuses to go on without its key file and makes no other", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		if err := os.Remove(path + ".key"); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, storagetest.Options(t, path), storage.ErrKeyMissing, path+".key", "encryption.key")
+		if _, err := os.Stat(path + ".key"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a key file was made: %v", err)
+		}
+	})
+
+	t.Run("refuses another key", func(t *testing.T) {
+		t.Parallel()
+		o := storagetest.Options(t, kept(t))
+		o.EncryptionKey = strings.Repeat("ab", 32)
+		refused(t, o, storage.ErrKey, "encryption.key")
+	})
+
+	t.Run("refuses a key that is none without showing it", func(t *testing.T) {
+		t.Parallel()
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.EncryptionKey = "hunter2"
+		refused(t, o, storage.ErrKey, "encryption.key")
+		if _, err := storage.Open(context.Background(), o); strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error shows the key: %v", err)
+		}
+	})
+
+	t.Run("refuses an empty file beside a key file, which it is not the first start of", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		os.Remove(path + "-wal")
+		refused(t, storagetest.Options(t, path), storage.ErrKey, path+".key", "backup")
+		if info, err := os.Stat(path); err != nil || info.Size() != 0 {
+			t.Errorf("the file was touched: %v, %v", info, err)
+		}
+	})
+
+	t.Run("refuses where there is no directory", func(t *testing.T) {
+		t.Parallel()
+		refused(t, storagetest.Options(t, filepath.Join(t.TempDir(), "no", "such", "keyhook.db")), nil, "storage.path")
+	})
+
+	t.Run("keeps its files to itself", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		for _, name := range []string{path + ".key", path + ".lock"} {
+			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, error %v", name, info.Mode(), err)
+			}
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+const permissionColumns = "id, key, description, built_in, created_at"
+
+// Permissions lists the vocabulary, newest first.
+func (s *Store) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
+	permissions := []access.Permission{}
+	err := s.list(ctx, &permissions, "SELECT "+permissionColumns+" FROM permissions WHERE id < ? ORDER BY id DESC LIMIT ?", from(before), limit)
+	return permissions, err
+}
+
+// Permission returns the permission of that key. Faults: NotFound.
+func (s *Store) Permission(ctx context.Context, key string) (access.Permission, error) {
+	var p access.Permission
+	err := s.get(ctx, &p, "SELECT "+permissionColumns+" FROM permissions WHERE key = ?", key)
+	return p, missing(err, "permission")
+}
+
+// CreatePermission adds a word to the vocabulary; the built-in roles grant it from the next request on. It is never a
+// built-in one. Faults: Conflict where the key is taken.
+func (s *Store) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
+	p.BuiltIn = false
+	return returning(ctx, s, func(t *tx) (made access.Permission, err error) {
+		exists := alreadyExists("permission", "key")
+		if err := refuseIf(t, exists, "SELECT 1 FROM permissions WHERE key = ?", p.Key); err != nil {
+			return made, err
+		}
+		row, err := insertPermission(t, p)
+		if taken(err) {
+			return made, exists
+		}
+		if err != nil {
+			return made, err
+		}
+		if err := t.get(&made, "SELECT "+permissionColumns+" FROM permissions WHERE id = ?", row); err != nil {
+			return made, err
+		}
+		s.outdatePrincipals(t)
+		return made, s.audit(t, by, 0, access.PermissionCreated, target{Type: "permission", ID: p.Key},
+			map[string]any{"description": p.Description})
+	})
+}
+
+// UpdatePermission describes a permission anew, a built-in one too. Faults: NotFound.
+func (s *Store) UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error) {
+	return returning(ctx, s, func(t *tx) (changed access.Permission, err error) {
+		if changed, err = permission(t, key); err != nil {
+			return changed, err
+		}
+		changed.Description = description
+		if _, err := t.exec("UPDATE permissions SET description = ? WHERE id = ?", description, changed.RowID); err != nil {
+			return changed, err
+		}
+		return changed, s.audit(t, by, 0, access.PermissionUpdated, target{Type: "permission", ID: key},
+			map[string]any{"description": description})
+	})
+}
+
+// DeletePermission removes a permission from the vocabulary. Faults: NotFound; Conflict for a built-in one, and while a
+// role grants it or a key that is still good has it in its scope: were it made again later, with another meaning, that
+// key would hold it without having been asked for.
+func (s *Store) DeletePermission(ctx context.Context, by access.Actor, key string) error {
+	return s.change(ctx, func(t *tx) error {
+		p, err := permission(t, key)
+		if err != nil {
+			return err
+		}
+		if p.BuiltIn {
+			return fixed("permission", key)
+		}
+		used := dependedOn("permission", "roles grant it")
+		if err := refuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
+			return err
+		}
+		if err := refuseIf(t, dependedOn("permission", "API keys have it in their scope"), `
+			SELECT 1 FROM api_keys
+			WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1) AND instr(' ' || scope || ' ', ' ' || ?2 || ' ') > 0`,
+			t.now, key); err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM permissions WHERE id = ?", p.RowID); inUse(err) {
+			return used
+		} else if err != nil {
+			return err
+		}
+		s.outdatePrincipals(t)
+		return s.audit(t, by, 0, access.PermissionDeleted, target{Type: "permission", ID: key}, nil)
+	})
+}
+
+func permission(t *tx, key string) (access.Permission, error) {
+	var p access.Permission
+	err := t.get(&p, "SELECT "+permissionColumns+" FROM permissions WHERE key = ?", key)
+	return p, missing(err, "permission")
+}
+
+func insertPermission(t *tx, p access.Permission) (int64, error) {
+	return t.insert("INSERT INTO permissions (key, description, built_in, created_at) VALUES (?, ?, ?, ?)",
+		p.Key, p.Description, p.BuiltIn, t.now)
+}
+
+// knownPermissions refuses a field that names permissions outside of the vocabulary, each of them by name.
+func knownPermissions(t *tx, field string, named access.Scope) error {
+	var vocabulary access.Scope
+	if err := t.get(&vocabulary, "SELECT coalesce(group_concat(key, ' '), '') FROM permissions"); err != nil {
+		return err
+	}
+	var fields []fault.Field
+	for _, key := range named.Minus(vocabulary).Keys() {
+		fields = append(fields, fault.Field{
+			Field: field, Code: "unknown_permission",
+			Message: "There is no permission " + key + "; an operator can add it to the vocabulary.",
+		})
+	}
+	return fault.Fields(fields)
+}

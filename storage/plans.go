@@ -1,0 +1,114 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, created_at, updated_at"
+
+// Plans lists the plans, newest first.
+func (s *Store) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
+	plans := []access.Plan{}
+	err := s.list(ctx, &plans, "SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", from(before), limit)
+	return plans, err
+}
+
+// Plan returns the plan of that name. Faults: NotFound.
+func (s *Store) Plan(ctx context.Context, name string) (access.Plan, error) {
+	var p access.Plan
+	err := s.get(ctx, &p, "SELECT "+planColumns+" FROM plans WHERE name = ?", name)
+	return p, missing(err, "plan")
+}
+
+// CreatePlan makes a plan. Faults: Conflict where the name is taken.
+func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
+	return returning(ctx, s, func(t *tx) (made access.Plan, err error) {
+		exists := alreadyExists("plan", "name")
+		if err := refuseIf(t, exists, "SELECT 1 FROM plans WHERE name = ?", p.Name); err != nil {
+			return made, err
+		}
+		row, err := insertPlan(t, p)
+		if taken(err) {
+			return made, exists
+		}
+		if err != nil {
+			return made, err
+		}
+		if err := t.get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
+			return made, err
+		}
+		return made, s.audit(t, by, 0, access.PlanCreated, target{Type: "plan", ID: p.Name}, map[string]any{
+			"api_keys": p.APIKeys, "webhooks": p.Webhooks, "api_rate_limit_per_minute": p.RateLimitPerMinute,
+		})
+	})
+}
+
+// UpdatePlan changes a plan, from the next request and the next attempt of its organizations on. Faults: NotFound.
+func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
+	return returning(ctx, s, func(t *tx) (changed access.Plan, err error) {
+		row, err := planRow(t, name)
+		if err != nil {
+			return changed, err
+		}
+		if err := t.update(&changed, `
+			UPDATE plans SET api_keys = coalesce(?1, api_keys), webhooks = coalesce(?2, webhooks),
+				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END, updated_at = ?5
+			WHERE id = ?6 RETURNING `+planColumns,
+			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, t.now, row); err != nil {
+			return changed, err
+		}
+		s.outdatePrincipals(t)
+		if c.Webhooks != nil {
+			s.changed(t)
+		}
+		return changed, s.audit(t, by, 0, access.PlanUpdated, target{Type: "plan", ID: name}, changesOfPlan(c))
+	})
+}
+
+func changesOfPlan(c access.PlanChange) map[string]any {
+	details := map[string]any{}
+	if c.APIKeys != nil {
+		details["api_keys"] = *c.APIKeys
+	}
+	if c.Webhooks != nil {
+		details["webhooks"] = *c.Webhooks
+	}
+	if c.SetRateLimit {
+		details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
+	}
+	return details
+}
+
+// DeletePlan removes a plan. Faults: NotFound; Conflict while an organization has it.
+func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) error {
+	return s.change(ctx, func(t *tx) error {
+		row, err := planRow(t, name)
+		if err != nil {
+			return err
+		}
+		used := dependedOn("plan", "organizations have it")
+		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ?", row); err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM plans WHERE id = ?", row); inUse(err) {
+			return used
+		} else if err != nil {
+			return err
+		}
+		return s.audit(t, by, 0, access.PlanDeleted, target{Type: "plan", ID: name}, nil)
+	})
+}
+
+func insertPlan(t *tx, p access.Plan) (int64, error) {
+	return t.insert(`
+		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, created_at, updated_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?5)`, p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, t.now)
+}
+
+// planRow returns the row id of a plan. Faults: NotFound.
+func planRow(t *tx, name string) (row int64, err error) {
+	err = t.get(&row, "SELECT id FROM plans WHERE name = ?", name)
+	return row, missing(err, "plan")
+}

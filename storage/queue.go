@@ -1,0 +1,298 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Lanes lists the subscriptions that have pending deliveries, open or not.
+func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
+	lanes := []webhook.Lane{}
+	err := s.list(ctx, &lanes, `
+		SELECT subscription_id, count(*) AS pending, min(due_at) AS due_at
+		FROM deliveries WHERE state = 0 GROUP BY subscription_id`)
+	return lanes, err
+}
+
+// PendingJobs returns the pending deliveries of a subscription that are due first, whether due already or not, at most
+// limit of them.
+func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+	jobs := []webhook.Job{}
+	err := s.list(ctx, &jobs, `
+		SELECT d.id, d.subscription_id, d.event_id, d.attempts, d.due_at, d.cause,
+		       e.type AS event_type, e.created_at AS event_at, e.body
+		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
+		WHERE d.subscription_id = ? AND d.state = 0
+		ORDER BY d.due_at LIMIT ?`, subscription, limit)
+	for i := range jobs {
+		jobs[i].EventID = s.ids.id(eventID, jobs[i].Event, jobs[i].EventAt)
+	}
+	return jobs, err
+}
+
+// gate is what decides whether an attempt may begin.
+type gate struct {
+	Status   webhook.Status `db:"status"`
+	Epoch    int64          `db:"epoch"`
+	Webhooks bool           `db:"webhooks"`
+	Deleted  bool           `db:"deleted"`
+}
+
+func (g gate) open() bool { return g.Status != webhook.Disabled && g.Webhooks && !g.Deleted }
+
+// Begin records attempts before they are sent, in one transaction, and returns their row ids in the same order. An
+// attempt whose subscription is closed by now, or in another epoch than the asker believes, or whose delivery no longer
+// waits for it, gets 0 and must not be sent. The record is what claims the delivery.
+func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+	ids := make([]int64, len(starts))
+	err := s.change(ctx, func(t *tx) error {
+		gates := map[int64]gate{}
+		for i, start := range starts {
+			ids[i] = 0
+			g, known := gates[start.Subscription]
+			if !known {
+				var err error
+				if g, err = gateOf(t, start.Subscription); err != nil {
+					return err
+				}
+				gates[start.Subscription] = g
+			}
+			if !g.open() || g.Epoch != start.Epoch {
+				continue
+			}
+			id, err := beginAttempt(t, start)
+			if err != nil {
+				return err
+			}
+			ids[i] = id
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("begin attempts: %w", err)
+	}
+	return ids, nil
+}
+
+// gateOf reads a subscription's gate; one that does not exist is closed.
+func gateOf(t *tx, subscription int64) (g gate, err error) {
+	err = t.get(&g, `
+		SELECT s.status, s.epoch, p.webhooks, s.deleted_at IS NOT NULL AS deleted
+		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+		WHERE s.id = ?`, subscription)
+	if errors.Is(err, sql.ErrNoRows) {
+		return gate{Deleted: true}, nil
+	}
+	return g, err
+}
+
+// beginAttempt inserts the record, unless the delivery has ended or another attempt of that number has been made.
+func beginAttempt(t *tx, start webhook.Start) (int64, error) {
+	result, err := t.exec(`
+		INSERT INTO attempts (delivery_id, subscription_id, attempt_number, cause, outcome, response_body, duration_ms, error, attempted_at)
+		SELECT id, subscription_id, ?2, ?3, 0, '', 0, '', ?4
+		FROM deliveries WHERE id = ?1 AND state = 0 AND attempts = ?2 - 1`,
+		start.Delivery, start.Number, start.Trigger, t.now)
+	if err != nil {
+		return 0, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
+// Release takes back attempts that were begun and not sent: it is as if they had never been begun.
+func (s *Store) Release(ctx context.Context, attempts []int64) error {
+	err := s.change(ctx, func(t *tx) error {
+		for _, id := range attempts {
+			if _, err := t.exec("DELETE FROM attempts WHERE id = ? AND outcome = 0", id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("release attempts: %w", err)
+	}
+	return nil
+}
+
+// Record writes how an attempt ended and all that follows from it, in one transaction: the attempt, the delivery, the
+// subscription's health, and the audit event of a transition.
+func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
+	settled, err := returning(ctx, s, func(t *tx) (webhook.Settled, error) { return s.record(t, r) })
+	if err != nil {
+		return settled, fmt.Errorf("record attempt: %w", err)
+	}
+	return settled, nil
+}
+
+func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
+	var settled webhook.Settled
+	if r.Trigger != webhook.ByTest {
+		health, before, err := s.stepHealth(t, r)
+		if err != nil {
+			return settled, err
+		}
+		settled.Health, settled.Changed = health, health.Status != before
+	}
+	settled.State, settled.DueAt = s.next(r)
+	if err := closeAttempt(t, r, settled); err != nil {
+		return settled, err
+	}
+	n, err := t.affected(`
+		UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0`,
+		settled.State, r.Number, settled.DueAt, r.Delivery)
+	if err != nil {
+		return settled, err
+	}
+	switch {
+	case n == 0 && r.Succeeded: // a test, or dropped while it was on its way: it has arrived all the same
+		_, err = t.exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", webhook.Delivered, r.Number, r.Delivery)
+	case n == 1 && settled.State != webhook.Pending:
+		t.onCommit(func() { s.pending.add(r.Subscription, -1) })
+	}
+	return settled, err
+}
+
+// next says what becomes of the delivery.
+func (s *Store) next(r webhook.Result) (webhook.DeliveryState, int64) {
+	switch {
+	case r.Succeeded:
+		return webhook.Delivered, 0
+	case r.Trigger == webhook.ByTest || r.Number >= s.policy.MaxAttempts:
+		return webhook.Exhausted, 0
+	}
+	return webhook.Pending, r.RetryAt
+}
+
+// closeAttempt fills in the record that Begin made.
+func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
+	outcome := webhook.Failed
+	if r.Succeeded {
+		outcome = webhook.Succeeded
+	}
+	var next sql.NullInt64
+	if settled.State == webhook.Pending && settled.Health.Status != webhook.Disabled {
+		next = sql.NullInt64{Int64: max(settled.DueAt, settled.Health.ProbeAt), Valid: true}
+	}
+	n, err := t.affected(`
+		UPDATE attempts SET outcome = ?, response_status = ?, response_body = ?, duration_ms = ?, error = ?, next_attempt_at = ?
+		WHERE id = ? AND outcome = 0`,
+		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Error, next, r.Attempt)
+	if err == nil && n == 0 {
+		return fmt.Errorf("attempt %d is not in progress", r.Attempt)
+	}
+	return err
+}
+
+// interruptSending ends the attempts that a dead owner of the file has left behind. They keep their numbers, count for
+// nothing in the health, and their deliveries are due again, unless that was the last number.
+func (s *Store) interruptSending(t *tx) error {
+	var left []struct {
+		Delivery int64           `db:"delivery_id"`
+		Number   int             `db:"attempt_number"`
+		Cause    webhook.Trigger `db:"cause"`
+	}
+	if err := t.updates(&left, `
+		UPDATE attempts SET outcome = 3, error = 'interrupted: the server stopped before the attempt ended'
+		WHERE outcome = 0 RETURNING delivery_id, attempt_number, cause`); err != nil {
+		return err
+	}
+	for _, a := range left {
+		state := webhook.Pending
+		if a.Number >= s.policy.MaxAttempts {
+			state = webhook.Exhausted
+		}
+		if _, err := t.exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0",
+			state, a.Number, t.now, a.Delivery); err != nil {
+			return err
+		}
+	}
+	if len(left) > 0 {
+		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(left))
+	}
+	return nil
+}
+
+// OldestDue returns when the delivery became due that has waited longest for an open subscription; ok is false where
+// none waits.
+func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error) {
+	var oldest sql.NullInt64
+	err = s.get(ctx, &oldest, `
+		SELECT min(CASE WHEN s.status = 'failing' THEN max(s.probe_at, d.due_at) ELSE d.due_at END) FROM (
+			SELECT subscription_id, min(due_at) AS due_at FROM deliveries WHERE state = 0 GROUP BY subscription_id
+		) d
+		JOIN subscriptions s ON s.id = d.subscription_id
+		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks`)
+	return oldest.Int64, oldest.Valid, err
+}
+
+// BeginTest makes a test event for one subscription, and the one attempt that carries it. The delivery is never pending:
+// a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks.
+func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
+	begun, err := returning(ctx, s, func(t *tx) (b begunTest, err error) {
+		sub, err := subscriptionRow(t, organization, id)
+		if err != nil {
+			return b, err
+		}
+		if err := requireWebhooks(t, organization); err != nil {
+			return b, err
+		}
+		o, err := t.organization(organization)
+		if err != nil {
+			return b, err
+		}
+		row, event, body, err := s.insertEvent(t, organization, o, webhook.NewEvent{
+			Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + id + `"}`),
+		})
+		if err != nil {
+			return b, err
+		}
+		delivery, err := t.insert(`
+			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, ?, ?, 0, 0)`,
+			row, sub, webhook.Exhausted, webhook.ByTest)
+		if err != nil {
+			return b, err
+		}
+		b.job = webhook.Job{
+			Delivery: delivery, Subscription: sub, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.now,
+			Body: body, Cause: webhook.ByTest,
+		}
+		b.attempt, err = t.insert(`
+			INSERT INTO attempts (delivery_id, subscription_id, attempt_number, cause, outcome, response_body, duration_ms, error, attempted_at)
+			VALUES (?, ?, 1, ?, 0, '', 0, '', ?)`, delivery, sub, webhook.ByTest, t.now)
+		return b, err
+	})
+	if err != nil {
+		return webhook.Target{}, webhook.Job{}, 0, err
+	}
+	at, err := s.Target(ctx, begun.job.Subscription)
+	return at, begun.job, begun.attempt, err
+}
+
+// begunTest is a test delivery whose attempt is on record.
+type begunTest struct {
+	job     webhook.Job
+	attempt int64
+}
+
+// requireWebhooks refuses where the organization's plan lacks webhooks.
+func requireWebhooks(t *tx, organization int64) error {
+	var webhooks bool
+	if err := t.get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
+		return missing(err, "organization")
+	}
+	if !webhooks {
+		return fault.New(fault.Forbidden, "plan_capability_required",
+			"The organization's plan does not include webhooks; an operator can change the plan.")
+	}
+	return nil
+}

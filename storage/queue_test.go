@@ -1,0 +1,359 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// tenant is an organization with one subscription to everything.
+type tenant struct {
+	*storage.Store
+	owner access.Principal
+	sub   webhook.Subscription
+}
+
+func newTenant(t *testing.T) tenant {
+	t.Helper()
+	store := storagetest.Open(t)
+	return tenantOf(t, store)
+}
+
+func tenantOf(t *testing.T, store *storage.Store) tenant {
+	t.Helper()
+	owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/hook")
+	return tenant{store, owner, sub}
+}
+
+func (x tenant) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test") }
+
+func (x tenant) org() int64 { return x.owner.Organization.RowID }
+
+// jobs returns what is pending for the subscription.
+func (x tenant) jobs(t *testing.T) []webhook.Job {
+	t.Helper()
+	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+// begin begins the next attempt of a job and returns its row id, 0 if it was refused.
+func (x tenant) begin(t *testing.T, job webhook.Job) int64 {
+	t.Helper()
+	at, err := x.Target(t.Context(), job.Subscription)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.beginUnder(t, job, at.Epoch)
+}
+
+func (x tenant) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
+	t.Helper()
+	ids, err := x.Begin(t.Context(), []webhook.Start{{
+		Delivery: job.Delivery, Subscription: job.Subscription, Epoch: epoch, Number: job.Number(), Trigger: job.Trigger(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids[0]
+}
+
+// end records the end of an attempt that was begun under the present epoch.
+func (x tenant) end(t *testing.T, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
+	t.Helper()
+	at, err := x.Target(t.Context(), job.Subscription)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := webhook.Result{
+		Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription, Epoch: at.Epoch, Number: job.Number(),
+		Trigger: job.Trigger(), Succeeded: succeeded, DurationMS: 12, RetryAt: 1000, ProbeAt: 2000,
+	}
+	status := 200
+	if !succeeded {
+		status, r.Error = 503, "http_status: 503"
+	}
+	r.ResponseStatus = &status
+	settled, err := x.Record(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settled
+}
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+
+	t.Run("an event becomes a delivery, an attempt, and is delivered", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		published := storagetest.Publish(t, x.Store, x.owner, "user.created")
+		if published.Deliveries != 1 {
+			t.Fatalf("%d deliveries", published.Deliveries)
+		}
+		jobs := x.jobs(t)
+		if len(jobs) != 1 || jobs[0].EventID != published.ID || jobs[0].EventType != "user.created" {
+			t.Fatalf("pending: %+v", jobs)
+		}
+		attempt := x.begin(t, jobs[0])
+		settled := x.end(t, jobs[0], attempt, true)
+		if settled.State != webhook.Delivered || len(x.jobs(t)) != 0 {
+			t.Errorf("settled %+v, pending %v", settled, x.jobs(t))
+		}
+		list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := 200
+		want := []webhook.Attempt{{
+			SubscriptionID: x.sub.ID, EventID: published.ID, EventType: "user.created", EventAt: published.At, Number: 1,
+			Trigger: webhook.ByEvent, Outcome: webhook.Succeeded, ResponseStatus: &status, DurationMS: 12,
+		}}
+		if d := cmp.Diff(want, list, cmpopts.IgnoreFields(webhook.Attempt{}, "RowID", "ID", "EventRow", "AttemptedAt")); d != "" {
+			t.Errorf("attempts (-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("the body is the envelope, byte for byte, with the event's own id", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		published := storagetest.Publish(t, x.Store, x.owner, "user.created")
+		want := `{"id":"` + published.ID + `","type":"user.created","timestamp":"` + string(webhook.AppendTime(nil, published.At)) +
+			`","organization_id":"` + x.owner.Organization.ID + `","data":{"n":1}}`
+		if got := string(x.jobs(t)[0].Body); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+
+	t.Run("a delivery is claimed once", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		job := x.jobs(t)[0]
+		at, err := x.Target(t.Context(), x.sub.RowID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := webhook.Start{Delivery: job.Delivery, Subscription: job.Subscription, Epoch: at.Epoch, Number: 1}
+		if _, err := x.Begin(t.Context(), []webhook.Start{start}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Begin(t.Context(), []webhook.Start{start}); err == nil {
+			t.Error("the same attempt was begun twice")
+		}
+		other := start
+		other.Number = 2
+		if ids, err := x.Begin(t.Context(), []webhook.Start{other}); err != nil || ids[0] != 0 {
+			t.Errorf("attempt 2 was begun while 1 is under way: %v, %v", ids, err)
+		}
+	})
+
+	t.Run("nothing begins under another epoch, without the plan, disabled or removed", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		job := x.jobs(t)[0]
+		no, yes := false, true
+		operator := storagetest.Operator(t, x.Store).Actor("", "")
+		at, _ := x.Target(t.Context(), x.sub.RowID)
+		if id := x.beginUnder(t, job, at.Epoch+1); id != 0 {
+			t.Error("begun under an epoch to come")
+		}
+		if _, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if id := x.beginUnder(t, job, at.Epoch); id != 0 {
+			t.Error("begun with a secret that is no more")
+		}
+		if _, err := x.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &no}); err != nil {
+			t.Fatal(err)
+		}
+		if id := x.begin(t, job); id != 0 {
+			t.Error("begun without the plan")
+		}
+		if _, err := x.UpdatePlan(t.Context(), operator, "growth", access.PlanChange{Webhooks: &yes}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+			t.Fatal(err)
+		}
+		if id := x.begin(t, job); id != 0 {
+			t.Error("begun while disabled")
+		}
+		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &yes}); err != nil {
+			t.Fatal(err)
+		}
+		if id := x.begin(t, job); id == 0 {
+			t.Error("not begun though all is well again")
+		} else if err := x.Release(t.Context(), []int64{id}); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			t.Fatal(err)
+		}
+		if id := x.begin(t, job); id != 0 {
+			t.Error("begun for a removed subscription")
+		}
+	})
+
+	t.Run("what is released can begin again under the same number", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		job := x.jobs(t)[0]
+		if err := x.Release(t.Context(), []int64{x.begin(t, job)}); err != nil {
+			t.Fatal(err)
+		}
+		if id := x.begin(t, job); id == 0 {
+			t.Error("refused")
+		}
+	})
+
+	t.Run("five failures exhaust a delivery and make the subscription failing", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		for n := 1; n <= 5; n++ {
+			job := x.jobs(t)[0]
+			if job.Number() != n {
+				t.Fatalf("attempt %d is numbered %d", n, job.Number())
+			}
+			settled := x.end(t, job, x.begin(t, job), false)
+			if want := n == 5; (settled.State == webhook.Exhausted) != want || settled.Changed != want {
+				t.Errorf("attempt %d: %+v", n, settled)
+			}
+		}
+		sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sub.Status != webhook.Failing || sub.ConsecutiveFailures != 5 || sub.LastError != "http_status: 503" || sub.PendingDeliveries != 0 {
+			t.Errorf("%+v", sub)
+		}
+		log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
+		if err != nil || len(log) != 1 || log[0].Type != access.SubscriptionFailing {
+			t.Errorf("audit log %+v, error %v", log, err)
+		}
+	})
+
+	t.Run("a subscription is not sent the news about itself", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other")
+		no := false
+		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+			t.Fatal(err)
+		}
+		if jobs, err := x.PendingJobs(t.Context(), other.RowID, 10); err != nil || len(jobs) != 0 {
+			t.Errorf("the other has pending %v, error %v", jobs, err)
+		}
+		if jobs := x.jobs(t); len(jobs) != 3 {
+			t.Errorf("the first heard of %d changes, want 3", len(jobs))
+		}
+	})
+
+	t.Run("concurrent failures are all counted", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		for range 4 {
+			storagetest.Publish(t, x.Store, x.owner, "user.created")
+		}
+		var all sync.WaitGroup
+		for _, job := range x.jobs(t) {
+			id := x.begin(t, job)
+			all.Go(func() { x.end(t, job, id, false) })
+		}
+		all.Wait()
+		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 4 {
+			t.Errorf("%d failures counted", sub.ConsecutiveFailures)
+		}
+	})
+
+	t.Run("what a dead owner left behind is interrupted, keeps its number, and is due again", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := tenantOf(t, store)
+		storagetest.Publish(t, store, x.owner, "user.created")
+		x.begin(t, x.jobs(t)[0])
+		stop()
+		for restart := 2; restart <= 5; restart++ {
+			x.Store, stop = storagetest.OpenWith(t, storagetest.Options(t, path))
+			jobs := x.jobs(t)
+			if len(jobs) != 1 || jobs[0].Number() != restart {
+				t.Fatalf("restart %d: pending %+v", restart, jobs)
+			}
+			x.begin(t, jobs[0])
+			stop()
+		}
+		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		if jobs := x.jobs(t); len(jobs) != 0 {
+			t.Errorf("a sixth attempt is pending: %+v", jobs)
+		}
+		list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+		if err != nil || len(list) != 5 || list[0].Outcome != webhook.Interrupted || list[0].Number != 5 {
+			t.Errorf("attempts %+v, error %v", list, err)
+		}
+		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
+			t.Errorf("our own stop counted as the receiver's failure: %+v", sub)
+		}
+	})
+
+	t.Run("a test is recorded, never pending, and leaves the health alone", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		_, job, attempt, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(x.jobs(t)); n != 0 {
+			t.Errorf("%d pending", n)
+		}
+		x.end(t, job, attempt, false)
+		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 0 || sub.LastFailureAt != nil {
+			t.Errorf("%+v", sub)
+		}
+		a, err := x.Attempt(t.Context(), attempt)
+		if err != nil || a.Trigger != webhook.ByTest || a.Outcome != webhook.Failed || a.EventType != webhook.TestType || a.NextAttemptAt != nil {
+			t.Errorf("%+v, %v", a, err)
+		}
+	})
+}
+
+func TestRedeliver(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	published := storagetest.Publish(t, x.Store, x.owner, "user.created")
+	job := x.jobs(t)[0]
+	id := x.begin(t, job)
+	x.end(t, job, id, true)
+	a, err := x.Attempt(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	jobs := x.jobs(t)
+	if len(jobs) != 1 || jobs[0].EventID != published.ID || jobs[0].Trigger() != webhook.ByHand || jobs[0].Number() != 1 || string(jobs[0].Body) != string(job.Body) {
+		t.Errorf("pending %+v", jobs)
+	}
+	e, deliveries, err := x.Event(t.Context(), x.org(), published.ID)
+	if err != nil || e.Deliveries != 1 || len(deliveries) != 2 {
+		t.Errorf("event %+v, deliveries %+v, error %v", e, deliveries, err)
+	}
+}

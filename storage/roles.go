@@ -1,0 +1,159 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// listedPermissions is what a role r is made of: the permissions listed for it, or the whole vocabulary for a built-in
+// one, whose part of it is computed; see effective. Empty where r is no row.
+const listedPermissions = `
+	coalesce(CASE WHEN r.built_in
+		THEN (SELECT group_concat(v.key, ' ') FROM permissions v)
+		ELSE (SELECT group_concat(v.key, ' ') FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id)
+	END, '')`
+
+const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + listedPermissions + " AS permissions"
+
+// effective computes what a role grants out of listedPermissions. A built-in role that nobody knows grants nothing.
+func effective(r access.Role) access.Scope {
+	if !r.BuiltIn {
+		return r.Permissions
+	}
+	granted, _ := access.BuiltInRole(r.Name, r.Permissions)
+	return granted
+}
+
+// Roles lists the roles with what they grant at present, newest first.
+func (s *Store) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {
+	roles := []access.Role{}
+	err := s.list(ctx, &roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", from(before), limit)
+	for i := range roles {
+		roles[i].Permissions = effective(roles[i])
+	}
+	return roles, err
+}
+
+// Role returns the role of that name with what it grants at present. Faults: NotFound.
+func (s *Store) Role(ctx context.Context, name string) (access.Role, error) {
+	var r access.Role
+	if err := s.get(ctx, &r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
+		return r, missing(err, "role")
+	}
+	r.Permissions = effective(r)
+	return r, nil
+}
+
+// CreateRole makes a role; it is never a built-in one. Faults: Conflict where the name is taken, Invalid where a
+// permission is unknown.
+func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
+	return returning(ctx, s, func(t *tx) (made access.Role, err error) {
+		exists := alreadyExists("role", "name")
+		if err := refuseIf(t, exists, "SELECT 1 FROM roles WHERE name = ?", r.Name); err != nil {
+			return made, err
+		}
+		if err := knownPermissions(t, "permissions", r.Permissions); err != nil {
+			return made, err
+		}
+		row, err := insertRole(t, r.Name, false)
+		if taken(err) {
+			return made, exists
+		}
+		if err != nil {
+			return made, err
+		}
+		if err := setPermissions(t, row, r.Permissions); err != nil {
+			return made, err
+		}
+		if made, err = role(t, r.Name); err != nil {
+			return made, err
+		}
+		return made, s.audit(t, by, 0, access.RoleCreated, target{Type: "role", ID: r.Name},
+			map[string]any{"permissions": r.Permissions.Keys()})
+	})
+}
+
+// UpdateRole changes what a role grants, from the next request of its holders on. Faults: NotFound, Conflict for a
+// built-in one, Invalid where a permission is unknown.
+func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
+	return returning(ctx, s, func(t *tx) (changed access.Role, err error) {
+		if changed, err = role(t, name); err != nil {
+			return changed, err
+		}
+		if changed.BuiltIn {
+			return changed, fixed("role", name)
+		}
+		details := map[string]any{}
+		if c.Permissions != nil {
+			if err := knownPermissions(t, "permissions", *c.Permissions); err != nil {
+				return changed, err
+			}
+			if err := setPermissions(t, changed.RowID, *c.Permissions); err != nil {
+				return changed, err
+			}
+			changed.Permissions, details["permissions"] = *c.Permissions, c.Permissions.Keys()
+			s.outdatePrincipals(t)
+		}
+		return changed, s.audit(t, by, 0, access.RoleUpdated, target{Type: "role", ID: name}, details)
+	})
+}
+
+// DeleteRole removes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
+func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) error {
+	return s.change(ctx, func(t *tx) error {
+		r, err := role(t, name)
+		if err != nil {
+			return err
+		}
+		if r.BuiltIn {
+			return fixed("role", name)
+		}
+		used := dependedOn("role", "members of organizations have it")
+		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM roles WHERE id = ?", r.RowID); inUse(err) {
+			return used
+		} else if err != nil {
+			return err
+		}
+		return s.audit(t, by, 0, access.RoleDeleted, target{Type: "role", ID: name}, nil)
+	})
+}
+
+// role is Role inside a transaction.
+func role(t *tx, name string) (access.Role, error) {
+	var r access.Role
+	if err := t.get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
+		return r, missing(err, "role")
+	}
+	r.Permissions = effective(r)
+	return r, nil
+}
+
+// roleRow returns the row id of a role. Faults: NotFound.
+func roleRow(t *tx, name string) (row int64, err error) {
+	err = t.get(&row, "SELECT id FROM roles WHERE name = ?", name)
+	return row, missing(err, "role")
+}
+
+func insertRole(t *tx, name string, builtIn bool) (int64, error) {
+	return t.insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.now)
+}
+
+// setPermissions lists permissions for a role in place of those listed before.
+func setPermissions(t *tx, role int64, permissions access.Scope) error {
+	keys, err := json.Marshal(permissions.Keys())
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
+		return err
+	}
+	_, err = t.exec(`
+		INSERT INTO role_permissions (role_id, permission_id)
+		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, string(keys))
+	return err
+}

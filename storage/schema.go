@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// version is the schema version that this binary writes (PRAGMA user_version).
+const version = 1
+
+// Why Open refuses a file. Each comes wrapped in a sentence that says what to do.
+var (
+	ErrNewerSchema = errors.New("database was written by a newer version")
+	ErrSchema      = errors.New("database schema is not the expected one")
+	ErrForeignFile = errors.New("file is not a Keyhook database")
+)
+
+// object is a table or an index of a schema.
+type object struct {
+	Type string `db:"type"`
+	Name string `db:"name"`
+	SQL  string `db:"sql"`
+}
+
+func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
+	list := []object{}
+	err := sqlx.SelectContext(ctx, db, &list, `
+		SELECT type, name, sql FROM sqlite_schema
+		WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type, name`)
+	if err != nil {
+		return nil, fmt.Errorf("read schema: %w", err)
+	}
+	return list, nil
+}
+
+// prepare brings the file to the schema: it creates it in an empty file, and otherwise compares. created says which.
+func (s *Store) prepare(ctx context.Context, schema string) (created bool, err error) {
+	have, err := objects(ctx, s.writer)
+	if err != nil {
+		return false, err
+	}
+	var app, user int64
+	if err := errors.Join(
+		s.writer.GetContext(ctx, &app, "PRAGMA application_id"),
+		s.writer.GetContext(ctx, &user, "PRAGMA user_version"),
+	); err != nil {
+		return false, fmt.Errorf("read schema version: %w", err)
+	}
+	switch {
+	case len(have) == 0 && app == 0 && user == 0:
+		return true, nil
+	case app != applicationID:
+		return false, fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, s.path)
+	case user > version:
+		return false, fmt.Errorf("%w: %s has schema %d and this binary knows %d; run the newer binary, or restore the copy that it set aside when it upgraded", ErrNewerSchema, s.path, user, version)
+	}
+	return false, compare(ctx, schema, have)
+}
+
+// compare checks what the file has against the schema text, by giving that text to an empty database in memory.
+func compare(ctx context.Context, schema string, have []object) error {
+	reference, err := sqlx.Open(driver, "file::memory:")
+	if err != nil {
+		return err
+	}
+	defer reference.Close()
+	reference.SetMaxOpenConns(1) // every connection to :memory: is a database of its own
+	if _, err := reference.ExecContext(ctx, schema); err != nil {
+		return fmt.Errorf("apply schema.sql: %w", err)
+	}
+	want, err := objects(ctx, reference)
+	if err != nil {
+		return err
+	}
+	if d := diff(want, have); d != "" {
+		return fmt.Errorf("%w; restore a backup or undo the change made by hand:\n%s", ErrSchema, d)
+	}
+	return nil
+}
+
+// diff lists what is missing with "-" and what is too much with "+", comments and spacing aside.
+func diff(want, have []object) string {
+	var b strings.Builder
+	report := func(sign string, list, other []object) {
+		for _, o := range list {
+			if !slices.ContainsFunc(other, func(p object) bool {
+				return p.Type == o.Type && p.Name == o.Name && plain(p.SQL) == plain(o.SQL)
+			}) {
+				fmt.Fprintf(&b, "%s %s %s: %s\n", sign, o.Type, o.Name, plain(o.SQL))
+			}
+		}
+	}
+	report("-", want, have)
+	report("+", have, want)
+	return b.String()
+}
+
+// plain strips comments and folds white space. schema.sql has no string literal with "--" in it.
+func plain(sql string) string {
+	var b strings.Builder
+	for line := range strings.Lines(sql) {
+		code, _, _ := strings.Cut(line, "--")
+		b.WriteString(code)
+		b.WriteByte(' ')
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}

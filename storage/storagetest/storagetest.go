@@ -1,0 +1,159 @@
+// Package storagetest owns what the tests of every package need of a store: a real file, and tenants to fill it with. It
+// is imported by tests only.
+package storagetest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// OperatorToken is the first operator's access token in every store that Open makes.
+const OperatorToken = "operator-token-of-the-tests"
+
+// Schema returns the text of schema.sql.
+func Schema(tb testing.TB) string {
+	tb.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(here), "..", "..", "schema.sql"))
+	if err != nil {
+		tb.Fatalf("read schema: %v", err)
+	}
+	return string(text)
+}
+
+// Options returns what Open opens a store with, for tests that change something about it.
+func Options(tb testing.TB, path string) storage.Options {
+	tb.Helper()
+	token, ok := access.Opaque(OperatorToken)
+	if !ok {
+		tb.Fatal("the operator's token has not the form of one")
+	}
+	return storage.Options{
+		Path: path, Schema: Schema(tb), Bootstrap: token,
+		// Tests are about rules; what survives the loss of power is tested where it belongs.
+		Synchronous: storage.Normal,
+		Logger:      slog.New(slog.DiscardHandler),
+	}
+}
+
+// Open makes a store on a new file and runs it until the test ends. Inside a synctest bubble the store lives in it.
+func Open(tb testing.TB) *storage.Store {
+	tb.Helper()
+	store, _ := OpenWith(tb, Options(tb, filepath.Join(tb.TempDir(), "keyhook.db")))
+	return store
+}
+
+// OpenWith opens and runs a store; stop, which may be called more than once, ends and closes it, as the end of the test
+// does.
+func OpenWith(tb testing.TB, o storage.Options) (store *storage.Store, stop func()) {
+	tb.Helper()
+	store, err := storage.Open(context.Background(), o)
+	if err != nil {
+		tb.Fatalf("open store: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := store.Run(ctx); err != nil {
+			tb.Errorf("run store: %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		if err := store.Close(); err != nil {
+			tb.Errorf("close store: %v", err)
+		}
+	})
+	tb.Cleanup(stop)
+	return store, stop
+}
+
+// Operator returns the first operator, of the organization Default.
+func Operator(tb testing.TB, store *storage.Store) access.Principal {
+	tb.Helper()
+	token, _ := access.Opaque(OperatorToken)
+	p, err := store.PrincipalByToken(tb.Context(), token.Digest())
+	if err != nil {
+		tb.Fatalf("operator: %v", err)
+	}
+	return p
+}
+
+// Tenant makes an organization on the given plan with one member, who has the given role, and returns that member with
+// an access token.
+func Tenant(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
+	tb.Helper()
+	by := Operator(tb, store).Actor("127.0.0.1", "test")
+	org, err := store.CreateOrganization(tb.Context(), by, access.Organization{Name: name, Plan: plan})
+	if err != nil {
+		tb.Fatalf("create organization: %v", err)
+	}
+	return Member(tb, store, org, name+"-"+role, role)
+}
+
+// Member adds a user to an organization and returns it with an access token.
+func Member(tb testing.TB, store *storage.Store, org access.Organization, name, role string) (access.Principal, access.Credential) {
+	tb.Helper()
+	by := Operator(tb, store).Actor("127.0.0.1", "test")
+	user, err := store.CreateUser(tb.Context(), by, access.User{Email: name + "@example.com", Name: name, IsActive: true})
+	if err != nil {
+		tb.Fatalf("create user: %v", err)
+	}
+	if _, err := store.SetMember(tb.Context(), by, org.ID, user.ID, role); err != nil {
+		tb.Fatalf("set member: %v", err)
+	}
+	token := access.Mint(access.TokenPrefix)
+	if _, err := store.CreateToken(tb.Context(), by, user.ID, org.ID, token, "test", nil); err != nil {
+		tb.Fatalf("create token: %v", err)
+	}
+	p, err := store.PrincipalByToken(tb.Context(), token.Digest())
+	if err != nil {
+		tb.Fatalf("member: %v", err)
+	}
+	return p, token
+}
+
+// Key makes an API key of the principal with the given scope.
+func Key(tb testing.TB, store *storage.Store, p access.Principal, permissions ...string) (access.Key, access.Credential) {
+	tb.Helper()
+	credential := access.Mint("svc")
+	key, err := store.CreateKey(tb.Context(), p, p.Actor("127.0.0.1", "test"), access.NewKey{
+		Credential: credential, Name: "test", Scope: access.NewScope(permissions...),
+	})
+	if err != nil {
+		tb.Fatalf("create key: %v", err)
+	}
+	return key, credential
+}
+
+// Subscription makes a subscription of the principal's organization to the given types; none is every type.
+func Subscription(tb testing.TB, store *storage.Store, p access.Principal, url string, types ...string) (webhook.Subscription, webhook.Secret) {
+	tb.Helper()
+	wanted := webhook.Types(types)
+	sub, secret, err := store.CreateSubscription(tb.Context(), p.Actor("127.0.0.1", "test"), p.Organization.RowID,
+		webhook.SubscriptionChange{URL: &url, EventTypes: &wanted})
+	if err != nil {
+		tb.Fatalf("create subscription: %v", err)
+	}
+	return sub, secret
+}
+
+// Publish publishes an event of the principal's organization.
+func Publish(tb testing.TB, store *storage.Store, p access.Principal, eventType string) webhook.Published {
+	tb.Helper()
+	published, err := store.PublishEvents(tb.Context(), p.Organization.RowID, []webhook.NewEvent{{Type: eventType, Data: []byte(`{"n":1}`)}})
+	if err != nil {
+		tb.Fatalf("publish: %v", err)
+	}
+	return published[0]
+}

@@ -1,0 +1,293 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const subscriptionColumns = `
+	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.description,
+	s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at,
+	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at`
+
+const subscriptionByID = `
+	SELECT ` + subscriptionColumns + `
+	FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
+	WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`
+
+// Subscriptions lists the subscriptions of an organization, newest first; an empty status is any.
+func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
+	list := []webhook.Subscription{}
+	err := s.list(ctx, &list, `
+		SELECT `+subscriptionColumns+`
+		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
+		WHERE s.organization_id = ?1 AND s.id < ?2 AND (?3 = '' OR s.status = ?3) AND s.deleted_at IS NULL
+		ORDER BY s.id DESC LIMIT ?4`, organization, from(before), status, limit)
+	for i := range list {
+		list[i].PendingDeliveries = s.pending.of(list[i].RowID)
+	}
+	return list, err
+}
+
+// Subscription returns one subscription. Faults: NotFound.
+func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
+	var sub webhook.Subscription
+	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
+		return sub, missing(err, "subscription")
+	}
+	sub.PendingDeliveries = s.pending.of(sub.RowID)
+	return sub, nil
+}
+
+// subscription is Subscription inside a transaction.
+func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
+	var sub webhook.Subscription
+	if err := t.get(&sub, subscriptionByID, id, organization); err != nil {
+		return sub, missing(err, "subscription")
+	}
+	sub.PendingDeliveries = s.pending.of(sub.RowID)
+	return sub, nil
+}
+
+// subscriptionRow returns the row id of a subscription.
+func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
+	err = t.get(&row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL", id, organization)
+	return row, missing(err, "subscription")
+}
+
+// CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
+// the plan lacks webhooks.
+func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
+	secret := webhook.NewSecret()
+	id := newID(subscriptionID)
+	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
+	if c.EventTypes == nil {
+		c.EventTypes = &webhook.Types{}
+	}
+	made, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
+		if err := requireWebhooks(t, organization); err != nil {
+			return sub, err
+		}
+		if _, err := t.exec(`
+			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
+				last_error, epoch, probe_at, secret, previous_until, created_at, updated_at)
+			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?4)`, id, organization, sealed, t.now); err != nil {
+			return sub, err
+		}
+		if sub, err = s.subscription(t, organization, id); err != nil {
+			return sub, err
+		}
+		if err := s.apply(t, by, &sub, c); err != nil {
+			return sub, err
+		}
+		return sub, s.audit(t, by, organization, access.SubscriptionCreated, target{"subscription", id, sub.RowID}, changedFields(c))
+	})
+	if err != nil {
+		return made, webhook.Secret{}, err
+	}
+	return made, secret, nil
+}
+
+// UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
+// resumes; false disables it. Faults: NotFound.
+func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
+	return returning(ctx, s, func(t *tx) (webhook.Subscription, error) {
+		sub, err := s.subscription(t, organization, id)
+		if err != nil {
+			return sub, err
+		}
+		if err := s.apply(t, by, &sub, c); err != nil {
+			return sub, err
+		}
+		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, target{"subscription", id, sub.RowID}, changedFields(c))
+	})
+}
+
+// changedFields lists what a change names, for the audit log.
+func changedFields(c webhook.SubscriptionChange) map[string]any {
+	details := map[string]any{}
+	if c.URL != nil {
+		details["url"] = *c.URL
+	}
+	if c.EventTypes != nil {
+		details["event_types"] = *c.EventTypes
+	}
+	if c.Description != nil {
+		details["description"] = *c.Description
+	}
+	if c.IsActive != nil {
+		details["is_active"] = *c.IsActive
+	}
+	return details
+}
+
+// apply writes a change to a subscription and to sub.
+func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+	before := sub.Health
+	if c.URL != nil && *c.URL != sub.URL {
+		sub.URL, sub.Health = *c.URL, sub.Renew()
+	}
+	if c.Description != nil {
+		sub.Description = *c.Description
+	}
+	if c.EventTypes != nil {
+		sub.EventTypes = c.EventTypes.Unique()
+		if err := setPatterns(t, *sub); err != nil {
+			return err
+		}
+	}
+	if c.IsActive != nil && *c.IsActive {
+		sub.Health = sub.Activate()
+	} else if c.IsActive != nil {
+		sub.Health = sub.Deactivate(by.Name)
+	}
+	sub.UpdatedAt = t.now
+	if _, err := t.exec("UPDATE subscriptions SET url = ?, event_types = ?, description = ?, updated_at = ? WHERE id = ?",
+		sub.URL, sub.EventTypes, sub.Description, sub.UpdatedAt, sub.RowID); err != nil {
+		return err
+	}
+	if sub.Health == before {
+		return nil
+	}
+	if sub.Status != before.Status {
+		sub.DisabledAt = nil
+		if sub.Status == webhook.Disabled {
+			sub.DisabledAt = &t.now
+		}
+	}
+	s.changed(t, sub.RowID)
+	return writeHealth(t, sub.RowID, sub.Health)
+}
+
+// setPatterns writes what the subscription is found by at fan-out: its types without those that another of them covers.
+func setPatterns(t *tx, sub webhook.Subscription) error {
+	if _, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", sub.RowID); err != nil {
+		return err
+	}
+	patterns := sub.EventTypes.Patterns()
+	for _, p := range patterns {
+		if _, err := t.exec(`
+			INSERT INTO subscription_patterns (organization_id, pattern, subscription_id)
+			SELECT organization_id, ?, id FROM subscriptions WHERE id = ?`, p, sub.RowID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
+func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
+	return s.change(ctx, func(t *tx) error {
+		row, err := subscriptionRow(t, organization, id)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.now, row); err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", row); err != nil {
+			return err
+		}
+		s.changed(t, row)
+		return s.audit(t, by, organization, access.SubscriptionDeleted, target{"subscription", id, row}, nil)
+	})
+}
+
+// RotateSecret gives a subscription a new secret, which is returned here and never again. Every attempt that begins
+// after this signs with it; the old one signs beside it for the overlap. Faults: NotFound.
+func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, overlap time.Duration) (webhook.Subscription, webhook.Secret, error) {
+	secret := webhook.NewSecret()
+	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
+	rotated, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
+		row, err := subscriptionRow(t, organization, id)
+		if err != nil {
+			return sub, err
+		}
+		if _, err := t.exec(`
+			UPDATE subscriptions SET previous_secret = CASE WHEN ?1 > 0 THEN secret END, previous_until = CASE WHEN ?1 > 0 THEN ?2 ELSE 0 END,
+				secret = ?3, epoch = epoch + 1, updated_at = ?4
+			WHERE id = ?5`, overlap.Milliseconds(), t.now+overlap.Milliseconds(), sealed, t.now, row); err != nil {
+			return sub, err
+		}
+		s.changed(t, row)
+		if sub, err = s.subscription(t, organization, id); err != nil {
+			return sub, err
+		}
+		return sub, s.audit(t, by, organization, access.SecretRotated, target{"subscription", id, row}, map[string]any{
+			"overlap_seconds": int64(overlap / time.Second),
+		})
+	})
+	if err != nil {
+		return rotated, webhook.Secret{}, err
+	}
+	return rotated, secret, nil
+}
+
+// Target returns where and how a subscription's deliveries are sent at present. A secret that cannot be unsealed is told
+// in Unusable: the attempts fail with that, and the other subscriptions go on. Faults: NotFound.
+func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	var row struct {
+		webhook.Subscription
+		Sealed        []byte `db:"secret"`
+		Previous      []byte `db:"previous_secret"`
+		PreviousUntil int64  `db:"previous_until"`
+		Webhooks      bool   `db:"webhooks"`
+		Deleted       bool   `db:"deleted"`
+	}
+	if err := s.get(ctx, &row, `
+		SELECT `+subscriptionColumns+`, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
+		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+		WHERE s.id = ?`, subscription); err != nil {
+		return webhook.Target{}, missing(err, "subscription")
+	}
+	at := webhook.Target{
+		Subscription: row.RowID, ID: row.ID, OrganizationID: row.OrganizationID, URL: row.URL,
+		PreviousUntil: row.PreviousUntil, Health: row.Health,
+		Open: row.Active() && row.Webhooks && !row.Deleted,
+	}
+	text, err := s.ring.Open(row.Sealed, row.ID)
+	if err != nil {
+		at.Unusable = "the signing secret cannot be unsealed; rotate the secret"
+		s.log.Error("signing secret cannot be unsealed; rotate it, or set encryption.key as it was", "subscription", row.ID, "error", err)
+		return at, nil
+	}
+	at.Secret = webhook.KnownSecret(string(text))
+	if len(row.Previous) > 0 {
+		if text, err := s.ring.Open(row.Previous, row.ID); err == nil {
+			at.Previous = webhook.KnownSecret(string(text))
+		}
+	}
+	return at, nil
+}
+
+// dropOrphans ends what is pending for removed subscriptions, a batch at a time; it returns how many it has ended.
+func (s *Store) dropOrphans(ctx context.Context) (int64, error) {
+	var removed []int64
+	for _, row := range s.pending.subscriptions() {
+		var gone bool
+		if err := s.get(ctx, &gone, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", row); err != nil {
+			return 0, err
+		}
+		if gone {
+			removed = append(removed, row)
+		}
+	}
+	var total int64
+	for _, row := range removed {
+		var n int64
+		if err := s.change(ctx, func(t *tx) (err error) {
+			n, err = t.affected(`
+				UPDATE deliveries SET state = 3 WHERE id IN (
+					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = 0 LIMIT 500)`, row)
+			t.onCommit(func() { s.pending.add(row, -n) })
+			return err
+		}); err != nil {
+			return total, err
+		}
+		total += n
+	}
+	return total, nil
+}

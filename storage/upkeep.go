@@ -1,0 +1,59 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// How often the file is looked after.
+const (
+	upkeepInterval = time.Second
+	usageInterval  = 10 * time.Second
+)
+
+// upkeep does the work that no request asks for, until ctx ends. A failure is logged and tried again.
+func (s *Store) upkeep(ctx context.Context) {
+	tick := time.NewTicker(upkeepInterval)
+	defer tick.Stop()
+	noted := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.checkpoint(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("checkpoint failed: what was acknowledged is in the write-ahead log; check the disk of storage.path", "error", err)
+		}
+		if _, err := s.dropOrphans(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("cannot drop the deliveries of removed subscriptions", "error", err)
+		}
+		if time.Since(noted) >= usageInterval {
+			noted = time.Now()
+			if err := s.noteUsage(ctx); err != nil && ctx.Err() == nil {
+				s.log.Error("cannot note when credentials were last used", "error", err)
+			}
+		}
+	}
+}
+
+// checkpoint folds the write-ahead log back into the file, as far as readers let it. The kind is PASSIVE, which waits for
+// nobody: the others hold up every writer while a reader stays. It is ours because SQLite's own, made by a commit, keeps
+// its errors to itself.
+func (s *Store) checkpoint(ctx context.Context) error {
+	commits := s.commits.Load()
+	if commits == s.checkpointed {
+		return nil
+	}
+	var result struct {
+		Busy         int `db:"busy"`
+		Log          int `db:"log"`
+		Checkpointed int `db:"checkpointed"`
+	}
+	if err := s.keeper.GetContext(ctx, &result, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	s.checkpointed = commits
+	return nil
+}

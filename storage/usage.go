@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+const (
+	// noteEvery is how often, in milliseconds, the last use of one credential is written at most.
+	noteEvery = int64(time.Minute / time.Millisecond)
+
+	// notesPerWrite bounds a transaction of notes, so that the writes of others do not wait behind all of them.
+	notesPerWrite = 500
+
+	usageShards = 16 // a power of two
+)
+
+// usage remembers which credentials were used since they were last written, so that no request waits for that. The zero
+// value is empty.
+type usage [usageShards]struct {
+	mu      sync.Mutex
+	noted   map[credentialRow]int64 // the last use
+	written map[credentialRow]int64 // when it was last written, less than noteEvery ago
+}
+
+// credentialRow names an API key, or an access token.
+type credentialRow struct {
+	row   int64
+	token bool
+}
+
+// use is a credential and when it was last used.
+type use struct {
+	credentialRow
+	at int64
+}
+
+// Used notes that a request was made with p's credential. It takes no time to speak of; upkeep writes it down, at most
+// once a minute per credential. A principal without a credential is not noted.
+func (s *Store) Used(p access.Principal) {
+	at := time.Now().UnixMilli()
+	switch {
+	case p.Key != nil:
+		s.usage.note(use{credentialRow{row: p.Key.RowID}, at})
+	case p.Token != nil:
+		s.usage.note(use{credentialRow{row: p.Token.RowID, token: true}, at})
+	}
+}
+
+func (u *usage) note(n use) {
+	shard := &u[n.row%usageShards]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if shard.noted == nil {
+		shard.noted, shard.written = map[credentialRow]int64{}, map[credentialRow]int64{}
+	}
+	shard.noted[n.credentialRow] = max(shard.noted[n.credentialRow], n.at)
+}
+
+// take removes and returns the notes of credentials that were not written within the last minute.
+func (u *usage) take(now int64) []use {
+	var due []use
+	for i := range u {
+		shard := &u[i]
+		shard.mu.Lock()
+		for c, at := range shard.written {
+			if now-at >= noteEvery || now < at {
+				delete(shard.written, c)
+			}
+		}
+		for c, at := range shard.noted {
+			if _, lately := shard.written[c]; !lately {
+				due = append(due, use{c, at})
+				delete(shard.noted, c)
+				shard.written[c] = now
+			}
+		}
+		shard.mu.Unlock()
+	}
+	return due
+}
+
+// putBack undoes take for notes that could not be written.
+func (u *usage) putBack(notes []use) {
+	for _, n := range notes {
+		u.note(n)
+		shard := &u[n.row%usageShards]
+		shard.mu.Lock()
+		delete(shard.written, n.credentialRow)
+		shard.mu.Unlock()
+	}
+}
+
+// noteUsage writes when credentials were last used.
+func (s *Store) noteUsage(ctx context.Context) error {
+	due := s.usage.take(time.Now().UnixMilli())
+	for len(due) > 0 {
+		notes := due[:min(len(due), notesPerWrite)]
+		if err := s.change(ctx, func(t *tx) error { return writeUsage(t, notes) }); err != nil {
+			s.usage.putBack(due)
+			return err
+		}
+		due = slices.Clip(due[len(notes):])
+	}
+	return nil
+}
+
+func writeUsage(t *tx, notes []use) error {
+	for _, n := range notes {
+		statement := "UPDATE api_keys SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) < ?1"
+		if n.token {
+			statement = "UPDATE access_tokens SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) < ?1"
+		}
+		if _, err := t.exec(statement, n.at, n.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
