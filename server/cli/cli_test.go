@@ -1,0 +1,236 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli"
+	"github.com/keyhook/keyhook/server/config"
+)
+
+const example = "log:\n  level: debug\n"
+
+// run executes one command line; more are commands as main adds them.
+func run(t *testing.T, args []string, more ...*cobra.Command) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	root := cli.New(cli.Options{In: strings.NewReader(""), Out: &out, Err: &err, Example: []byte(example)})
+	root.AddCommand(more...)
+	code = cli.Run(t.Context(), root, args)
+	return code, out.String(), err.String()
+}
+
+// serve stands for a command of main.
+func serve(result error) *cobra.Command {
+	cmd := &cobra.Command{Use: "serve", RunE: func(cmd *cobra.Command, _ []string) error {
+		if _, err := config.Load(cmd.Flags()); err != nil {
+			return err
+		}
+		return result
+	}}
+	config.Flags(cmd.Flags())
+	return cmd
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		args   string
+		result error
+		code   int
+		stderr string // all of it where it is one line; else what is in it
+	}{
+		{"a command that succeeds gives 0 and no error", "serve --listen :1", nil, cli.ExitOK, ""},
+		{"a command that fails gives 1 and its error in one line", "serve", errors.New("the file is locked"), cli.ExitFailure,
+			"keyhook: the file is locked\n"},
+		{"an unknown flag gives 2", "serve --lsten :1", nil, cli.ExitUsage, "keyhook: unknown flag: --lsten; see keyhook serve --help\n"},
+		{"a flag without its value gives 2", "serve --listen", nil, cli.ExitUsage,
+			"keyhook: flag needs an argument: --listen; see keyhook serve --help\n"},
+		{"an argument that nobody takes gives 2", "serve now", nil, cli.ExitUsage,
+			"keyhook: unknown command \"now\" for \"keyhook serve\"; see keyhook serve --help\n"},
+		{"too many arguments give 2", "config init a b", nil, cli.ExitUsage,
+			"keyhook: accepts at most 1 arg(s), received 2; see keyhook config init --help\n"},
+		{"an unknown command gives 2 and the nearest one", "sevre", nil, cli.ExitUsage,
+			"keyhook: unknown command \"sevre\", did you mean serve?; see keyhook --help\n"},
+		{"an unknown command of a group gives 2", "config edit", nil, cli.ExitUsage,
+			"keyhook: unknown command \"edit\"; see keyhook config --help\n"},
+		{"a wrong setting gives 2", "serve --webhooks.timeout=5", nil, cli.ExitUsage,
+			"keyhook: configuration: webhooks.timeout (--webhooks.timeout): \"5\" has no unit; write \"5s\"\n"},
+		{"several wrong settings are all named", "serve --webhooks.timeout=5 --keys.prefix=X", nil, cli.ExitUsage, "2 problems"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := run(t, strings.Fields(tt.args), serve(tt.result))
+			if code != tt.code || stdout != "" {
+				t.Errorf("code %d, output %q; want %d and none", code, stdout, tt.code)
+			}
+			if strings.Contains(tt.stderr, "\n") && stderr != tt.stderr || !strings.Contains(stderr, tt.stderr) {
+				t.Errorf("errors:\n%swant:\n%s", stderr, tt.stderr)
+			}
+		})
+	}
+
+	t.Run("no command, or a group alone, shows what there is", func(t *testing.T) {
+		t.Parallel()
+		for args, want := range map[string]string{"": "version", "config": "init"} {
+			code, stdout, stderr := run(t, strings.Fields(args))
+			if code != cli.ExitOK || !strings.Contains(stdout, want) || stderr != "" {
+				t.Errorf("%q: code %d, errors %q, output:\n%s", args, code, stderr, stdout)
+			}
+		}
+	})
+
+	t.Run("the help of a command with settings shows three flags, not forty", func(t *testing.T) {
+		t.Parallel()
+		_, stdout, _ := run(t, []string{"serve", "--help"}, serve(nil))
+		for _, flag := range []string{"--config file", "--dev", "--listen host:port", "(default 127.0.0.1:8080)"} {
+			if !strings.Contains(stdout, flag) {
+				t.Errorf("no %s in:\n%s", flag, stdout)
+			}
+		}
+		if strings.Contains(stdout, "--webhooks") {
+			t.Errorf("more than three:\n%s", stdout)
+		}
+	})
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	t.Run("names Go and the modules of the driver", func(t *testing.T) {
+		t.Parallel()
+		code, stdout, _ := run(t, []string{"version"})
+		for _, want := range []string{"keyhook", "revision", runtime.Version(), "modernc.org/sqlite", "modernc.org/libc"} {
+			if code != cli.ExitOK || !strings.Contains(stdout, want) {
+				t.Errorf("code %d, no %s in:\n%s", code, want, stdout)
+			}
+		}
+	})
+	t.Run("is an object with --json", func(t *testing.T) {
+		t.Parallel()
+		code, stdout, _ := run(t, []string{"version", "--json"})
+		var got map[string]string
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitOK {
+			t.Fatalf("code %d, error %v, output:\n%s", code, err, stdout)
+		}
+		for _, name := range []string{"version", "revision", "go", "platform", "modernc_sqlite", "modernc_libc"} {
+			if got[name] == "" {
+				t.Errorf("no %s in %v", name, got)
+			}
+		}
+	})
+}
+
+func TestConfigShow(t *testing.T) {
+	t.Parallel()
+	t.Run("shows each setting with its source, and no secret", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "k.yaml")
+		if err := os.WriteFile(path, []byte("bootstrap:\n  token: canary-0123456789-0123456789\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := run(t, strings.Fields("config show --webhooks.retry_max=90m --dev --config "+path))
+		if code != cli.ExitOK || stderr != "" || strings.Contains(stdout, "canary") {
+			t.Errorf("code %d, errors %q, output:\n%s", code, stderr, stdout)
+		}
+		var got [][]string
+		for line := range strings.Lines(stdout) {
+			got = append(got, strings.Fields(line))
+		}
+		// One line each, beside the head; the files of secrets show as the source of the secret.
+		if len(got) != len(config.Settings())-2+1 {
+			t.Errorf("%d lines for %d settings", len(got), len(config.Settings()))
+		}
+		for _, want := range [][]string{
+			{"SETTING", "VALUE", "SOURCE"},
+			{"server.listen", "127.0.0.1:8080", "default"},
+			{"server.base_url", "-", "default"},
+			{"webhooks.retry_max", "1h30m", "--webhooks.retry_max"},
+			{"storage.retention_events", "720h", "default"},
+			{"egress.allow_http", "true", "--dev"},
+			{"egress.allowed_networks", "127.0.0.0/8,", "::1/128", "--dev"},
+			{"bootstrap.token", "[redacted]", path + ":2"},
+			{"encryption.key", "-", "default"},
+			{"log.level", "info", "default"},
+		} {
+			if !contains(got, want) {
+				t.Errorf("no line %v in:\n%s", want, stdout)
+			}
+		}
+	})
+	t.Run("reports what is wrong and gives 2", func(t *testing.T) {
+		t.Parallel()
+		code, stdout, stderr := run(t, []string{"config", "show", "--log.level=loud"})
+		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "log.level") {
+			t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
+		}
+	})
+}
+
+func contains(lines [][]string, want []string) bool {
+	for _, line := range lines {
+		if cmp.Equal(line, want) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestConfigInit(t *testing.T) {
+	t.Parallel()
+	t.Run("writes the example where it is told, for its owner alone", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "k.yaml")
+		code, stdout, stderr := run(t, []string{"config", "init", path})
+		if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "keyhook serve --config "+path) {
+			t.Errorf("code %d, errors %q, output %q", code, stderr, stdout)
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != example {
+			t.Errorf("file %q, error %v", text, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v, error %v", info.Mode(), err)
+		}
+	})
+	t.Run("refuses to overwrite a file", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "k.yaml")
+		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := run(t, []string{"config", "init", path})
+		if code != cli.ExitFailure || stderr != "keyhook: "+path+" exists already; name another file, or remove it first\n" {
+			t.Errorf("code %d, errors %q", code, stderr)
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
+			t.Errorf("file %q, error %v", text, err)
+		}
+	})
+	t.Run("says why it cannot write", func(t *testing.T) {
+		t.Parallel()
+		code, _, stderr := run(t, []string{"config", "init", filepath.Join(t.TempDir(), "none", "k.yaml")})
+		if code != cli.ExitFailure || !strings.Contains(stderr, "no such file or directory") {
+			t.Errorf("code %d, errors %q", code, stderr)
+		}
+	})
+}
+
+// Not parallel: it changes the working directory.
+func TestConfigInitTakesAFileOfItsOwnChoosing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if code, _, stderr := run(t, []string{"config", "init"}); code != cli.ExitOK || stderr != "" {
+		t.Fatalf("code %d, errors %q", code, stderr)
+	}
+	if text, err := os.ReadFile("keyhook.yaml"); err != nil || string(text) != example {
+		t.Errorf("file %q, error %v", text, err)
+	}
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// build is what the binary knows of its making. The driver's two modules are named because a mismatch of theirs is the
+// first thing to rule out after a crash in SQLite.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // with "-dirty" where the tree had changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	SQLite   string `json:"modernc_sqlite"`
+	Libc     string `json:"modernc_libc"`
+}
+
+const unknown = "unknown"
+
+func readBuild() build {
+	b := build{Version: unknown, Revision: unknown, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		SQLite: unknown, Libc: unknown}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	dirty := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			b.Revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	b.Revision += dirty
+	for _, m := range info.Deps {
+		version := m.Version
+		if m.Replace != nil {
+			version = m.Replace.Path + " " + m.Replace.Version
+		}
+		switch m.Path {
+		case "modernc.org/sqlite":
+			b.SQLite = version
+		case "modernc.org/libc":
+			b.Libc = version
+		}
+	}
+	return b
+}
+
+func newVersion() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show what this binary was built from",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := readBuild()
+			if asJSON {
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(b)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintf(w, "keyhook\t%s\nrevision\t%s\ngo\t%s %s\nmodernc.org/sqlite\t%s\nmodernc.org/libc\t%s\n",
+				b.Version, b.Revision, b.Go, b.Platform, b.SQLite, b.Libc)
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	return cmd
+}
