@@ -1,0 +1,316 @@
+package storage_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// keyed is an event under an idempotency key.
+func keyed(key, data string) webhook.NewEvent {
+	return webhook.NewEvent{Type: "user.created", Data: []byte(data), IdempotencyKey: key, Digest: sha256.Sum256([]byte(data))}
+}
+
+func TestPublish(t *testing.T) {
+	t.Parallel()
+
+	t.Run("finds each open subscription that wants the type, once", func(t *testing.T) {
+		t.Parallel()
+		store := storagetest.Open(t)
+		owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+		foreign, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
+		want := map[string]bool{}
+		for name, types := range map[string][]string{
+			"all": {}, "exact": {"user.created"}, "prefix": {"user.*"}, "both": {"user.*", "user.created", "user.created"},
+		} {
+			sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/"+name, types...)
+			want[sub.ID] = true
+		}
+		storagetest.Subscription(t, store, owner, "https://example.com/", "user.deleted", "use.*", "user.created.twice")
+		storagetest.Subscription(t, store, foreign, "https://example.com/")
+		off, _ := storagetest.Subscription(t, store, owner, "https://example.com/")
+		no := false
+		if _, err := store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+			t.Fatal(err)
+		}
+		gone, _ := storagetest.Subscription(t, store, owner, "https://example.com/")
+		if err := store.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		published := storagetest.Publish(t, store, owner, "user.created")
+		_, deliveries, err := store.Event(t.Context(), owner.Organization.RowID, published.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]bool{}
+		for _, d := range deliveries {
+			got[d.SubscriptionID] = true
+		}
+		if d := cmp.Diff(want, got); d != "" || published.Deliveries != 4 || len(deliveries) != 4 {
+			t.Errorf("%d deliveries, %d told (-want +got):\n%s", len(deliveries), published.Deliveries, d)
+		}
+	})
+
+	t.Run("makes no deliveries without the plan", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		no := false
+		if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &no}); err != nil {
+			t.Fatal(err)
+		}
+		if p := storagetest.Publish(t, x.Store, x.owner, "user.created"); p.Deliveries != 0 || len(x.jobs(t)) != 0 {
+			t.Errorf("%+v, pending %v", p, x.jobs(t))
+		}
+	})
+
+	t.Run("answers a repetition as the first time, whoever comes first", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		var mu sync.Mutex
+		var answers []webhook.Published
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() {
+				p, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				answers = append(answers, p...)
+				mu.Unlock()
+			})
+		}
+		all.Wait()
+		first := 0
+		for _, a := range answers {
+			if a.ID != answers[0].ID || a.Deliveries != 1 {
+				t.Errorf("answers differ: %+v and %+v", a, answers[0])
+			}
+			if !a.Replayed {
+				first++
+			}
+		}
+		if first != 1 || len(x.jobs(t)) != 1 {
+			t.Errorf("%d events, %d deliveries", first, len(x.jobs(t)))
+		}
+	})
+
+	t.Run("refuses another event under the same key, and with it the whole batch", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`)}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("new", `{"n":2}`), keyed("k", `{"n":3}`)})
+		f, ok := fault.As(err)
+		if !ok || f.Kind != fault.Invalid || f.Fields[0].Field != "events.1.idempotency_key" || f.Fields[0].Code != "idempotency_key_reused" {
+			t.Errorf("got %v", err)
+		}
+		if n := len(x.jobs(t)); n != 1 {
+			t.Errorf("%d pending after a refused batch", n)
+		}
+	})
+
+	t.Run("takes the same key from another organization", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+		for _, org := range []int64{x.org(), other.Organization.RowID} {
+			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{keyed("k", `{}`)}); err != nil || p[0].Replayed {
+				t.Errorf("%+v, %v", p, err)
+			}
+		}
+	})
+
+	t.Run("is not undone by the end of the caller's context", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 50 {
+			_, err := x.PublishEvents(ctx, x.org(), []webhook.NewEvent{{Type: "user.created", Data: []byte(`{}`)}})
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		storagetest.Publish(t, x.Store, x.owner, "last")
+	})
+
+	t.Run("one failing write does not harm those that share its commit", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		operator := storagetest.Operator(t, x.Store)
+		var all sync.WaitGroup
+		for i := range 64 {
+			all.Go(func() { storagetest.Publish(t, x.Store, x.owner, "user.created") })
+			all.Go(func() {
+				_, err := x.CreateUser(t.Context(), operator.Actor("", ""), access.User{Email: "same@example.com", Name: "same", IsActive: true})
+				if fault.KindOf(err) != fault.Conflict && err != nil {
+					t.Errorf("user %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		if n := len(x.jobs(t)); n < 64 {
+			t.Errorf("%d of 64 events are pending", n)
+		}
+	})
+}
+
+func TestEventsAreListedNewestFirst(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	var want []string
+	for i := range 5 {
+		want = append(want, storagetest.Publish(t, x.Store, x.owner, fmt.Sprintf("e%d", i)).ID)
+	}
+	slices.Reverse(want)
+	var got []string
+	var before int64
+	for range 3 {
+		page, err := x.Events(t.Context(), x.org(), before, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page {
+			if strings.HasPrefix(e.Type, "e") {
+				got = append(got, e.ID)
+			}
+			before = e.RowID
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+	other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+	if _, _, err := x.Event(t.Context(), other.Organization.RowID, want[0]); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("another organization's event: %v", err)
+	}
+	for _, id := range []string{"", "evt_", "att_" + want[0][4:], want[0] + "0", changedLast(want[0]), "evt_zzzzzzzzzzzzzzzzzzzzzzzzzz", "\x00"} {
+		if _, _, err := x.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// changedLast returns an id with another last character.
+func changedLast(id string) string {
+	last := "0"
+	if strings.HasSuffix(id, last) {
+		last = "1"
+	}
+	return id[:len(id)-1] + last
+}
+
+func TestAttemptFilters(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	good := storagetest.Publish(t, x.Store, x.owner, "good")
+	bad := storagetest.Publish(t, x.Store, x.owner, "bad")
+	for _, job := range x.jobs(t) {
+		x.end(t, job, x.begin(t, job), job.EventID == good.ID)
+	}
+	for _, job := range x.jobs(t) {
+		x.end(t, job, x.begin(t, job), false)
+	}
+	failed, succeeded := webhook.Failed, webhook.Succeeded
+	all, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%d attempts, error %v", len(all), err)
+	}
+	tests := map[string]struct {
+		filter webhook.AttemptFilter
+		want   int
+	}{
+		"by outcome failed":           {webhook.AttemptFilter{Outcome: &failed}, 2},
+		"by outcome succeeded":        {webhook.AttemptFilter{Outcome: &succeeded}, 1},
+		"by event type":               {webhook.AttemptFilter{EventType: "bad"}, 2},
+		"by event id":                 {webhook.AttemptFilter{EventID: bad.ID}, 2},
+		"by event id and outcome":     {webhook.AttemptFilter{EventID: bad.ID, Outcome: &succeeded}, 0},
+		"by an event id that is none": {webhook.AttemptFilter{EventID: "evt_nonsense"}, 0},
+		"since the present":           {webhook.AttemptFilter{Since: all[0].AttemptedAt}, -1},
+		"since later":                 {webhook.AttemptFilter{Since: all[0].AttemptedAt + 1}, 0},
+		"until the first":             {webhook.AttemptFilter{Until: all[2].AttemptedAt}, 0},
+		"until later":                 {webhook.AttemptFilter{Until: all[0].AttemptedAt + 1}, 3},
+		"after the first of a page":   {webhook.AttemptFilter{BeforeAt: all[0].AttemptedAt, Before: all[0].RowID}, 2},
+		"after the last":              {webhook.AttemptFilter{BeforeAt: all[2].AttemptedAt, Before: all[2].RowID}, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.filter.Limit = 10
+			got, err := x.Attempts(t.Context(), x.org(), x.sub.ID, test.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != test.want && (test.want >= 0 || len(got) == 0) {
+				t.Errorf("%d attempts, want %d", len(got), test.want)
+			}
+		})
+	}
+}
+
+// TestQueryPlans runs what happens all day and then asks SQLite how it went about each statement. None may read a table
+// that grows with history from end to end, nor sort one.
+func TestQueryPlans(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	p := storagetest.Publish(t, x.Store, x.owner, "user.created")
+	storagetest.Publish(t, x.Store, x.owner, "user.deleted")
+	for i, job := range x.jobs(t) {
+		x.end(t, job, x.begin(t, job), i == 0)
+	}
+	if err := x.Release(t.Context(), []int64{1 << 40}); err != nil {
+		t.Fatal(err)
+	}
+	key, _ := storagetest.Key(t, x.Store, x.owner, access.EventsRead)
+	failed := webhook.Failed
+	for _, f := range []webhook.AttemptFilter{{}, {Outcome: &failed}, {EventID: p.ID}} {
+		f.Limit = 10
+		if _, err := x.Attempts(t.Context(), x.org(), x.sub.ID, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err1 := x.Events(t.Context(), x.org(), 0, 10)
+	_, _, err2 := x.Event(t.Context(), x.org(), p.ID)
+	_, err3 := x.Keys(t.Context(), x.org(), "", 0, 0, 10)
+	_, err4 := x.Key(t.Context(), x.org(), key.ID)
+	_, err5 := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10})
+	_, err6 := x.Subscriptions(t.Context(), x.org(), "", 0, 10)
+	_, err7 := x.Attempt(t.Context(), 1)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+		t.Fatal(err)
+	}
+	plans, err := x.QueryPlans(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plans) < 40 {
+		t.Errorf("only %d statements were run", len(plans))
+	}
+	for text, plan := range plans {
+		for _, step := range plan {
+			if grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") {
+				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
+				break
+			}
+		}
+	}
+}
+
+// grows matches a step that reads one of the large tables (by the aliases that our statements give them) from end to end.
+// What is pending, and what is being sent, is read so once at the start, each in an index of its own.
+var grows = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|sub|audit|sqlite))`)
