@@ -71,10 +71,13 @@ func isHeaderPrefix(s string) error {
 	return nil
 }
 
-// isEncryptionKey asks for what 24 random bytes are in base64, so that nobody takes a password.
+// encryptionKeyForm is 32 bytes in hex, or in base64 of either alphabet, padded or not.
+var encryptionKeyForm = regexp.MustCompile(`^([0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=?|[0-9A-Za-z_-]{43}=?)$`)
+
+// isEncryptionKey looks at the form alone, to name the place of a wrong one; what seals decodes it.
 func isEncryptionKey(s string) error {
-	if len(s) < 32 || len(s) > 512 || !visible(s) {
-		return errors.New("must be 32 to 512 visible ASCII characters; make one with: openssl rand -base64 32")
+	if !encryptionKeyForm.MatchString(s) {
+		return errors.New("must be 32 random bytes in base64, or as 64 hex digits; make one with: openssl rand -base64 32")
 	}
 	return nil
 }

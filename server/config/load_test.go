@@ -15,8 +15,11 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 )
 
-// asValues tells cmp to compare with ==.
-var asValues = cmpopts.EquateComparable(config.Secret{}, netip.Prefix{})
+// asValues tells cmp how to compare what it cannot look into.
+var asValues = cmp.Options{
+	cmpopts.EquateComparable(netip.Prefix{}),
+	cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() == b.Reveal() }),
+}
 
 // parse gives the flags of a command line.
 func parse(tb testing.TB, args ...string) *pflag.FlagSet {
@@ -87,7 +90,7 @@ var values = map[string][3]string{
 	"egress.allow_http":                     {"true", "true", "true"},
 	"egress.allowed_networks":               {"[10.0.0.1]", "10.0.0.2,10.0.0.3", "10.0.0.4"},
 	"egress.ca_file":                        {"a.pem", "b.pem", "c.pem"},
-	"encryption.key":                        {strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)},
+	"encryption.key":                        {strings.Repeat("a", 43), strings.Repeat("b", 43) + "=", strings.Repeat("c", 64)},
 	"bootstrap.token":                       {strings.Repeat("1", 20), strings.Repeat("2", 20), strings.Repeat("3", 20)},
 	"oidc.issuer":                           {"https://a.example", "https://b.example", "http://localhost:9"},
 	"oidc.audience":                         {"a", "12345", "c"},

@@ -13,7 +13,10 @@ import (
 )
 
 // canary is long enough for a secret, and may be shown nowhere.
-const canary = "canary0123456789012345678901234567890123"
+const canary = "canary0123456789012345678901234567890123456"
+
+// private holds a configuration where fmt may not call its methods.
+type private struct{ config config.Config }
 
 func TestASecretIsShownNowhere(t *testing.T) {
 	t.Parallel()
@@ -29,7 +32,8 @@ func TestASecretIsShownNowhere(t *testing.T) {
 	for name, text := range map[string]string{
 		"%v": fmt.Sprintf("%v", c), "%+v": fmt.Sprintf("%+v", c), "%#v": fmt.Sprintf("%#v", c), "%s": fmt.Sprintf("%s", secret),
 		"%d": fmt.Sprintf("%d", secret), "%x": fmt.Sprintf("%x", secret), "%q": fmt.Sprintf("%q", secret), "a pointer": fmt.Sprint(&secret),
-		"String": secret.String(), "JSON": string(asJSON), "slog": log.String(),
+		"a private field": fmt.Sprintf("%v %+v %#v", private{c}, private{c}, private{c}),
+		"String":          secret.String(), "JSON": string(asJSON), "slog": log.String(),
 	} {
 		if strings.Contains(text, "canary") || strings.Contains(text, fmt.Sprintf("%x", "canary")) {
 			t.Errorf("%s shows it: %s", name, text)
