@@ -1,0 +1,100 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+)
+
+// The classes of failure. Each error of an attempt begins with one. What follows is a fixed phrase: the text of an error
+// may hold the address that a name resolved to, or the path and query of a URL.
+const (
+	classDNS      = "dns_error"
+	classConnect  = "connect_error"
+	classTLS      = "tls_error"
+	classTimeout  = "timeout"
+	classBlocked  = "blocked_address"
+	classStatus   = "http_status"
+	classProtocol = "protocol_error"
+)
+
+// classify puts an error of the transport, or of the reading of an answer, into words for the owner of a subscription.
+func (s *sender) classify(ctx context.Context, err error) string {
+	var dns *net.DNSError
+	var wire *net.OpError
+	var slow interface{ Timeout() bool }
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return classTimeout + ": no complete answer within " + s.timeout.String()
+	case errors.As(err, &dns):
+		return classDNS + ": " + aboutDNS(dns)
+	case aboutTLS(err) != "":
+		return classTLS + ": " + aboutTLS(err)
+	case errors.As(err, &slow) && slow.Timeout():
+		return classTimeout + ": no connection in time"
+	case errors.As(err, &wire) && wire.Op == "dial":
+		return classConnect + ": " + aboutDial(err)
+	case errors.As(err, &wire), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return classConnect + ": the connection was lost before the answer was complete"
+	}
+	return classProtocol + ": the answer is not HTTP that can be read"
+}
+
+func aboutDNS(err *net.DNSError) string {
+	switch {
+	case err.IsNotFound:
+		return "the host name does not exist"
+	case err.IsTimeout:
+		return "no name server answered in time"
+	}
+	return "the host name cannot be resolved"
+}
+
+// aboutDial says why no connection came about.
+func aboutDial(err error) string {
+	for _, known := range []struct {
+		number syscall.Errno
+		phrase string
+	}{
+		{syscall.ECONNREFUSED, "connection refused"},
+		{syscall.EHOSTUNREACH, "the host cannot be reached"},
+		{syscall.ENETUNREACH, "the network cannot be reached"},
+		{syscall.ECONNRESET, "the connection was reset"},
+	} {
+		if errors.Is(err, known.number) {
+			return known.phrase
+		}
+	}
+	return "no connection could be made"
+}
+
+// aboutTLS says what is wrong with a handshake; empty where the error is of another sort.
+func aboutTLS(err error) string {
+	var (
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		verify    *tls.CertificateVerificationError
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+	)
+	switch {
+	case errors.As(err, &authority):
+		return "the certificate is signed by an unknown authority"
+	case errors.As(err, &host):
+		return "the certificate is for another host"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate has expired or is not valid yet"
+	case errors.As(err, &invalid), errors.As(err, &verify):
+		return "the certificate is not valid"
+	case errors.As(err, &record):
+		return "the receiver does not speak TLS"
+	case errors.As(err, &alert):
+		return "the receiver refused the handshake"
+	}
+	return ""
+}

@@ -1,0 +1,85 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// message is something that happened, told to the scheduler.
+type message interface {
+	apply(s *scheduler)
+}
+
+// inbox is the one way to the scheduler: many write, it alone reads, and never is anyone made to wait. What is handed
+// over by the store is bounded in bytes; beyond that only the subscriptions are noted, and their deliveries are read
+// from the table later.
+type inbox struct {
+	wake chan struct{} // holds one token while there is something to read
+	// changes counts the calls of Changed. An attempt compares it right before it goes on the wire.
+	changes atomic.Uint64
+
+	mu       sync.Mutex
+	messages []message
+	fresh    int // bytes of the jobs in messages
+	spilled  map[int64]struct{}
+}
+
+func newInbox() *inbox {
+	return &inbox{wake: make(chan struct{}, 1), spilled: map[int64]struct{}{}}
+}
+
+func (b *inbox) post(m message) {
+	b.mu.Lock()
+	b.messages = append(b.messages, m)
+	b.mu.Unlock()
+	b.ring()
+}
+
+func (b *inbox) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hand takes jobs in, or notes their subscriptions where there is no room.
+func (b *inbox) hand(jobs []webhook.Job) {
+	size := 0
+	for i := range jobs {
+		size += weight(jobs[i])
+	}
+	b.mu.Lock()
+	if b.fresh+size <= heldBytes {
+		b.fresh += size
+		b.messages = append(b.messages, fresh{jobs})
+	} else {
+		for i := range jobs {
+			b.spilled[jobs[i].Subscription] = struct{}{}
+		}
+	}
+	b.mu.Unlock()
+	b.ring()
+}
+
+// change posts m and counts it as a change, in one step: who has read so many changes has read m.
+func (b *inbox) change(m message) {
+	b.mu.Lock()
+	b.messages = append(b.messages, m)
+	b.changes.Add(1)
+	b.mu.Unlock()
+	b.ring()
+}
+
+// take empties the inbox into empty, which becomes the next one's room. It also returns the subscriptions that jobs were
+// spilled of, nil where there are none, and the number of changes read so far.
+func (b *inbox) take(empty []message) (messages []message, spilled map[int64]struct{}, changes uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	messages, b.messages, b.fresh = b.messages, empty, 0
+	if len(b.spilled) > 0 {
+		spilled, b.spilled = b.spilled, map[int64]struct{}{}
+	}
+	return messages, spilled, b.changes.Load()
+}

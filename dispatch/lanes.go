@@ -1,0 +1,230 @@
+package dispatch
+
+import (
+	"container/heap"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// attempt is a job on its way through a lane: held, then begun (recorded in the store), then on the wire, then recorded
+// again with its end.
+type attempt struct {
+	webhook.Job
+	lane *lane
+	next *attempt // in the queue that it is in
+
+	weight   int  // in memory; 0 once its request has ended
+	probe    bool // of a failing lane
+	troubled bool // its end could not be recorded so far
+	row      int64
+	epoch    int64   // in which it began
+	failures int     // in a row, of the subscription, when it went on the wire
+	changes  uint64  // that the scheduler had read by then
+	target   *target // as it was then
+	settled  webhook.Settled
+}
+
+// weight is what a job is counted as against the bound on memory.
+func weight(j webhook.Job) int { return len(j.Body) + 512 }
+
+// queue is a list of attempts, first in, first out.
+type queue struct {
+	first, last *attempt
+	n           int
+}
+
+func (q *queue) push(a *attempt) {
+	a.next = nil
+	if q.n == 0 {
+		q.first = a
+	} else {
+		q.last.next = a
+	}
+	q.last = a
+	q.n++
+}
+
+// unpop undoes a pop.
+func (q *queue) unpop(a *attempt) {
+	a.next = q.first
+	q.first = a
+	if q.n == 0 {
+		q.last = a
+	}
+	q.n++
+}
+
+func (q *queue) pop() *attempt {
+	a := q.first
+	if a != nil {
+		q.first, a.next = a.next, nil
+		q.n--
+	}
+	return a
+}
+
+// lane is the way to one subscription, while it has pending deliveries. The scheduler's goroutine owns it.
+type lane struct {
+	subscription int64
+
+	// What is known of the subscription. It holds while have is want and haveAll the scheduler's count of changes to all.
+	target           *target
+	health           webhook.Health
+	want, have       uint64
+	haveAll          uint64
+	shut             bool  // known to be closed: its jobs are dropped and the table is left alone
+	refused          int64 // the epoch in which a Begin was refused; 0: none
+	readAt           int64 // no read of the table before; after one that failed or brought nothing new
+	readsFailed      int   // in a row
+	reading          bool
+	settledMeanwhile map[int64]struct{} // deliveries settled while reading: what is read of them may be old
+
+	// What waits. Every delivery in memory is in held, whatever its stage, so that none is taken up twice.
+	held    map[int64]*attempt
+	head    queue // due, and not begun
+	chosen  int   // their Begin is under way
+	begun   queue // waiting for a slot
+	wire    int   // requests on the wire, tests included
+	tests   []*slot
+	bytes   int   // weight of all but those whose request has ended
+	average int   // weight of a job, lately
+	more    bool  // the table may hold due deliveries that are not in held
+	nextDue int64 // when the earliest of the others in the table is due; 0: none is known
+
+	// How many requests ended in the present round of Begin and in the one before.
+	round       uint64
+	ended, past int
+
+	inRing [rings]bool
+	after  [rings]*lane
+	wakeAt int64
+	place  int // in the timetable, from 1; 0: not in it
+}
+
+func newLane(subscription int64) *lane {
+	return &lane{subscription: subscription, want: 1, held: map[int64]*attempt{}, average: 4 << 10}
+}
+
+// open counts the attempts that have been chosen and are not settled.
+func (l *lane) open() int { return len(l.held) - l.head.n }
+
+// idle reports whether there is nothing to do or to wait for.
+func (l *lane) idle() bool {
+	return len(l.held) == 0 && l.wire == 0 && len(l.tests) == 0 && !l.reading && !l.more && l.nextDue == 0
+}
+
+func (l *lane) failing() bool { return l.health.Status == webhook.Failing }
+
+// closed reports whether nothing may be sent, as far as is known.
+func (l *lane) closed() bool { return !l.target.Open || l.health.Status == webhook.Disabled }
+
+// pace is how many requests have ended during the last two rounds of Begin: how many more it pays to have begun when
+// their slots become free. A lane that hangs has none.
+func (l *lane) pace(round uint64) int {
+	switch l.round {
+	case round:
+		return l.ended + l.past
+	case round - 1:
+		return l.ended
+	}
+	return 0
+}
+
+func (l *lane) countEnd(round uint64) {
+	if l.round != round {
+		l.past = 0
+		if l.round == round-1 {
+			l.past = l.ended
+		}
+		l.round, l.ended = round, 0
+	}
+	l.ended++
+}
+
+// later notes that a delivery is due at the given time.
+func (l *lane) later(at int64) {
+	if l.nextDue == 0 || at < l.nextDue {
+		l.nextDue = at
+	}
+}
+
+// The rings that a lane can be in: what it waits for a turn to do.
+const (
+	toBegin  = iota // healthy, with jobs that may begin
+	toProbe         // failing, with a probe that may begin
+	toLaunch        // with begun attempts, or tests, that may go on the wire
+	toRead          // with something to read from the store
+	rings
+)
+
+// ring is a round of lanes that take turns. A lane is in it once at most; what it is in it for may have passed when its
+// turn comes.
+type ring struct {
+	kind        int
+	first, last *lane
+}
+
+func (r *ring) push(l *lane) {
+	if l.inRing[r.kind] {
+		return
+	}
+	l.inRing[r.kind], l.after[r.kind] = true, nil
+	if r.first == nil {
+		r.first = l
+	} else {
+		r.last.after[r.kind] = l
+	}
+	r.last = l
+}
+
+func (r *ring) pop() *lane {
+	l := r.first
+	if l != nil {
+		r.first, l.after[r.kind] = l.after[r.kind], nil
+		l.inRing[r.kind] = false
+	}
+	return l
+}
+
+// timetable orders the lanes that wait for a time by that time.
+type timetable []*lane
+
+// set has the lane woken at the given time; 0: not at all.
+func (t *timetable) set(l *lane, at int64) {
+	switch {
+	case at == l.wakeAt:
+		return
+	case at == 0:
+		heap.Remove(t, l.place-1)
+	case l.wakeAt == 0:
+		l.wakeAt = at
+		heap.Push(t, l)
+		return
+	default:
+		l.wakeAt = at
+		heap.Fix(t, l.place-1)
+		return
+	}
+	l.wakeAt = 0
+}
+
+// Len, Less, Swap, Push and Pop make it a heap.
+func (t timetable) Len() int           { return len(t) }
+func (t timetable) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
+func (t timetable) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].place, t[j].place = i+1, j+1
+}
+func (t *timetable) Push(x any) {
+	l := x.(*lane)
+	*t = append(*t, l)
+	l.place = len(*t)
+}
+func (t *timetable) Pop() any {
+	last := len(*t) - 1
+	l := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	l.place = 0
+	return l
+}

@@ -1,0 +1,263 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// What the scheduler is told. The store says fresh and changed; the goroutines that work for the scheduler say the rest.
+type (
+	fresh      struct{ jobs []webhook.Job }    // new deliveries
+	changed    struct{ subscriptions []int64 } // these, or any, are not what they were
+	bounced    struct{ *attempt }              // not sent: something changed since it was decided
+	sent       struct{ *attempt }              // its request has ended
+	unrecorded struct {
+		*attempt
+		err error
+	} // its end could not be recorded; that is tried again
+	setAside struct{ *attempt } // its end cannot be recorded, while others' can: nobody waits for it any more
+	settled  struct{ *attempt } // its end is recorded
+	cutOff   struct {           // it stays in the store as it is
+		*attempt
+		onWire bool
+	}
+	released struct{ attempts []*attempt } // taken back
+	begun    struct {                      // in the store, each under its row; 0: refused
+		attempts []*attempt
+		rows     []int64
+		err      error
+	}
+	swept struct { // all that is pending, by subscription
+		lanes []webhook.Lane
+		err   error
+		took  time.Duration
+	}
+)
+
+// apply takes jobs into the heads of their lanes. Where older ones wait in the table, or there is no room, they will be
+// read from there.
+func (m fresh) apply(s *scheduler) {
+	for i := range m.jobs {
+		j := m.jobs[i]
+		if _, shut := s.closed[j.Subscription]; shut {
+			continue
+		}
+		l := s.lane(j.Subscription)
+		if l.held[j.Delivery] != nil {
+			continue
+		}
+		if l.more || !s.admit(l, j, freshSize) {
+			l.more = true
+		}
+		s.touch(l)
+	}
+}
+
+// spill notes that a subscription has new deliveries in the table.
+func (s *scheduler) spill(subscription int64) {
+	if _, shut := s.closed[subscription]; shut {
+		return
+	}
+	l := s.lane(subscription)
+	l.more = true
+	s.touch(l)
+}
+
+// apply has what is known of the subscriptions read again before anything more is sent to them.
+func (m changed) apply(s *scheduler) {
+	if len(m.subscriptions) == 0 {
+		s.all++
+		clear(s.closed)
+		s.sweep = true
+		return
+	}
+	for _, subscription := range m.subscriptions {
+		delete(s.closed, subscription)
+		l := s.lane(subscription)
+		l.want++
+		l.more, l.shut, l.readAt = true, false, 0
+		s.touch(l)
+	}
+}
+
+// apply puts what has begun in line for the wire.
+func (m begun) apply(s *scheduler) {
+	s.beginning, s.batch = false, m.attempts
+	defer clear(m.attempts)
+	if m.err != nil {
+		s.ail("begin attempts", m.err)
+		s.beginFailed, s.beginAfter = true, s.clock.Add(s.o.PollInterval)
+		for i := len(m.attempts) - 1; i >= 0; i-- {
+			s.restore(m.attempts[i])
+		}
+		return
+	}
+	s.well("begin attempts")
+	s.beginFailed = false
+	for i, a := range m.attempts {
+		a.lane.chosen--
+		if a.row = m.rows[i]; a.row == 0 {
+			s.refuse(a)
+		} else {
+			s.line(a)
+		}
+		s.touch(a.lane)
+	}
+}
+
+// restore puts an attempt that was not begun back to the head of its lane.
+func (s *scheduler) restore(a *attempt) {
+	a.lane.chosen--
+	s.ahead--
+	s.open--
+	if a.probe {
+		s.probes--
+	}
+	a.lane.head.unpop(a)
+	s.touch(a.lane)
+}
+
+// refuse drops an attempt that the store did not let begin. Either its subscription is not what it was believed to be, or
+// the delivery has ended: both are read again.
+func (s *scheduler) refuse(a *attempt) {
+	s.ahead--
+	s.end(a)
+	a.lane.want++
+	a.lane.more, a.lane.refused = true, a.epoch
+}
+
+// line puts a begun attempt in line for the wire, or gives it back if it must not be sent any more.
+func (s *scheduler) line(a *attempt) {
+	l := a.lane
+	if s.stopping || s.knows(l) && (l.closed() || a.epoch != l.health.Epoch) {
+		s.ahead--
+		s.giveBack = append(s.giveBack, a)
+		return
+	}
+	l.begun.push(a)
+}
+
+// conform gives back what has begun under conditions that have passed.
+func (s *scheduler) conform(l *lane) {
+	line := l.begun
+	l.begun = queue{}
+	for a := line.pop(); a != nil; a = line.pop() {
+		s.line(a)
+	}
+}
+
+func (m released) apply(s *scheduler) {
+	for _, a := range m.attempts {
+		s.end(a)
+		a.lane.more = !a.lane.shut
+		s.touch(a.lane)
+	}
+}
+
+// offWire frees the slot of a request.
+func (s *scheduler) offWire(l *lane) {
+	l.wire--
+	s.wire--
+}
+
+func (m bounced) apply(s *scheduler) {
+	s.offWire(m.lane)
+	s.ahead++
+	s.line(m.attempt)
+	s.touch(m.lane)
+}
+
+func (m sent) apply(s *scheduler) {
+	s.offWire(m.lane)
+	m.lane.countEnd(s.round)
+	s.lighten(m.attempt)
+	s.touch(m.lane)
+}
+
+func (m unrecorded) apply(s *scheduler) {
+	m.troubled = true
+	s.unrecorded++
+	s.ail("record attempts", m.err)
+}
+
+func (m setAside) apply(s *scheduler) {
+	m.troubled = false
+	s.unrecorded--
+}
+
+// apply learns what became of the delivery and of the subscription's health.
+func (m settled) apply(s *scheduler) {
+	a, l := m.attempt, m.lane
+	s.end(a)
+	s.well("record attempts")
+	if l.reading {
+		l.settledMeanwhile[a.Delivery] = struct{}{}
+	}
+	if a.settled.State == webhook.Pending && !l.shut {
+		l.later(a.settled.DueAt)
+	}
+	s.learn(l, a.settled)
+	s.touch(l)
+}
+
+// learn takes over the health that the store has recorded, if it follows from the one that is known by this attempt
+// alone. Otherwise something else has changed too, and the target is read again.
+func (s *scheduler) learn(l *lane, made webhook.Settled) {
+	switch epoch := made.Health.Epoch; {
+	case !s.knows(l) || epoch < l.health.Epoch: // being read, or old news
+	case epoch == l.health.Epoch:
+		l.health = made.Health
+	case made.Changed && epoch == l.health.Epoch+1:
+		l.health = made.Health
+		s.conform(l)
+	default:
+		l.want++
+	}
+}
+
+func (m cutOff) apply(s *scheduler) {
+	if m.onWire {
+		s.offWire(m.lane)
+	}
+	s.end(m.attempt)
+}
+
+// apply wakes the lanes of which the store knows more than they do.
+func (m swept) apply(s *scheduler) {
+	s.sweeping = false
+	if m.err != nil {
+		s.ail("list pending deliveries", m.err)
+		s.sweepAfter = s.clock.Add(s.o.PollInterval)
+		return
+	}
+	s.well("list pending deliveries")
+	s.sweepAfter = s.clock.Add(sweepInterval(m.took))
+	for _, pending := range m.lanes {
+		if _, shut := s.closed[pending.Subscription]; shut {
+			continue
+		}
+		l := s.lane(pending.Subscription)
+		if len(l.held) > 0 || l.reading || l.more {
+			continue
+		}
+		l.later(pending.DueAt)
+		s.touch(l)
+	}
+}
+
+// ail notes, once, that the store fails at something.
+func (s *scheduler) ail(what string, err error) {
+	if !s.ailing[what] && !s.stopping {
+		s.ailing[what] = true
+		s.log.Error("the store fails; what depends on it waits, and is tried again", "what", what, "error", err)
+	}
+}
+
+// well notes that it no longer does.
+func (s *scheduler) well(what string) {
+	if s.ailing[what] {
+		delete(s.ailing, what)
+		s.log.Info("the store works again", "what", what)
+	}
+}

@@ -1,0 +1,48 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// report logs an attempt, in one line: a success for those who look closely, a failure for all, and as a warning where
+// it was the delivery's last or changed the health of the subscription.
+func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result, made webhook.Settled) {
+	level := slog.LevelDebug
+	switch {
+	case made.Changed || made.State == webhook.Exhausted:
+		level = slog.LevelWarn
+	case !r.Succeeded:
+		level = slog.LevelInfo
+	}
+	ctx := context.Background()
+	if !d.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs,
+		slog.String("organization", t.OrganizationID), slog.String("subscription", t.ID),
+		slog.String("event", j.EventID), slog.String("event_type", j.EventType), slog.Int64("delivery", j.Delivery),
+		slog.Int("attempt", r.Number), slog.String("trigger", r.Trigger.String()),
+		slog.Int64("duration_ms", r.DurationMS), slog.String("delivery_state", made.State.String()),
+	)
+	if r.ResponseStatus != nil {
+		attrs = append(attrs, slog.Int("status", *r.ResponseStatus))
+	}
+	if r.Error != "" {
+		attrs = append(attrs, slog.String("error", r.Error))
+	}
+	if made.State == webhook.Pending {
+		attrs = append(attrs, slog.Int64("due_at", made.DueAt))
+	}
+	if r.Trigger != webhook.ByTest {
+		attrs = append(attrs, slog.String("health", string(made.Health.Status)), slog.Int("consecutive_failures", made.Health.ConsecutiveFailures))
+	}
+	text := "attempt succeeded"
+	if !r.Succeeded {
+		text = "attempt failed"
+	}
+	d.log.LogAttrs(ctx, level, text, attrs...)
+}

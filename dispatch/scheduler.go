@@ -1,0 +1,268 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// The bounds on what is held in memory. They do not grow with the backlog.
+const (
+	heldBytes  = 32 << 20 // weight of all jobs in memory
+	headSize   = 256      // due jobs that a lane reads ahead
+	freshSize  = 2 * headSize
+	lowHead    = headSize / 4 // reads more when it holds no more than this
+	maxLanes   = 4096         // lanes with nothing to do that are kept, for what is known of their subscriptions
+	batchSize  = 256          // attempts in one Begin
+	openFactor = 4            // how many times Concurrency may be begun ahead of a slot
+)
+
+// scheduler decides what is read, begun and sent, and when. One goroutine runs it and owns all of its fields; the others
+// do what it decided and answer through the inbox. So nothing here is locked.
+//
+// A round costs what has happened since the last one, not the number of lanes: a lane is looked at when something has
+// happened to it, or when its turn or its time has come.
+type scheduler struct {
+	*Dispatcher
+	work *work
+
+	lanes  map[int64]*lane
+	closed map[int64]struct{} // subscriptions with pending deliveries that are known to be closed
+	turns  [rings]ring
+	times  timetable
+
+	clock   time.Time // of this round
+	now     int64     // the same, in milliseconds
+	horizon int64     // no due time is further away than this, in milliseconds, unless the clock was set back
+	changes uint64    // read so far
+	all     uint64    // changes to any subscription so far
+
+	open    int // attempts chosen and not settled
+	ahead   int // of them, not on the wire yet
+	wire    int // requests on the wire, tests included
+	probes  int // open attempts of failing lanes
+	bytes   int // weight of the jobs in memory
+	reading int
+
+	round       uint64 // of Begin
+	batch       []*attempt
+	beginning   bool // a Begin is under way
+	beginFailed bool // the last one failed
+	beginAfter  time.Time
+	unrecorded  int // ended attempts that the store did not take; nothing is sent while there are any
+	giveBack    []*attempt
+
+	sweep      bool // the subscriptions with pending deliveries are to be looked up without delay
+	sweeping   bool
+	sweepAfter time.Time
+
+	ailing   map[string]bool // what the store refuses to do at present
+	stopping bool
+}
+
+func newScheduler(d *Dispatcher, w *work) *scheduler {
+	s := &scheduler{
+		Dispatcher: d, work: w,
+		lanes: map[int64]*lane{}, closed: map[int64]struct{}{}, ailing: map[string]bool{},
+		horizon: (d.o.RetryMax + time.Minute).Milliseconds(),
+		sweep:   true,
+	}
+	for i := range s.turns {
+		s.turns[i].kind = i
+	}
+	s.tick()
+	return s
+}
+
+// run works until ctx has ended and nothing is open any more. Grace later it has what is left cut off.
+func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stop, grace := ctx.Done(), (<-chan time.Time)(nil)
+	var spare []message
+	for {
+		messages, spilled, changes := s.inbox.take(spare[:0])
+		s.changes = changes
+		s.tick()
+		for _, m := range messages {
+			m.apply(s)
+		}
+		for subscription := range spilled {
+			s.spill(subscription)
+		}
+		clear(messages)
+		if spare = messages; cap(spare) > 4096 {
+			spare = nil
+		}
+		if s.stopping && s.open == 0 && !s.beginning && s.reading == 0 && !s.sweeping {
+			return
+		}
+		s.fire()
+		s.choose()
+		s.launch()
+		s.read()
+		s.release()
+
+		timer.Reset(s.pause())
+		select {
+		case <-s.inbox.wake:
+		case <-timer.C:
+		case <-stop:
+			s.stop()
+			stop, grace = nil, time.After(s.o.Grace)
+		case <-grace:
+			s.log.Warn("attempts that are still under way are cut off; they are sent again after the next start", "attempts", s.open)
+			cut(errCut)
+		}
+	}
+}
+
+// tick reads the clock. Where it was set back, every lane is looked at: their times may be far away now.
+func (s *scheduler) tick() {
+	before := s.now
+	s.clock = time.Now()
+	s.now = s.clock.UnixMilli()
+	s.lastTick.Store(s.now)
+	if s.now < before-time.Second.Milliseconds() {
+		s.log.Warn("the clock was set back", "by", time.Duration(before-s.now)*time.Millisecond)
+		for _, l := range s.lanes {
+			s.touch(l)
+		}
+	}
+}
+
+// due is the one predicate for times kept in the store: it has come, or it cannot be right. Nothing is put off by more
+// than RetryMax, so what seems to be was put off before the clock was set back.
+func (s *scheduler) due(at int64) bool { return at <= s.now || at > s.now+s.horizon }
+
+// pause is how long nothing happens by itself.
+func (s *scheduler) pause() time.Duration {
+	d := s.o.PollInterval
+	if len(s.times) > 0 {
+		d = min(d, time.Duration(s.times[0].wakeAt-s.now)*time.Millisecond)
+	}
+	if s.beginFailed {
+		d = min(d, s.beginAfter.Sub(s.clock))
+	}
+	return max(d, time.Millisecond)
+}
+
+// fire looks at the lanes whose time has come.
+func (s *scheduler) fire() {
+	for len(s.times) > 0 && s.times[0].wakeAt <= s.now {
+		l := s.times[0]
+		s.times.set(l, 0)
+		s.touch(l)
+	}
+}
+
+// lane returns the lane of a subscription, making it where there is none.
+func (s *scheduler) lane(subscription int64) *lane {
+	l := s.lanes[subscription]
+	if l == nil {
+		l = newLane(subscription)
+		s.lanes[subscription] = l
+	}
+	return l
+}
+
+// knows reports whether what is known of the lane's subscription holds.
+func (s *scheduler) knows(l *lane) bool {
+	return l.target != nil && l.have == l.want && l.haveAll == s.all
+}
+
+// touch looks at a lane after something has happened to it, and puts it where it belongs. All that a lane can do next is
+// decided here, from its state alone, so touching it once too often does no harm.
+func (s *scheduler) touch(l *lane) {
+	if s.stopping {
+		return
+	}
+	if l.nextDue != 0 && s.due(l.nextDue) {
+		l.nextDue, l.more = 0, true
+	}
+	switch {
+	case !s.knows(l):
+		if l.shut {
+			l.shut, l.more = false, true
+		}
+	case l.closed():
+		s.shut(l)
+	case l.failing():
+		s.shed(l, 1)
+	}
+	if s.mayBegin(l) {
+		s.turns[s.turnOf(l)].push(l)
+	}
+	if s.mayLaunch(l) {
+		s.turns[toLaunch].push(l)
+	}
+	if s.mayRead(l) {
+		s.turns[toRead].push(l)
+	}
+	s.times.set(l, s.alarm(l))
+	if l.idle() && (l.shut || len(s.lanes) > maxLanes) {
+		s.leave(l)
+	}
+}
+
+// alarm is when the lane is to be looked at again though nothing has happened; 0: never.
+func (s *scheduler) alarm(l *lane) int64 {
+	at := l.nextDue
+	sooner := func(t int64) {
+		if !s.due(t) && (at == 0 || t < at) {
+			at = t
+		}
+	}
+	if s.wants(l) {
+		sooner(l.readAt)
+	}
+	if l.failing() && (l.more || l.head.n > 0) {
+		sooner(l.health.ProbeAt)
+	}
+	return at
+}
+
+// leave drops a lane. It may still be in a ring; when its turn comes it has nothing to do.
+func (s *scheduler) leave(l *lane) {
+	if s.lanes[l.subscription] != l {
+		return
+	}
+	if l.shut {
+		s.closed[l.subscription] = struct{}{}
+	}
+	delete(s.lanes, l.subscription)
+}
+
+// shut leaves a closed lane to the table: it costs nothing until it changes.
+func (s *scheduler) shut(l *lane) {
+	l.shut, l.more, l.nextDue = true, false, 0
+	s.shed(l, 0)
+}
+
+// shed leaves all but the first n jobs of the head to the table.
+func (s *scheduler) shed(l *lane, n int) {
+	if l.head.n <= n {
+		return
+	}
+	rest := l.head
+	l.head = queue{}
+	for range n {
+		l.head.push(rest.pop())
+	}
+	for a := rest.pop(); a != nil; a = rest.pop() {
+		s.forget(a)
+	}
+	l.more = !l.shut
+}
+
+// stop has nothing more begun, and gives back what has not been sent.
+func (s *scheduler) stop() {
+	s.stopping = true
+	s.times = nil
+	for _, l := range s.lanes {
+		s.conform(l)
+		for _, t := range l.tests {
+			t.answer <- false
+		}
+		l.tests = nil
+	}
+}

@@ -1,0 +1,119 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// maxAnswer is how much of a receiver's answer is read, in bytes.
+const maxAnswer = 8 << 10
+
+var errTimeout = errors.New("the attempt took too long")
+
+// sender makes one attempt: it signs, sends, and says how that ended. It never waits and never tries again; it knows
+// neither health nor retries.
+type sender struct {
+	transport http.RoundTripper
+	names     headerNames
+	timeout   time.Duration
+	retryMax  time.Duration
+	log       *slog.Logger
+}
+
+// ending is how an attempt ended.
+type ending struct {
+	status     *int   // nil where there was no answer
+	body       string // what is kept of the answer
+	took       time.Duration
+	err        string        // begins with its class; empty on success
+	retryAfter time.Duration // that the receiver asked for
+	cut        bool          // by our own stop: how it ended is not known
+}
+
+// send makes the attempt. It returns within the timeout, the answer's body included. ctx ends only to cut it off.
+func (s *sender) send(ctx context.Context, t *target, j webhook.Job) ending {
+	if t.unfit != "" {
+		return ending{err: t.unfit}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	defer cancel()
+	begin := time.Now()
+	end := s.exchange(ctx, t, j, begin)
+	end.took = time.Since(begin)
+	end.cut = end.err != "" && errors.Is(context.Cause(ctx), errCut)
+	return end
+}
+
+// exchange sends the request and reads the answer. A panic of the transport is a failed attempt.
+func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now time.Time) (end ending) {
+	defer func() {
+		if p := recover(); p != nil {
+			what := slog.Attr{}
+			if err, ok := p.(runtime.Error); ok { // anything else may hold a URL
+				what = slog.String("error", err.Error())
+			}
+			s.log.LogAttrs(ctx, slog.LevelError, "panic while sending an attempt", what,
+				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
+			end.err = classProtocol + ": the attempt could not be made"
+		}
+	}()
+	request := t.request.WithContext(ctx)
+	request.Header = s.header(t, j, now)
+	request.ContentLength = int64(len(j.Body))
+	request.Body = io.NopCloser(bytes.NewReader(j.Body))
+	// With it the transport sends again, on another connection, what met a connection that the receiver had closed before
+	// a byte was written. It never does so once something was written: one attempt is one request.
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(j.Body)), nil }
+
+	response, err := s.transport.RoundTrip(request)
+	if err != nil {
+		end.err = s.classify(ctx, err)
+		return end
+	}
+	defer response.Body.Close()
+	status := response.StatusCode
+	end.status = &status
+	end.body, err = readAnswer(response)
+	switch {
+	case status < 200 || status > 299:
+		end.err = classStatus + ": " + strconv.Itoa(status)
+		end.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
+	case err != nil:
+		end.err = s.classify(ctx, err)
+	}
+	return end
+}
+
+var buffers = sync.Pool{New: func() any { return new([maxAnswer]byte) }}
+
+// readAnswer reads what may be kept of an answer. Where that is all of it, the connection can be used again.
+func readAnswer(r *http.Response) (string, error) {
+	// After 101 the body is the connection, on which nobody speaks.
+	if r.StatusCode == http.StatusSwitchingProtocols || r.ContentLength == 0 {
+		return "", nil
+	}
+	buffer := buffers.Get().(*[maxAnswer]byte)
+	defer buffers.Put(buffer)
+	var n int
+	var err error
+	for n < len(buffer) && err == nil {
+		var more int
+		more, err = r.Body.Read(buffer[n:])
+		n += more
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return webhook.CutBody(buffer[:n]), err
+}

@@ -1,0 +1,124 @@
+package dispatch
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// target is a webhook.Target made ready: what is the same for all of its attempts is worked out once.
+type target struct {
+	webhook.Target
+	request  *http.Request // all but headers, body and context
+	current  signers
+	previous signers
+	unfit    string // why nothing can be sent to it; empty where it can
+}
+
+// signers make the signatures of both schemes with one secret.
+type signers struct {
+	hex      *signature.Signer
+	standard *signature.StandardSigner
+}
+
+func newSigners(secret webhook.Secret) (s signers, err error) {
+	if s.hex, err = signature.NewSigner(secret.Reveal()); err != nil {
+		return s, err
+	}
+	s.standard, err = signature.NewStandardSigner(secret.Reveal())
+	return s, err
+}
+
+// target makes t ready. What is wrong with it is kept for the attempts to fail with: it is the owner's to see and mend.
+func (s *sender) target(t webhook.Target) *target {
+	made := &target{Target: t}
+	if t.Unusable != "" {
+		made.unfit = classProtocol + ": " + t.Unusable
+		return made
+	}
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Host == "" {
+		made.unfit = classProtocol + ": the address of the subscription is not a URL"
+		return made
+	}
+	made.request = &http.Request{
+		Method: http.MethodPost, URL: u, Host: u.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if made.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
+		made.previous, err = newSigners(t.Previous)
+	}
+	if err != nil {
+		made.unfit = classProtocol + ": the signing secret cannot be used; rotate it"
+	}
+	return made
+}
+
+// overlaps reports whether the previous secret signs too.
+func (t *target) overlaps(now time.Time) bool {
+	return t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
+}
+
+// headerNames are those that carry the prefix, in canonical form.
+type headerNames struct {
+	signature, previous, timestamp, eventID, eventType, attempt string
+}
+
+func newHeaderNames(prefix string) headerNames {
+	name := func(rest string) string { return http.CanonicalHeaderKey(prefix + "-" + rest) }
+	return headerNames{
+		name("Signature"), name("Signature-Previous"), name("Timestamp"), name("Event-Id"), name("Event-Type"), name("Attempt"),
+	}
+}
+
+// Headers that are the same for all; the transport does not change them.
+var (
+	contentType = []string{"application/json"}
+	userAgent   = []string{"Keyhook/1 (webhooks)"}
+)
+
+// header makes the headers of an attempt at the given time, signatures included. All values are cut from one string: a
+// header costs two allocations and its map.
+func (s *sender) header(t *target, j webhook.Job, now time.Time) http.Header {
+	var scratch [512]byte
+	var ends [5]int
+	timestamp, overlap := now.Unix(), t.overlaps(now)
+
+	text := t.current.hex.AppendHex(scratch[:0], timestamp, j.Body)
+	ends[0] = len(text)
+	if overlap {
+		text = t.previous.hex.AppendHex(text, timestamp, j.Body)
+	}
+	ends[1] = len(text)
+	text = t.current.standard.Append(text, j.EventID, timestamp, j.Body)
+	if overlap {
+		text = t.previous.standard.Append(append(text, ' '), j.EventID, timestamp, j.Body)
+	}
+	ends[2] = len(text)
+	text = strconv.AppendInt(text, timestamp, 10)
+	ends[3] = len(text)
+	text = strconv.AppendInt(text, int64(j.Number()), 10)
+	ends[4] = len(text)
+
+	all := string(text)
+	values := []string{
+		all[:ends[0]], all[ends[0]:ends[1]], all[ends[1]:ends[2]], all[ends[2]:ends[3]], all[ends[3]:ends[4]],
+		j.EventID, j.EventType,
+	}
+	h := make(http.Header, 12)
+	h["Content-Type"], h["User-Agent"] = contentType, userAgent
+	h[s.names.signature] = values[0:1:1]
+	if overlap {
+		h[s.names.previous] = values[1:2:2]
+	}
+	h["Webhook-Signature"] = values[2:3:3]
+	h[s.names.timestamp], h["Webhook-Timestamp"] = values[3:4:4], values[3:4:4]
+	h[s.names.attempt] = values[4:5:5]
+	h[s.names.eventID], h["Webhook-Id"] = values[5:6:6], values[5:6:6]
+	h[s.names.eventType] = values[6:7:7]
+	return h
+}

@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// slot is a request on the wire that a test asks the scheduler for: tests keep to the same limits as deliveries.
+type slot struct {
+	subscription int64
+	lane         *lane
+	granted      bool
+	answer       chan bool // gets one value: whether the slot is granted
+}
+
+type (
+	wanted   struct{ *slot }
+	returned struct{ *slot } // or no longer wanted
+)
+
+func (m wanted) apply(s *scheduler) {
+	if s.stopping {
+		m.answer <- false
+		return
+	}
+	m.lane = s.lane(m.subscription)
+	m.lane.tests = append(m.lane.tests, m.slot)
+	s.touch(m.lane)
+}
+
+// grant gives a slot to the first test of the lane.
+func (s *scheduler) grant(l *lane) {
+	t := l.tests[0]
+	l.tests[0] = nil
+	l.tests = l.tests[1:]
+	t.granted = true
+	t.answer <- true
+}
+
+func (m returned) apply(s *scheduler) {
+	l := m.lane
+	switch {
+	case l == nil: // refused
+		return
+	case m.granted:
+		s.offWire(l)
+	default:
+		for i, t := range l.tests {
+			if t == m.slot {
+				l.tests = append(l.tests[:i], l.tests[i+1:]...)
+				break
+			}
+		}
+	}
+	s.touch(l)
+}
+
+var errStopping = errors.New("dispatch: deliveries have stopped")
+
+// Test makes a test event and sends it to one subscription at once, whatever its health, which it does not touch. It
+// returns the record of that attempt, failed or not; an error means that there is none. It waits for a slot like any
+// delivery, so Run must be running. Faults: those of the store's BeginTest.
+func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error) {
+	t, job, row, err := d.store.BeginTest(ctx, organization, subscriptionID)
+	if err != nil {
+		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
+	}
+	// From here on the record must get its end, also if nobody waits for it any more.
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Timeout+d.o.Grace)
+	defer cancel()
+	place := &slot{subscription: job.Subscription, answer: make(chan bool, 1)}
+	defer d.inbox.post(returned{place})
+	if err := d.wait(ctx, place); err != nil {
+		return webhook.Attempt{}, errors.Join(err, d.store.Release(finish, []int64{row}))
+	}
+	end := d.sender.send(finish, d.sender.target(t), job)
+	r := webhook.Result{
+		Attempt: row, Delivery: job.Delivery, Subscription: job.Subscription,
+		Epoch: t.Epoch, Number: job.Number(), Trigger: job.Trigger(),
+		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
+		DurationMS: end.took.Milliseconds(), Error: end.err,
+	}
+	made, err := d.store.Record(finish, r)
+	if err != nil {
+		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
+	}
+	d.report(&t, &job, r, made)
+	a, err := d.store.Attempt(finish, row)
+	if err != nil {
+		return webhook.Attempt{}, fmt.Errorf("read test: %w", err)
+	}
+	return a, nil
+}
+
+// wait asks for a slot and waits until it is granted.
+func (d *Dispatcher) wait(ctx context.Context, place *slot) error {
+	d.inbox.post(wanted{place})
+	var granted bool
+	select {
+	case granted = <-place.answer:
+	case <-d.ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !granted {
+		return errStopping
+	}
+	return nil
+}

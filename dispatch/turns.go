@@ -1,0 +1,250 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// turnOf is the ring in which the lane waits to begin an attempt.
+func (s *scheduler) turnOf(l *lane) int {
+	if l.failing() {
+		return toProbe
+	}
+	return toBegin
+}
+
+// mayBegin reports whether the lane may have another attempt begun. A healthy lane has as many begun as it has free
+// slots, and as many more as ended lately, so that the next are ready when slots become free. A failing lane has one
+// probe, when its time has come and all that came before has been settled.
+//
+// The fewer places are left, the fewer one lane gets: lanes that hang together cannot take all of them.
+func (s *scheduler) mayBegin(l *lane) bool {
+	if l.head.n == 0 || !s.knows(l) || l.closed() {
+		return false
+	}
+	if l.failing() {
+		return l.open() == 0 && l.wire == 0 && s.due(l.health.ProbeAt)
+	}
+	ahead := l.chosen + l.begun.n
+	if ahead >= max(s.o.PerSubscription-l.wire, 0)+min(l.pace(s.round), openFactor*s.o.PerSubscription) {
+		return false
+	}
+	return ahead == 0 || 2*ahead < s.maxAhead()-s.ahead
+}
+
+func (s *scheduler) maxAhead() int { return openFactor * s.o.Concurrency }
+
+// choose takes attempts from the lanes in turn, one from each, and has them begun together.
+func (s *scheduler) choose() {
+	if s.stopping || s.beginning || s.unrecorded > 0 || s.clock.Before(s.beginAfter) {
+		return
+	}
+	batch := s.batch[:0]
+	batch = s.gather(batch, toBegin, s.maxAhead())
+	// Probes may take up to half of the slots: endpoints that are known to be in trouble wait for each other.
+	batch = s.gather(batch, toProbe, max(s.o.Concurrency/2, 1)-s.probes)
+	s.batch = nil
+	if len(batch) == 0 {
+		s.batch, s.beginFailed = batch, false
+		return
+	}
+	s.beginning = true
+	s.round++
+	s.work.batches <- batch
+}
+
+// gather appends up to most attempts of the lanes in a ring.
+func (s *scheduler) gather(batch []*attempt, kind, most int) []*attempt {
+	for most > 0 && len(batch) < batchSize && s.ahead < s.maxAhead() {
+		l := s.turns[kind].pop()
+		if l == nil {
+			break
+		}
+		if s.turnOf(l) == kind && s.mayBegin(l) {
+			batch = append(batch, s.take(l))
+			most--
+		}
+		s.touch(l)
+	}
+	return batch
+}
+
+// take takes the lane's next job to be begun.
+func (s *scheduler) take(l *lane) *attempt {
+	a := l.head.pop()
+	a.epoch, a.probe = l.health.Epoch, l.failing()
+	l.chosen++
+	s.open++
+	s.ahead++
+	if a.probe {
+		s.probes++
+	}
+	return a
+}
+
+// mayLaunch reports whether the lane may have another request on the wire: one where it is failing, or not known to be
+// healthy; otherwise up to its limit, and fewer the fewer slots are left. A lane alone reaches its limit.
+func (s *scheduler) mayLaunch(l *lane) bool {
+	known := s.knows(l)
+	if len(l.tests) == 0 && (l.begun.n == 0 || !known) {
+		return false
+	}
+	if l.wire == 0 {
+		return true
+	}
+	all, limit := s.o.Concurrency, s.o.PerSubscription
+	return known && l.health.Status == webhook.Healthy && l.wire < limit && l.wire*(all-limit) < 2*limit*(all-s.wire)
+}
+
+// launch puts begun attempts on the wire, one of each lane in turn, while there are slots. While the store fails
+// nothing goes: what cannot be recorded is not sent.
+func (s *scheduler) launch() {
+	if s.stopping || s.unrecorded > 0 || s.beginFailed {
+		return
+	}
+	for s.wire < s.o.Concurrency {
+		l := s.turns[toLaunch].pop()
+		if l == nil {
+			return
+		}
+		if s.mayLaunch(l) {
+			l.wire++
+			s.wire++
+			if len(l.tests) > 0 {
+				s.grant(l)
+			} else {
+				s.send(l.begun.pop())
+			}
+		}
+		s.touch(l)
+	}
+}
+
+func (s *scheduler) send(a *attempt) {
+	s.ahead--
+	a.target, a.failures, a.changes = a.lane.target, a.lane.health.ConsecutiveFailures, s.changes
+	s.work.deliver(a)
+}
+
+// wants reports whether the lane needs something that only the store knows.
+func (s *scheduler) wants(l *lane) bool {
+	if l.reading {
+		return false
+	}
+	if !s.knows(l) {
+		return l.more || l.head.n > 0 || l.begun.n > 0
+	}
+	if !l.more || l.failing() && (l.open() > 0 || l.head.n > 0 || !s.due(l.health.ProbeAt)) {
+		return false
+	}
+	// A few more at a time would mean to read again, for each, all that are in memory already.
+	return l.head.n == 0 || l.head.n <= lowHead && s.room(l) >= lowHead/4
+}
+
+// mayRead reports whether the lane may read now.
+func (s *scheduler) mayRead(l *lane) bool {
+	return s.wants(l) && s.due(l.readAt) && (!s.knows(l) || l.bytes == 0 || s.room(l) > 0)
+}
+
+// room is how many jobs more the lane may read ahead.
+func (s *scheduler) room(l *lane) int {
+	n := min(s.share(l)/l.average, headSize-l.head.n)
+	if l.bytes == 0 && s.bytes < heldBytes {
+		n = max(n, 1)
+	}
+	return max(n, 0)
+}
+
+// share is how much more the lane may hold in memory: less, the less is left.
+func (s *scheduler) share(l *lane) int { return (heldBytes-s.bytes)/4 - l.bytes }
+
+// admit takes a due job into the head, if there is room.
+func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
+	w := weight(j)
+	if s.knows(l) && l.failing() {
+		most = 1
+	}
+	if l.head.n >= most || w > heldBytes-s.bytes || l.bytes > 0 && w > s.share(l) {
+		return false
+	}
+	a := &attempt{Job: j, lane: l, weight: w}
+	l.held[j.Delivery] = a
+	l.head.push(a)
+	l.average = (3*l.average + w) / 4
+	l.bytes += w
+	s.bytes += w
+	return true
+}
+
+// lighten counts the attempt's body as gone.
+func (s *scheduler) lighten(a *attempt) {
+	a.lane.bytes -= a.weight
+	s.bytes -= a.weight
+	a.weight, a.Body = 0, nil
+}
+
+// forget drops a job that waits in the head, or that has just left it.
+func (s *scheduler) forget(a *attempt) {
+	s.lighten(a)
+	delete(a.lane.held, a.Delivery)
+}
+
+// end drops an attempt that was open.
+func (s *scheduler) end(a *attempt) {
+	s.forget(a)
+	s.open--
+	if a.probe {
+		s.probes--
+	}
+	if a.troubled {
+		s.unrecorded--
+	}
+}
+
+// read has the lanes read what they need, in turn, and now and then looks for pending deliveries of which nobody told.
+func (s *scheduler) read() {
+	if s.stopping {
+		return
+	}
+	if !s.sweeping && (s.sweep || !s.clock.Before(s.sweepAfter)) {
+		s.sweep, s.sweeping = false, true
+		s.work.asks <- ask{}
+	}
+	for s.reading < readers {
+		l := s.turns[toRead].pop()
+		if l == nil {
+			return
+		}
+		if !s.mayRead(l) {
+			s.touch(l)
+			continue
+		}
+		q := ask{lane: l, subscription: l.subscription, target: !s.knows(l), held: len(l.held), want: l.want, all: s.all}
+		if l.more && l.head.n <= lowHead {
+			q.room = s.room(l)
+		}
+		if !q.target && q.room == 0 { // memory is full; the next round will see
+			s.turns[toRead].push(l)
+			return
+		}
+		if q.room > 0 {
+			l.more, l.nextDue = false, 0
+		}
+		l.reading, l.settledMeanwhile = true, map[int64]struct{}{}
+		s.reading++
+		s.work.asks <- q
+	}
+}
+
+// release gives back to the store what was begun and must not be sent.
+func (s *scheduler) release() {
+	if len(s.giveBack) > 0 {
+		s.work.release(s.giveBack)
+		s.giveBack = nil
+	}
+}
+
+// sweepInterval is how long to leave the store alone after a look at all pending deliveries, which costs more the more
+// of them there are.
+func sweepInterval(took time.Duration) time.Duration { return max(30*time.Second, 100*took) }

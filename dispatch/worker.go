@@ -1,0 +1,147 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// errCut is why what is under way ends when Run has waited long enough.
+var errCut = errors.New("cut off by a stop")
+
+// Recording an end is tried again until it is done. After patience, attempts of other deliveries no longer wait for it.
+const (
+	recordAgain = 20 * time.Millisecond // at first; then twice as long each time, up to:
+	recordMax   = time.Second
+	patience    = time.Minute
+	recordRare  = 30 * time.Second // after patience
+)
+
+// work does what the scheduler decides, in goroutines of its own, and tells it what came of it.
+type work struct {
+	*Dispatcher
+	ctx     context.Context // ends when what is under way is cut off
+	running sync.WaitGroup
+	batches chan []*attempt // one at a time
+	asks    chan ask
+}
+
+// begin has batches begun until there are no more. Once asked for, a Begin is waited for: what it has recorded must be
+// known.
+func (w *work) begin() {
+	var starts []webhook.Start
+	for batch := range w.batches {
+		starts = starts[:0]
+		for _, a := range batch {
+			starts = append(starts, webhook.Start{
+				Delivery: a.Delivery, Subscription: a.Subscription, Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
+			})
+		}
+		rows, err := w.store.Begin(w.ctx, starts)
+		w.inbox.post(begun{batch, rows, err})
+	}
+}
+
+// read answers what is asked for until there is nothing more. A read ends with ctx.
+func (w *work) read(ctx context.Context) {
+	for q := range w.asks {
+		w.inbox.post(w.find(ctx, q))
+	}
+}
+
+// deliver sends one attempt and records its end.
+func (w *work) deliver(a *attempt) {
+	w.running.Go(func() {
+		// Nothing that was decided before a change is sent after it: this look comes after the store told of the change,
+		// and before the signature is made.
+		if w.inbox.changes.Load() != a.changes {
+			w.inbox.post(bounced{a})
+			return
+		}
+		end := w.sender.send(w.ctx, a.target, a.Job)
+		if end.cut {
+			w.inbox.post(cutOff{a, true})
+			return
+		}
+		w.inbox.post(sent{a}) // the body is not ours from here on
+		w.settle(a, w.result(a, end))
+	})
+}
+
+// result is the record of how an attempt ended, with what follows if it failed.
+func (w *work) result(a *attempt, end ending) webhook.Result {
+	r := webhook.Result{
+		Attempt: a.row, Delivery: a.Delivery, Subscription: a.Subscription,
+		Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
+		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
+		DurationMS: end.took.Milliseconds(), Error: end.err,
+	}
+	if !r.Succeeded {
+		failedProbes := max(a.failures+1-w.o.Policy.FailingAfter, 1)
+		now := time.Now().UnixMilli()
+		r.RetryAt = now + max(w.backoff.Jittered(r.Number), end.retryAfter).Milliseconds()
+		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), end.retryAfter).Milliseconds()
+	}
+	return r
+}
+
+// settle records an end, however long that takes: until then the delivery is not taken up again.
+func (w *work) settle(a *attempt, r webhook.Result) {
+	begin, wait := time.Now(), recordAgain
+	for failed := 0; ; failed++ {
+		made, err := w.store.Record(w.ctx, r)
+		if err == nil {
+			a.settled = made
+			w.inbox.post(settled{a})
+			w.report(&a.target.Target, &a.Job, r, made)
+			return
+		}
+		patient := time.Since(begin) < patience
+		switch {
+		case failed == 0:
+			w.inbox.post(unrecorded{a, err})
+		case !patient && wait < recordRare:
+			wait = recordRare
+			w.inbox.post(setAside{a})
+			w.log.Error("the end of an attempt cannot be recorded", "subscription", a.target.ID, "event", a.EventID, "error", err)
+		case patient:
+			wait = min(2*wait, recordMax)
+		}
+		if !w.wait(wait) {
+			w.inbox.post(cutOff{a, false})
+			return
+		}
+	}
+}
+
+// wait waits; false where everything is cut off first.
+func (w *work) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// release takes attempts back that were begun and not sent. Until that is done their deliveries are not taken up again.
+func (w *work) release(attempts []*attempt) {
+	w.running.Go(func() {
+		rows := make([]int64, len(attempts))
+		for i, a := range attempts {
+			rows[i] = a.row
+		}
+		for wait := recordAgain; ; wait = min(2*wait, recordMax) {
+			err := w.store.Release(w.ctx, rows)
+			if err == nil || !w.wait(wait) {
+				break
+			}
+		}
+		w.inbox.post(released{attempts})
+	})
+}
