@@ -92,7 +92,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 		{"as it is", secret(canary, 0o600), ""},
 		{"without the line break at its end", secret(canary+"\n", 0o400), ""},
 		{"without the line break of another system", secret(canary+"\r\n", 0o644), ""},
-		{"but not without two of them", secret(canary+"\n\n", 0o600), "visible ASCII"},
+		{"but not without two of them", secret(canary+"\n\n", 0o600), "make one with"},
 		{"unless it is empty", secret("", 0o600), "empty file"},
 		{"unless it is an empty line", secret("\n", 0o600), "empty file"},
 		{"unless it is larger than 4 KiB", secret(strings.Repeat("x", 4097), 0o600), "larger than 4096 bytes"},
