@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"hash/crc32"
 	"log/slog"
-	"regexp"
 	"strings"
 )
 
@@ -17,7 +16,8 @@ const TokenPrefix = "kat"
 const (
 	randomChars   = 30
 	checksumChars = 6
-	shownChars    = 6 // of the random part, in a display prefix
+	shownChars    = 6  // of the random part, in a display prefix
+	maxPrefix     = 16 // characters
 	base62        = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	redacted      = "[redacted]"
 )
@@ -26,10 +26,14 @@ const (
 type Digest [sha256.Size]byte
 
 // Credential is a raw API key or access token. It redacts itself wherever it is printed, logged or marshalled; the raw
-// text leaves through Reveal alone.
+// text leaves through Reveal alone. The zero value is none.
 type Credential struct {
-	raw string
+	// A pointer, because fmt asks no methods under some verbs, nor of what lies in an unexported field: it prints an address
+	// then. So credentials are compared by their digests and not with ==.
+	raw *string
 }
+
+func credential(raw string) Credential { return Credential{&raw} }
 
 // Mint makes a credential with the given prefix out of crypto/rand, which cannot fail.
 func Mint(prefix string) Credential {
@@ -45,22 +49,41 @@ func Mint(prefix string) Credential {
 			}
 		}
 	}
-	return Credential{string(appendChecksum(body, body))}
+	sum := checksum(string(body))
+	return credential(string(append(body, sum[:]...)))
 }
-
-var credentialForm = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}_[0-9A-Za-z]{36}$`)
 
 // Parse reads a credential of the form that Mint gives, whatever its prefix, so that keys outlive a change of the
 // setting. ok is false where the form or the checksum is wrong: such a text was never minted and needs no look-up.
 func Parse(raw string) (c Credential, ok bool) {
-	if len(raw) > 64 || !credentialForm.MatchString(raw) {
+	under := len(raw) - checksumChars - randomChars - 1
+	if under < 1 || under > maxPrefix || raw[under] != '_' || !lowerWord(raw[:under]) || !isBase62(raw[under+1:]) {
 		return Credential{}, false
 	}
 	cut := len(raw) - checksumChars
-	if string(appendChecksum(nil, []byte(raw[:cut]))) != raw[cut:] {
+	if sum := checksum(raw[:cut]); string(sum[:]) != raw[cut:] {
 		return Credential{}, false
 	}
-	return Credential{raw}, true
+	return credential(raw), true
+}
+
+// lowerWord reports whether s is lower-case letters and digits, beginning with a letter.
+func lowerWord(s string) bool {
+	for i, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+func isBase62(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
 }
 
 // Opaque wraps a token of any form, as a self-hoster may set for the first start. ok is false unless it is 20 to 200
@@ -74,12 +97,12 @@ func Opaque(raw string) (c Credential, ok bool) {
 			return Credential{}, false
 		}
 	}
-	return Credential{raw}, true
+	return credential(raw), true
 }
 
 // Prefix returns what stands before the first underscore; empty where there is none.
 func (c Credential) Prefix() string {
-	prefix, _, found := strings.Cut(c.raw, "_")
+	prefix, _, found := strings.Cut(c.Reveal(), "_")
 	if !found {
 		return ""
 	}
@@ -87,19 +110,25 @@ func (c Credential) Prefix() string {
 }
 
 // Digest returns the SHA-256 of the whole credential.
-func (c Credential) Digest() Digest { return sha256.Sum256([]byte(c.raw)) }
+func (c Credential) Digest() Digest { return sha256.Sum256([]byte(c.Reveal())) }
 
 // Display returns enough of the credential to recognize it and too little to rebuild it: the prefix, six characters and
 // an ellipsis. Of an opaque token it shows no character.
 func (c Credential) Display() string {
-	if _, minted := Parse(c.raw); !minted {
+	raw := c.Reveal()
+	if _, minted := Parse(raw); !minted {
 		return "…"
 	}
-	return c.raw[:strings.IndexByte(c.raw, '_')+1+shownChars] + "…"
+	return raw[:strings.IndexByte(raw, '_')+1+shownChars] + "…"
 }
 
-// Reveal returns the raw text. It is meant for the one response that shows it.
-func (c Credential) Reveal() string { return c.raw }
+// Reveal returns the raw text, empty for the zero value. It is meant for the one response that shows it.
+func (c Credential) Reveal() string {
+	if c.raw == nil {
+		return ""
+	}
+	return *c.raw
+}
 
 // String redacts.
 func (c Credential) String() string { return redacted }
@@ -113,13 +142,12 @@ func (c Credential) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText redacts, and with it JSON.
 func (c Credential) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// appendChecksum appends the CRC-32 (IEEE) of body as six base62 digits, most significant first.
-func appendChecksum(dst, body []byte) []byte {
-	sum := crc32.ChecksumIEEE(body)
-	var digits [checksumChars]byte
+// checksum is the CRC-32 (IEEE) of body as six base62 digits, most significant first.
+func checksum(body string) (digits [checksumChars]byte) {
+	sum := crc32.ChecksumIEEE([]byte(body))
 	for i := range digits {
 		digits[checksumChars-1-i] = base62[sum%62]
 		sum /= 62
 	}
-	return append(dst, digits[:]...)
+	return digits
 }
