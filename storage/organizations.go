@@ -168,13 +168,11 @@ func moveHistory(t *tx, organization, to int64) error {
 	return err
 }
 
-// freeOrganization refuses an external id that another organization than the given has; 0 is none.
+// freeOrganization refuses an external id that another organization than the given has; 0 is none. Nil, and empty for no
+// external id, match nothing.
 func freeOrganization(t *tx, except int64, externalID *string) error {
-	if externalID == nil || *externalID == "" {
-		return nil
-	}
 	return refuseIf(t, alreadyExists("organization", "external_id"),
-		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", *externalID, except)
+		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
 }
 
 // organization reads an organization inside a transaction.

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -104,7 +103,7 @@ func (s *Store) noteUsage(ctx context.Context) error {
 			s.usage.putBack(due)
 			return err
 		}
-		due = slices.Clip(due[len(notes):])
+		due = due[len(notes):]
 	}
 	return nil
 }
