@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"syscall"
+
+	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
 // The classes of failure. Each error of an attempt begins with one. What follows is a fixed phrase: the text of an error
@@ -23,17 +25,20 @@ const (
 )
 
 // classify puts an error of the transport, or of the reading of an answer, into words for the owner of a subscription.
-func (s *sender) classify(ctx context.Context, err error) string {
+// inHandshake tells that a TLS handshake has failed: not all of its errors have a type of their own.
+func (s *sender) classify(ctx context.Context, err error, inHandshake bool) string {
 	var dns *net.DNSError
 	var wire *net.OpError
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
 		return classTimeout + ": no complete answer within " + s.timeout.String()
+	case errors.Is(err, egress.ErrBlocked):
+		return classBlocked + ": the address is not allowed"
 	case errors.As(err, &dns):
 		return classDNS + ": " + aboutDNS(dns)
-	case aboutTLS(err) != "":
-		return classTLS + ": " + aboutTLS(err)
+	case inHandshake:
+		return aboutTLS(err)
 	case errors.As(err, &slow) && slow.Timeout():
 		return classTimeout + ": no connection in time"
 	case errors.As(err, &wire) && wire.Op == "dial":
@@ -72,7 +77,7 @@ func aboutDial(err error) string {
 	return "no connection could be made"
 }
 
-// aboutTLS says what is wrong with a handshake; empty where the error is of another sort.
+// aboutTLS says what went wrong in a handshake.
 func aboutTLS(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
@@ -80,21 +85,22 @@ func aboutTLS(err error) string {
 		invalid   x509.CertificateInvalidError
 		verify    *tls.CertificateVerificationError
 		record    tls.RecordHeaderError
-		alert     tls.AlertError
+		slow      interface{ Timeout() bool }
 	)
+	phrase := "the handshake failed"
 	switch {
 	case errors.As(err, &authority):
-		return "the certificate is signed by an unknown authority"
+		phrase = "the certificate is signed by an unknown authority"
 	case errors.As(err, &host):
-		return "the certificate is for another host"
+		phrase = "the certificate is for another host"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the certificate has expired or is not valid yet"
-	case errors.As(err, &invalid), errors.As(err, &verify):
-		return "the certificate is not valid"
+		phrase = "the certificate has expired or is not valid yet"
+	case errors.As(err, &verify):
+		phrase = "the certificate is not valid"
 	case errors.As(err, &record):
-		return "the receiver does not speak TLS"
-	case errors.As(err, &alert):
-		return "the receiver refused the handshake"
+		phrase = "the receiver does not speak TLS"
+	case errors.As(err, &slow) && slow.Timeout():
+		return classTimeout + ": no TLS handshake in time"
 	}
-	return ""
+	return classTLS + ": " + phrase
 }

@@ -78,7 +78,8 @@ func New(store store, o Options) (*Dispatcher, error) {
 	return &Dispatcher{
 		o: o, log: o.Logger, store: store,
 		sender: &sender{
-			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout, retryMax: o.RetryMax, log: o.Logger,
+			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout, retryMax: o.RetryMax,
+			allowHTTP: o.AllowHTTP, log: o.Logger,
 		},
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
 		inbox:   newInbox(),

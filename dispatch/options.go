@@ -24,6 +24,7 @@ type Options struct {
 	PerSubscription int               // of them to one subscription, at most Concurrency; zero: 16
 	PollInterval    time.Duration     // how often clocks are compared and a store that failed is tried again; zero: 1 s
 	HeaderPrefix    string            // of the headers, as in X-Service-Signature; empty: X-Service
+	AllowHTTP       bool              // send to http:// URLs too; false: only https://
 	Transport       http.RoundTripper // that refuses forbidden addresses, follows nothing and unpacks nothing: egress makes one
 	Logger          *slog.Logger      // nil: slog.Default
 }

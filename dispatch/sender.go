@@ -3,14 +3,17 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -28,6 +31,7 @@ type sender struct {
 	names     headerNames
 	timeout   time.Duration
 	retryMax  time.Duration
+	allowHTTP bool
 	log       *slog.Logger
 }
 
@@ -68,7 +72,10 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 			end.err = classProtocol + ": the attempt could not be made"
 		}
 	}()
-	request := t.request.WithContext(ctx)
+	var inHandshake atomic.Bool // written by the goroutine that dials
+	request := t.request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { inHandshake.Store(err != nil) },
+	}))
 	request.Header = s.header(t, j, now)
 	request.ContentLength = int64(len(j.Body))
 	request.Body = io.NopCloser(bytes.NewReader(j.Body))
@@ -78,7 +85,7 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		end.err = s.classify(ctx, err)
+		end.err = s.classify(ctx, err, inHandshake.Load())
 		return end
 	}
 	defer response.Body.Close()
@@ -90,7 +97,7 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 		end.err = classStatus + ": " + strconv.Itoa(status)
 		end.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
 	case err != nil:
-		end.err = s.classify(ctx, err)
+		end.err = s.classify(ctx, err, false)
 	}
 	return end
 }

@@ -42,7 +42,11 @@ func (s *sender) target(t webhook.Target) *target {
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" {
-		made.unfit = classProtocol + ": the address of the subscription is not a URL"
+		made.unfit = classProtocol + ": the URL of the subscription is not valid"
+		return made
+	}
+	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
+		made.unfit = classProtocol + ": the URL of the subscription must begin with https://"
 		return made
 	}
 	made.request = &http.Request{

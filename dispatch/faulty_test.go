@@ -1,0 +1,99 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+var errDisk = errors.New("the disk is full")
+
+// faulty is a real store that fails on demand, by the name of the method.
+type faulty struct {
+	*storage.Store
+	*faults
+}
+
+type faults struct {
+	mu     sync.Mutex
+	broken map[string]bool
+	calls  map[string]int
+	watch  func(method string)
+}
+
+func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
+
+// through has a store fail with f.
+func (f *faults) through(s *storage.Store) faulty { return faulty{s, f} }
+
+func (f *faults) fail(broken bool, methods ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range methods {
+		f.broken[m] = broken
+	}
+}
+
+func (f *faults) called(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[method]
+}
+
+func (f *faults) call(method string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[method]++
+	if f.watch != nil {
+		f.watch(method)
+	}
+	if f.broken[method] {
+		return errDisk
+	}
+	return nil
+}
+
+func (s faulty) Lanes(ctx context.Context) ([]webhook.Lane, error) {
+	if err := s.call("Lanes"); err != nil {
+		return nil, err
+	}
+	return s.Store.Lanes(ctx)
+}
+
+func (s faulty) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	if err := s.call("Target"); err != nil {
+		return webhook.Target{}, err
+	}
+	return s.Store.Target(ctx, subscription)
+}
+
+func (s faulty) PendingJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+	if err := s.call("PendingJobs"); err != nil {
+		return nil, err
+	}
+	return s.Store.PendingJobs(ctx, subscription, limit)
+}
+
+func (s faulty) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+	if err := s.call("Begin"); err != nil {
+		return nil, err
+	}
+	return s.Store.Begin(ctx, starts)
+}
+
+func (s faulty) Release(ctx context.Context, attempts []int64) error {
+	if err := s.call("Release"); err != nil {
+		return err
+	}
+	return s.Store.Release(ctx, attempts)
+}
+
+func (s faulty) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
+	if err := s.call("Record"); err != nil {
+		return webhook.Settled{}, err
+	}
+	return s.Store.Record(ctx, r)
+}

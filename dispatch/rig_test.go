@@ -1,0 +1,301 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a dispatcher on a real store, with receivers in place of the network.
+type rig struct {
+	*storage.Store
+	*dispatch.Dispatcher
+	*receivers
+	owner access.Principal
+	stop  func() // and wait until Run has returned
+}
+
+// virtually runs a test in a bubble of virtual time.
+func virtually(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+// newRig makes a rig whose dispatcher runs until the test ends.
+func newRig(tb testing.TB, o dispatch.Options) *rig {
+	tb.Helper()
+	x := idleRig(tb, storagetest.Open(tb), nil, o)
+	x.run(tb)
+	return x
+}
+
+// idleRig makes a rig that does not run yet. The dispatcher reaches the store through through, where it is not nil.
+func idleRig(tb testing.TB, store *storage.Store, through func(*storage.Store) faulty, o dispatch.Options) *rig {
+	tb.Helper()
+	x := &rig{Store: store, receivers: &receivers{answer: map[string]answer{}}, stop: func() {}}
+	if o.Transport == nil {
+		o.Transport = x.receivers
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if through != nil {
+		x.Dispatcher, err = dispatch.New(through(store), o)
+	} else {
+		x.Dispatcher, err = dispatch.New(store, o)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	store.Watch(x.Dispatcher)
+	x.owner, _ = storagetest.Tenant(tb, store, "acme", "growth", access.RoleOwner)
+	return x
+}
+
+func (x *rig) run(tb testing.TB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := x.Dispatcher.Run(ctx); err != nil {
+			tb.Errorf("run: %v", err)
+		}
+	})
+	x.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	tb.Cleanup(x.stop)
+}
+
+func (x *rig) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test") }
+
+func (x *rig) org() int64 { return x.owner.Organization.RowID }
+
+// subscribe makes a subscription whose receiver answers as told.
+func (x *rig) subscribe(tb testing.TB, host string, a answer) webhook.Subscription {
+	tb.Helper()
+	sub, _ := x.subscribeSecret(tb, host, a)
+	return sub
+}
+
+func (x *rig) subscribeSecret(tb testing.TB, host string, a answer) (webhook.Subscription, webhook.Secret) {
+	tb.Helper()
+	x.set(host, a)
+	return storagetest.Subscription(tb, x.Store, x.owner, "https://"+host+"/hook", "order.paid")
+}
+
+// publish publishes n events, in one transaction, and returns their ids.
+func (x *rig) publish(tb testing.TB, n int) []string {
+	tb.Helper()
+	events := make([]webhook.NewEvent, n)
+	for i := range events {
+		events[i] = webhook.NewEvent{Type: "order.paid", Data: []byte(`{"n":` + strconv.Itoa(i) + `}`)}
+	}
+	published, err := x.PublishEvents(context.Background(), x.org(), events)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ids := make([]string, n)
+	for i, p := range published {
+		ids[i] = p.ID
+	}
+	return ids
+}
+
+// health returns the subscription as it is now.
+func (x *rig) health(tb testing.TB, sub webhook.Subscription) webhook.Subscription {
+	tb.Helper()
+	now, err := x.Subscription(context.Background(), x.org(), sub.ID)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return now
+}
+
+// attempts returns the records of a subscription, the oldest first.
+func (x *rig) attempts(tb testing.TB, sub webhook.Subscription) []webhook.Attempt {
+	tb.Helper()
+	var all []webhook.Attempt
+	f := webhook.AttemptFilter{Limit: 500}
+	for {
+		page, err := x.Attempts(context.Background(), x.org(), sub.ID, f)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, a := range page {
+			all = append([]webhook.Attempt{a}, all...)
+		}
+		if len(page) < f.Limit {
+			return all
+		}
+		f.Before, f.BeforeAt = page[len(page)-1].RowID, page[len(page)-1].AttemptedAt
+	}
+}
+
+// outcomes counts the records of a subscription by outcome.
+func (x *rig) outcomes(tb testing.TB, sub webhook.Subscription) map[webhook.Outcome]int {
+	tb.Helper()
+	count := map[webhook.Outcome]int{}
+	for _, a := range x.attempts(tb, sub) {
+		count[a.Outcome]++
+	}
+	return count
+}
+
+// request is what a receiver has got.
+type request struct {
+	at     time.Time
+	host   string
+	header http.Header
+	body   string
+}
+
+// answer is what a receiver does with a request.
+type answer func(*http.Request) (*http.Response, error)
+
+// receivers stands in for the network: a transport that knows hosts by name.
+type receivers struct {
+	mu     sync.Mutex
+	answer map[string]answer
+	got    []request
+	wire   map[string]int // requests under way, by host
+	most   map[string]int
+	all    int
+	mostOf int // all hosts
+}
+
+func (r *receivers) set(host string, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer[host] = a
+}
+
+// RoundTrip gives the request to its receiver.
+func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		return nil, err
+	}
+	host := q.URL.Host
+	r.mu.Lock()
+	a := r.answer[host]
+	r.got = append(r.got, request{time.Now(), host, q.Header, string(body)})
+	if r.wire == nil {
+		r.wire, r.most = map[string]int{}, map[string]int{}
+	}
+	r.wire[host]++
+	r.all++
+	r.most[host], r.mostOf = max(r.most[host], r.wire[host]), max(r.mostOf, r.all)
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.wire[host]--
+		r.all--
+		r.mu.Unlock()
+	}()
+	if a == nil {
+		return nil, errors.New("no such host " + host)
+	}
+	return a(q)
+}
+
+// requests returns what the host has got so far, the earliest first.
+func (r *receivers) requests(host string) []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var of []request
+	for _, q := range r.got {
+		if q.host == host {
+			of = append(of, q)
+		}
+	}
+	return of
+}
+
+// peak returns how many requests were under way to the host at once, and to all.
+func (r *receivers) peak(host string) (one, all int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most[host], r.mostOf
+}
+
+func response(status int, body string, headers ...string) *http.Response {
+	h := http.Header{}
+	for i := 0; i+1 < len(headers); i += 2 {
+		h.Set(headers[i], headers[i+1])
+	}
+	return &http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: h,
+		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
+	}
+}
+
+// says answers every request the same.
+func says(status int, headers ...string) answer {
+	return func(*http.Request) (*http.Response, error) {
+		return response(status, "said "+strconv.Itoa(status), headers...), nil
+	}
+}
+
+// hangs answers only when the sender has lost its patience.
+func hangs(q *http.Request) (*http.Response, error) {
+	<-q.Context().Done()
+	return nil, q.Context().Err()
+}
+
+// after answers as a does, d later.
+func after(d time.Duration, a answer) answer {
+	return func(q *http.Request) (*http.Response, error) {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return a(q)
+		case <-q.Context().Done():
+			return nil, q.Context().Err()
+		}
+	}
+}
+
+// logs collects what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logs) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
