@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// auditStore is what the endpoint of the audit log asks of the store.
+type auditStore interface {
+	// AuditEvents lists newest first.
+	AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error)
+}
+
+// audit is the endpoint of the audit log.
+type audit struct {
+	store auditStore
+}
+
+type auditBody struct {
+	ID             string          `json:"id"`
+	Type           string          `json:"type"`
+	Actor          auditActor      `json:"actor"`
+	OrganizationID string          `json:"organization_id"`
+	Target         auditTarget     `json:"target"`
+	IP             *string         `json:"ip"`
+	RequestID      *string         `json:"request_id"`
+	At             instant         `json:"at"`
+	Details        json.RawMessage `json:"details"`
+}
+
+type auditActor struct {
+	Type string  `json:"type"`
+	ID   *string `json:"id"`
+	Name string  `json:"name"`
+}
+
+type auditTarget struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+func newAuditBody(e access.AuditEvent) auditBody {
+	return auditBody{
+		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, orNull(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID,
+		Target: auditTarget{e.TargetType, e.TargetID}, IP: orNull(e.IP), RequestID: orNull(e.RequestID),
+		At: instant(e.At), Details: json.RawMessage(e.Details),
+	}
+}
+
+func (h audit) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	filter, err := c.auditFilter()
+	if err != nil {
+		return err
+	}
+	filter.Before, filter.Limit = p.after.row, p.more()
+	found, err := h.store.AuditEvents(c.request.Context(), c.organization(), filter)
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newAuditBody, func(e access.AuditEvent) position { return position{row: e.RowID} })
+}
+
+// auditFilter reads the filters of the list.
+func (c *call) auditFilter() (f access.AuditFilter, err error) {
+	if f.Type, err = c.matching("type", "must be the type of an audit event", webhook.ValidType); err != nil {
+		return f, err
+	}
+	isActor := func(s string) bool { return s == "system" || validID(userID, s) || validID(keyID, s) }
+	if f.Actor, err = c.matching("actor", "must be the id of a user or of an API key, or system", isActor); err != nil {
+		return f, err
+	}
+	f.Since, f.Until, err = c.span()
+	return f, err
+}

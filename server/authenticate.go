@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// principalStore is what authentication asks of the store.
+type principalStore interface {
+	// PrincipalByKey returns who a key stands for, or Unauthenticated: unknown, revoked, expired, or its creator may
+	// not act. The plan is not looked at.
+	PrincipalByKey(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// PrincipalByToken is the same for an access token.
+	PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// OrganizationByID returns an organization, or NotFound.
+	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	// Used notes that a credential was used. It does not block.
+	Used(p access.Principal)
+}
+
+// authenticate finds out who asks, and whether they may ask anything at all. The order of the checks is a promise: who
+// is refused before the window is taken does not count against it.
+func (s *Server) authenticate(c *call) error {
+	credential, isKey, err := s.credential(c.request.Header)
+	if isGuess(err) {
+		return s.guessed(c, err)
+	}
+	if err != nil {
+		return err
+	}
+	digest := credential.Digest()
+	if wait, blocked := s.throttle.blocked(c.client, digest); blocked {
+		return tooManyFailures(c, wait)
+	}
+	find := s.store.PrincipalByToken
+	if isKey {
+		find = s.store.PrincipalByKey
+	}
+	p, err := find(c.request.Context(), digest)
+	if fault.KindOf(err) == fault.Unauthenticated {
+		s.throttle.failed(c.client, digest)
+		return uniform(err)
+	}
+	if err != nil {
+		return unreadable(err)
+	}
+	s.throttle.proved(digest)
+	c.principal, c.authenticated = p, true
+	s.store.Used(p)
+	if p.Key == nil {
+		return nil
+	}
+	if !p.Plan.APIKeys {
+		s.peek(c)
+		return errPlan
+	}
+	return s.take(c)
+}
+
+// guessed answers a credential that was refused unseen.
+func (s *Server) guessed(c *call, err error) error {
+	if wait, blocked := s.throttle.blocked(c.client, access.Digest{}); blocked {
+		return tooManyFailures(c, wait)
+	}
+	s.throttle.failed(c.client, access.Digest{})
+	return err
+}
+
+// isGuess reports whether err refuses a credential that was shown; a request without one tries nothing.
+func isGuess(err error) bool {
+	return fault.KindOf(err) == fault.Unauthenticated && !errors.Is(err, errNoCredential)
+}
+
+// uniform gives a credential that is unknown the very answer that a malformed one gets.
+func uniform(err error) error {
+	e, _ := fault.As(err)
+	switch e.Code {
+	case errKey.Code:
+		return errKey.Because(err)
+	case errToken.Code:
+		return errToken.Because(err)
+	}
+	return err
+}
+
+// unreadable tells a caller whose credential could not be looked up to try again: it may well be a good one.
+func unreadable(err error) error {
+	if fault.KindOf(err) != fault.Internal {
+		return err
+	}
+	return fault.New(fault.Unavailable, "storage_unavailable",
+		"The credential cannot be checked at the moment; try again later.").Because(err)
+}
+
+// organizationHeader names the organization to act in, where it is not the credential's own.
+const organizationHeader = "X-Organization-Id"
+
+// actFor puts the principal into the organization that the request names. To anyone who may not act in others, they do
+// not exist.
+func (s *Server) actFor(c *call) error {
+	named := c.request.Header[organizationHeader]
+	if len(named) == 0 || len(named) == 1 && named[0] == c.principal.Home.ID {
+		return nil
+	}
+	if len(named) > 1 {
+		return fault.New(fault.Malformed, "invalid_parameter", "The header %s may be given once.", organizationHeader)
+	}
+	if !c.principal.Can(access.PlatformActAs) || !validID(organizationID, named[0]) {
+		return fault.Missing("organization")
+	}
+	o, err := s.store.OrganizationByID(c.request.Context(), named[0])
+	if err != nil {
+		return err
+	}
+	c.principal = c.principal.In(o)
+	return nil
+}
+
+// permit asks for the permission of the route.
+func permit(c *call) error {
+	if c.route.access == anyone || c.principal.Can(c.route.permission) {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "permission_denied", "This needs the permission %s.", c.route.permission)
+}
+
+var (
+	errNoCredential = fault.New(fault.Unauthenticated, "missing_credential",
+		"Send an API key as \"Authorization: ApiKey svc_…\" or an access token as \"Authorization: Bearer kat_…\".")
+	errKey   = fault.New(fault.Unauthenticated, "invalid_key", "This is not an API key that is known here.")
+	errToken = fault.New(fault.Unauthenticated, "invalid_token", "This is not an access token that is known here.")
+	errPlan  = fault.New(fault.Forbidden, "plan_capability_required", "The organization's plan does not include API keys.")
+	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header.")
+)
+
+func wrongScheme(hint string) error {
+	return fault.New(fault.Unauthenticated, "wrong_scheme", "%s", hint)
+}
+
+// credential reads the one credential of a request, without asking the store. isKey tells an API key from an access
+// token. Errors: Malformed where there are two, Unauthenticated where there is none or it was never given out.
+func (s *Server) credential(h http.Header) (c access.Credential, isKey bool, err error) {
+	values := h["Authorization"]
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == "":
+		return c, false, errNoCredential
+	case len(values) > 1 || isList(values[0]):
+		return c, false, errTwo
+	}
+	scheme, raw, _ := strings.Cut(values[0], " ")
+	raw = strings.TrimLeft(raw, " ") // 1*SP, RFC 9110 section 11.4
+	switch {
+	case strings.EqualFold(scheme, "ApiKey"):
+		c, err = apiKey(raw)
+		return c, true, err
+	case strings.EqualFold(scheme, "Bearer"):
+		c, err = s.bearer(raw)
+		return c, false, err
+	}
+	return c, false, wrongScheme("Only the schemes ApiKey and Bearer are known: " + errNoCredential.Message)
+}
+
+// apiKey reads a key of any prefix, so that keys outlive a change of the setting.
+func apiKey(raw string) (access.Credential, error) {
+	if strings.HasPrefix(raw, access.TokenPrefix+"_") {
+		return access.Credential{}, wrongScheme("This is an access token: send it as \"Authorization: Bearer kat_…\".")
+	}
+	c, ok := access.Parse(raw)
+	if !ok {
+		return c, errKey
+	}
+	return c, nil
+}
+
+// bearer reads an access token. One that looks minted must have a right checksum; any other may be the token that the
+// operator chose for the first start.
+func (s *Server) bearer(raw string) (access.Credential, error) {
+	c, minted := access.Parse(raw)
+	switch {
+	case strings.HasPrefix(raw, s.prefix), minted && c.Prefix() != access.TokenPrefix:
+		return c, wrongScheme("This is an API key: send it as \"Authorization: ApiKey " + s.prefix + "…\".")
+	case minted:
+		return c, nil
+	case looksMinted(raw):
+		return c, errToken
+	}
+	c, ok := access.Opaque(raw)
+	if !ok {
+		return c, errToken
+	}
+	return c, nil
+}
+
+// looksMinted reports whether raw has the form of an access token, checksum aside.
+func looksMinted(raw string) bool {
+	body, found := strings.CutPrefix(raw, access.TokenPrefix+"_")
+	return found && len(body) == 36 && strings.IndexFunc(body, func(r rune) bool {
+		return !('0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z')
+	}) < 0
+}
+
+// isList reports whether an Authorization header lists several credentials, as a proxy makes of several headers. A comma
+// alone is no list: it may stand in the token that an operator chose, in which no space can.
+func isList(value string) bool {
+	if !strings.Contains(value, ",") {
+		return false
+	}
+	scheme, raw, _ := strings.Cut(value, " ")
+	raw = strings.TrimLeft(raw, " ")
+	if strings.EqualFold(scheme, "ApiKey") || strings.ContainsAny(raw, " \t") {
+		return true
+	}
+	for part := range strings.SplitSeq(raw, ",") {
+		if _, minted := access.Parse(part); minted {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// call is one request on its way through the floor. It is filled on the way down and written to the log once, on the way
+// up; handlers see nothing else of the request. It is the ResponseWriter through which everything is written, so it
+// knows what became of the answer.
+type call struct {
+	http.ResponseWriter
+	request *http.Request
+	params  httprouter.Params
+	route   *route     // nil while, and where, none matches
+	query   url.Values // only the parameters that the route knows, each given once
+	id      string     // X-Request-Id
+	client  netip.Addr // who asks; invalid on a Unix socket
+	base    string     // path before every Location
+
+	principal     access.Principal // once authenticated
+	authenticated bool
+
+	began  time.Time
+	status int   // 0 until the header is written
+	bytes  int64 // of the body
+	code   string
+	cause  error // private
+}
+
+// WriteHeader notes the status.
+func (c *call) WriteHeader(status int) {
+	if c.status == 0 && status >= 200 {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts what is written.
+func (c *call) Write(b []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(b)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// extend gives the handler until d from now, where the times of the server would cut it. The deadline for reading
+// counts too: net/http reads ahead while a handler runs, and ends its context when that read times out.
+func (c *call) extend(d time.Duration) {
+	deadline := time.Now().Add(d)
+	rc := http.NewResponseController(c.ResponseWriter)
+	// A writer without deadlines, as in tests without a connection, has nothing to extend.
+	_ = rc.SetReadDeadline(deadline)
+	_ = rc.SetWriteDeadline(deadline)
+}
+
+// organization is the row id of the organization acted in.
+func (c *call) organization() int64 { return c.principal.Organization.RowID }
+
+// actor is who the audit log will name.
+func (c *call) actor() access.Actor {
+	ip := ""
+	if c.client.IsValid() {
+		ip = c.client.String()
+	}
+	return c.principal.Actor(ip, c.id)
+}

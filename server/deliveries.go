@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// deliveryStore is what the endpoints of delivery attempts ask of the store.
+type deliveryStore interface {
+	// Attempts lists newest first.
+	Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error)
+	// Redeliver makes a new delivery of the event that an attempt carried.
+	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
+}
+
+// Tester sends a test event to a subscription at once and returns the record of that attempt, failed or not.
+type Tester interface {
+	Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error)
+}
+
+// testMargin is how much longer than the attempt itself the answer to a test may take: it waits for a slot and a commit.
+const testMargin = 15 * time.Second
+
+// deliveries are the endpoints of delivery attempts.
+type deliveries struct {
+	store  deliveryStore
+	tester Tester
+	limit  time.Duration // of one attempt
+}
+
+type attemptBody struct {
+	ID             string   `json:"id"`
+	SubscriptionID string   `json:"subscription_id"`
+	EventID        string   `json:"event_id"`
+	EventType      string   `json:"event_type"`
+	AttemptNumber  int      `json:"attempt_number"`
+	Trigger        string   `json:"trigger"`
+	Outcome        string   `json:"outcome"`
+	ResponseStatus *int     `json:"response_status"`
+	ResponseBody   string   `json:"response_body"`
+	DurationMS     int64    `json:"duration_ms"`
+	Error          *string  `json:"error"`
+	AttemptedAt    instant  `json:"attempted_at"`
+	NextAttemptAt  *instant `json:"next_attempt_at"`
+}
+
+func newAttemptBody(a webhook.Attempt) attemptBody {
+	return attemptBody{
+		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
+		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
+		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: orNull(a.Error),
+		AttemptedAt: instant(a.AttemptedAt), NextAttemptAt: (*instant)(a.NextAttemptAt),
+	}
+}
+
+func (h deliveries) test(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.request.Context(), h.limit+testMargin)
+	defer cancel()
+	c.extend(h.limit + 2*testMargin)
+	attempt, err := h.tester.Test(ctx, c.organization(), id)
+	if err != nil {
+		return err
+	}
+	return c.ok(newAttemptBody(attempt))
+}
+
+func (h deliveries) list(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	filter, err := c.attemptFilter()
+	if err != nil {
+		return err
+	}
+	filter.Before, filter.BeforeAt, filter.Limit = p.after.row, p.after.at, p.more()
+	found, err := h.store.Attempts(c.request.Context(), c.organization(), id, filter)
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newAttemptBody, func(a webhook.Attempt) position { return position{a.RowID, a.AttemptedAt} })
+}
+
+// attemptFilter reads the filters of the list.
+func (c *call) attemptFilter() (f webhook.AttemptFilter, err error) {
+	outcome, err := c.choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
+		webhook.Sending.String(), webhook.Interrupted.String())
+	if err != nil {
+		return f, err
+	}
+	if o, given := webhook.ParseOutcome(outcome); given {
+		f.Outcome = &o
+	}
+	if f.EventType, err = c.matching("event_type", "must be an event type", webhook.ValidType); err != nil {
+		return f, err
+	}
+	isEvent := func(s string) bool { return validID(eventID, s) }
+	if f.EventID, err = c.matching("event_id", "must be the id of an event", isEvent); err != nil {
+		return f, err
+	}
+	f.Since, f.Until, err = c.span()
+	return f, err
+}
+
+// redeliveryBody says how many deliveries were made, as every call that makes some does.
+type redeliveryBody struct {
+	Deliveries int `json:"deliveries"`
+}
+
+func (h deliveries) redeliver(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	attempt, err := c.pathID("attempt_id", attemptID, anAttempt)
+	if err != nil {
+		return err
+	}
+	if err := h.store.Redeliver(c.request.Context(), c.actor(), c.organization(), id, attempt); err != nil {
+		return err
+	}
+	return c.write(http.StatusAccepted, "application/json", redeliveryBody{1})
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// eventStore is what the endpoints of events ask of the store.
+type eventStore interface {
+	// PublishEvents stores events and their deliveries in one transaction, all or nothing. It may still read the events
+	// after it has returned with ctx's error, so their bytes are never used again.
+	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
+	// Events lists newest first, from before on; 0 is the newest.
+	Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
+	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
+}
+
+// events are the endpoints of events. What is published is read in publish.go.
+type events struct {
+	store eventStore
+}
+
+// replayed marks the answer to a repetition: it is the first answer again.
+const replayed = "Idempotent-Replayed"
+
+func (h events) publish(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	event, err := f.event(c.request.Header["Idempotency-Key"])
+	if err != nil {
+		return err
+	}
+	published, err := h.store.PublishEvents(c.request.Context(), c.organization(), []webhook.NewEvent{event})
+	if err != nil {
+		return err
+	}
+	if published[0].Replayed {
+		c.Header()[replayed] = []string{"true"}
+	}
+	c.send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
+	return nil
+}
+
+// publishBatch answers with one item per event, in their order.
+func (h events) publishBatch(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	batch, err := f.batch(c.request.Header["Idempotency-Key"])
+	if err != nil {
+		return err
+	}
+	published, err := h.store.PublishEvents(c.request.Context(), c.organization(), batch)
+	if err != nil {
+		return inBatch(err, len(batch))
+	}
+	body := append(make([]byte, 0, 160*len(published)+16), `{"data":[`...)
+	repeated := 0
+	for i, p := range published {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = appendPublished(body, p)
+		if p.Replayed {
+			repeated++
+		}
+	}
+	if repeated == len(published) {
+		c.Header()[replayed] = []string{"true"}
+	}
+	c.send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
+	return nil
+}
+
+// inBatch names the fields of a batch of one as those of larger batches are named; the store cannot tell it from an
+// event that came alone.
+func inBatch(err error, n int) error {
+	e, ok := fault.As(err)
+	if !ok || n != 1 {
+		return err
+	}
+	named := *e
+	named.Fields = make([]fault.Field, len(e.Fields))
+	for i, f := range e.Fields {
+		f.Field = "events.0." + f.Field
+		named.Fields[i] = f
+	}
+	return &named
+}
+
+// appendPublished writes the answer by hand: it is on the path of every event, and nothing in it needs escaping.
+func appendPublished(dst []byte, p webhook.Published) []byte {
+	dst = append(dst, `{"id":"`...)
+	dst = append(dst, p.ID...)
+	dst = append(dst, `","type":"`...)
+	dst = append(dst, p.Type...)
+	dst = append(dst, `","timestamp":"`...)
+	dst = webhook.AppendTime(dst, p.At)
+	dst = append(dst, `","deliveries":`...)
+	dst = strconv.AppendInt(dst, int64(p.Deliveries), 10)
+	return append(dst, '}')
+}
+
+// eventBody is an event in a list: without its data, of which two hundred could be fifty megabytes.
+type eventBody struct {
+	ID             string  `json:"id"`
+	Type           string  `json:"type"`
+	Timestamp      instant `json:"timestamp"`
+	OrganizationID string  `json:"organization_id"`
+	Deliveries     int     `json:"deliveries"`
+}
+
+func newEventBody(e webhook.Event) eventBody {
+	return eventBody{e.ID, e.Type, instant(e.At), e.OrganizationID, e.Deliveries}
+}
+
+// eventWithDeliveries is one event: its data, and where each of its deliveries stands.
+type eventWithDeliveries struct {
+	ID             string          `json:"id"`
+	Type           string          `json:"type"`
+	Timestamp      instant         `json:"timestamp"`
+	OrganizationID string          `json:"organization_id"`
+	Data           json.RawMessage `json:"data"`
+	Deliveries     []deliveryBody  `json:"deliveries"`
+}
+
+type deliveryBody struct {
+	SubscriptionID string   `json:"subscription_id"`
+	State          string   `json:"state"`
+	Attempts       int      `json:"attempts"`
+	NextAttemptAt  *instant `json:"next_attempt_at"` // while pending
+}
+
+func (h events) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Events(c.request.Context(), c.organization(), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newEventBody, func(e webhook.Event) position { return position{row: e.RowID} })
+}
+
+func (h events) read(c *call) error {
+	id, err := c.pathID("id", eventID, anEvent)
+	if err != nil {
+		return err
+	}
+	event, sent, err := h.store.Event(c.request.Context(), c.organization(), id)
+	if err != nil {
+		return err
+	}
+	data, err := envelopeData(event.Body)
+	if err != nil {
+		return err
+	}
+	body := eventWithDeliveries{event.ID, event.Type, instant(event.At), event.OrganizationID, data, []deliveryBody{}}
+	for _, d := range sent {
+		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
+		if d.State == webhook.Pending {
+			item.NextAttemptAt = (*instant)(&d.DueAt)
+		}
+		body.Deliveries = append(body.Deliveries, item)
+	}
+	return c.ok(body)
+}

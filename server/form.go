@@ -1,0 +1,277 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"net/mail"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Limits of text fields, in characters.
+const (
+	maxName        = 100
+	maxExternalID  = 255
+	maxEmail       = 254
+	maxDescription = 500
+)
+
+// form hands out the members of a JSON object one by one, each by what it must be, and collects all that is wrong with
+// them. A getter returns nil for a member that is not there or not right; the difference is for end to tell.
+type form struct {
+	members  []member
+	compact  bool   // no white space between tokens
+	path     string // before the names of fields in problems, as "events.3."
+	problems []fault.Field
+}
+
+// refuse notes what is wrong with a field.
+func (f *form) refuse(name, code, format string, args ...any) {
+	f.problems = append(f.problems, fault.Field{Field: f.path + name, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// end reports all that is wrong.
+func (f *form) end() error {
+	f.leftovers()
+	return fault.Fields(f.problems)
+}
+
+// leftovers notes what nobody asked for: a name that differs in case only is another name.
+func (f *form) leftovers() {
+	for _, m := range f.members {
+		if !m.taken {
+			name := string(m.name)
+			if utf8.RuneCountInString(name) > maxName {
+				name = string([]rune(name)[:maxName]) + "…"
+			}
+			f.refuse(name, "unknown_field", "There is no such field here.")
+		}
+	}
+}
+
+// take returns the value of a member, nil where there is none.
+func (f *form) take(name string) jsontext.Value {
+	for i := range f.members {
+		if string(f.members[i].name) == name {
+			f.members[i].taken = true
+			return f.members[i].value
+		}
+	}
+	return nil
+}
+
+// has reports whether the member is there.
+func (f *form) has(name string) bool {
+	for i := range f.members {
+		if string(f.members[i].name) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// require notes the members that are missing.
+func (f *form) require(names ...string) {
+	for _, name := range names {
+		if !f.has(name) {
+			f.refuse(name, "missing", "This field is required.")
+		}
+	}
+}
+
+// null takes the member if it is null, for the fields in which that is a value of its own.
+func (f *form) null(name string) bool {
+	for i := range f.members {
+		if string(f.members[i].name) == name && f.members[i].value.Kind() == jsontext.KindNull {
+			f.members[i].taken = true
+			return true
+		}
+	}
+	return false
+}
+
+// plain returns a string of at most max characters, as it is.
+func (f *form) plain(name string, max int) *string {
+	value := f.take(name)
+	if value == nil {
+		return nil
+	}
+	if value.Kind() != jsontext.KindString {
+		f.refuse(name, "wrong_type", "This must be a string.")
+		return nil
+	}
+	unquoted, err := jsontext.AppendUnquote(nil, value)
+	if err != nil {
+		f.refuse(name, "invalid", "This is not valid UTF-8.")
+		return nil
+	}
+	if utf8.RuneCount(unquoted) > max {
+		f.refuse(name, "too_long", "This may have at most %d characters.", max)
+		return nil
+	}
+	text := string(unquoted)
+	return &text
+}
+
+// prose returns a text that may be empty and have several lines.
+func (f *form) prose(name string) *string {
+	text := f.plain(name, maxDescription)
+	if text != nil && strings.ContainsFunc(*text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+		f.refuse(name, "invalid", "This may not have control characters other than line feed and tab.")
+		return nil
+	}
+	return text
+}
+
+// line returns a text without control characters that is not blank.
+func (f *form) line(name string, max int) *string {
+	text := f.plain(name, max)
+	switch {
+	case text == nil:
+	case strings.ContainsFunc(*text, unicode.IsControl):
+		f.refuse(name, "invalid", "This may not have control characters.")
+		return nil
+	case strings.TrimSpace(*text) == "":
+		f.refuse(name, "blank", "This may not be empty.")
+		return nil
+	}
+	return text
+}
+
+// label returns a name as people give it: one line, trimmed.
+func (f *form) label(name string) *string {
+	// Blanks around a name do not count, so they are cut before it is measured.
+	text := f.plain(name, math.MaxInt)
+	if text == nil {
+		return nil
+	}
+	trimmed := strings.TrimSpace(*text)
+	switch {
+	case strings.ContainsFunc(trimmed, unicode.IsControl):
+		f.refuse(name, "invalid", "This may not have control characters.")
+	case trimmed == "":
+		f.refuse(name, "blank", "This may not be empty.")
+	case utf8.RuneCountInString(trimmed) > maxName:
+		f.refuse(name, "too_long", "This may have at most %d characters.", maxName)
+	default:
+		return &trimmed
+	}
+	return nil
+}
+
+// email returns a bare e-mail address.
+func (f *form) email(name string) *string {
+	text := f.line(name, maxEmail)
+	if text == nil {
+		return nil
+	}
+	if parsed, err := mail.ParseAddress(*text); err != nil || parsed.Address != *text {
+		f.refuse(name, "invalid", "This must be an e-mail address, such as ada@example.com.")
+		return nil
+	}
+	return text
+}
+
+// externalID returns an id of the host product; null removes it, which the store knows as the empty string.
+func (f *form) externalID(name string) *string {
+	if f.null(name) {
+		return new(string)
+	}
+	return f.line(name, maxExternalID)
+}
+
+// flag returns a boolean.
+func (f *form) flag(name string) *bool {
+	value := f.take(name)
+	switch {
+	case value == nil:
+		return nil
+	case value.Kind() == jsontext.KindTrue, value.Kind() == jsontext.KindFalse:
+		flag := value.Kind() == jsontext.KindTrue
+		return &flag
+	}
+	f.refuse(name, "wrong_type", "This must be true or false.")
+	return nil
+}
+
+// number returns a whole number between least and most.
+func (f *form) number(name string, least, most int64) *int64 {
+	value := f.take(name)
+	if value == nil {
+		return nil
+	}
+	if value.Kind() != jsontext.KindNumber || strings.ContainsAny(string(value), ".eE") {
+		f.refuse(name, "wrong_type", "This must be a whole number.")
+		return nil
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil || n < least || n > most {
+		f.refuse(name, "out_of_range", "This must be a number from %d to %d.", least, most)
+		return nil
+	}
+	return &n
+}
+
+// expiry returns a time that lies in the future, in milliseconds. Null is no expiry, like leaving it out.
+func (f *form) expiry(name string) *int64 {
+	if f.null(name) {
+		return nil
+	}
+	text := f.plain(name, maxName)
+	if text == nil {
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, *text)
+	switch {
+	case err != nil:
+		f.refuse(name, "invalid", "This must be a time such as 2030-01-31T12:00:00Z.")
+	case !at.After(time.Now()):
+		f.refuse(name, "in_the_past", "This must lie in the future.")
+	default:
+		ms := at.UnixMilli()
+		return &ms
+	}
+	return nil
+}
+
+// list returns the strings of an array, without judging them. It is nil where there is none, or where something else is
+// among them; an empty array gives an empty list.
+func (f *form) list(name string) []string {
+	values := f.array(name)
+	if values == nil {
+		return nil
+	}
+	list := make([]string, 0, len(values))
+	for i, value := range values {
+		text, err := jsontext.AppendUnquote(nil, value)
+		if value.Kind() != jsontext.KindString || err != nil {
+			f.refuse(name+"."+strconv.Itoa(i), "wrong_type", "This must be a string.")
+			continue
+		}
+		list = append(list, string(text))
+	}
+	if len(list) < len(values) {
+		return nil // the rest is not judged under numbers that are not its own
+	}
+	return list
+}
+
+// array returns the values of an array; nil where there is none.
+func (f *form) array(name string) []jsontext.Value {
+	value := f.take(name)
+	if value == nil {
+		return nil
+	}
+	if value.Kind() != jsontext.KindBeginArray {
+		f.refuse(name, "wrong_type", "This must be a list.")
+		return nil
+	}
+	return elements(value)
+}

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// healthStore is what readiness asks of the store.
+type healthStore interface {
+	// Ping reports whether the database answers.
+	Ping(ctx context.Context) error
+	// OldestDue returns when the oldest due delivery of an open subscription was due, in milliseconds; ok is false where
+	// none is.
+	OldestDue(ctx context.Context) (dueAt int64, ok bool, err error)
+}
+
+// Check is a condition of readiness. What Run returns is shown to anybody who asks, so its text must say nothing secret.
+type Check struct {
+	Name string
+	Run  func(context.Context) error
+}
+
+// Ticking is the check that something which leaves a time behind on every round has done so within the limit.
+func Ticking(name string, last func() time.Time, limit time.Duration) Check {
+	return Check{name, func(context.Context) error {
+		switch at := last(); {
+		case at.IsZero():
+			return errors.New("has not ticked yet")
+		case time.Since(at) > limit:
+			return fmt.Errorf("has not ticked for %s", time.Since(at).Round(time.Second))
+		}
+		return nil
+	}}
+}
+
+// latestDue is how late a due delivery may be before deliveries count as stuck.
+const latestDue = time.Minute
+
+// checkTime bounds all checks together.
+const checkTime = 2 * time.Second
+
+// health are the endpoints for those who watch the process.
+type health struct {
+	store    healthStore
+	checks   []Check
+	draining *atomic.Bool
+}
+
+type liveBody struct {
+	Status string `json:"status"`
+}
+
+type readyBody struct {
+	Status string                 `json:"status"`
+	Checks map[string]checkResult `json:"checks"`
+}
+
+type checkResult struct {
+	OK      bool   `json:"ok"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// live says that the process answers, and no more.
+func (h health) live(c *call) error { return c.ok(liveBody{"ok"}) }
+
+// ready says whether requests and deliveries go through, and if not, why.
+func (h health) ready(c *call) error {
+	ctx, cancel := context.WithTimeout(c.request.Context(), checkTime)
+	defer cancel()
+	own := []Check{{"database", h.database}, {"deliveries", h.deliveries}, {"process", h.process}}
+	body := readyBody{"ready", map[string]checkResult{}}
+	status := http.StatusOK
+	for _, check := range append(own, h.checks...) {
+		result := checkResult{OK: true}
+		if err := check.Run(ctx); err != nil {
+			result = checkResult{Problem: err.Error()}
+			body.Status, status = "not_ready", http.StatusServiceUnavailable
+			c.code = "not_ready"
+		}
+		body.Checks[check.Name] = result
+	}
+	if status == http.StatusServiceUnavailable {
+		c.Header()["Retry-After"] = []string{retryAfter}
+	}
+	return c.write(status, "application/json", body)
+}
+
+// database does not show what the database says: that is for the log.
+func (h health) database(ctx context.Context) error {
+	if h.store.Ping(ctx) != nil {
+		return errors.New("does not answer")
+	}
+	return nil
+}
+
+func (h health) deliveries(ctx context.Context) error {
+	dueAt, ok, err := h.store.OldestDue(ctx)
+	if err != nil {
+		return errors.New("cannot be read")
+	}
+	if late := time.Since(time.UnixMilli(dueAt)); ok && late >= latestDue {
+		return fmt.Errorf("the oldest due delivery is %s late", late.Round(time.Second))
+	}
+	return nil
+}
+
+func (h health) process(context.Context) error {
+	if h.draining.Load() {
+		return errors.New("is shutting down")
+	}
+	return nil
+}

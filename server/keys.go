@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// keyStore is what the endpoints of API keys ask of the store.
+type keyStore interface {
+	// CreateKey keeps a key of by, its scope narrowed to what by may hand on.
+	CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
+	// Keys lists newest first, from before on; 0 is the newest. An empty status is any.
+	Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error)
+	Key(ctx context.Context, organization int64, id string) (access.Key, error)
+	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
+}
+
+// keys are the endpoints of API keys.
+type keys struct {
+	store  keyStore
+	prefix string
+}
+
+type keyBody struct {
+	ID             string   `json:"id"`
+	Name           string   `json:"name"`
+	Scope          string   `json:"scope"`
+	KeyPrefix      string   `json:"key_prefix"`
+	Status         string   `json:"status"`
+	OrganizationID string   `json:"organization_id"`
+	CreatedBy      string   `json:"created_by"`
+	CreatedAt      instant  `json:"created_at"`
+	ExpiresAt      *instant `json:"expires_at"`
+	LastUsedAt     *instant `json:"last_used_at"`
+	RevokedAt      *instant `json:"revoked_at"`
+}
+
+// createdKeyBody is the one answer that shows a key.
+type createdKeyBody struct {
+	keyBody
+	ScopeNotGranted string `json:"scope_not_granted"`
+	Key             string `json:"key"`
+}
+
+func newKeyBody(k access.Key) keyBody {
+	return keyBody{
+		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix,
+		Status:         string(k.Status(time.Now().UnixMilli())),
+		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: instant(k.CreatedAt),
+		ExpiresAt: (*instant)(k.ExpiresAt), LastUsedAt: (*instant)(k.LastUsedAt), RevokedAt: (*instant)(k.RevokedAt),
+	}
+}
+
+func (h keys) create(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("name", "scope")
+	name, scope, expires := f.label("name"), f.scope("scope"), f.expiry("expires_at")
+	if err := f.end(); err != nil {
+		return err
+	}
+	credential := access.Mint(h.prefix)
+	key, err := h.store.CreateKey(c.request.Context(), c.principal, c.actor(), access.NewKey{
+		Credential: credential, Name: *name, Scope: scope, ExpiresAt: expires,
+	})
+	if err != nil {
+		return err
+	}
+	c.secret()
+	return c.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
+		keyBody: newKeyBody(key), ScopeNotGranted: scope.Minus(key.Scope).String(), Key: credential.Reveal(),
+	})
+}
+
+func (h keys) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	status, err := c.choice("status", string(access.Active),
+		string(access.Active), string(access.Revoked), string(access.Expired), "all")
+	if err != nil {
+		return err
+	}
+	if status == "all" {
+		status = ""
+	}
+	found, err := h.store.Keys(c.request.Context(), c.organization(), access.Status(status), time.Now().UnixMilli(), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newKeyBody, func(k access.Key) position { return position{row: k.RowID} })
+}
+
+func (h keys) read(c *call) error {
+	id, err := c.pathID("id", keyID, aKey)
+	if err != nil {
+		return err
+	}
+	key, err := h.store.Key(c.request.Context(), c.organization(), id)
+	if err != nil {
+		return err
+	}
+	return c.ok(newKeyBody(key))
+}
+
+func (h keys) revoke(c *call) error {
+	id, err := c.pathID("id", keyID, aKey)
+	if err != nil {
+		return err
+	}
+	if err := h.store.RevokeKey(c.request.Context(), c.actor(), c.organization(), id); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// maxShown bounds how many words of a request an error names.
+const maxShown = 10
+
+// scope returns a space-delimited list of permission keys. Whether they are known is for the store to say.
+func (f *form) scope(name string) access.Scope {
+	text := f.plain(name, small)
+	if text == nil {
+		return access.Scope{}
+	}
+	scope, malformed := access.ParseScope(*text)
+	switch {
+	case len(malformed) > 0:
+		f.refuse(name, "unknown_permission", "There is no permission %s.", strings.Join(malformed[:min(len(malformed), maxShown)], ", "))
+	case scope.Empty():
+		f.refuse(name, "blank", "Name at least one permission, with spaces between several.")
+	}
+	return scope
+}

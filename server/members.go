@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// memberStore is what the endpoints of an organization's members ask of the store.
+type memberStore interface {
+	// Members lists the newest user first, from before on; 0 is the newest.
+	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
+	// SetMember gives a user a role, whether it is a member already or not.
+	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
+	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
+}
+
+// members are the endpoints of an organization's members.
+type members struct {
+	store memberStore
+}
+
+type memberBody struct {
+	UserID string `json:"user_id"`
+	Email  string `json:"email"`
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+}
+
+func newMemberBody(m access.Member) memberBody {
+	return memberBody{m.UserID, m.Email, m.Name, m.Role}
+}
+
+func (h members) list(c *call) error {
+	id, err := c.pathID("id", organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Members(c.request.Context(), id, p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newMemberBody, func(m access.Member) position { return position{row: m.UserRow} })
+}
+
+func (h members) set(c *call) error {
+	id, user, err := memberIDs(c)
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("role")
+	role := f.line("role", maxName)
+	if err := f.end(); err != nil {
+		return err
+	}
+	member, err := h.store.SetMember(c.request.Context(), c.actor(), id, user, *role)
+	if err != nil {
+		return err
+	}
+	return c.ok(newMemberBody(member))
+}
+
+func (h members) remove(c *call) error {
+	id, user, err := memberIDs(c)
+	if err != nil {
+		return err
+	}
+	if err := h.store.RemoveMember(c.request.Context(), c.actor(), id, user); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// memberIDs reads the two ids that name a member.
+func memberIDs(c *call) (organization, user string, err error) {
+	if organization, err = c.pathID("id", organizationID, anOrg); err != nil {
+		return "", "", err
+	}
+	user, err = c.pathID("user_id", userID, aUser)
+	return organization, user, err
+}

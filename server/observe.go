@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+)
+
+// ServeHTTP answers one request and writes one line about it to the log.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.underway.Add(1)
+	defer s.underway.Done()
+	// The request id is always ours: one that a caller chose could be anything, twice, or another's.
+	c := &call{ResponseWriter: w, request: r, began: time.Now(), id: rand.Text(), base: s.base}
+	c.client = s.clientAddr(r)
+	w.Header()["X-Request-Id"] = []string{c.id}
+	w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+	defer s.observe(c)
+	defer s.rescue(c)
+	s.dispatch(c)
+}
+
+// rescue turns a panic into a 500. Where part of the answer is out already, it aborts the connection instead: the caller
+// must not take the part for the whole.
+func (s *Server) rescue(c *call) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		c.code = "aborted"
+		panic(http.ErrAbortHandler)
+	}
+	c.cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+	if c.status != 0 {
+		c.code = "aborted"
+		panic(http.ErrAbortHandler)
+	}
+	s.fail(c, c.cause)
+}
+
+// observe writes the line. It names the pattern and not the path, and never the query, a header or a body: each of them
+// may hold what must not be kept.
+func (s *Server) observe(c *call) {
+	level := c.level()
+	ctx := context.WithoutCancel(c.request.Context())
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 12)
+	attrs = append(attrs,
+		slog.String("method", c.method()),
+		slog.String("route", c.pattern()),
+		slog.Int("status", c.status),
+		slog.Float64("duration_ms", float64(time.Since(c.began).Microseconds())/1000),
+		slog.Int64("bytes", c.bytes),
+		slog.String("request_id", c.id),
+		slog.String("client", c.client.String()),
+	)
+	if c.authenticated {
+		attrs = append(attrs, slog.String("user", c.principal.User.ID), slog.String("organization", c.principal.Organization.ID))
+		if c.principal.Key != nil {
+			attrs = append(attrs, slog.String("key", c.principal.Key.ID))
+		}
+	}
+	if c.code != "" {
+		attrs = append(attrs, slog.String("code", c.code))
+	}
+	if c.cause != nil {
+		attrs = append(attrs, slog.String("cause", c.cause.Error()))
+	}
+	s.log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// level says how loud the line is: what an operator must look at, and what a probe repeats every few seconds.
+func (c *call) level() slog.Level {
+	switch {
+	case c.status == http.StatusInternalServerError || c.code == "aborted":
+		return slog.LevelError
+	case c.status > http.StatusInternalServerError:
+		return slog.LevelWarn
+	case c.route != nil && c.route.access == open:
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// method returns the method for the log; what is not a method of HTTP is the caller's own text.
+func (c *call) method() string {
+	switch m := c.request.Method; m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions, http.MethodConnect, http.MethodTrace:
+		return m
+	}
+	return "other"
+}
+
+func (c *call) pattern() string {
+	if c.route == nil {
+		return "none"
+	}
+	return c.route.pattern
+}

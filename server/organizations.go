@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// organizationStore is what the endpoints of organizations ask of the store.
+type organizationStore interface {
+	// Organizations lists newest first, from before on; 0 is the newest.
+	Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error)
+	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
+	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
+	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
+}
+
+// organizations are the endpoints of organizations.
+type organizations struct {
+	store organizationStore
+}
+
+type organizationBody struct {
+	ID         string  `json:"id"`
+	Name       string  `json:"name"`
+	Plan       string  `json:"plan"`
+	ExternalID *string `json:"external_id"`
+}
+
+func newOrganizationBody(o access.Organization) organizationBody {
+	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID}
+}
+
+func (h organizations) create(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("name", "plan")
+	name, plan, external := f.label("name"), f.line("plan", maxName), f.externalID("external_id")
+	if err := f.end(); err != nil {
+		return err
+	}
+	made := access.Organization{Name: *name, Plan: *plan}
+	if external != nil {
+		made.ExternalID = orNull(*external)
+	}
+	organization, err := h.store.CreateOrganization(c.request.Context(), c.actor(), made)
+	if err != nil {
+		return err
+	}
+	return c.created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
+}
+
+func (h organizations) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Organizations(c.request.Context(), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) position { return position{row: o.RowID} })
+}
+
+func (h organizations) read(c *call) error {
+	id, err := c.pathID("id", organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	organization, err := h.store.OrganizationByID(c.request.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.ok(newOrganizationBody(organization))
+}
+
+func (h organizations) update(c *call) error {
+	id, err := c.pathID("id", organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	change := access.OrganizationChange{
+		Name: f.label("name"), Plan: f.line("plan", maxName), ExternalID: f.externalID("external_id"),
+	}
+	if err := f.end(); err != nil {
+		return err
+	}
+	organization, err := h.store.UpdateOrganization(c.request.Context(), c.actor(), id, change)
+	if err != nil {
+		return err
+	}
+	return c.ok(newOrganizationBody(organization))
+}
+
+func (h organizations) remove(c *call) error {
+	id, err := c.pathID("id", organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeleteOrganization(c.request.Context(), c.actor(), id); err != nil {
+		return err
+	}
+	return c.noContent()
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// permissionStore is what the endpoints of permissions ask of the store.
+type permissionStore interface {
+	// Permissions lists newest first, from before on; 0 is the newest.
+	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
+	Permission(ctx context.Context, key string) (access.Permission, error)
+	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
+	UpdatePermission(ctx context.Context, actor access.Actor, key, description string) (access.Permission, error)
+	DeletePermission(ctx context.Context, actor access.Actor, key string) error
+}
+
+// permissions are the endpoints of permissions.
+type permissions struct {
+	store permissionStore
+}
+
+type permissionBody struct {
+	Key         string `json:"key"`
+	Description string `json:"description"`
+	BuiltIn     bool   `json:"built_in"`
+}
+
+func newPermissionBody(p access.Permission) permissionBody {
+	return permissionBody{p.Key, p.Description, p.BuiltIn}
+}
+
+func (h permissions) create(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("key")
+	key, description := f.plain("key", access.MaxPermissionKey), f.prose("description")
+	if key != nil && !access.ValidPermissionKey(*key) {
+		f.refuse("key", "invalid", "This must be words of small letters, digits and _ with colons between them, such as orders:read.")
+	}
+	if err := f.end(); err != nil {
+		return err
+	}
+	made := access.Permission{Key: *key}
+	if description != nil {
+		made.Description = *description
+	}
+	permission, err := h.store.CreatePermission(c.request.Context(), c.actor(), made)
+	if err != nil {
+		return err
+	}
+	return c.created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
+}
+
+func (h permissions) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Permissions(c.request.Context(), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) position { return position{row: p.RowID} })
+}
+
+func (h permissions) read(c *call) error {
+	key, err := c.pathKey()
+	if err != nil {
+		return err
+	}
+	permission, err := h.store.Permission(c.request.Context(), key)
+	if err != nil {
+		return err
+	}
+	return c.ok(newPermissionBody(permission))
+}
+
+func (h permissions) update(c *call) error {
+	key, err := c.pathKey()
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("description")
+	description := f.prose("description")
+	if err := f.end(); err != nil {
+		return err
+	}
+	permission, err := h.store.UpdatePermission(c.request.Context(), c.actor(), key, *description)
+	if err != nil {
+		return err
+	}
+	return c.ok(newPermissionBody(permission))
+}
+
+func (h permissions) remove(c *call) error {
+	key, err := c.pathKey()
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeletePermission(c.request.Context(), c.actor(), key); err != nil {
+		return err
+	}
+	return c.noContent()
+}

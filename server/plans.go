@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// planStore is what the endpoints of plans ask of the store.
+type planStore interface {
+	// Plans lists newest first, from before on; 0 is the newest.
+	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
+	Plan(ctx context.Context, name string) (access.Plan, error)
+	CreatePlan(ctx context.Context, actor access.Actor, p access.Plan) (access.Plan, error)
+	UpdatePlan(ctx context.Context, actor access.Actor, name string, p access.PlanChange) (access.Plan, error)
+	DeletePlan(ctx context.Context, actor access.Actor, name string) error
+}
+
+// maxRate bounds a plan's limit; above it "unlimited" is meant.
+const maxRate = 1_000_000_000
+
+// plans are the endpoints of plans.
+type plans struct {
+	store planStore
+}
+
+type planBody struct {
+	Name               string `json:"name"`
+	APIKeys            bool   `json:"api_keys"`
+	Webhooks           bool   `json:"webhooks"`
+	RateLimitPerMinute *int64 `json:"api_rate_limit_per_minute"` // null is unlimited
+}
+
+func newPlanBody(p access.Plan) planBody {
+	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute}
+}
+
+// create wants the limit to be named: left out, it would be null, and a plan unlimited because somebody forgot.
+func (h plans) create(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("name", "api_rate_limit_per_minute")
+	name, apiKeys, webhooks := f.word("name"), f.flag("api_keys"), f.flag("webhooks")
+	_, limit := f.rate("api_rate_limit_per_minute")
+	if err := f.end(); err != nil {
+		return err
+	}
+	plan, err := h.store.CreatePlan(c.request.Context(), c.actor(), access.Plan{
+		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
+	})
+	if err != nil {
+		return err
+	}
+	return c.created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
+}
+
+func (h plans) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Plans(c.request.Context(), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newPlanBody, func(p access.Plan) position { return position{row: p.RowID} })
+}
+
+func (h plans) read(c *call) error {
+	name, err := c.pathName(aPlan)
+	if err != nil {
+		return err
+	}
+	plan, err := h.store.Plan(c.request.Context(), name)
+	if err != nil {
+		return err
+	}
+	return c.ok(newPlanBody(plan))
+}
+
+func (h plans) update(c *call) error {
+	name, err := c.pathName(aPlan)
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	change := access.PlanChange{APIKeys: f.flag("api_keys"), Webhooks: f.flag("webhooks")}
+	change.SetRateLimit, change.RateLimitPerMinute = f.rate("api_rate_limit_per_minute")
+	if err := f.end(); err != nil {
+		return err
+	}
+	plan, err := h.store.UpdatePlan(c.request.Context(), c.actor(), name, change)
+	if err != nil {
+		return err
+	}
+	return c.ok(newPlanBody(plan))
+}
+
+func (h plans) remove(c *call) error {
+	name, err := c.pathName(aPlan)
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeletePlan(c.request.Context(), c.actor(), name); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// rate returns a limit of requests per minute, nil for unlimited. given tells that from a limit that is not there.
+func (f *form) rate(name string) (given bool, limit *int64) {
+	if f.null(name) {
+		return true, nil
+	}
+	limit = f.number(name, 0, maxRate)
+	return limit != nil, limit
+}
+
+// word returns a name by which a plan or a role is addressed.
+func (f *form) word(name string) *string {
+	text := f.plain(name, maxName)
+	if text != nil && !access.ValidName(*text) {
+		f.refuse(name, "invalid", "This must begin with a small letter and go on with at most 62 small letters, digits, _ and -.")
+		return nil
+	}
+	return text
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// statuses is the one table from the kind of a fault to the status of its answer.
+var statuses = [...]int{
+	fault.Internal:        http.StatusInternalServerError,
+	fault.Malformed:       http.StatusBadRequest,
+	fault.Unauthenticated: http.StatusUnauthorized,
+	fault.Forbidden:       http.StatusForbidden,
+	fault.NotFound:        http.StatusNotFound,
+	fault.Conflict:        http.StatusConflict,
+	fault.Invalid:         http.StatusUnprocessableEntity,
+	fault.TooLarge:        http.StatusRequestEntityTooLarge,
+	fault.Limited:         http.StatusTooManyRequests,
+	fault.Unavailable:     http.StatusServiceUnavailable,
+}
+
+// refusal is a failure that only HTTP knows, so it has no kind. All of it is public.
+type refusal struct {
+	status       int
+	code, detail string
+}
+
+func (r *refusal) Error() string { return r.code + ": " + r.detail }
+
+// problem is the body of every answer that is not a success (RFC 9457). Its type is "about:blank", so its title is the
+// status's own phrase; what clients branch on is code.
+type problem struct {
+	Type      string         `json:"type"`
+	Title     string         `json:"title"`
+	Status    int            `json:"status"`
+	Detail    string         `json:"detail"`
+	Code      string         `json:"code"`
+	RequestID string         `json:"request_id"`
+	Errors    []fieldProblem `json:"errors,omitempty"`
+}
+
+type fieldProblem struct {
+	Field   string `json:"field"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// maxFieldProblems bounds an answer; a body of 64 KiB may have ten thousand fields that nobody asked for.
+const maxFieldProblems = 100
+
+// retryAfter is when to try again what is unavailable: a full disk or a restart takes a while.
+const retryAfter = "30"
+
+// fail answers with the public part of err and keeps the rest for the log.
+func (s *Server) fail(c *call, err error) {
+	p := describe(err)
+	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
+	c.code = p.Code
+	if cause := private(err); cause != nil {
+		c.cause = cause
+	}
+	h := c.Header()
+	switch p.Status {
+	case http.StatusUnauthorized:
+		h["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
+	case http.StatusServiceUnavailable:
+		h["Retry-After"] = []string{retryAfter}
+	}
+	if err := c.write(p.Status, "application/problem+json", p); err != nil {
+		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",
+			slog.String("request_id", c.id), slog.Any("cause", err))
+	}
+}
+
+// describe returns what a caller may know of err.
+func describe(err error) problem {
+	var r *refusal
+	if errors.As(err, &r) {
+		return problem{Status: r.status, Code: r.code, Detail: r.detail}
+	}
+	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
+		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
+		for _, f := range e.Fields[:min(len(e.Fields), maxFieldProblems)] {
+			p.Errors = append(p.Errors, fieldProblem(f))
+		}
+		return p
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return problem{Status: http.StatusServiceUnavailable, Code: "timeout", Detail: "The request took too long; try again later."}
+	}
+	return problem{
+		Status: http.StatusInternalServerError, Code: "internal_error",
+		Detail: "Something failed here that is not the request's fault; request_id finds it in the log.",
+	}
+}
+
+// private returns the part of err that is for the log alone, nil where the public part says it all.
+func private(err error) error {
+	var r *refusal
+	if errors.As(err, &r) {
+		return nil
+	}
+	if e, ok := fault.As(err); ok {
+		return e.Unwrap()
+	}
+	return err
+}

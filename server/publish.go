@@ -1,0 +1,162 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Limits of publishing.
+const (
+	maxBatch          = 1000 // events
+	maxIdempotencyKey = 255  // characters
+)
+
+// event reads the body of a publication; header is what Idempotency-Key says.
+func (f *form) event(header []string) (webhook.NewEvent, error) {
+	f.require("type", "data")
+	e := f.newEvent()
+	if len(header) > 0 {
+		key := f.idempotencyHeader(header)
+		if e.IdempotencyKey != "" && key != e.IdempotencyKey {
+			f.refuse("idempotency_key", "conflicting", "This differs from the header Idempotency-Key; give one of them.")
+		}
+		e.IdempotencyKey = key
+	}
+	if err := f.end(); err != nil {
+		return e, err
+	}
+	return digested(e), nil
+}
+
+// batch reads the body of a publication of several events.
+func (f *form) batch(header []string) ([]webhook.NewEvent, error) {
+	f.require("events")
+	if len(header) > 0 {
+		// Passed over in silence, it would look like protection.
+		f.refuse("idempotency_key", "not_for_batches",
+			"The header Idempotency-Key names one event; in a batch, each event has its own idempotency_key.")
+	}
+	values := f.array("events")
+	if values != nil && (len(values) == 0 || len(values) > maxBatch) {
+		f.refuse("events", "out_of_range", "A batch has 1 to %d events.", maxBatch)
+		values = nil
+	}
+	events := make([]webhook.NewEvent, 0, len(values))
+	keys := map[string]int{} // the first event that has it
+	for i, value := range values {
+		item, err := f.item("events."+strconv.Itoa(i), value)
+		if err != nil {
+			return nil, err
+		}
+		e := item.newEvent()
+		if e.IdempotencyKey != "" {
+			first, taken := keys[e.IdempotencyKey]
+			if taken {
+				item.refuse("idempotency_key", "duplicate", "Event %d of this batch has the same key.", first)
+			} else {
+				keys[e.IdempotencyKey] = i
+			}
+		}
+		item.leftovers()
+		f.problems = append(f.problems, item.problems...)
+		events = append(events, digested(e))
+	}
+	return events, f.end()
+}
+
+// item opens one event of a batch. Fault: TooLarge where it exceeds the limit of an event.
+func (f *form) item(name string, value jsontext.Value) (*form, error) {
+	if len(value) > webhook.MaxEvent {
+		return nil, fault.New(fault.TooLarge, "too_large", "The limit of one event is %d bytes, and %s is larger.", webhook.MaxEvent, name)
+	}
+	item := &form{path: name + ".", compact: f.compact}
+	if value.Kind() != jsontext.KindBeginObject {
+		f.refuse(name, "wrong_type", "This must be an object.")
+		return item, nil
+	}
+	// The whole body is known to be valid: the second look leaves out the checks that cost most.
+	members, err := split(value, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil, fmt.Errorf("split %s: %w", name, err)
+	}
+	item.members = members
+	item.require("type", "data")
+	return item, nil
+}
+
+// newEvent reads the fields of an event.
+func (f *form) newEvent() webhook.NewEvent {
+	e := webhook.NewEvent{Data: f.object("data")}
+	if eventType := f.plain("type", webhook.MaxEventType); eventType != nil {
+		e.Type = *eventType
+		if !webhook.ValidType(e.Type) {
+			f.refuse("type", "invalid", "This must be an event type such as user.created.")
+		}
+	}
+	if key := f.line("idempotency_key", maxIdempotencyKey); key != nil {
+		e.IdempotencyKey = *key
+	}
+	return e
+}
+
+// object returns a JSON object without white space; its numbers and strings stay as they were written.
+func (f *form) object(name string) []byte {
+	value := f.take(name)
+	if value == nil {
+		return nil
+	}
+	if value.Kind() != jsontext.KindBeginObject {
+		f.refuse(name, "wrong_type", "This must be an object.")
+		return nil
+	}
+	if !f.compact {
+		if err := value.Compact(); err != nil {
+			f.refuse(name, "invalid", "This is not a JSON object.")
+			return nil
+		}
+	}
+	return value
+}
+
+// idempotencyHeader reads Idempotency-Key under the rules of the field.
+func (f *form) idempotencyHeader(values []string) string {
+	key := values[0]
+	if len(values) > 1 || strings.TrimSpace(key) == "" || utf8.RuneCountInString(key) > maxIdempotencyKey ||
+		!utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
+		f.refuse("idempotency_key", "invalid", "The header Idempotency-Key may be given once, with 1 to %d characters.", maxIdempotencyKey)
+	}
+	return key
+}
+
+// digested fills in what tells a repetition from another event under the same key.
+func digested(e webhook.NewEvent) webhook.NewEvent {
+	if e.IdempotencyKey == "" {
+		return e
+	}
+	h := sha256.New()
+	h.Write([]byte(e.Type))
+	h.Write([]byte{0}) // no type holds it, so no other type and data come to the same bytes
+	h.Write(e.Data)
+	h.Sum(e.Digest[:0])
+	return e
+}
+
+// envelopeData cuts the data of an event out of the body that is sent.
+func envelopeData(body []byte) (json.RawMessage, error) {
+	members, err := split(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil, fmt.Errorf("split envelope: %w", err)
+	}
+	f := form{members: members}
+	return json.RawMessage(f.take("data")), nil
+}

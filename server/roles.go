@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// roleStore is what the endpoints of roles ask of the store.
+type roleStore interface {
+	// Roles lists newest first, from before on; 0 is the newest.
+	Roles(ctx context.Context, before int64, limit int) ([]access.Role, error)
+	Role(ctx context.Context, name string) (access.Role, error)
+	CreateRole(ctx context.Context, actor access.Actor, r access.Role) (access.Role, error)
+	UpdateRole(ctx context.Context, actor access.Actor, name string, c access.RoleChange) (access.Role, error)
+	DeleteRole(ctx context.Context, actor access.Actor, name string) error
+}
+
+// roles are the endpoints of roles.
+type roles struct {
+	store roleStore
+}
+
+type roleBody struct {
+	Name        string   `json:"name"`
+	Permissions []string `json:"permissions"`
+	BuiltIn     bool     `json:"built_in"`
+}
+
+func newRoleBody(r access.Role) roleBody { return roleBody{r.Name, r.Permissions.Keys(), r.BuiltIn} }
+
+func (h roles) create(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("name", "permissions")
+	name, granted := f.word("name"), f.permissions("permissions")
+	if err := f.end(); err != nil {
+		return err
+	}
+	role, err := h.store.CreateRole(c.request.Context(), c.actor(), access.Role{Name: *name, Permissions: *granted})
+	if err != nil {
+		return err
+	}
+	return c.created("/api/v1/roles/"+role.Name+"/", newRoleBody(role))
+}
+
+func (h roles) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Roles(c.request.Context(), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newRoleBody, func(r access.Role) position { return position{row: r.RowID} })
+}
+
+func (h roles) read(c *call) error {
+	name, err := c.pathName(aRole)
+	if err != nil {
+		return err
+	}
+	role, err := h.store.Role(c.request.Context(), name)
+	if err != nil {
+		return err
+	}
+	return c.ok(newRoleBody(role))
+}
+
+func (h roles) update(c *call) error {
+	name, err := c.pathName(aRole)
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	change := access.RoleChange{Permissions: f.permissions("permissions")}
+	if err := f.end(); err != nil {
+		return err
+	}
+	role, err := h.store.UpdateRole(c.request.Context(), c.actor(), name, change)
+	if err != nil {
+		return err
+	}
+	return c.ok(newRoleBody(role))
+}
+
+func (h roles) remove(c *call) error {
+	name, err := c.pathName(aRole)
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeleteRole(c.request.Context(), c.actor(), name); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// permissions returns a list of permission keys. Whether they are known is for the store to say.
+func (f *form) permissions(name string) *access.Scope {
+	list := f.list(name)
+	if list == nil {
+		return nil
+	}
+	for i, key := range list {
+		if !access.ValidPermissionKey(key) {
+			f.refuse(name+"."+strconv.Itoa(i), "unknown_permission", "There is no such permission.")
+		}
+	}
+	scope := access.NewScope(list...)
+	return &scope
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/julienschmidt/httprouter"
+)
+
+// The methods that routes have, sorted: in this order Allow names them.
+var methods = []string{
+	http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut,
+}
+
+// register builds the router from the table, both slash forms of each pattern. Only the router's trees are used: its
+// ServeHTTP would redirect a missing slash with a 301 that turns POST into GET, and answer OPTIONS to anybody.
+func (s *Server) register() (*httprouter.Router, map[string][]string) {
+	router := httprouter.New()
+	fixed := map[string][]string{}
+	for i := range s.routes {
+		rt := &s.routes[i]
+		handle := func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
+			c := w.(*call)
+			c.route, c.params = rt, p
+			if err := s.run(c); err != nil {
+				s.fail(c, err)
+			}
+		}
+		for _, path := range []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")} {
+			at := []string{rt.method}
+			if rt.method == http.MethodGet {
+				at = append(at, http.MethodHead)
+			}
+			for _, method := range at {
+				router.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
+			}
+			if !strings.Contains(path, "{") {
+				fixed[path] = append(fixed[path], at...)
+				slices.Sort(fixed[path])
+			}
+		}
+	}
+	return router, fixed
+}
+
+// dispatch finds the route and follows it.
+func (s *Server) dispatch(c *call) {
+	path := c.request.URL.Path
+	if !strings.HasPrefix(path, "/") {
+		s.fail(c, s.unrouted(c, nil))
+		return
+	}
+	handle, params, _ := s.router.Lookup(c.request.Method, path)
+	// "batch" in /events/batch/ is no id, whatever the method: a path that is fixed is never taken for one that varies.
+	if fixed, ok := s.fixed[path]; ok && len(params) > 0 {
+		s.fail(c, s.unrouted(c, fixed))
+		return
+	}
+	if handle == nil {
+		s.fail(c, s.unrouted(c, s.allowed(path)))
+		return
+	}
+	handle(c, c.request, params)
+}
+
+func (s *Server) allowed(path string) []string {
+	var allowed []string
+	for _, method := range methods {
+		if handle, _, _ := s.router.Lookup(method, path); handle != nil {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
+}
+
+// unrouted says what is wrong with a request that no route takes. A credential that comes with it is judged and counted
+// all the same: every request of a key is.
+func (s *Server) unrouted(c *call, allowed []string) error {
+	if len(c.request.Header["Authorization"]) > 0 {
+		if err := s.authenticate(c); err != nil {
+			return err
+		}
+	}
+	if len(allowed) == 0 {
+		return &refusal{http.StatusNotFound, "not_found", "There is nothing at this path."}
+	}
+	list := strings.Join(allowed, ", ")
+	c.Header()["Allow"] = []string{list}
+	return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "This path has only " + list + "."}
+}
+
+// run leads a request down its route: credential, plan, window, organization, permission, query, handler.
+func (s *Server) run(c *call) error {
+	if c.route.access != open {
+		if err := s.authenticate(c); err != nil {
+			return err
+		}
+		if err := s.actFor(c); err != nil {
+			return err
+		}
+		if err := permit(c); err != nil {
+			return err
+		}
+		if err := c.readQuery(); err != nil {
+			return err
+		}
+	}
+	return c.route.handle(c)
+}

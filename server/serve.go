@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// What a connection may cost. The times are a caller's, not a handler's: a request that is not read in readTimeout is
+// cut, and with it the context of a handler that takes longer. Routes that need more say so; see call.extend.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 15 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 60 * time.Second
+	maxHeaderBytes    = 16 << 10
+	maxConnections    = 1024
+	maxStreams        = 100 // of one HTTP/2 connection
+)
+
+// errStopped is the cause by which the contexts of requests end that outlive the grace.
+var errStopped = errors.New("the server has stopped")
+
+// Serve answers requests from l until ctx ends; then it stops accepting, lets requests under way end for as long as the
+// grace, cuts the rest, and returns nil once all have returned. It owns l and closes it. Listening is the caller's, so
+// that a busy port is an error before anything has begun.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(errStopped)
+	server := s.httpServer(requests)
+	served := make(chan error, 1)
+	go func() {
+		// The limit goes beneath TLS: above it, net/http would not recognize its own connections.
+		limited := netutil.LimitListener(l, maxConnections)
+		if s.tls != nil {
+			served <- server.ServeTLS(limited, "", "")
+			return
+		}
+		served <- server.Serve(limited)
+	}()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	grace, cancel := context.WithTimeoutCause(requests, s.grace, errors.New("requests outlived the grace"))
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "requests cut at shutdown", slog.Any("cause", context.Cause(grace)))
+		cut(errStopped)
+		err = server.Close()
+		<-served
+		s.underway.Wait() // what waits on its context returns now
+		return err
+	}
+	<-served
+	return nil
+}
+
+func (s *Server) httpServer(requests context.Context) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(s.tls != nil)
+	return &http.Server{
+		Handler:                      s,
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a path like any other: unknown
+		TLSConfig:                    s.tls,
+		Protocols:                    protocols,
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ReadHeaderTimeout:            readHeaderTimeout,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		BaseContext:                  func(net.Listener) context.Context { return requests },
+	}
+}

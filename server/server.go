@@ -1,0 +1,139 @@
+// Package server owns the HTTP floor: the table of routes, who may call them and how often, what a request may look like
+// and how an answer is written. It knows no SQL and sends nothing to receivers: it asks a Store and a Tester, which it
+// names itself.
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/keyhook/keyhook/limiter"
+)
+
+// Store is all that the floor asks of what is kept. Each file of handlers names its own part.
+//
+// What a caller may know of a failure is a fault; any other error is internal. What does not exist, is gone, or belongs
+// to another organization is one and the same NotFound.
+type Store interface {
+	principalStore
+	keyStore
+	subscriptionStore
+	deliveryStore
+	eventStore
+	auditStore
+	planStore
+	permissionStore
+	roleStore
+	organizationStore
+	memberStore
+	userStore
+	tokenStore
+	healthStore
+}
+
+// Options say what a Server works with. Store, Tester and CheckURL are required.
+type Options struct {
+	Store    Store
+	Tester   Tester
+	CheckURL func(url string) error // says why a delivery may not go there; see URLError
+
+	Limiter        *limiter.Limiter // the windows of keys; nil is a new one
+	KeyPrefix      string           // of new API keys; empty is "svc"
+	BaseURL        string           // where callers reach the server; its path begins every Location
+	TrustedProxies []netip.Prefix   // whose X-Forwarded-For is believed
+	Checks         []Check          // asked by /readyz, beside the server's own
+	TLS            *tls.Config      // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
+	ShutdownGrace  time.Duration    // for requests under way when Serve is told to stop; 0 is 20 s
+	TestTimeout    time.Duration    // how long a test delivery may take; 0 is 15 s
+	Logger         *slog.Logger     // nil is slog.Default
+}
+
+// Server answers HTTP requests. Use New.
+type Server struct {
+	store    principalStore
+	limiter  *limiter.Limiter
+	throttle *throttle
+	trusted  []netip.Prefix
+	prefix   string // of API keys, with the underscore
+	base     string // path before every Location
+	tls      *tls.Config
+	grace    time.Duration
+	log      *slog.Logger
+
+	routes   []route
+	router   *httprouter.Router
+	fixed    map[string][]string // path without parameters → the methods that it has
+	draining atomic.Bool
+	underway sync.WaitGroup // requests
+}
+
+// New returns a server. It reports all that is wrong with the options at once.
+func New(o Options) (*Server, error) {
+	base, err := o.normalize()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		store:    o.Store,
+		limiter:  o.Limiter,
+		throttle: newThrottle(),
+		trusted:  o.TrustedProxies,
+		prefix:   o.KeyPrefix + "_",
+		base:     base,
+		tls:      o.TLS,
+		grace:    o.ShutdownGrace,
+		log:      o.Logger,
+	}
+	s.routes = s.table(o)
+	s.router, s.fixed = s.register()
+	return s, nil
+}
+
+// normalize fills in defaults and returns the path of BaseURL without a closing slash.
+func (o *Options) normalize() (base string, err error) {
+	var wrong []error
+	if o.Store == nil {
+		wrong = append(wrong, errors.New("server: Options.Store is required"))
+	}
+	if o.Tester == nil {
+		wrong = append(wrong, errors.New("server: Options.Tester is required"))
+	}
+	if o.CheckURL == nil {
+		wrong = append(wrong, errors.New("server: Options.CheckURL is required"))
+	}
+	u, err := url.Parse(o.BaseURL)
+	if err != nil {
+		wrong = append(wrong, err)
+	} else {
+		base = strings.TrimSuffix(u.EscapedPath(), "/")
+	}
+	if o.Limiter == nil {
+		o.Limiter = limiter.New(limiter.Window)
+	}
+	if o.KeyPrefix == "" {
+		o.KeyPrefix = "svc"
+	}
+	if o.ShutdownGrace <= 0 {
+		o.ShutdownGrace = 20 * time.Second
+	}
+	if o.TestTimeout <= 0 {
+		o.TestTimeout = 15 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return base, errors.Join(wrong...)
+}
+
+// Handler answers requests without a listener of its own: what Serve serves.
+func (s *Server) Handler() http.Handler { return s }

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// subscriptionStore is what the endpoints of webhook subscriptions ask of the store.
+type subscriptionStore interface {
+	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
+	// Subscriptions lists newest first, from before on; 0 is the newest. An empty status is any.
+	Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error)
+	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
+	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
+	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
+	// RotateSecret returns the new secret; the old one signs beside it for the overlap.
+	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, overlap time.Duration) (webhook.Subscription, webhook.Secret, error)
+}
+
+// How long an old secret may sign beside a new one, in seconds.
+const (
+	defaultOverlap = 86_400
+	longestOverlap = 604_800
+)
+
+// subscriptions are the endpoints of webhook subscriptions.
+type subscriptions struct {
+	store    subscriptionStore
+	checkURL func(string) error
+}
+
+type subscriptionBody struct {
+	ID                  string   `json:"id"`
+	URL                 string   `json:"url"`
+	EventTypes          []string `json:"event_types"`
+	IsActive            bool     `json:"is_active"`
+	Status              string   `json:"status"`
+	ConsecutiveFailures int      `json:"consecutive_failures"`
+	LastError           *string  `json:"last_error"`
+	Description         string   `json:"description"`
+	PendingDeliveries   int64    `json:"pending_deliveries"`
+	OrganizationID      string   `json:"organization_id"`
+	CreatedAt           instant  `json:"created_at"`
+	UpdatedAt           instant  `json:"updated_at"`
+	DisabledAt          *instant `json:"disabled_at"`
+	LastSuccessAt       *instant `json:"last_success_at"`
+	LastFailureAt       *instant `json:"last_failure_at"`
+}
+
+// secretBody is the answer to create and rotate-secret, which alone show a secret.
+type secretBody struct {
+	subscriptionBody
+	Secret string `json:"secret"`
+}
+
+func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
+	return subscriptionBody{
+		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), IsActive: s.Active(), Status: string(s.Status),
+		ConsecutiveFailures: s.ConsecutiveFailures, LastError: orNull(s.LastError), Description: s.Description,
+		PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
+		CreatedAt: instant(s.CreatedAt), UpdatedAt: instant(s.UpdatedAt), DisabledAt: (*instant)(s.DisabledAt),
+		LastSuccessAt: (*instant)(s.LastSuccessAt), LastFailureAt: (*instant)(s.LastFailureAt),
+	}
+}
+
+func (h subscriptions) create(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("url")
+	change, err := h.change(f)
+	if err != nil {
+		return err
+	}
+	sub, secret, err := h.store.CreateSubscription(c.request.Context(), c.actor(), c.organization(), change)
+	if err != nil {
+		return err
+	}
+	c.secret()
+	return c.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
+}
+
+// change reads what may be set of a subscription.
+func (h subscriptions) change(f *form) (webhook.SubscriptionChange, error) {
+	change := webhook.SubscriptionChange{
+		URL: f.url("url", h.checkURL), EventTypes: f.eventTypes("event_types"),
+		Description: f.prose("description"), IsActive: f.flag("is_active"),
+	}
+	return change, f.end()
+}
+
+func (h subscriptions) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	status, err := c.choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Subscriptions(c.request.Context(), c.organization(), webhook.Status(status), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) position { return position{row: s.RowID} })
+}
+
+func (h subscriptions) read(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	sub, err := h.store.Subscription(c.request.Context(), c.organization(), id)
+	if err != nil {
+		return err
+	}
+	return c.ok(newSubscriptionBody(sub))
+}
+
+func (h subscriptions) update(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	change, err := h.change(f)
+	if err != nil {
+		return err
+	}
+	sub, err := h.store.UpdateSubscription(c.request.Context(), c.actor(), c.organization(), id, change)
+	if err != nil {
+		return err
+	}
+	return c.ok(newSubscriptionBody(sub))
+}
+
+func (h subscriptions) remove(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeleteSubscription(c.request.Context(), c.actor(), c.organization(), id); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+func (h subscriptions) rotate(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	f, err := c.optionalForm()
+	if err != nil {
+		return err
+	}
+	overlap := f.number("overlap_seconds", 0, longestOverlap)
+	if err := f.end(); err != nil {
+		return err
+	}
+	seconds := int64(defaultOverlap)
+	if overlap != nil {
+		seconds = *overlap
+	}
+	sub, secret, err := h.store.RotateSecret(c.request.Context(), c.actor(), c.organization(), id, time.Duration(seconds)*time.Second)
+	if err != nil {
+		return err
+	}
+	c.secret()
+	return c.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
+}
+
+// url returns an address that deliveries may be sent to, as far as can be told without asking DNS.
+func (f *form) url(name string, check func(string) error) *string {
+	text := f.plain(name, webhook.MaxURL)
+	if text == nil {
+		return nil
+	}
+	err := check(*text)
+	if err == nil {
+		return text
+	}
+	code := "invalid"
+	var coded interface{ Code() string }
+	if errors.As(err, &coded) {
+		code = coded.Code()
+	}
+	f.refuse(name, code, "%s", err)
+	return nil
+}
+
+// eventTypes returns the event types and prefixes that a subscription wants, each once.
+func (f *form) eventTypes(name string) *webhook.Types {
+	list := f.list(name)
+	if list == nil {
+		return nil
+	}
+	for i, pattern := range list {
+		if !webhook.ValidPattern(pattern) {
+			f.refuse(name+"."+strconv.Itoa(i), "invalid", "This must be an event type such as user.created, or user.* for all that begin so.")
+		}
+	}
+	types := webhook.Types(list).Unique()
+	if len(types) > webhook.MaxEventTypes {
+		f.refuse(name, "too_many", "There may be at most %d.", webhook.MaxEventTypes)
+	}
+	return &types
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"container/list"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// An address may fail to authenticate failureBurst times at once, and once more every failureEvery.
+const (
+	failureBurst = 20
+	failureEvery = 3 * time.Second
+	maxAddresses = 10_000 // remembered; the longest without a failure is forgotten first
+	maxProven    = 10_000 // credentials remembered, in each of two halves
+)
+
+// throttle counts failed authentications per client address: an IPv4 address, or the /64 that an IPv6 host owns. While
+// an address has used up its failures, what it shows is refused before any look-up.
+//
+// Many callers may share an address, behind a gateway or a proxy that nobody has declared as trusted. So that one of
+// them cannot lock out the others, a credential that was good when it was last seen here is let through to its look-up;
+// only strangers wait.
+type throttle struct {
+	mu        sync.Mutex
+	addresses map[netip.Prefix]*list.Element
+	recent    *list.List // of *failures, latest first
+	proven    proven
+}
+
+type failures struct {
+	address netip.Prefix
+	bucket  *rate.Limiter
+}
+
+func newThrottle() *throttle {
+	return &throttle{addresses: map[netip.Prefix]*list.Element{}, recent: list.New()}
+}
+
+// blocked reports whether the credential behind digest is to be refused unseen, and for how long.
+func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.Duration, blocked bool) {
+	address, counted := throttled(client)
+	if !counted {
+		return 0, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	element, found := t.addresses[address]
+	if !found {
+		return 0, false
+	}
+	tokens := element.Value.(*failures).bucket.Tokens()
+	if tokens >= 1 || t.proven.has(digest) {
+		return 0, false
+	}
+	return time.Duration((1 - tokens) * float64(failureEvery)), true
+}
+
+// failed counts a failure of client. Whatever digest was before, it is good no longer.
+func (t *throttle) failed(client netip.Addr, digest access.Digest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.proven.remove(digest)
+	address, counted := throttled(client)
+	if !counted {
+		return
+	}
+	element, found := t.addresses[address]
+	if !found {
+		bucket := rate.NewLimiter(rate.Every(failureEvery), failureBurst)
+		element = t.recent.PushFront(&failures{address, bucket})
+		t.addresses[address] = element
+	}
+	t.recent.MoveToFront(element)
+	element.Value.(*failures).bucket.Allow()
+	if t.recent.Len() > maxAddresses {
+		last := t.recent.Back()
+		t.recent.Remove(last)
+		delete(t.addresses, last.Value.(*failures).address)
+	}
+}
+
+// proved remembers that the credential behind digest is good.
+func (t *throttle) proved(digest access.Digest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.proven.add(digest)
+}
+
+// throttled returns the address that a client is counted under. Loopback and the Unix socket are not counted.
+func throttled(client netip.Addr) (address netip.Prefix, counted bool) {
+	if !client.IsValid() || client.IsLoopback() {
+		return netip.Prefix{}, false
+	}
+	bits := 64
+	if client.Is4() {
+		bits = 32
+	}
+	address, err := client.Prefix(bits)
+	return address, err == nil
+}
+
+// proven is a bounded set of digests in two halves: when the young one is full, it becomes the old one, and what was in
+// the old one and not seen since is forgotten. The zero value is empty.
+type proven struct {
+	young, old map[access.Digest]struct{}
+}
+
+func (p *proven) has(d access.Digest) bool {
+	_, young := p.young[d]
+	_, old := p.old[d]
+	return young || old
+}
+
+func (p *proven) add(d access.Digest) {
+	if _, young := p.young[d]; young {
+		return
+	}
+	if p.young == nil || len(p.young) >= maxProven {
+		p.young, p.old = map[access.Digest]struct{}{}, p.young
+	}
+	p.young[d] = struct{}{}
+}
+
+func (p *proven) remove(d access.Digest) {
+	delete(p.young, d)
+	delete(p.old, d)
+}
+
+func tooManyFailures(c *call, wait time.Duration) error {
+	c.Header()["Retry-After"] = []string{strconv.FormatInt(max(1, seconds(wait)), 10)}
+	return fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
+}

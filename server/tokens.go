@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// tokenStore is what the endpoints of access tokens ask of the store.
+type tokenStore interface {
+	CreateToken(ctx context.Context, actor access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error)
+	// Tokens lists newest first, from before on; 0 is the newest.
+	Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error)
+	Token(ctx context.Context, user, id string) (access.AccessToken, error)
+	RevokeToken(ctx context.Context, actor access.Actor, user, id string) error
+}
+
+// tokens are the endpoints of a user's access tokens.
+type tokens struct {
+	store tokenStore
+}
+
+type tokenBody struct {
+	ID             string   `json:"id"`
+	Name           string   `json:"name"`
+	TokenPrefix    string   `json:"token_prefix"`
+	Status         string   `json:"status"`
+	UserID         string   `json:"user_id"`
+	OrganizationID string   `json:"organization_id"`
+	CreatedAt      instant  `json:"created_at"`
+	ExpiresAt      *instant `json:"expires_at"`
+	LastUsedAt     *instant `json:"last_used_at"`
+	RevokedAt      *instant `json:"revoked_at"`
+}
+
+// createdTokenBody is the one answer that shows a token.
+type createdTokenBody struct {
+	tokenBody
+	Token string `json:"token"`
+}
+
+func newTokenBody(t access.AccessToken) tokenBody {
+	return tokenBody{
+		ID: t.ID, Name: t.Name, TokenPrefix: t.TokenPrefix, Status: string(t.Status(time.Now().UnixMilli())),
+		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: instant(t.CreatedAt),
+		ExpiresAt: (*instant)(t.ExpiresAt), LastUsedAt: (*instant)(t.LastUsedAt), RevokedAt: (*instant)(t.RevokedAt),
+	}
+}
+
+func (h tokens) create(c *call) error {
+	user, err := c.pathID("id", userID, aUser)
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("organization_id")
+	organization, name, expires := f.id("organization_id", organizationID), f.label("name"), f.expiry("expires_at")
+	if err := f.end(); err != nil {
+		return err
+	}
+	if name == nil {
+		name = new(string)
+	}
+	credential := access.Mint(access.TokenPrefix)
+	token, err := h.store.CreateToken(c.request.Context(), c.actor(), user, *organization, credential, *name, expires)
+	if err != nil {
+		return err
+	}
+	c.secret()
+	return c.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+}
+
+func (h tokens) list(c *call) error {
+	user, err := c.pathID("id", userID, aUser)
+	if err != nil {
+		return err
+	}
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Tokens(c.request.Context(), user, p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) position { return position{row: t.RowID} })
+}
+
+func (h tokens) read(c *call) error {
+	user, id, err := tokenIDs(c)
+	if err != nil {
+		return err
+	}
+	token, err := h.store.Token(c.request.Context(), user, id)
+	if err != nil {
+		return err
+	}
+	return c.ok(newTokenBody(token))
+}
+
+func (h tokens) revoke(c *call) error {
+	user, id, err := tokenIDs(c)
+	if err != nil {
+		return err
+	}
+	if err := h.store.RevokeToken(c.request.Context(), c.actor(), user, id); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// tokenIDs reads the two ids that name a token.
+func tokenIDs(c *call) (user, token string, err error) {
+	if user, err = c.pathID("id", userID, aUser); err != nil {
+		return "", "", err
+	}
+	token, err = c.pathID("token_id", tokenID, aToken)
+	return user, token, err
+}
+
+// id returns the id of something else. One that is malformed is as unknown as one that names nothing; the store says
+// the latter in the same words.
+func (f *form) id(name, prefix string) *string {
+	text := f.plain(name, maxName)
+	if text != nil && !validID(prefix, *text) {
+		f.refuse(name, "unknown_organization", "There is no such organization.")
+		return nil
+	}
+	return text
+}

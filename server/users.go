@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// userStore is what the endpoints of users ask of the store.
+type userStore interface {
+	// Users lists newest first, from before on; 0 is the newest.
+	Users(ctx context.Context, before int64, limit int) ([]access.User, error)
+	User(ctx context.Context, id string) (access.User, error)
+	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
+	UpdateUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.User, error)
+	DeleteUser(ctx context.Context, actor access.Actor, id string) error
+}
+
+// users are the endpoints of users.
+type users struct {
+	store userStore
+}
+
+type userBody struct {
+	ID         string  `json:"id"`
+	Email      string  `json:"email"`
+	Name       string  `json:"name"`
+	ExternalID *string `json:"external_id"`
+	IsActive   bool    `json:"is_active"`
+}
+
+func newUserBody(u access.User) userBody {
+	return userBody{u.ID, u.Email, u.Name, u.ExternalID, u.IsActive}
+}
+
+// create names a user without a name by the address, so that the audit log always has something to call it.
+func (h users) create(c *call) error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	f.require("email")
+	change := f.user()
+	if err := f.end(); err != nil {
+		return err
+	}
+	made := access.User{Email: *change.Email, Name: *change.Email, IsActive: change.IsActive == nil || *change.IsActive}
+	if change.Name != nil {
+		made.Name = *change.Name
+	}
+	if change.ExternalID != nil {
+		made.ExternalID = orNull(*change.ExternalID)
+	}
+	user, err := h.store.CreateUser(c.request.Context(), c.actor(), made)
+	if err != nil {
+		return err
+	}
+	return c.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
+}
+
+// user reads what may be set of a user.
+func (f *form) user() access.UserChange {
+	return access.UserChange{
+		Email: f.email("email"), Name: f.label("name"), ExternalID: f.externalID("external_id"), IsActive: f.flag("is_active"),
+	}
+}
+
+func (h users) list(c *call) error {
+	p, err := c.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Users(c.request.Context(), p.after.row, p.more())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, p, found, newUserBody, func(u access.User) position { return position{row: u.RowID} })
+}
+
+func (h users) read(c *call) error {
+	id, err := c.pathID("id", userID, aUser)
+	if err != nil {
+		return err
+	}
+	user, err := h.store.User(c.request.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.ok(newUserBody(user))
+}
+
+func (h users) update(c *call) error {
+	id, err := c.pathID("id", userID, aUser)
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	change := f.user()
+	if err := f.end(); err != nil {
+		return err
+	}
+	user, err := h.store.UpdateUser(c.request.Context(), c.actor(), id, change)
+	if err != nil {
+		return err
+	}
+	return c.ok(newUserBody(user))
+}
+
+func (h users) remove(c *call) error {
+	id, err := c.pathID("id", userID, aUser)
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeleteUser(c.request.Context(), c.actor(), id); err != nil {
+		return err
+	}
+	return c.noContent()
+}
