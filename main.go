@@ -1,0 +1,232 @@
+// Command keyhook gives a self-hosted product API keys and webhooks, out of one process and one SQLite file. This page is
+// the wiring: what exists, in which order it starts, and in which order it stops.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/cli"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+//go:embed schema.sql
+var schema string
+
+//go:embed config.example.yaml
+var example []byte
+
+func main() {
+	syscall.Umask(0o077) // SQLite makes its files with the mode that the process lets it
+	root := cli.New(cli.Options{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Example: example})
+	root.AddCommand(newServe())
+	os.Exit(cli.Run(context.Background(), root, os.Args[1:]))
+}
+
+func newServe() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server: the API, and the delivery of webhooks",
+		Long: `Run the server: the API, and the delivery of webhooks.
+
+The first start makes the database with its plans, roles, the organization "Default" and a first
+operator, and prints that operator's access token once. SIGTERM or SIGINT stops the server when what
+is under way has ended; a second one stops it at once.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Load(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			return serve(untilSignal(cmd.Context()), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	config.Flags(cmd.Flags())
+	return cmd
+}
+
+// untilSignal returns a context that ends with the first SIGTERM or SIGINT. The second one ends the process at once.
+func untilSignal(ctx context.Context) context.Context {
+	ctx, stop := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		os.Exit(cli.ExitFailure)
+	}()
+	return ctx
+}
+
+// serve runs the appliance until ctx ends and all that was under way has ended too.
+func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
+	log := newLogger(c.Log, errs)
+	certificate, err := loadCertificate(c.Server)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", c.Server.Listen) // first, so that a busy port is told before a file is touched
+	if err != nil {
+		return fmt.Errorf("server.listen: %w; stop what listens there, or choose another address", err)
+	}
+	defer listener.Close() // again, where Serve has done so already
+	store, token, err := openStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	a, err := assemble(c, store, certificate, log)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	url := c.Server.URL(listener.Addr().String())
+	if store.Created() {
+		welcome(out, c, url, token)
+	}
+	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
+	err = a.run(ctx, listener)
+	log.Info("stopped")
+	return errors.Join(err, store.Close())
+}
+
+// openStore opens the file. token is the first operator's where the file is new.
+func openStore(ctx context.Context, c config.Config, log *slog.Logger) (*storage.Store, access.Credential, error) {
+	token := access.Mint(access.TokenPrefix)
+	if !c.Bootstrap.Token.IsZero() {
+		token, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
+	}
+	store, err := storage.Open(ctx, storage.Options{
+		Path:          c.Storage.Path,
+		Schema:        schema,
+		Synchronous:   c.Storage.Synchronous,
+		EncryptionKey: c.Encryption.Key.Reveal(),
+		Policy:        policy(c.Webhooks),
+		Bootstrap:     token,
+		Logger:        log,
+	})
+	return store, token, err
+}
+
+func policy(w config.Webhooks) webhook.Policy {
+	return webhook.Policy{MaxAttempts: w.MaxAttempts, FailingAfter: w.FailingAfter, DisabledAfter: w.DisabledAfter}
+}
+
+// appliance is what runs.
+type appliance struct {
+	store      *storage.Store
+	dispatcher *dispatch.Dispatcher
+	server     *server.Server
+}
+
+// assemble makes the floors and connects them: the server asks the store, the store tells the dispatcher, the dispatcher
+// records in the store.
+func assemble(c config.Config, store *storage.Store, certificate *tls.Config, log *slog.Logger) (*appliance, error) {
+	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks}
+	roots, err := egress.Roots(c.Egress.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("egress.ca_file: %w", err)
+	}
+	dispatcher, err := dispatch.New(store, dispatch.Options{
+		Policy:          policy(c.Webhooks),
+		RetryBase:       c.Webhooks.RetryBase,
+		RetryFactor:     c.Webhooks.RetryFactor,
+		RetryMax:        c.Webhooks.RetryMax,
+		Timeout:         c.Webhooks.Timeout,
+		Grace:           c.Server.ShutdownGrace,
+		Concurrency:     c.Webhooks.Concurrency,
+		PerSubscription: c.Webhooks.ConcurrencyPerSubscription,
+		PollInterval:    c.Webhooks.PollInterval,
+		HeaderPrefix:    c.Webhooks.HeaderPrefix,
+		Transport: egress.NewTransport(egress.Options{
+			Policy: guard, Roots: roots, MaxIdle: c.Webhooks.Concurrency, MaxIdlePerHost: c.Webhooks.ConcurrencyPerSubscription,
+		}),
+		Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	store.Watch(dispatcher)
+	floor, err := server.New(server.Options{
+		Store:          store,
+		Tester:         dispatcher,
+		CheckURL:       guard.CheckURL,
+		Limiter:        limiter.New(time.Minute),
+		KeyPrefix:      c.Keys.Prefix,
+		BaseURL:        c.Server.BaseURL,
+		TrustedProxies: c.Server.TrustedProxies,
+		Checks:         []server.Check{server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval)},
+		TLS:            certificate,
+		ShutdownGrace:  c.Server.ShutdownGrace,
+		TestTimeout:    c.Webhooks.Timeout,
+		Logger:         log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &appliance{store, dispatcher, floor}, nil
+}
+
+// run serves and delivers until ctx ends or one of the two fails. The store goes on until both have ended, because what
+// they have under way is recorded there.
+func (a *appliance) run(ctx context.Context, l net.Listener) error {
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWriting()
+	var store errgroup.Group
+	store.Go(func() error { return a.store.Run(writing) })
+
+	floors, ctx := errgroup.WithContext(ctx)
+	floors.Go(func() error { return a.server.Serve(ctx, l) })
+	floors.Go(func() error { return a.dispatcher.Run(ctx) })
+	err := floors.Wait()
+	stopWriting()
+	return errors.Join(err, store.Wait())
+}
+
+func newLogger(l config.Log, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: l.Level}
+	if l.Format == config.LogText {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// loadCertificate returns nil where the server speaks plain HTTP.
+func loadCertificate(s config.Server) (*tls.Config, error) {
+	if s.TLSCertFile == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("server.tls_cert_file, server.tls_key_file: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// welcome tells a first operator where to begin. A token from the settings is known already and is not printed.
+func welcome(out io.Writer, c config.Config, url string, token access.Credential) {
+	fmt.Fprintf(out, "\nKeyhook made %s: plans, roles, the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", c.Storage.Path, url)
+	if c.Bootstrap.Token.IsZero() {
+		fmt.Fprintf(out, "  token    %s  (shown this once)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\n", token.Reveal(), token.Reveal(), url)
+		return
+	}
+	fmt.Fprint(out, "  token    the one set as bootstrap.token\n\n")
+}

@@ -1,0 +1,501 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asProgram in the environment has the test binary be keyhook itself, so that whole processes can be started and killed.
+const asProgram = "KEYHOOK_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Unsetenv(asProgram) // it is no setting
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// keyhook returns a command that runs the program with the given arguments, away from the settings of this machine.
+func keyhook(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{asProgram + "=1", "TMPDIR=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	return cmd
+}
+
+// process is a running `keyhook serve`.
+type process struct {
+	cmd    *exec.Cmd
+	url    string
+	stdout *bytes.Buffer
+}
+
+const operatorToken = "an-operator-token-for-tests"
+
+// start runs `serve` in dir, whose database it keeps between runs, and waits until it is ready.
+func start(t testing.TB, dir string, settings ...string) *process {
+	t.Helper()
+	cmd := keyhook(t, "serve", "--dev", "--listen=127.0.0.1:0", "--log.format=json")
+	cmd.Dir = dir
+	cmd.Env = append(append(cmd.Env, "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken), settings...)
+	p := &process{cmd: cmd, stdout: new(bytes.Buffer)}
+	cmd.Stdout = p.stdout
+	logged, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.end(syscall.SIGKILL) })
+	lines := bufio.NewScanner(logged)
+	lines.Buffer(nil, 1<<20)
+	var seen strings.Builder
+	for lines.Scan() {
+		var line struct{ Msg, URL string }
+		seen.WriteString(lines.Text() + "\n")
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "ready" {
+			p.url = line.URL
+			go io.Copy(io.Discard, logged) // ends with the process
+			return p
+		}
+	}
+	t.Fatalf("serve ended before it was ready: %v\n%s", cmd.Wait(), seen.String())
+	return nil
+}
+
+// end sends a signal, waits, and returns the exit code, -1 after a signal that kills.
+func (p *process) end(s os.Signal) int {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Signal(s) // it may have ended by itself
+		_ = p.cmd.Wait()            // the exit code says it
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// call makes a request as the operator and reads the answer into result, unless that is nil. It returns the status, and
+// an error where there was no answer.
+func (p *process) call(method, path, body string, result any) (int, error) {
+	req, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Authorization", "Bearer "+operatorToken)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err
+	}
+	if result == nil || resp.StatusCode >= 300 {
+		return resp.StatusCode, nil
+	}
+	return resp.StatusCode, json.Unmarshal(text, result)
+}
+
+// must is call for what must succeed.
+func (p *process) must(t testing.TB, method, path, body string, result any) {
+	t.Helper()
+	if status, err := p.call(method, path, body, result); err != nil || status >= 300 {
+		t.Fatalf("%s %s: status %d, error %v", method, path, status, err)
+	}
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+
+	t.Run("prints the first operator's token once, and it works", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		p := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
+		if code := p.end(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		_, rest, found := strings.Cut(p.stdout.String(), "kat_")
+		if !found {
+			t.Fatalf("no token was printed: %s", p.stdout)
+		}
+		token := "kat_" + rest[:36]
+		again := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
+		req, _ := http.NewRequest("GET", again.url+"/api/v1/whoami", nil)
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Errorf("the token got %d", resp.StatusCode)
+		}
+		again.end(syscall.SIGTERM)
+		if again.stdout.Len() > 0 {
+			t.Errorf("the second start printed %s", again.stdout)
+		}
+	})
+
+	t.Run("prints no secret that was set", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, t.TempDir())
+		p.end(syscall.SIGTERM)
+		if strings.Contains(p.stdout.String(), operatorToken) || strings.Contains(p.stdout.String(), "kat_") {
+			t.Errorf("printed %s", p.stdout)
+		}
+	})
+
+	t.Run("refuses a file that another process owns, and says which", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		p := start(t, dir)
+		second := keyhook(t, "serve", "--listen=127.0.0.1:0")
+		second.Dir = dir
+		out, err := second.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), strconv.Itoa(p.cmd.Process.Pid)) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("error %v, output %s", err, out)
+		}
+	})
+
+	t.Run("refuses a port in use before it touches a file", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, t.TempDir())
+		second := keyhook(t, "serve", "--listen="+strings.TrimPrefix(p.url, "http://"))
+		out, err := second.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "server.listen") {
+			t.Errorf("error %v, output %s", err, out)
+		}
+		if left, _ := filepath.Glob(filepath.Join(second.Dir, "*")); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+	})
+
+	t.Run("finishes what is on the wire when told to stop", func(t *testing.T) {
+		t.Parallel()
+		arrived, answer := make(chan struct{}), make(chan struct{})
+		receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(arrived)
+			<-answer
+		}))
+		defer receiver.Close()
+		dir := t.TempDir()
+		p := start(t, dir)
+		var sub struct{ ID string }
+		p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`"}`, &sub)
+		p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+		<-arrived
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		close(answer)
+		if code := p.end(syscall.Signal(0)); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		var log struct{ Data []struct{ Outcome string } }
+		start(t, dir).must(t, "GET", "/api/v1/webhooks/subscriptions/"+sub.ID+"/deliveries/", "", &log)
+		if len(log.Data) != 1 || log.Data[0].Outcome != "succeeded" {
+			t.Errorf("the log holds %+v", log.Data)
+		}
+	})
+
+	t.Run("ends at once at the second signal", func(t *testing.T) {
+		t.Parallel()
+		arrived, answer := make(chan struct{}), make(chan struct{})
+		receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(arrived)
+			<-answer
+		}))
+		defer receiver.Close()
+		defer close(answer)
+		p := start(t, t.TempDir())
+		p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`"}`, nil)
+		p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+		<-arrived
+		began := time.Now()
+		// The signals of one kind may fall together, so the two are of different kinds.
+		if err := errors.Join(p.cmd.Process.Signal(syscall.SIGTERM), p.cmd.Process.Signal(os.Interrupt)); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.end(syscall.Signal(0)); code != 1 || time.Since(began) > 5*time.Second {
+			t.Errorf("exit code %d after %s", code, time.Since(began))
+		}
+	})
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	out, err := keyhook(t, "demo").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "All of it was checked") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+// TestKill kills the process again and again while events are published and delivered, and then compares what was
+// accepted, what arrived, and what is on record.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	arrived := map[string]bool{}  // event id
+	requests := map[string]bool{} // event id and attempt number
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		id := r.Header.Get("X-Service-Event-Id")
+		arrived[id] = true
+		requests[id+" "+r.Header.Get("X-Service-Attempt")] = true
+	}))
+	defer receiver.Close()
+
+	dir := t.TempDir()
+	p := start(t, dir)
+	var sub struct{ ID string }
+	p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`","event_types":["a"]}`, &sub)
+	accepted := map[string]bool{}
+	for cycle := range cycles {
+		ctx, cancel := context.WithCancel(t.Context())
+		var publishers sync.WaitGroup
+		for range 4 {
+			publishers.Go(func() {
+				for ctx.Err() == nil {
+					var event struct{ ID string }
+					status, err := p.call("POST", "/api/v1/events/", `{"type":"a","data":{"cycle":`+strconv.Itoa(cycle)+`}}`, &event)
+					if err == nil && status == http.StatusAccepted {
+						mu.Lock()
+						accepted[event.ID] = true
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		<-time.After(time.Duration(50+rand.IntN(150)) * time.Millisecond)
+		p.end(syscall.SIGKILL)
+		cancel()
+		publishers.Wait()
+		p = start(t, dir)
+	}
+	p.drained(t, sub.ID)
+	if len(accepted) < 10*cycles {
+		t.Errorf("only %d events were accepted: the test shows nothing", len(accepted))
+	}
+	recorded := p.attempts(t, sub.ID)
+	mu.Lock()
+	defer mu.Unlock()
+	for id := range accepted {
+		if !arrived[id] {
+			t.Errorf("%s was accepted and never arrived", id)
+		}
+	}
+	for request := range requests {
+		if recorded[request] == 0 {
+			t.Errorf("attempt %s was on the wire and is not on record", request)
+		}
+	}
+	for attempt, n := range recorded {
+		if n > 1 {
+			t.Errorf("attempt %s is on record %d times", attempt, n)
+		}
+	}
+	t.Logf("%d kills, %d events accepted, %d requests on the wire, %d attempts on record", cycles, len(accepted), len(requests), len(recorded))
+}
+
+// drained waits until nothing is pending for a subscription.
+func (p *process) drained(t testing.TB, subscription string) {
+	t.Helper()
+	var state struct {
+		Pending int64 `json:"pending_deliveries"`
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		p.must(t, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/", "", &state)
+		if state.Pending == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d deliveries are still pending", state.Pending)
+		}
+	}
+}
+
+// cycles is how often TestKill kills.
+const cycles = 5
+
+// attempts reads the whole log of a subscription and counts each attempt by event id and number.
+func (p *process) attempts(t *testing.T, subscription string) map[string]int {
+	t.Helper()
+	recorded := map[string]int{}
+	for cursor := ""; ; {
+		var page struct {
+			Data []struct {
+				EventID string `json:"event_id"`
+				Number  int    `json:"attempt_number"`
+			}
+			NextCursor *string `json:"next_cursor"`
+		}
+		p.must(t, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/deliveries/?limit=200"+cursor, "", &page)
+		for _, a := range page.Data {
+			recorded[fmt.Sprintf("%s %d", a.EventID, a.Number)]++
+		}
+		if page.NextCursor == nil {
+			return recorded
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+}
+
+// BenchmarkDelivery publishes b.N events over HTTP from 64 connections to a server with synchronous=full, whose one
+// subscription leads back to this process, and ends when each delivery is recorded.
+func BenchmarkDelivery(b *testing.B) {
+	body := `{"type":"a","data":{"text":"` + strings.Repeat("x", 900) + `"}}`
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	defer receiver.Close()
+	p := start(b, b.TempDir(), "KEYHOOK_LOG_LEVEL=warn")
+	var sub struct{ ID string }
+	p.must(b, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`","event_types":["a"]}`, &sub)
+	const publishers = 64
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: publishers}}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ResetTimer()
+	var all sync.WaitGroup
+	for range publishers {
+		all.Go(func() {
+			for left.Add(-1) >= 0 {
+				req, err := http.NewRequest("POST", p.url+"/api/v1/events/", strings.NewReader(body))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				req.Header.Set("Authorization", "Bearer "+operatorToken)
+				req.Header.Set("Content-Type", "application/json")
+				resp, err := client.Do(req)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusAccepted {
+					b.Errorf("status %d", resp.StatusCode)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	published := b.Elapsed()
+	p.drained(b, sub.ID)
+	b.ReportMetric(float64(b.N)/published.Seconds(), "published/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "recorded/s")
+	b.ReportMetric(float64(p.resident(b))/1e6, "MB-resident")
+}
+
+// BenchmarkStart measures from exec to ready, on no file, and what an idle server holds resident.
+func BenchmarkStart(b *testing.B) {
+	var resident int64
+	for b.Loop() {
+		p := start(b, b.TempDir())
+		resident = p.resident(b)
+		p.end(syscall.SIGTERM)
+	}
+	b.ReportMetric(float64(resident)/1e6, "MB-resident")
+}
+
+// resident returns the resident memory of the process in bytes.
+func (p *process) resident(b *testing.B) int64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// mayImport is which of our packages each of them may import: imports go down. A package that is not named may import
+// none of ours.
+var mayImport = map[string][]string{
+	"": {
+		"server", "server/cli", "server/config", "limiter", "dispatch", "dispatch/egress",
+		"storage", "storage/access", "storage/webhook", "storage/fault",
+	},
+	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/webhook", "storage/fault"},
+	"server/cli":          {"server/config", "storage", "storage/fault", "dispatch/signature", "dispatch/egress"},
+	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
+	"storage":             {"storage/access", "storage/webhook", "storage/fault", "storage/seal"},
+	"storage/access":      {"storage/fault"},
+	"storage/webhook":     {"storage/fault"},
+	"storage/storagetest": {"storage", "storage/access", "storage/webhook"},
+}
+
+// fences is where a module may be imported.
+var fences = map[string][]string{
+	"modernc.org/sqlite":                  {"storage"},
+	"github.com/jmoiron/sqlx":             {"storage"},
+	"github.com/julienschmidt/httprouter": {"server"},
+	"github.com/spf13/viper":              {"server/config"},
+	"github.com/spf13/cobra":              {"", "server/cli"},
+	"golang.org/x/time/rate":              {"dispatch", "server"},
+}
+
+func TestImportsGoDown(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	const module = "github.com/keyhook/keyhook"
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		pkg := strings.TrimPrefix(strings.TrimPrefix(words[0], module), "/")
+		seen[pkg] = true
+		for _, path := range words[1:] {
+			if ours, isOurs := strings.CutPrefix(path, module+"/"); isOurs && !slices.Contains(mayImport[pkg], ours) {
+				t.Errorf("%s must not import %s", words[0], ours)
+			}
+			for fenced, allowed := range fences {
+				if (path == fenced || strings.HasPrefix(path, fenced+"/")) && !slices.Contains(allowed, pkg) {
+					t.Errorf("%s must not import %s", words[0], path)
+				}
+			}
+		}
+	}
+	for pkg := range mayImport {
+		if !seen[pkg] {
+			t.Errorf("the table names %q, which does not exist", pkg)
+		}
+	}
+}
