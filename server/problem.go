@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -52,6 +53,13 @@ type fieldProblem struct {
 // maxFieldProblems bounds an answer; a body of 64 KiB may have ten thousand fields that nobody asked for.
 const maxFieldProblems = 100
 
+// telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
+// the code of the whole, so that a client need not look into errors for it.
+var telling = map[string]bool{
+	"scope_not_grantable": true, "unknown_permission": true, "idempotency_key_reused": true,
+	egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
+}
+
 // retryAfter is when to try again what is unavailable: a full disk or a restart takes a while.
 const retryAfter = "30"
 
@@ -86,6 +94,9 @@ func describe(err error) problem {
 		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
 		for _, f := range e.Fields[:min(len(e.Fields), maxFieldProblems)] {
 			p.Errors = append(p.Errors, fieldProblem(f))
+		}
+		if len(p.Errors) == 1 && telling[p.Errors[0].Code] {
+			p.Code, p.Detail = p.Errors[0].Code, p.Errors[0].Message
 		}
 		return p
 	}

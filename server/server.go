@@ -45,7 +45,7 @@ type Store interface {
 type Options struct {
 	Store    Store
 	Tester   Tester
-	CheckURL func(url string) error // says why a delivery may not go there; see URLError
+	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; an *egress.URLError says what is wrong
 
 	Limiter        *limiter.Limiter // the windows of keys; nil is a new one
 	KeyPrefix      string           // of new API keys; empty is "svc"

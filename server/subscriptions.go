@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -31,7 +33,7 @@ const (
 // subscriptions are the endpoints of webhook subscriptions.
 type subscriptions struct {
 	store    subscriptionStore
-	checkURL func(string) error
+	checkURL func(string) (string, error)
 }
 
 type subscriptionBody struct {
@@ -179,22 +181,22 @@ func (h subscriptions) rotate(c *call) error {
 	return c.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
-// url returns an address that deliveries may be sent to, as far as can be told without asking DNS.
-func (f *form) url(name string, check func(string) error) *string {
-	text := f.plain(name, webhook.MaxURL)
+// url returns an address that deliveries may be sent to, as far as can be told without asking DNS, in the form in which
+// it is kept.
+func (f *form) url(name string, check func(string) (string, error)) *string {
+	text := f.plain(name, math.MaxInt) // its length is check's to judge
 	if text == nil {
 		return nil
 	}
-	err := check(*text)
+	canonical, err := check(*text)
 	if err == nil {
-		return text
+		return &canonical
 	}
-	code := "invalid"
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		code = coded.Code()
+	var wrong *egress.URLError
+	if !errors.As(err, &wrong) {
+		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent there."}
 	}
-	f.refuse(name, code, "%s", err)
+	f.refuse(name, wrong.Code, "%s", wrong.Message)
 	return nil
 }
 
