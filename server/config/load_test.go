@@ -52,11 +52,11 @@ func loadFile(tb testing.TB, text string, args ...string) (config.Config, error)
 	return config.Load(parse(tb, append([]string{"--config", path}, args...)...))
 }
 
-// problemsOf asserts that an error is Problems and returns them.
+// problemsOf asserts that an error is Problems, at least one, and returns them.
 func problemsOf(tb testing.TB, err error) config.Problems {
 	tb.Helper()
 	var problems config.Problems
-	if !errors.As(err, &problems) {
+	if !errors.As(err, &problems) || len(problems) == 0 {
 		tb.Fatalf("got %v (%T), want Problems", err, err)
 	}
 	return problems

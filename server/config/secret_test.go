@@ -65,7 +65,7 @@ func TestAnErrorShowsNoSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := loadFile(t, text+"\n")
-			if problemsOf(t, err); strings.Contains(err.Error(), "canary") {
+			if strings.Contains(problemsOf(t, err).Error(), "canary") {
 				t.Errorf("it is shown: %v", err)
 			}
 		})
