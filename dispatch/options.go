@@ -82,7 +82,7 @@ func (o Options) validate() error {
 	check(o.Policy.DisabledAfter > o.Policy.FailingAfter, "disabled after is %d, but must be more than failing after, %d",
 		o.Policy.DisabledAfter, o.Policy.FailingAfter)
 	check(o.RetryBase >= time.Millisecond, "retry base is %s, but must be at least 1ms", o.RetryBase)
-	check(o.RetryMax >= o.RetryBase, "retry max is %s, but must be at least retry base, %s", o.RetryMax, o.RetryBase)
+	check(o.RetryMax >= max(o.RetryBase, time.Millisecond), "retry max is %s, but must be at least retry base, %s", o.RetryMax, o.RetryBase)
 	check(o.RetryFactor >= 1, "retry factor is %g, but must be at least 1", o.RetryFactor) // false for NaN too
 	check(o.Timeout > 0, "timeout is %s, but must be positive", o.Timeout)
 	check(o.Grace > 0, "grace is %s, but must be positive", o.Grace)

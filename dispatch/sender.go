@@ -78,10 +78,10 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 	}))
 	request.Header = s.header(t, j, now)
 	request.ContentLength = int64(len(j.Body))
-	request.Body = io.NopCloser(bytes.NewReader(j.Body))
+	request.Body = body(j.Body)
 	// With it the transport sends again, on another connection, what met a connection that the receiver had closed before
 	// a byte was written. It never does so once something was written: one attempt is one request.
-	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(j.Body)), nil }
+	request.GetBody = func() (io.ReadCloser, error) { return body(j.Body), nil }
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
@@ -100,6 +100,15 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 		end.err = s.classify(ctx, err, false)
 	}
 	return end
+}
+
+// body returns a reader of b of a type that the transport knows: it sends header and body in one write then, and no body
+// of unknown length.
+func body(b []byte) io.ReadCloser {
+	if len(b) == 0 {
+		return http.NoBody
+	}
+	return io.NopCloser(bytes.NewReader(b))
 }
 
 var buffers = sync.Pool{New: func() any { return new([maxAnswer]byte) }}

@@ -1,0 +1,87 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keyhook/keyhook/dispatch"
+)
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+
+	t.Run("the defaults wait 15, 60, 240 and then 600 seconds", func(t *testing.T) {
+		t.Parallel()
+		b := dispatch.Backoff{Base: 15 * time.Second, Factor: 4, Max: 10 * time.Minute}
+		for n, want := range map[int]time.Duration{
+			-1: 15 * time.Second, 0: 15 * time.Second, 1: 15 * time.Second, 2: time.Minute, 3: 4 * time.Minute,
+			4: 10 * time.Minute, 5: 10 * time.Minute, 1_000_000: 10 * time.Minute,
+		} {
+			if got := b.Delay(n); got != want {
+				t.Errorf("after failure %d: %s, want %s", n, got, want)
+			}
+		}
+	})
+
+	t.Run("no number of failures overflows", func(t *testing.T) {
+		t.Parallel()
+		b := dispatch.Backoff{Base: time.Millisecond, Factor: 1.0001, Max: 1<<63 - 1}
+		before := time.Duration(0)
+		for n := 1; n <= 1_000_000; n++ {
+			d := b.Delay(n)
+			if d < before || d < b.Base {
+				t.Fatalf("after failure %d: %s, and %s before that", n, d, before)
+			}
+			before = d
+		}
+	})
+
+	t.Run("delays grow, stay under the maximum, and jitter moves them by a fifth at most", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(t *rapid.T) {
+			b := dispatch.Backoff{
+				Base:   time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "base")),
+				Factor: rapid.Float64Range(1, 1e9).Draw(t, "factor"),
+			}
+			b.Max = b.Base + time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "above base"))
+			n := rapid.IntRange(1, 1_000_000).Draw(t, "n")
+			d := b.Delay(n)
+			if d < b.Base || d > b.Max || b.Delay(n+1) < d {
+				t.Fatalf("delay %s, then %s", d, b.Delay(n+1))
+			}
+			for range 20 {
+				j := b.Jittered(n)
+				// A nanosecond more or less is what a float64 of this size rounds to.
+				if low, high := d*8/10-1024, min(d*12/10+1024, b.Max); j < low || j > high {
+					t.Fatalf("jittered to %s, want %s to %s", j, low, high)
+				}
+			}
+		})
+	})
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+
+	t.Run("all that is wrong is said at once", func(t *testing.T) {
+		t.Parallel()
+		_, err := dispatch.New(nil, dispatch.Options{
+			RetryBase: -1, RetryFactor: 0.5, RetryMax: -1, Timeout: -1, Grace: -1, Concurrency: -1, PerSubscription: -1,
+			PollInterval: -1, HeaderPrefix: "X Service:", Policy: policy(-1, -1, -1),
+		})
+		contains(t, err.Error(), "max attempts is -1", "failing after is -1", "disabled after is -1", "retry base", "retry max",
+			"retry factor", "timeout", "grace", "poll interval", "concurrency is", "concurrency per subscription", "header prefix", "transport")
+	})
+
+	t.Run("the zero value lacks nothing but a transport", func(t *testing.T) {
+		t.Parallel()
+		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: a transport is needed" {
+			t.Errorf("got %v", err)
+		}
+		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}}); err != nil {
+			t.Error(err)
+		}
+	})
+}

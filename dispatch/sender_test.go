@@ -1,0 +1,460 @@
+package dispatch_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// What must never be seen outside of the request itself: each is in the address of the subscription, or signs for it.
+const (
+	secretPath    = "path-token-f00d"
+	secretQuery   = "query-token-beef"
+	currentSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	oldSecret     = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+)
+
+// loner is a store that knows of one test attempt.
+type loner struct {
+	target webhook.Target
+	job    webhook.Job
+	result webhook.Result
+}
+
+func (l *loner) BeginTest(context.Context, int64, string) (webhook.Target, webhook.Job, int64, error) {
+	return l.target, l.job, 1, nil
+}
+
+func (l *loner) Record(_ context.Context, r webhook.Result) (webhook.Settled, error) {
+	l.result = r
+	return webhook.Settled{State: webhook.Exhausted}, nil
+}
+
+func (l *loner) Attempt(context.Context, int64) (webhook.Attempt, error) {
+	return webhook.Attempt{}, nil
+}
+func (l *loner) Lanes(context.Context) ([]webhook.Lane, error)           { return nil, nil }
+func (l *loner) Release(context.Context, []int64) error                  { return nil }
+func (l *loner) Begin(context.Context, []webhook.Start) ([]int64, error) { panic("nothing is due") }
+func (l *loner) Target(context.Context, int64) (webhook.Target, error)   { panic("nothing is due") }
+func (l *loner) PendingJobs(context.Context, int64, int) ([]webhook.Job, error) {
+	panic("nothing is due")
+}
+
+// newLoner makes the store for one attempt to a URL.
+func newLoner(url string) *loner {
+	return &loner{
+		target: webhook.Target{
+			Subscription: 7, ID: "sub_1", OrganizationID: "org_1", URL: url, Secret: webhook.KnownSecret(currentSecret), Open: true,
+			Health: webhook.Health{Status: webhook.Healthy, Epoch: 1},
+		},
+		job: webhook.Job{
+			Delivery: 3, Subscription: 7, EventID: "evt_1", EventType: "order.paid", Body: []byte(`{"n":1}`), Cause: webhook.ByTest,
+		},
+	}
+}
+
+// attempt sends one attempt, and sees to it that nothing secret is told about it.
+func attempt(t *testing.T, l *loner, o dispatch.Options) webhook.Result {
+	t.Helper()
+	var log logs
+	o.Logger = log.logger()
+	o.AllowHTTP = true
+	d, err := dispatch.New(l, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Run(ctx) })
+	_, err = d.Test(ctx, 1, "sub_1")
+	cancel()
+	running.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keepsSecrets(t, l.result.Error, log.String())
+	return l.result
+}
+
+// keepsSecrets fails the test where a text holds what must not be told.
+func keepsSecrets(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		for _, secret := range []string{secretPath, secretQuery, currentSecret, oldSecret, "127.0.0.1", "::1", "Authorization"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%q is told in %q", secret, text)
+			}
+		}
+	}
+}
+
+func hook(base string) string { return base + "/" + secretPath + "?token=" + secretQuery }
+
+func loopback(tb testing.TB) *http.Transport {
+	tb.Helper()
+	transport := egress.NewTransport(egress.Options{Policy: egress.Policy{AllowedNetworks: loopbackNetworks, AllowHTTP: true}})
+	tb.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// rawServer answers every connection with the given function, which gets it after a request was read from it.
+func rawServer(tb testing.TB, serve func(c net.Conn, r *http.Request)) (url string) {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer c.Close()
+				r, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					return
+				}
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					return
+				}
+				serve(c, r)
+			})
+		}
+	})
+	tb.Cleanup(func() {
+		l.Close()
+		running.Wait()
+	})
+	return "http://" + l.Addr().String()
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+
+	t.Run("of all statuses, those from 200 to 299 alone are success", func(t *testing.T) {
+		t.Parallel()
+		url := rawServer(t, func(c net.Conn, r *http.Request) {
+			fmt.Fprintf(c, "HTTP/1.1 %s Whatever\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", r.URL.Query().Get("status"))
+		})
+		transport := loopback(t)
+		for status := 100; status <= 599; status++ {
+			r := attempt(t, newLoner(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
+			switch {
+			case status < 200 && status != http.StatusSwitchingProtocols: // announces another answer, which does not come
+				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Error, "connect_error: ") {
+					t.Errorf("%d: %+v", status, r)
+				}
+			case status >= 200 && status <= 299:
+				if !r.Succeeded || *r.ResponseStatus != status || r.Error != "" {
+					t.Errorf("%d: %+v", status, r)
+				}
+			default:
+				if r.Succeeded || *r.ResponseStatus != status || r.Error != "http_status: "+strconv.Itoa(status) {
+					t.Errorf("%d: %+v", status, r)
+				}
+			}
+		}
+	})
+
+	t.Run("a redirect is a failure, and is not followed", func(t *testing.T) {
+		t.Parallel()
+		var followed atomic.Int64
+		elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
+		defer elsewhere.Close()
+		for _, location := range []string{elsewhere.URL, "http://169.254.169.254/latest/meta-data", "/again"} {
+			for _, status := range []int{301, 302, 303, 307, 308} {
+				var got atomic.Int64
+				receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					got.Add(1)
+					http.Redirect(w, r, location, status)
+				}))
+				r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: loopback(t)})
+				receiver.Close()
+				if r.Succeeded || r.Error != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
+					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Error, got.Load(), followed.Load())
+				}
+			}
+		}
+	})
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+
+	// deliver sends what is pending for l to a receiver and returns what that has got.
+	deliver := func(t *testing.T, l *loner, o dispatch.Options) (header http.Header, r *http.Request, body string) {
+		t.Helper()
+		receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+			b, err := io.ReadAll(q.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			header, r, body = q.Header, q, string(b)
+		}))
+		defer receiver.Close()
+		l.target.URL = receiver.URL + "/hook?a=b"
+		o.Transport = loopback(t)
+		if got := attempt(t, l, o); !got.Succeeded {
+			t.Fatal(got.Error)
+		}
+		return header, r, body
+	}
+
+	t.Run("carries exactly the headers of the contract", func(t *testing.T) {
+		t.Parallel()
+		l := newLoner("")
+		l.job.Attempts = 2
+		h, r, body := deliver(t, l, dispatch.Options{})
+		if r.Method != http.MethodPost || r.ProtoMajor != 1 || r.URL.String() != "/hook?a=b" || body != string(l.job.Body) {
+			t.Errorf("got %s %s %s: %s", r.Method, r.URL, r.Proto, body)
+		}
+		at, err := strconv.ParseInt(h.Get("X-Service-Timestamp"), 10, 64)
+		if now := time.Now().Unix(); err != nil || at > now || at < now-10 {
+			t.Errorf("timestamp %q, now it is %d", h.Get("X-Service-Timestamp"), now)
+		}
+		if err := signature.Verify(currentSecret, h, []byte(body), time.Unix(at, 0), 0); err != nil {
+			t.Error(err)
+		}
+		if err := signature.VerifyStandard(currentSecret, h, []byte(body), time.Unix(at, 0), 0); err != nil {
+			t.Error(err)
+		}
+		want := http.Header{
+			"Content-Type": {"application/json"}, "User-Agent": {"Keyhook/1 (webhooks)"}, "Content-Length": {strconv.Itoa(len(body))},
+			"X-Service-Event-Id": {"evt_1"}, "Webhook-Id": {"evt_1"}, "X-Service-Event-Type": {"order.paid"}, "X-Service-Attempt": {"3"},
+			"X-Service-Timestamp": {strconv.FormatInt(at, 10)}, "Webhook-Timestamp": {strconv.FormatInt(at, 10)},
+			"X-Service-Signature": h["X-Service-Signature"], "Webhook-Signature": h["Webhook-Signature"],
+		}
+		if diff := cmp.Diff(want, h); diff != "" {
+			t.Error(diff)
+		}
+		if sig := h.Get("X-Service-Signature"); len(sig) != 64 || strings.Trim(sig, "0123456789abcdef") != "" {
+			t.Errorf("signature %q is not lower-case hex", sig)
+		}
+	})
+
+	t.Run("in an overlap is signed with both secrets, and afterwards with the new one alone", func(t *testing.T) {
+		t.Parallel()
+		l := newLoner("")
+		l.target.Previous, l.target.PreviousUntil = webhook.KnownSecret(oldSecret), time.Now().Add(time.Hour).UnixMilli()
+		h, _, body := deliver(t, l, dispatch.Options{})
+		for _, secret := range []string{currentSecret, oldSecret} {
+			if err := signature.VerifyStandard(secret, h, []byte(body), time.Now(), time.Minute); err != nil {
+				t.Error(err)
+			}
+			if err := signature.Verify(secret, h, []byte(body), time.Now(), time.Minute); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(strings.Fields(h.Get("Webhook-Signature"))); n != 2 {
+			t.Errorf("%d signatures, want 2", n)
+		}
+		if len(h.Get("X-Service-Signature-Previous")) != 64 || h.Get("X-Service-Signature-Previous") == h.Get("X-Service-Signature") {
+			t.Errorf("previous signature %q", h.Get("X-Service-Signature-Previous"))
+		}
+
+		l.target.PreviousUntil = time.Now().UnixMilli()
+		h, _, _ = deliver(t, l, dispatch.Options{})
+		if _, there := h["X-Service-Signature-Previous"]; there || len(strings.Fields(h.Get("Webhook-Signature"))) != 1 {
+			t.Errorf("after the overlap: %v", h)
+		}
+	})
+
+	t.Run("uses the prefix of the settings", func(t *testing.T) {
+		t.Parallel()
+		h, _, _ := deliver(t, newLoner(""), dispatch.Options{HeaderPrefix: "x-aCME"})
+		if diff := cmp.Diff([]string{
+			"Content-Length", "Content-Type", "User-Agent", "Webhook-Id", "Webhook-Signature", "Webhook-Timestamp",
+			"X-Acme-Attempt", "X-Acme-Event-Id", "X-Acme-Event-Type", "X-Acme-Signature", "X-Acme-Timestamp",
+		}, slices.Sorted(maps.Keys(h))); diff != "" {
+			t.Error(diff)
+		}
+	})
+
+	t.Run("sends the stored bytes as they are", func(t *testing.T) {
+		t.Parallel()
+		for _, body := range []string{"", "x", "{\"a\" : \"\u00e9\\u00e9\"}\n", "\x00\xff\xfe", strings.Repeat("0123456789abcdef", 16<<10)} {
+			l := newLoner("")
+			l.job.Body = []byte(body)
+			h, r, got := deliver(t, l, dispatch.Options{})
+			if got != body || r.ContentLength != int64(len(body)) {
+				t.Errorf("%d bytes became %d, announced as %d", len(body), len(got), r.ContentLength)
+			}
+			if err := signature.Verify(currentSecret, h, []byte(body), time.Now(), time.Minute); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+
+	t.Run("goes over one connection while the receiver keeps it", func(t *testing.T) {
+		t.Parallel()
+		var connections atomic.Int64
+		receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, strings.Repeat("x", 8000))
+		}))
+		receiver.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				connections.Add(1)
+			}
+		}
+		receiver.Start()
+		defer receiver.Close()
+		transport := loopback(t)
+		keep := keepIdle{transport}
+		for range 10 {
+			if r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
+				t.Fatalf("%q, %d characters", r.Error, len(r.ResponseBody))
+			}
+		}
+		if n := connections.Load(); n != 1 {
+			t.Errorf("%d connections for 10 attempts", n)
+		}
+	})
+}
+
+// keepIdle hides from a dispatcher that stops that its transport could close idle connections.
+type keepIdle struct{ http.RoundTripper }
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+
+	certified := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(certified.Close)
+	quiet(certified)
+	trusting := func(t *testing.T, change func(*tls.Config)) http.RoundTripper {
+		transport := loopback(t)
+		transport.TLSClientConfig.RootCAs = certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+		change(transport.TLSClientConfig)
+		return transport
+	}
+	old := httptest.NewUnstartedServer(http.NotFoundHandler())
+	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	quiet(old)
+	old.StartTLS()
+	t.Cleanup(old.Close)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	hangUp := rawServer(t, func(c net.Conn, _ *http.Request) { c.Close() })
+	gone := net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+
+	for name, c := range map[string]struct {
+		url       string
+		transport http.RoundTripper
+		want      string
+	}{
+		"connection refused":        {closed.URL, loopback(t), "connect_error: connection refused"},
+		"hung up":                   {hangUp, loopback(t), "connect_error: the connection was lost before the answer was complete"},
+		"blocked literal":           {plain.URL, egress.NewTransport(egress.Options{}), "blocked_address: the address is not allowed"},
+		"unknown authority":         {certified.URL, loopback(t), "tls_error: the certificate is signed by an unknown authority"},
+		"wrong host":                {certified.URL, trusting(t, func(c *tls.Config) { c.ServerName = "other.example" }), "tls_error: the certificate is for another host"},
+		"expired":                   {certified.URL, trusting(t, func(c *tls.Config) { c.Time = func() time.Time { return time.Now().AddDate(200, 0, 0) } }), "tls_error: the certificate has expired or is not valid yet"},
+		"too old a TLS":             {old.URL, loopback(t), "tls_error: the handshake failed"},
+		"no TLS at all":             {strings.Replace(plain.URL, "http:", "https:", 1), loopback(t), "tls_error: the receiver does not speak TLS"},
+		"hung up in the handshake":  {strings.Replace(hangUp, "http:", "https:", 1), loopback(t), "tls_error: the handshake failed"},
+		"TLS where none is wanted":  {strings.Replace(certified.URL, "https:", "http:", 1), loopback(t), "http_status: 400"},
+		"no such name":              {"https://a.example", failing{&net.DNSError{Name: "a.example", IsNotFound: true, Server: "127.0.0.1"}}, "dns_error: the host name does not exist"},
+		"no name server":            {"https://a.example", failing{&net.DNSError{Name: "a.example", IsTimeout: true, Server: "127.0.0.1"}}, "dns_error: no name server answered in time"},
+		"broken name server":        {"https://a.example", failing{&net.DNSError{Err: "127.0.0.1 says no"}}, "dns_error: the host name cannot be resolved"},
+		"dial with no known reason": {"https://a.example", failing{&gone}, "connect_error: no connection could be made"},
+		"dial out of time":          {"https://a.example", failing{&net.OpError{Op: "dial", Addr: gone.Addr, Err: context.DeadlineExceeded}}, "timeout: no connection in time"},
+		"unheard of":                {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the answer is not HTTP that can be read"},
+		"panic":                     {"https://a.example", panicking{}, "protocol_error: the attempt could not be made"},
+		"not a URL":                 {"https://a b/%zz", failing{}, "protocol_error: the URL of the subscription is not valid"},
+		"no host":                   {"https:", failing{}, "protocol_error: the URL of the subscription is not valid"},
+		"another scheme":            {"ftp://a.example", failing{}, "protocol_error: the URL of the subscription must begin with https://"},
+	} {
+		t.Run(name+" is told by its class and not by its text", func(t *testing.T) {
+			t.Parallel()
+			url := c.url
+			if !strings.Contains(url, "%zz") && url != "https:" {
+				url = hook(url)
+			}
+			r := attempt(t, newLoner(url), dispatch.Options{Transport: c.transport})
+			if r.Succeeded || r.Error != c.want {
+				t.Errorf("got %q, want %q", r.Error, c.want)
+			}
+			if (r.ResponseStatus != nil) != strings.HasPrefix(c.want, "http_status") {
+				t.Errorf("status %v", r.ResponseStatus)
+			}
+		})
+	}
+
+	t.Run("an address with a zone fails, and takes nothing down with it", func(t *testing.T) {
+		t.Parallel()
+		l := newLoner("http://[fe80::1%25lo]:1")
+		if r := attempt(t, l, dispatch.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
+			t.Errorf("%+v", r)
+		}
+	})
+
+	t.Run("http is refused unless it is allowed", func(t *testing.T) {
+		t.Parallel()
+		x := newRig(t, dispatch.Options{})
+		sub, err := x.Subscription(t.Context(), x.org(), x.subscribe(t, "a.example", says(200)).ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := "http://a.example/hook"
+		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+			t.Fatal(err)
+		}
+		a, err := x.Test(t.Context(), x.org(), sub.ID)
+		if err != nil || a.Error != "protocol_error: the URL of the subscription must begin with https://" {
+			t.Errorf("%v, %+v", err, a)
+		}
+		if len(x.requests("a.example")) != 0 {
+			t.Error("a request was sent")
+		}
+	})
+
+	t.Run("a secret that cannot be unsealed fails with the reason", func(t *testing.T) {
+		t.Parallel()
+		l := newLoner(hook("https://a.example"))
+		l.target.Secret, l.target.Unusable = webhook.Secret{}, "the signing secret cannot be unsealed; rotate the secret"
+		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
+			t.Errorf("got %q", r.Error)
+		}
+		l = newLoner(hook("https://a.example"))
+		l.target.Secret = webhook.KnownSecret("whsec_!")
+		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be used; rotate it" {
+			t.Errorf("got %q", r.Error)
+		}
+	})
+}
+
+// failing is a transport that only fails.
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
+
+// panicking is a transport with a bug.
+type panicking struct{}
+
+func (panicking) RoundTrip(q *http.Request) (*http.Response, error) {
+	panic("bug at " + q.URL.String())
+}
