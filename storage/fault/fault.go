@@ -7,6 +7,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Kind says whose move it is after a failure.
@@ -74,14 +75,15 @@ func (e *Error) Because(cause error) *Error {
 
 // Error returns the public message, followed by the private cause if there is one: it is for logs, not for callers.
 func (e *Error) Error() string {
-	text := e.Code + ": " + e.Message
+	var text strings.Builder
+	text.WriteString(e.Code + ": " + e.Message)
 	for _, f := range e.Fields {
-		text += " " + f.Field + ": " + f.Message
+		text.WriteString(" " + f.Field + ": " + f.Message)
 	}
 	if e.cause != nil {
-		text += " (" + e.cause.Error() + ")"
+		text.WriteString(" (" + e.cause.Error() + ")")
 	}
-	return text
+	return text.String()
 }
 
 // Unwrap returns the private cause.
