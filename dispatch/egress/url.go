@@ -1,0 +1,172 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxURL is the length of the longest URL that CheckURL takes, in characters.
+const MaxURL = 2048
+
+// The codes of a URLError. They are stable: clients branch on them.
+const (
+	CodeInvalidURL         = "invalid_url"
+	CodeTooLong            = "too_long"
+	CodeHTTPSRequired      = "https_required"
+	CodeHostRequired       = "host_required"
+	CodeInvalidHost        = "invalid_host"
+	CodeInvalidPort        = "invalid_port"
+	CodeUserinfoNotAllowed = "userinfo_not_allowed"
+	CodeFragmentNotAllowed = "fragment_not_allowed"
+	CodeAddressNotAllowed  = "address_not_allowed"
+)
+
+// URLError is what is wrong with a URL. Both parts may be shown to whoever wrote it; neither repeats more of it than an
+// address or a port.
+type URLError struct {
+	Code    string // stable, snake_case
+	Message string // what to do, in a sentence
+}
+
+// Error returns code and message.
+func (e *URLError) Error() string { return e.Code + ": " + e.Message }
+
+func refuse(code, format string, args ...any) error {
+	return &URLError{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// CheckURL returns the canonical form of a URL that deliveries may be sent to, or a *URLError. The host of the canonical
+// form is in lower case and in ASCII, without a trailing dot, an address in its shortest form; the rest is kept, with
+// what is not ASCII percent-encoded. CheckURL of a canonical form returns it as it is.
+//
+// Addresses written out are judged by the policy, and so is the name localhost; any other name is not resolved. What a
+// name leads to is known at the dial alone, and judged there, on every attempt: the check here tells a customer sooner.
+func (p Policy) CheckURL(raw string) (string, error) {
+	if err := checkText(raw); err != nil {
+		return "", err
+	}
+	u, err := url.Parse(raw)
+	if err != nil { // its text holds the URL
+		return "", refuse(CodeInvalidURL, "Write an absolute URL such as https://example.com/webhooks.")
+	}
+	if err := p.checkParts(u, raw); err != nil {
+		return "", err
+	}
+	host, err := p.canonicalHost(u)
+	if err != nil {
+		return "", err
+	}
+	if port := u.Port(); port != "" {
+		host += ":" + port
+	}
+	u.Host = host
+	u.RawQuery = escapeNonASCII(u.RawQuery)
+	canonical := u.String()
+	if len(canonical) > MaxURL {
+		return "", refuse(CodeTooLong, "Shorten the URL to %d characters; those that are not ASCII count three for each byte.", MaxURL)
+	}
+	return canonical, nil
+}
+
+// checkText judges what can be judged without parsing: readers of URLs disagree most about what does not belong there.
+func checkText(raw string) error {
+	if utf8.RuneCountInString(raw) > MaxURL {
+		return refuse(CodeTooLong, "Shorten the URL to %d characters.", MaxURL)
+	}
+	if !utf8.ValidString(raw) {
+		return refuse(CodeInvalidURL, "Write the URL in UTF-8.")
+	}
+	for _, r := range raw {
+		switch {
+		case unicode.IsControl(r) || unicode.IsSpace(r):
+			return refuse(CodeInvalidURL, "Take spaces, line breaks and control characters out of the URL, or percent-encode them.")
+		case r == '\\': // browsers read it as a slash
+			return refuse(CodeInvalidURL, `Write / or %%5C in place of \ in the URL.`)
+		}
+	}
+	return nil
+}
+
+// checkParts judges everything but the host's form.
+func (p Policy) checkParts(u *url.URL, raw string) error {
+	switch {
+	case u.Scheme != "https" && p.AllowHTTP && u.Scheme != "http":
+		return refuse(CodeHTTPSRequired, "Begin the URL with https:// or http://.")
+	case u.Scheme != "https" && !p.AllowHTTP:
+		return refuse(CodeHTTPSRequired, "Begin the URL with https://.")
+	case u.Hostname() == "":
+		return refuse(CodeHostRequired, "Write a host after the two slashes, as in %s://example.com/webhooks.", u.Scheme)
+	case u.User != nil:
+		return refuse(CodeUserinfoNotAllowed, "Take user name and password out of the URL; deliveries are signed instead.")
+	case strings.Contains(raw, "#"): // an empty one leaves no trace in u
+		return refuse(CodeFragmentNotAllowed, "Take # and what follows it out of the URL; it would not be sent.")
+	case !validPort(u):
+		return refuse(CodeInvalidPort, "Write a port from 1 to 65535 without leading zeros after the colon, or no colon.")
+	}
+	return nil
+}
+
+// validPort reports whether there is no port, or one in its only form: url.Parse takes "", "0443" and "99999".
+func validPort(u *url.URL) bool {
+	port := u.Port()
+	if port == "" {
+		return !strings.HasSuffix(u.Host, ":")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0 && strconv.FormatUint(n, 10) == port
+}
+
+// canonicalHost returns the host as it goes into the canonical URL, an IPv6 address in its brackets.
+func (p Policy) canonicalHost(u *url.URL) (string, error) {
+	host := u.Hostname()
+	if !strings.HasPrefix(u.Host, "[") {
+		name, err := canonicalName(host)
+		if err != nil {
+			return "", err
+		}
+		host = name
+	}
+	address, err := netip.ParseAddr(host)
+	switch {
+	case err == nil:
+		if reason := p.refusal(address); reason != "" {
+			return "", refuse(CodeAddressNotAllowed, "Use an address that is reachable from the internet: %s %s.", address, reason)
+		}
+		if address = address.Unmap(); address.Is6() {
+			return "[" + address.String() + "]", nil
+		}
+		return address.String(), nil
+	case strings.HasPrefix(u.Host, "["):
+		return "", refuse(CodeInvalidHost, "Write an IPv6 address between the brackets.")
+	case p.refusesLocalhost(host):
+		return "", refuse(CodeAddressNotAllowed, "Use a host that is reachable from the internet: localhost is this machine (RFC 6761).")
+	}
+	return host, nil
+}
+
+// refusesLocalhost reports whether name is one that must lead to loopback addresses, and the policy allows none of them.
+func (p Policy) refusesLocalhost(name string) bool {
+	if name != "localhost" && !strings.HasSuffix(name, ".localhost") {
+		return false
+	}
+	return p.refusal(netip.AddrFrom4([4]byte{127, 0, 0, 1})) != "" && p.refusal(netip.IPv6Loopback()) != ""
+}
+
+// escapeNonASCII percent-encodes a query's bytes beyond ASCII, which net/url does for a path but not for a query.
+func escapeNonASCII(query string) string {
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(query) {
+		if c := query[i]; c < utf8.RuneSelf {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	return b.String()
+}
