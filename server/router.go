@@ -53,15 +53,15 @@ func (s *Server) dispatch(c *call) {
 	}
 	handle, params, _ := s.router.Lookup(c.request.Method, path)
 	// "batch" in /events/batch/ is no id, whatever the method: a path that is fixed is never taken for one that varies.
-	if fixed, ok := s.fixed[path]; ok && len(params) > 0 {
+	fixed, isFixed := s.fixed[path]
+	switch {
+	case isFixed && (handle == nil || len(params) > 0):
 		s.fail(c, s.unrouted(c, fixed))
-		return
-	}
-	if handle == nil {
+	case handle == nil:
 		s.fail(c, s.unrouted(c, s.allowed(path)))
-		return
+	default:
+		handle(c, c.request, params)
 	}
-	handle(c, c.request, params)
 }
 
 func (s *Server) allowed(path string) []string {

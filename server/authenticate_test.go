@@ -1,0 +1,309 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func TestAuthorizationHeader(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+	other := access.Mint("svc")
+	wrongSum := key.Reveal()[:len(key.Reveal())-1] + "!"
+	flipped := []byte(key.Reveal())
+	flipped[10] ^= 1
+
+	for name, tt := range map[string]struct {
+		values []string
+		status int
+		code   string
+	}{
+		"a key":                             {[]string{apiKey(key)}, 200, ""},
+		"a key, scheme in small letters":    {[]string{"apikey " + key.Reveal()}, 200, ""},
+		"a key, scheme in capitals":         {[]string{"APIKEY " + key.Reveal()}, 200, ""},
+		"a key after several spaces":        {[]string{"ApiKey    " + key.Reveal()}, 200, ""},
+		"a key and blanks behind it":        {[]string{apiKey(key) + " \t "}, 200, ""},
+		"a token":                           {[]string{bearer(token)}, 200, ""},
+		"a token, scheme in small letters":  {[]string{"bearer " + token.Reveal()}, 200, ""},
+		"a token that an operator chose":    {[]string{operator}, 200, ""},
+		"nothing":                           {nil, 401, "missing_credential"},
+		"an empty header":                   {[]string{""}, 401, "missing_credential"},
+		"a scheme alone":                    {[]string{"ApiKey"}, 401, "invalid_key"},
+		"the other scheme alone":            {[]string{"Bearer"}, 401, "invalid_token"},
+		"a key without scheme":              {[]string{key.Reveal()}, 401, "wrong_scheme"},
+		"a scheme that is none of ours":     {[]string{"Basic YWRtaW46YWRtaW4="}, 401, "wrong_scheme"},
+		"a tab between scheme and key":      {[]string{"ApiKey\t" + key.Reveal()}, 401, "wrong_scheme"},
+		"a key as Bearer":                   {[]string{"Bearer " + key.Reveal()}, 401, "wrong_scheme"},
+		"a malformed key as Bearer":         {[]string{"Bearer svc_short"}, 401, "wrong_scheme"},
+		"a token as ApiKey":                 {[]string{"ApiKey " + token.Reveal()}, 401, "wrong_scheme"},
+		"a key nobody has made":             {[]string{apiKey(other)}, 401, "invalid_key"},
+		"a token nobody has made":           {[]string{bearer(access.Mint(access.TokenPrefix))}, 401, "invalid_token"},
+		"a wrong character in the checksum": {[]string{"ApiKey " + wrongSum}, 401, "invalid_key"},
+		"another random part":               {[]string{"ApiKey " + string(flipped)}, 401, "invalid_key"},
+		"a prefix in capitals":              {[]string{"ApiKey SVC" + key.Reveal()[3:]}, 401, "invalid_key"},
+		"a prefix alone":                    {[]string{"ApiKey svc_"}, 401, "invalid_key"},
+		"a key and something behind it":     {[]string{apiKey(key) + " x"}, 401, "invalid_key"},
+		"a key and half of it again":        {[]string{apiKey(key) + key.Reveal()[:10]}, 401, "invalid_key"},
+		"ten thousand characters":           {[]string{"ApiKey svc_" + strings.Repeat("a", 10_000)}, 401, "invalid_key"},
+		"ten thousand characters as Bearer": {[]string{"Bearer " + strings.Repeat("a", 10_000)}, 401, "invalid_token"},
+		"letters that are not ASCII":        {[]string{"ApiKey svc_ключключключключключключключключ"}, 401, "invalid_key"},
+		"a token of a wrong checksum":       {[]string{"Bearer kat_" + strings.Repeat("a", 36)}, 401, "invalid_token"},
+		"two headers":                       {[]string{apiKey(key), apiKey(key)}, 400, "multiple_credentials"},
+		"two headers of two schemes":        {[]string{apiKey(key), bearer(token)}, 400, "multiple_credentials"},
+		"a list":                            {[]string{apiKey(key) + ", " + bearer(token)}, 400, "multiple_credentials"},
+		"a list of keys":                    {[]string{apiKey(key) + "," + other.Reveal()}, 400, "multiple_credentials"},
+		"a list that begins with a token":   {[]string{bearer(token) + "," + apiKey(key)}, 400, "multiple_credentials"},
+		"a list of tokens without spaces":   {[]string{bearer(token) + "," + token.Reveal()}, 400, "multiple_credentials"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/v1/whoami/", nil)
+			r.Header["Authorization"] = tt.values
+			response, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := answer{response, read(t, response)}
+			checkAnswer(t, name, got)
+			got.want(t, tt.status, tt.code)
+			if tt.code == "wrong_scheme" && !strings.Contains(got.field("detail"), "Authorization: ") {
+				t.Errorf("no hint: %s", got.field("detail"))
+			}
+			if leaked := key.Reveal()[:10]; strings.Contains(got.body, leaked) && tt.status != 200 {
+				t.Errorf("the answer shows the credential: %s", got.body)
+			}
+		})
+	}
+	if text := f.log.String(); strings.Contains(text, key.Reveal()) || strings.Contains(text, token.Reveal()) || strings.Contains(text, storagetest.OperatorToken) {
+		t.Error("the log shows a credential")
+	}
+}
+
+func TestMalformedAndUnknownLookAlike(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	strip := func(a answer) string { return strings.ReplaceAll(a.body, a.Header.Get("X-Request-Id"), "") }
+	malformed := f.do(t, call{"GET /api/v1/whoami/", "ApiKey svc_x", "", nil})
+	unknown := f.do(t, call{"GET /api/v1/whoami/", apiKey(access.Mint("svc")), "", nil})
+	if diff := cmp.Diff(strip(malformed), strip(unknown)); diff != "" {
+		t.Errorf("a malformed key and an unknown one (-malformed +unknown):\n%s", diff)
+	}
+}
+
+// TestOrderOfChecks has for each check a key that fails it and every later one: the first must speak.
+func TestOrderOfChecks(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.plan(t, "closed", false, false, "0") // neither keys nor requests
+	f.plan(t, "refusing", true, true, "0")
+	foreign, _ := storagetest.Tenant(t, f.store, "foreign", "growth", access.RoleOwner)
+	theirs, _ := storagetest.Key(t, f.store, foreign, access.APIKeysRead)
+
+	// Each organization has one key of one creator, so that each check can be failed alone.
+	tenant := func(name string, expires time.Duration) (access.Principal, access.Key, string) {
+		p, _ := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
+		credential := access.Mint("svc")
+		k := access.NewKey{Credential: credential, Name: "k", Scope: access.NewScope(access.EventsRead)}
+		if expires != 0 {
+			at := time.Now().Add(expires).UnixMilli()
+			k.ExpiresAt = &at
+		}
+		key, err := f.store.CreateKey(t.Context(), p, p.Actor("", ""), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, key, apiKey(credential)
+	}
+	dismiss := func(p access.Principal) {
+		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+	}
+	revoked, key, asRevoked := tenant("revoked", -time.Second)
+	if err := f.store.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, key.ID); err != nil {
+		t.Fatal(err)
+	}
+	expired, _, asExpired := tenant("expired", -time.Second)
+	inactive, _, asInactive := tenant("inactive", 0)
+	removed, _, asRemoved := tenant("removed", 0)
+	downgraded, _, asDowngraded := tenant("downgraded", 0)
+	limited, _, asLimited := tenant("limited", 0)
+	_, _, asForeign := tenant("foreigner", 0)
+	_, _, asPowerless := tenant("powerless", 0)
+	stranger, _ := storagetest.Tenant(t, f.store, "stranger", "growth", access.RoleOwner)
+	_, strangersKey := storagetest.Key(t, f.store, stranger, access.APIKeysRead)
+	for _, p := range []access.Principal{revoked, expired, inactive} {
+		dismiss(p)
+	}
+	f.do(t, call{"DELETE /api/v1/organizations/" + removed.Organization.ID + "/members/" + removed.User.ID + "/", operator, "", nil}).want(t, 204, "")
+	for _, p := range []access.Principal{revoked, expired, inactive, removed, downgraded} {
+		f.move(t, p.Organization.ID, "closed")
+	}
+	f.move(t, limited.Organization.ID, "refusing")
+
+	const counted, free = true, false
+	for _, tt := range []struct {
+		check, as string
+		named     bool // a foreign organization
+		status    int
+		code      string
+		window    bool // whether the answer shows the window
+	}{
+		{"the form and the checksum of the key", "ApiKey svc_" + strings.Repeat("a", 36), true, 401, "invalid_key", free},
+		{"whether the key is known", apiKey(access.Mint("svc")), true, 401, "invalid_key", free},
+		{"whether it is revoked", asRevoked, true, 401, "key_revoked", free},
+		{"whether it has expired", asExpired, true, 401, "key_expired", free},
+		{"whether its creator is active", asInactive, true, 401, "creator_inactive", free},
+		{"whether its creator is a member", asRemoved, true, 401, "creator_inactive", free},
+		{"whether the plan has API keys", asDowngraded, true, 403, "plan_capability_required", counted},
+		{"the window", asLimited, true, 429, "rate_limited", counted},
+		{"the organization named", asForeign, true, 404, "not_found", counted},
+		{"the permission", asPowerless, false, 403, "permission_denied", counted},
+		{"the organization of the resource", apiKey(strangersKey), false, 404, "not_found", counted},
+	} {
+		t.Run(tt.check, func(t *testing.T) {
+			c := call{"GET /api/v1/api-keys/" + theirs.ID + "/", tt.as, "", nil}
+			if tt.named {
+				c.header = []string{"X-Organization-Id", foreign.Organization.ID}
+			}
+			got := f.do(t, c).want(t, tt.status, tt.code)
+			if shown := got.Header.Get("RateLimit") != ""; shown != tt.window {
+				t.Errorf("RateLimit %q", got.Header.Get("RateLimit"))
+			}
+			if retry := got.Header.Get("Retry-After"); (retry != "") != (tt.status == 429) {
+				t.Errorf("status %d with Retry-After %q", tt.status, retry)
+			}
+		})
+	}
+}
+
+func TestOrganizationNamed(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+	other, _ := storagetest.Tenant(t, f.store, "other", "free", access.RoleOwner)
+	theirs := other.Organization.ID
+	whoami := func(as, named string) answer {
+		return f.do(t, call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", named}})
+	}
+	t.Run("may be one's own", func(t *testing.T) {
+		whoami(bearer(token), owner.Organization.ID).want(t, 200, "")
+		whoami(apiKey(key), owner.Organization.ID).want(t, 200, "")
+	})
+	t.Run("may be another for who may act in others, under the plan of its own", func(t *testing.T) {
+		got := whoami(operator, theirs).want(t, 200, "")
+		if !strings.Contains(got.body, theirs) || !strings.Contains(got.body, `"name":"enterprise"`) {
+			t.Errorf("got %s", got.body)
+		}
+	})
+	for name, named := range map[string]string{
+		"another": theirs, "none": "", "a malformed one": "org_1", "an id of another type": other.User.ID,
+		"one that does not exist": "org_01h455vb4pex5vsknk084sn02q",
+	} {
+		t.Run("is not found by anybody else: "+name, func(t *testing.T) {
+			whoami(bearer(token), named).want(t, 404, "not_found")
+		})
+		if named != theirs {
+			t.Run("is not found by the operator either: "+name, func(t *testing.T) {
+				whoami(operator, named).want(t, 404, "not_found")
+			})
+		}
+	}
+}
+
+// failing is a store in which authentication fails otherwise than by the credential.
+type failing struct {
+	server.Store
+	err error
+}
+
+func (s failing) PrincipalByKey(context.Context, access.Digest) (access.Principal, error) {
+	return access.Principal{}, s.err
+}
+
+func (s failing) PrincipalByToken(context.Context, access.Digest) (access.Principal, error) {
+	if s.err == nil {
+		panic("the store is upside down")
+	}
+	return access.Principal{}, s.err
+}
+
+func TestUnreadableDatabase(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"an error of the driver":  errors.New("disk I/O error in SELECT secret"),
+		"a fault of the database": fault.New(fault.Unavailable, "storage_unavailable", "Later.").Because(errors.New("secret")),
+		"a lapse of time":         context.DeadlineExceeded,
+	} {
+		t.Run("is 503 and never 401: "+name, func(t *testing.T) {
+			t.Parallel()
+			f := start(t, func(o *server.Options) { o.Store = failing{o.Store, err} })
+			for _, as := range []string{apiKey(access.Mint("svc")), operator} {
+				got := f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 503, "storage_unavailable")
+				if got.Header.Get("Retry-After") == "" || strings.Contains(got.body, "secret") {
+					t.Errorf("Retry-After %q, %s", got.Header.Get("Retry-After"), got.body)
+				}
+			}
+			if !strings.Contains(f.log.String(), err.Error()) && !strings.Contains(f.log.String(), "secret") {
+				t.Errorf("the log does not say why: %s", f.log.String())
+			}
+		})
+	}
+}
+
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *server.Options) { o.Store = failing{o.Store, nil} })
+	got := f.do(t, call{"GET /api/v1/whoami/", operator, "", nil}).want(t, 500, "internal_error")
+	if strings.Contains(got.body, "upside down") {
+		t.Errorf("the answer says what panicked: %s", got.body)
+	}
+	if text := f.log.String(); !strings.Contains(text, "upside down") || !strings.Contains(text, got.Header.Get("X-Request-Id")) {
+		t.Errorf("the log does not say what panicked: %s", text)
+	}
+}
+
+func TestUnroutedRequestsOfAKey(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+	for i, line := range []string{"GET /nothing/", "PUT /api/v1/api-keys/", "PATCH /api/v1/api-keys/x/"} {
+		got := f.do(t, call{line, apiKey(key), "", nil})
+		if got.StatusCode != 404 && got.StatusCode != 405 {
+			t.Errorf("%s: %d", line, got.StatusCode)
+		}
+		if want := []string{"599", "598", "597"}[i]; got.Header.Get("X-RateLimit-Remaining") != want {
+			t.Errorf("%s: %q requests remain, want %s", line, got.Header.Get("X-RateLimit-Remaining"), want)
+		}
+	}
+}
+
+func FuzzAuthorization(f *testing.F) {
+	floor := build(f)
+	handler := floor.server.Handler()
+	for _, seed := range []string{"", "ApiKey", "ApiKey svc_", "Bearer kat_x", "Bearer a,b", "ApiKey\x00", ", ,", "apikey  svc_é"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
+		r.Header["Authorization"] = []string{value}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != 400 && w.Code != 401 && w.Code != 429 {
+			t.Errorf("status %d", w.Code)
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// floor is a server over a real store on a real file, and all that its log says.
+type floor struct {
+	store  *storage.Store
+	server *server.Server
+	url    string
+	log    *lines
+}
+
+// start makes a floor that listens on loopback; change may alter its options.
+func start(t testing.TB, change ...func(*server.Options)) *floor {
+	t.Helper()
+	f := build(t, change...)
+	listening := httptest.NewServer(f.server.Handler())
+	t.Cleanup(listening.Close)
+	f.url = listening.URL
+	return f
+}
+
+// build makes a floor that does not listen.
+func build(t testing.TB, change ...func(*server.Options)) *floor {
+	t.Helper()
+	f := &floor{store: storagetest.Open(t), log: &lines{}}
+	o := server.Options{
+		Store:    f.store,
+		Tester:   tester(func(context.Context) (webhook.Attempt, error) { return webhook.Attempt{Trigger: webhook.ByTest}, nil }),
+		CheckURL: egress.Policy{}.CheckURL,
+		Logger:   slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	var err error
+	if f.server, err = server.New(o); err != nil {
+		t.Fatalf("new server: %v", err)
+	}
+	return f
+}
+
+// tester stands for the dispatcher: what a test delivery does is told elsewhere.
+type tester func(context.Context) (webhook.Attempt, error)
+
+func (f tester) Test(ctx context.Context, _ int64, _ string) (webhook.Attempt, error) { return f(ctx) }
+
+// lines collects a log.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// call is a request: "METHOD /path", who makes it, the body, and further headers as name, value, name, value.
+type call struct {
+	line   string
+	as     string // an Authorization header
+	body   string
+	header []string
+}
+
+// answer is a response with its body read.
+type answer struct {
+	*http.Response
+	body string
+}
+
+// field returns a string of the body's top level; "" where it is not there.
+func (a answer) field(name string) string {
+	var object map[string]any
+	_ = json.Unmarshal([]byte(a.body), &object)
+	text, _ := object[name].(string)
+	return text
+}
+
+// fields returns "field: code" for each problem with a field.
+func (a answer) fields() []string {
+	var p struct{ Errors []struct{ Field, Code string } }
+	_ = json.Unmarshal([]byte(a.body), &p)
+	var list []string
+	for _, e := range p.Errors {
+		list = append(list, e.Field+": "+e.Code)
+	}
+	return list
+}
+
+var client = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 64},
+}
+
+// do makes a request and fails the test unless the answer has what every answer has.
+func (f *floor) do(t testing.TB, c call) answer {
+	t.Helper()
+	method, path, _ := strings.Cut(c.line, " ")
+	var body io.Reader
+	if c.body != "" {
+		body = strings.NewReader(c.body)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, body)
+	if err != nil {
+		t.Fatalf("%s: %v", c.line, err)
+	}
+	if c.as != "" {
+		r.Header.Set("Authorization", c.as)
+	}
+	if c.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(c.header); i += 2 {
+		r.Header.Set(c.header[i], c.header[i+1])
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatalf("%s: %v", c.line, err)
+	}
+	a := answer{response, read(t, response)}
+	checkAnswer(t, c.line, a)
+	return a
+}
+
+// checkAnswer checks what holds for every answer.
+func checkAnswer(t testing.TB, line string, a answer) {
+	t.Helper()
+	id := a.Header.Get("X-Request-Id")
+	if id == "" {
+		t.Errorf("%s: no X-Request-Id", line)
+	}
+	if a.StatusCode >= 300 && a.StatusCode < 400 {
+		t.Errorf("%s: status %d redirects", line, a.StatusCode)
+	}
+	if a.StatusCode < 400 || strings.HasPrefix(line, "HEAD ") || strings.Contains(line, "/readyz") {
+		return
+	}
+	if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("%s: status %d with Content-Type %q", line, a.StatusCode, got)
+	}
+	var p struct {
+		Type, Title, Detail, Code string
+		Status                    int
+		RequestID                 string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+		t.Errorf("%s: problem: %v", line, err)
+	}
+	if p.Type == "" || p.Title == "" || p.Detail == "" || p.Code == "" || p.Status != a.StatusCode || p.RequestID != id {
+		t.Errorf("%s: incomplete problem: %s", line, a.body)
+	}
+	if strings.Contains(a.body, "SELECT") || strings.Contains(a.body, "sqlite") || strings.Contains(a.body, "goroutine") {
+		t.Errorf("%s: the problem shows what is inside: %s", line, a.body)
+	}
+}
+
+// want fails the test unless the answer has the status, and the code where one is given.
+func (a answer) want(t testing.TB, status int, code string) answer {
+	t.Helper()
+	if a.StatusCode != status || code != "" && a.field("code") != code {
+		t.Errorf("%s %s: status %d, want %d %s: %s", a.Request.Method, a.Request.URL.Path, a.StatusCode, status, code, a.body)
+	}
+	return a
+}
+
+func bearer(c access.Credential) string { return "Bearer " + c.Reveal() }
+func apiKey(c access.Credential) string { return "ApiKey " + c.Reveal() }
+
+// operator is the Authorization header of the first operator.
+const operator = "Bearer " + storagetest.OperatorToken
+
+// plan makes a plan.
+func (f *floor) plan(t testing.TB, name string, apiKeys, webhooks bool, limit string) {
+	t.Helper()
+	body, _ := json.Marshal(map[string]any{
+		"name": name, "api_keys": apiKeys, "webhooks": webhooks, "api_rate_limit_per_minute": json.RawMessage(limit),
+	})
+	f.do(t, call{"POST /api/v1/plans/", operator, string(body), nil}).want(t, http.StatusCreated, "")
+}
+
+// move puts an organization on another plan.
+func (f *floor) move(t testing.TB, organization, plan string) {
+	t.Helper()
+	f.do(t, call{"PATCH /api/v1/organizations/" + organization + "/", operator, `{"plan":"` + plan + `"}`, nil}).want(t, http.StatusOK, "")
+}
+
+// read reads a body whole and closes it.
+func read(t testing.TB, r *http.Response) string {
+	t.Helper()
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatalf("read: %v", err)
+	}
+	return string(b)
+}
