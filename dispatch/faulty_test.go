@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -22,6 +23,7 @@ type faults struct {
 	broken map[string]bool
 	calls  map[string]int
 	watch  func(method string)
+	shift  time.Duration // of all due times
 }
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
@@ -60,7 +62,11 @@ func (s faulty) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	if err := s.call("Lanes"); err != nil {
 		return nil, err
 	}
-	return s.Store.Lanes(ctx)
+	lanes, err := s.Store.Lanes(ctx)
+	for i := range lanes {
+		lanes[i].DueAt += s.shift.Milliseconds()
+	}
+	return lanes, err
 }
 
 func (s faulty) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
@@ -74,7 +80,11 @@ func (s faulty) PendingJobs(ctx context.Context, subscription int64, limit int) 
 	if err := s.call("PendingJobs"); err != nil {
 		return nil, err
 	}
-	return s.Store.PendingJobs(ctx, subscription, limit)
+	jobs, err := s.Store.PendingJobs(ctx, subscription, limit)
+	for i := range jobs {
+		jobs[i].DueAt += s.shift.Milliseconds()
+	}
+	return jobs, err
 }
 
 func (s faulty) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
