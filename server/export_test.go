@@ -1,0 +1,36 @@
+package server
+
+import "net/netip"
+
+// What black-box tests cannot reach: the pure functions that fuzzing calls a million times, and how much is remembered.
+
+// Cursor writes a cursor.
+func Cursor(list string, row, at int64) string { return cursor(list, position{row, at}) }
+
+// ParseCursor reads a cursor.
+func ParseCursor(list, text string) (row, at int64, ok bool) {
+	p, ok := parseCursor(list, text)
+	return p.row, p.at, ok
+}
+
+// Split returns the names and values of the JSON object that a body is, as a handler gets them.
+func Split(body []byte) (members map[string]string, err error) {
+	f, err := newForm(body)
+	if err != nil {
+		return nil, err
+	}
+	members = map[string]string{}
+	for _, m := range f.members {
+		members[string(m.name)] = string(m.value)
+	}
+	return members, nil
+}
+
+// MaxAddresses is how many addresses the throttle remembers at most.
+const MaxAddresses = maxAddresses
+
+// Fail counts a failure of an address.
+func (s *Server) Fail(client netip.Addr) { s.throttle.failed(client, [32]byte{}) }
+
+// Remembered is how many addresses the throttle remembers.
+func (s *Server) Remembered() int { return s.throttle.recent.Len() }

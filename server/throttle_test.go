@@ -1,0 +1,287 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// from makes a request that comes from the given peer, and returns the status and the code of the answer.
+func (f *floor) from(peer, authorization string) (status int, code string) {
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
+	r.RemoteAddr = peer
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	w := httptest.NewRecorder()
+	f.server.Handler().ServeHTTP(w, r)
+	var p struct{ Code string }
+	_ = json.Unmarshal(w.Body.Bytes(), &p)
+	if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+		p.Code += " without Retry-After"
+	}
+	return w.Code, p.Code
+}
+
+// exhaust fails from a peer until it is refused for that.
+func (f *floor) exhaust(t *testing.T, peer string) (failures int) {
+	t.Helper()
+	for range 1000 {
+		status, code := f.from(peer, apiKey(access.Mint("svc")))
+		if status == http.StatusTooManyRequests && code == "too_many_failures" {
+			return failures
+		}
+		if status != http.StatusUnauthorized {
+			t.Fatalf("status %d %s", status, code)
+		}
+		failures++
+	}
+	t.Fatal("1000 failures were let through")
+	return 0
+}
+
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	setup := func(t *testing.T) (f *floor, key string) {
+		f = build(t)
+		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+		_, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		return f, apiKey(credential)
+	}
+	const peer = "198.51.100.7:1000"
+	t.Run("refuses what an address shows after many failures, on other ports too", func(t *testing.T) {
+		t.Parallel()
+		f, key := setup(t)
+		f.exhaust(t, peer)
+		for _, as := range []string{key, "ApiKey svc_x", apiKey(access.Mint("svc")), operator} {
+			if status, code := f.from("198.51.100.7:2000", as); status != 429 || code != "too_many_failures" {
+				t.Errorf("%.12s: %d %s", as, status, code)
+			}
+		}
+	})
+	t.Run("counts malformed credentials and wrong schemes as well", func(t *testing.T) {
+		t.Parallel()
+		f, _ := setup(t)
+		for range 10 {
+			f.from(peer, "ApiKey svc_x")
+			f.from(peer, "Basic x")
+		}
+		if status, code := f.from(peer, apiKey(access.Mint("svc"))); status != 429 || code != "too_many_failures" {
+			t.Errorf("%d %s", status, code)
+		}
+	})
+	t.Run("does not count requests without a credential", func(t *testing.T) {
+		t.Parallel()
+		f, key := setup(t)
+		for range 100 {
+			f.from(peer, "")
+		}
+		if status, _ := f.from(peer, key); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	})
+	t.Run("lets other addresses alone", func(t *testing.T) {
+		t.Parallel()
+		f, key := setup(t)
+		f.exhaust(t, peer)
+		if status, _ := f.from("198.51.100.8:1000", key); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	})
+	t.Run("lets through, from the same address, a credential that was good before", func(t *testing.T) {
+		t.Parallel()
+		f, key := setup(t)
+		f.from("198.51.100.200:1", key)
+		f.exhaust(t, peer)
+		if status, _ := f.from(peer, key); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	})
+	t.Run("forgets a credential that has ceased to be good", func(t *testing.T) {
+		t.Parallel()
+		f := build(t)
+		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+		key, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		f.from(peer, apiKey(credential))
+		f.exhaust(t, peer)
+		if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, key.ID); err != nil {
+			t.Fatal(err)
+		}
+		if status, code := f.from(peer, apiKey(credential)); status != 401 {
+			t.Errorf("first: %d %s", status, code)
+		}
+		if status, code := f.from(peer, apiKey(credential)); status != 429 {
+			t.Errorf("second: %d %s", status, code)
+		}
+	})
+	t.Run("counts an IPv6 host by its /64", func(t *testing.T) {
+		t.Parallel()
+		f, key := setup(t)
+		f.exhaust(t, "[2001:db8:1:2::1]:1000")
+		for peer, want := range map[string]int{"[2001:db8:1:2:ffff::9]:1": 429, "[2001:db8:1:3::1]:1": 200} {
+			if status, _ := f.from(peer, key); status != want {
+				t.Errorf("%s: status %d, want %d", peer, status, want)
+			}
+		}
+	})
+	t.Run("exempts loopback and the socket", func(t *testing.T) {
+		t.Parallel()
+		f, key := setup(t)
+		for _, peer := range []string{"127.0.0.1:1", "[::1]:1", "127.9.9.9:1", "@", ""} {
+			for range 200 {
+				if status, _ := f.from(peer, "ApiKey svc_x"); status != 401 {
+					t.Fatalf("%s: status %d", peer, status)
+				}
+			}
+			if status, _ := f.from(peer, key); status != 200 {
+				t.Errorf("%s: status %d", peer, status)
+			}
+		}
+	})
+	t.Run("remembers a bounded number of addresses", func(t *testing.T) {
+		t.Parallel()
+		f, _ := setup(t)
+		address := netip.MustParseAddr("203.0.0.1")
+		for range server.MaxAddresses + 500 {
+			f.server.Fail(address)
+			address = address.Next()
+		}
+		if got := f.server.Remembered(); got != server.MaxAddresses {
+			t.Errorf("%d addresses remembered, want %d", got, server.MaxAddresses)
+		}
+	})
+}
+
+func TestThrottleLetsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		const peer = "198.51.100.7:1"
+		f.exhaust(t, peer)
+		time.Sleep(10 * time.Minute)
+		if again := f.exhaust(t, peer); again != 20 {
+			t.Errorf("after ten minutes %d failures were let through, want 20", again)
+		}
+	})
+}
+
+func TestClientAddress(t *testing.T) {
+	t.Parallel()
+	f := build(t, func(o *server.Options) {
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	})
+	for name, tt := range map[string]struct {
+		peer      string
+		forwarded []string
+		want      string
+	}{
+		"the peer":                                     {"192.0.2.1:5", nil, "192.0.2.1"},
+		"the peer, whatever it says":                   {"192.0.2.1:5", []string{"198.51.100.1"}, "192.0.2.1"},
+		"what a proxy says":                            {"10.0.0.1:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		"what an IPv6 proxy says":                      {"[fd00::1]:5", []string{"2001:db8::1"}, "2001:db8::1"},
+		"the proxy, where it says nothing":             {"10.0.0.1:5", nil, "10.0.0.1"},
+		"the last hop that is no proxy":                {"10.0.0.1:5", []string{"127.0.0.1, 198.51.100.1, 10.9.9.9"}, "198.51.100.1"},
+		"not what the client wrote before it":          {"10.0.0.1:5", []string{"127.0.0.1,10.1.1.1", "198.51.100.1"}, "198.51.100.1"},
+		"the hop before one that is no address":        {"10.0.0.1:5", []string{"198.51.100.1, unknown, 10.2.2.2"}, "10.2.2.2"},
+		"the first, where all are proxies":             {"10.0.0.1:5", []string{"10.3.3.3, 10.2.2.2"}, "10.3.3.3"},
+		"an address with its port":                     {"10.0.0.1:5", []string{"198.51.100.1:4711"}, "198.51.100.1"},
+		"an IPv6 address in brackets":                  {"10.0.0.1:5", []string{"[2001:db8::1]"}, "2001:db8::1"},
+		"an IPv6 address with its port":                {"10.0.0.1:5", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
+		"an IPv4 address in the form of IPv6":          {"10.0.0.1:5", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
+		"a proxy whose address has the form of IPv6":   {"[::ffff:10.0.0.1]:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		"the proxy, where its header is empty":         {"10.0.0.1:5", []string{""}, "10.0.0.1"},
+		"the proxy, where its header is a comma":       {"10.0.0.1:5", []string{","}, "10.0.0.1"},
+		"the client's own, with a zone that is nobody": {"10.0.0.1:5", []string{"fe80::1%eth0"}, "fe80::1"},
+	} {
+		t.Run("is "+name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/nothing/"+strconv.Itoa(len(name)), nil)
+			r.RemoteAddr = tt.peer
+			r.Header["X-Forwarded-For"] = tt.forwarded
+			w := httptest.NewRecorder()
+			f.server.Handler().ServeHTTP(w, r)
+			if got := f.logged(t, w.Header().Get("X-Request-Id"))["client"]; got != tt.want {
+				t.Errorf("client %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// logged returns the line of the log about a request.
+func (f *floor) logged(t *testing.T, id string) map[string]any {
+	t.Helper()
+	var found []map[string]any
+	for line := range strings.Lines(f.log.String()) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("log line %q: %v", line, err)
+		}
+		if entry["request_id"] == id {
+			found = append(found, entry)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d lines about request %s, want 1", len(found), id)
+	}
+	return found[0]
+}
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	key, credential := storagetest.Key(t, f.store, owner, access.WebhooksRead)
+	const canary = "canary-in-the-query"
+	tests := []struct {
+		name string
+		call call
+		want map[string]any
+	}{
+		{"of a request that succeeds", call{"GET /api/v1/webhooks/subscriptions?limit=7", apiKey(credential), "", nil}, map[string]any{
+			"level": "INFO", "method": "GET", "route": "/api/v1/webhooks/subscriptions/", "status": 200.0,
+			"user": owner.User.ID, "organization": owner.Organization.ID, "key": key.ID,
+		}},
+		{"of a request that is refused", call{"GET /api/v1/api-keys/?limit=" + canary, apiKey(credential), "", nil}, map[string]any{
+			"level": "INFO", "method": "GET", "route": "/api/v1/api-keys/", "status": 403.0, "code": "permission_denied",
+			"user": owner.User.ID, "organization": owner.Organization.ID, "key": key.ID,
+		}},
+		{"of a request without a route", call{"BREW /" + canary, "", "", nil}, map[string]any{
+			"level": "INFO", "method": "other", "route": "none", "status": 404.0, "code": "not_found",
+		}},
+		{"of a probe", call{"GET /healthz", "", "", nil}, map[string]any{
+			"level": "DEBUG", "method": "GET", "route": "/healthz/", "status": 200.0,
+		}},
+	}
+	for _, tt := range tests {
+		t.Run("has one line "+tt.name, func(t *testing.T) {
+			got := f.do(t, tt.call)
+			entry := f.logged(t, got.Header.Get("X-Request-Id"))
+			if size, _ := entry["bytes"].(float64); int(size) != len(got.body) {
+				t.Errorf("bytes %v, want %d", entry["bytes"], len(got.body))
+			}
+			for _, always := range []string{"time", "msg", "duration_ms", "bytes", "request_id", "client"} {
+				if _, ok := entry[always]; !ok {
+					t.Errorf("no %s", always)
+				}
+				delete(entry, always)
+			}
+			if diff := cmp.Diff(tt.want, entry); diff != "" {
+				t.Errorf("line (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if text := f.log.String(); strings.Contains(text, canary) || strings.Contains(text, credential.Reveal()) {
+		t.Errorf("the log keeps what it must not: %s", text)
+	}
+}
