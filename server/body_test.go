@@ -1,0 +1,226 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// TestEveryBody sends to every route that reads a body what no route may take.
+func TestEveryBody(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOperator)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
+	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
+	real := strings.NewReplacer(
+		"subscriptions/{id}", "subscriptions/"+sub.ID, "organizations/{id}", "organizations/"+owner.Organization.ID,
+		"users/{id}", "users/"+owner.User.ID, "{user_id}", owner.User.ID,
+		"plans/{name}", "plans/growth", "roles/{name}", "roles/clerk", "permissions/{key}", "permissions/orders:read",
+	)
+	withoutBody := []string{
+		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
+	}
+	nested := func(depth int) string {
+		return `{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}`
+	}
+	bodies := map[string]struct {
+		body   string
+		header []string
+		status int
+		code   string
+	}{
+		"text":                      {`hello`, nil, 400, "invalid_json"},
+		"half an object":            {`{"name":"x"`, nil, 400, "invalid_json"},
+		"an array":                  {`[]`, nil, 400, "invalid_json"},
+		"a string":                  {`"x"`, nil, 400, "invalid_json"},
+		"null":                      {`null`, nil, 400, "invalid_json"},
+		"a number":                  {`1`, nil, 400, "invalid_json"},
+		"white space":               {"  \n", nil, 400, "invalid_json"},
+		"an object and more":        {`{} {}`, nil, 400, "invalid_json"},
+		"an object and a brace":     {`{}}`, nil, 400, "invalid_json"},
+		"a name given twice":        {`{"x":1,"x":2}`, nil, 400, "invalid_json"},
+		"a name given twice, deep":  {`{"data":{"x":[{"y":1,"y":2}]}}`, nil, 400, "invalid_json"},
+		"a name twice, once quoted": {`{"x":1,"\u0078":2}`, nil, 400, "invalid_json"},
+		"a byte order mark":         {"\ufeff{}", nil, 400, "invalid_json"},
+		"invalid UTF-8":             {"{\"name\":\"\xff\"}", nil, 400, "invalid_json"},
+		"half a surrogate":          {`{"name":"\ud800"}`, nil, 400, "invalid_json"},
+		"a raw NUL":                 {"{\"name\":\"\x00\"}", nil, 400, "invalid_json"},
+		"a comment":                 {`{/**/}`, nil, 400, "invalid_json"},
+		"a comma too many":          {`{"x":1,}`, nil, 400, "invalid_json"},
+		"quotes of another kind":    {`{'x':1}`, nil, 400, "invalid_json"},
+		"NaN":                       {`{"x":NaN}`, nil, 400, "invalid_json"},
+		"101 levels":                {nested(100), nil, 400, "invalid_json"},
+		"ten thousand levels":       {nested(10_000), nil, 400, "invalid_json"},
+		"what nobody asked for":     {`{"nobody":1}`, nil, 422, "validation_failed"},
+		"names in other letters":    {`{"NAME":1,"Type":1,"URL":1,"Is_Active":true}`, nil, 422, "validation_failed"},
+		"another type":              {`{}`, []string{"Content-Type", "text/plain"}, 415, "unsupported_media_type"},
+		"a form":                    {`a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
+		"no type":                   {`{}`, []string{"Content-Type", ""}, 415, "unsupported_media_type"},
+		"a type beyond parsing":     {`{}`, []string{"Content-Type", "application/json; charset"}, 415, "unsupported_media_type"},
+		"another charset":           {`{}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, "unsupported_media_type"},
+		"compressed":                {`{}`, []string{"Content-Encoding", "gzip"}, 415, "unsupported_media_type"},
+		"more than it may":          {`{"x":"` + strings.Repeat("x", 9<<20) + `"}`, nil, 413, "too_large"},
+	}
+	for _, r := range f.server.Routes() {
+		if r.Method == http.MethodGet || r.Method == http.MethodDelete || slices.Contains(withoutBody, line(r)) {
+			continue
+		}
+		t.Run("of "+line(r), func(t *testing.T) {
+			at := r.Method + " " + real.Replace(r.Pattern)
+			for name, tt := range bodies {
+				got := f.do(t, call{at, bearer(token), tt.body, tt.header})
+				if got.StatusCode != tt.status || got.field("code") != tt.code && tt.status != 422 {
+					t.Errorf("%s: status %d, want %d %s: %s", name, got.StatusCode, tt.status, tt.code, got.body)
+				}
+			}
+			if got := f.do(t, call{at, bearer(token), "", nil}); !strings.HasSuffix(r.Pattern, "/rotate-secret/") {
+				got.want(t, 400, "body_required")
+			}
+		})
+	}
+}
+
+// TestEveryField gives every field of every body a value of every wrong type.
+func TestEveryField(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOperator)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	as := []string{"X-Organization-Id", owner.Organization.ID}
+	const subs, orgs, users = "/api/v1/webhooks/subscriptions/", "/api/v1/organizations/", "/api/v1/users/"
+	kinds := map[string]string{
+		"string": `"text"`, "number": `7`, "fraction": `1.5`, "boolean": `true`, "object": `{}`, "array": `[1]`, "null": `null`,
+	}
+	for line, fields := range map[string]map[string][]string{ // the kinds that are right
+		"POST /api/v1/api-keys/":                    {"name": {"string"}, "scope": {"string"}, "expires_at": {"string", "null"}},
+		"POST " + subs:                              {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
+		"PATCH " + subs + sub.ID + "/":              {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
+		"POST " + subs + sub.ID + "/rotate-secret/": {"overlap_seconds": {"number"}},
+		"POST /api/v1/events/":                      {"type": {"string"}, "data": {"object"}, "idempotency_key": {"string"}},
+		"POST /api/v1/events/batch/":                {"events": {"array"}},
+		"POST /api/v1/plans/":                       {"name": {"string"}, "api_keys": {"boolean"}, "webhooks": {"boolean"}, "api_rate_limit_per_minute": {"number", "null"}},
+		"PATCH /api/v1/plans/growth/":               {"api_keys": {"boolean"}, "webhooks": {"boolean"}, "api_rate_limit_per_minute": {"number", "null"}},
+		"POST /api/v1/permissions/":                 {"key": {"string"}, "description": {"string"}},
+		"PATCH /api/v1/permissions/orders:read":     {"description": {"string"}},
+		"POST /api/v1/roles/":                       {"name": {"string"}, "permissions": {"array"}},
+		"PATCH /api/v1/roles/clerk/":                {"permissions": {"array"}},
+		"POST " + orgs:                              {"name": {"string"}, "plan": {"string"}, "external_id": {"string", "null"}},
+		"PATCH " + orgs + owner.Organization.ID:     {"name": {"string"}, "plan": {"string"}, "external_id": {"string", "null"}},
+		"PUT " + orgs + owner.Organization.ID + "/members/" + owner.User.ID: {"role": {"string"}},
+		"POST " + users:                                     {"email": {"string"}, "name": {"string"}, "external_id": {"string", "null"}, "is_active": {"boolean"}},
+		"PATCH " + users + owner.User.ID:                    {"email": {"string"}, "name": {"string"}, "external_id": {"string", "null"}, "is_active": {"boolean"}},
+		"POST " + users + owner.User.ID + "/access-tokens/": {"organization_id": {"string"}, "name": {"string"}, "expires_at": {"string", "null"}},
+	} {
+		for field, right := range fields {
+			t.Run("of "+line+" refuses another type in "+field, func(t *testing.T) {
+				for kind, value := range kinds {
+					if slices.Contains(right, kind) {
+						continue
+					}
+					got := f.do(t, call{line, operator, `{"` + field + `":` + value + `}`, as}).want(t, 422, "")
+					wrong := slices.ContainsFunc(got.fields(), func(s string) bool {
+						return s == field+": wrong_type" || s == field+".0: wrong_type"
+					})
+					if !wrong {
+						t.Errorf("%s: %s", kind, got.body)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	got := f.do(t, call{"POST /api/v1/webhooks/subscriptions/", operator,
+		`{"event_types":["ok","Not.OK","also not"],"is_active":"yes","colour":"red","description":"\u0000"}`, nil}).want(t, 422, "validation_failed")
+	want := []string{
+		"url: missing", "event_types.1: invalid", "event_types.2: invalid", "description: invalid", "is_active: wrong_type", "colour: unknown_field",
+	}
+	if diff := cmp.Diff(want, got.fields()); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	many := "{"
+	for i := range 5000 {
+		many += `"f` + strings.Repeat("x", i%5) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + `":1,`
+	}
+	got = f.do(t, call{"POST /api/v1/plans/", operator, many + `"z":1}`, nil}).want(t, 422, "validation_failed")
+	if n := len(got.fields()); n != 100 {
+		t.Errorf("%d problems are told, want 100", n)
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	for name, tt := range map[string]struct{ given, want, code string }{
+		"a name":                     {"Billing", "Billing", ""},
+		"blanks around it":           {" \t Billing\u00a0\n", "Billing", ""},
+		"a hundred characters":       {strings.Repeat("ü", 100), strings.Repeat("ü", 100), ""},
+		"one character more":         {strings.Repeat("ü", 101), "", "too_long"},
+		"ten thousand characters":    {strings.Repeat("x", 10_000), "", "too_long"},
+		"nothing":                    {"", "", "blank"},
+		"blanks alone":               {"   ", "", "blank"},
+		"a line break":               {"a\r\nb", "", "invalid"},
+		"NUL":                        {"a\x00b", "", "invalid"},
+		"an escape character":        {"a\x1b[31mb", "", "invalid"},
+		"a C1 control character":     {"a\u0085b", "", "invalid"},
+		"HTML":                       {`<script>alert("x")</script>&amp;`, `<script>alert("x")</script>&amp;`, ""},
+		"writing from right to left": {"\u202eabc\u202c", "\u202eabc\u202c", ""},
+		"an emoji":                   {"👩‍👩‍👧", "👩‍👩‍👧", ""},
+	} {
+		t.Run("of keys: "+name, func(t *testing.T) {
+			given, _ := json.Marshal(tt.given)
+			got := f.do(t, call{"POST /api/v1/api-keys/", operator, `{"scope":"audit:read","name":` + string(given) + `}`, nil})
+			if tt.code != "" {
+				got.want(t, 422, "")
+				if diff := cmp.Diff([]string{"name: " + tt.code}, got.fields()); diff != "" {
+					t.Errorf("problems (-want +got):\n%s", diff)
+				}
+				return
+			}
+			got.want(t, 201, "")
+			if diff := cmp.Diff(tt.want, got.field("name")); diff != "" {
+				t.Errorf("name (-want +got):\n%s", diff)
+			}
+			if strings.Contains(got.body, `\u003c`) {
+				t.Errorf("escaped as if for HTML: %s", got.body)
+			}
+		})
+	}
+}
+
+func FuzzBody(f *testing.F) {
+	for _, seed := range []string{``, `{}`, `{"a":1}`, ` { "a" : [ 1 , { } ] } `, `{"\u0061":"\""}`, `{"a":1}x`, `[`, `{"a"`, "\xff", `{"":{"":{}}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		members, err := server.Split(slices.Clone(body))
+		if err != nil {
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(body, &want); err != nil {
+			t.Fatalf("took what is no JSON object: %q", body)
+		}
+		for name, value := range want {
+			if got, ok := members[name]; !ok || got != strings.TrimSpace(string(value)) {
+				t.Errorf("%q: %q, want %q", name, got, value)
+			}
+		}
+		if len(members) != len(want) {
+			t.Errorf("%d members, want %d", len(members), len(want))
+		}
+	})
+}
