@@ -105,7 +105,9 @@ func (a answer) field(name string) string {
 
 // fields returns "field: code" for each problem with a field.
 func (a answer) fields() []string {
-	var p struct{ Errors []struct{ Field, Code string } }
+	var p struct {
+		Errors []struct{ Field, Code string }
+	}
 	_ = json.Unmarshal([]byte(a.body), &p)
 	var list []string
 	for _, e := range p.Errors {

@@ -1,0 +1,202 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// listed is a page as it is answered.
+type listed struct {
+	Data       []map[string]any `json:"data"`
+	HasMore    *bool            `json:"has_more"`
+	NextCursor *string          `json:"next_cursor"`
+}
+
+func (f *floor) list(t testing.TB, as, path string) listed {
+	t.Helper()
+	var page listed
+	if err := json.Unmarshal([]byte(f.do(t, call{"GET " + path, as, "", nil}).want(t, 200, "").body), &page); err != nil {
+		t.Fatal(err)
+	}
+	if page.Data == nil || page.HasMore == nil || *page.HasMore != (page.NextCursor != nil) {
+		t.Fatalf("%s: incomplete page %+v", path, page)
+	}
+	return page
+}
+
+// all reads a list page by page.
+func (f *floor) all(t testing.TB, as, path, id string, limit int) (ids []string) {
+	t.Helper()
+	join := "?"
+	if strings.Contains(path, "?") {
+		join = "&"
+	}
+	for next := ""; ; {
+		page := f.list(t, as, fmt.Sprintf("%s%slimit=%d%s", path, join, limit, next))
+		for _, item := range page.Data {
+			ids = append(ids, item[id].(string))
+		}
+		if page.NextCursor == nil {
+			return ids
+		}
+		if len(page.Data) != limit {
+			t.Fatalf("%s: a page of %d with more behind it, want %d", path, len(page.Data), limit)
+		}
+		next = "&cursor=" + url.QueryEscape(*page.NextCursor)
+	}
+}
+
+// filled makes a floor with several of everything, and returns the paths of all lists with the field that tells items
+// apart.
+func filled(t *testing.T) (f *floor, as string, lists map[string]string) {
+	t.Helper()
+	f = start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOperator)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	for range 6 {
+		storagetest.Key(t, f.store, owner, access.AuditRead)
+		storagetest.Subscription(t, f.store, owner, "https://example.com/", "never.happens")
+		storagetest.Publish(t, f.store, owner, "user.created")
+	}
+	for i := range 6 {
+		n := string(rune('a' + i))
+		storagetest.Member(t, f.store, owner.Organization, "member-"+n, access.RoleMember)
+		if _, err := f.store.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Organization.ID, access.Mint("kat"), n, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, made := range []call{
+			{"POST /api/v1/plans/", operator, `{"name":"plan-` + n + `","api_rate_limit_per_minute":1}`, nil},
+			{"POST /api/v1/permissions/", operator, `{"key":"orders:` + n + `"}`, nil},
+			{"POST /api/v1/roles/", operator, `{"name":"role-` + n + `","permissions":["orders:` + n + `"]}`, nil},
+			{"POST /api/v1/organizations/", operator, `{"name":"org ` + n + `","plan":"free"}`, nil},
+		} {
+			f.do(t, made).want(t, 201, "")
+		}
+	}
+	attempted(t, f, owner, sub, 6)
+	org, user := "/api/v1/organizations/"+owner.Organization.ID, "/api/v1/users/"+owner.User.ID
+	return f, bearer(token), map[string]string{
+		"/api/v1/api-keys/": "id", "/api/v1/webhooks/subscriptions/": "id", "/api/v1/events/": "id", "/api/v1/audit-events/": "id",
+		"/api/v1/webhooks/subscriptions/" + sub.ID + "/deliveries/": "id",
+		"/api/v1/plans/": "name", "/api/v1/permissions/": "key", "/api/v1/roles/": "name",
+		"/api/v1/organizations/": "id", org + "/members/": "user_id", "/api/v1/users/": "id", user + "/access-tokens/": "id",
+	}
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	f, as, lists := filled(t)
+	for _, r := range f.server.Routes() {
+		if slices.Contains(r.Parameters, "cursor") && len(lists) != 12 {
+			t.Errorf("a list is not tested: %s", line(r))
+		}
+	}
+	var cursors []string
+	for path, id := range lists {
+		t.Run("come page by page, newest first and each item once: "+path, func(t *testing.T) {
+			whole := f.all(t, as, path, id, 200)
+			if len(whole) < 6 {
+				t.Fatalf("only %d items", len(whole))
+			}
+			for _, limit := range []int{1, 2, 5, len(whole)} {
+				if diff := cmp.Diff(whole, f.all(t, as, path, id, limit)); diff != "" {
+					t.Errorf("pages of %d (-whole +paged):\n%s", limit, diff)
+				}
+			}
+		})
+		cursors = append(cursors, path+" "+*f.list(t, as, path+"?limit=1").NextCursor)
+	}
+	for path := range lists {
+		t.Run("take only their own cursors: "+path, func(t *testing.T) {
+			for _, c := range cursors {
+				from, cursor, _ := strings.Cut(c, " ")
+				got := f.do(t, call{"GET " + path + "?cursor=" + cursor, as, "", nil})
+				if from == path {
+					got.want(t, 200, "")
+				} else {
+					got.want(t, 400, "invalid_cursor")
+				}
+			}
+		})
+		t.Run("refuse a query that they do not know: "+path, func(t *testing.T) {
+			for query, code := range map[string]string{
+				"limit=0": "invalid_parameter", "limit=201": "invalid_parameter", "limit=-1": "invalid_parameter", "limit=x": "invalid_parameter",
+				"limit=": "invalid_parameter", "limit=1.5": "invalid_parameter", "limit=99999999999999999999": "invalid_parameter",
+				"limit=1&limit=2": "invalid_parameter", "limit=%zz": "invalid_parameter", "a;b": "invalid_parameter",
+				"cursor=": "invalid_cursor", "cursor=x": "invalid_cursor", "cursor=%00": "invalid_cursor", "cursor=AAAA": "invalid_cursor",
+				"Limit=1": "unknown_parameter", "page=2": "unknown_parameter",
+			} {
+				got := f.do(t, call{"GET " + path + "?" + query, as, "", nil}).want(t, 400, code)
+				if name, _, _ := strings.Cut(query, "="); code == "invalid_parameter" && name == "limit" && query != "limit=%zz" && !strings.Contains(got.field("detail"), "limit") {
+					t.Errorf("%s: the parameter is not named: %s", query, got.field("detail"))
+				}
+			}
+		})
+	}
+}
+
+func TestCursorOfAnotherOrganization(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	cursorOf := map[string]string{}
+	for _, name := range []string{"acme", "other"} {
+		owner, token := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
+		storagetest.Key(t, f.store, owner, access.AuditRead)
+		storagetest.Key(t, f.store, owner, access.AuditRead)
+		cursorOf[bearer(token)] = *f.list(t, bearer(token), "/api/v1/api-keys/?limit=1").NextCursor
+	}
+	for as, own := range cursorOf {
+		for _, cursor := range cursorOf {
+			got := f.do(t, call{"GET /api/v1/api-keys/?cursor=" + cursor, as, "", nil})
+			if want := map[bool]int{true: 200, false: 400}[cursor == own]; got.StatusCode != want {
+				t.Errorf("status %d, want %d", got.StatusCode, want)
+			}
+		}
+	}
+}
+
+func TestQueryWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.do(t, call{"GET /api/v1/whoami/?verbose=1", operator, "", nil}).want(t, 400, "unknown_parameter")
+	f.do(t, call{"POST /api/v1/roles/?dry_run=1", operator, `{}`, nil}).want(t, 400, "unknown_parameter")
+	f.do(t, call{"GET /healthz/?probe=1", "", "", nil}).want(t, 200, "")
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("list", int64(1), int64(0), "")
+	f.Add("/api/v1/events/\norg_x", int64(1<<62), int64(-5), "AAAA")
+	f.Fuzz(func(t *testing.T, list string, row, at int64, text string) {
+		if _, _, ok := server.ParseCursor(list, text); ok {
+			gotRow, gotAt, _ := server.ParseCursor(list, text)
+			if back := server.Cursor(list, gotRow, gotAt); back != text {
+				t.Errorf("%q is read as what is written %q", text, back)
+			}
+		}
+		written := server.Cursor(list, row, at)
+		gotRow, gotAt, ok := server.ParseCursor(list, written)
+		if ok != (row > 0) || ok && (gotRow != row || gotAt != at) {
+			t.Errorf("%d, %d comes back as %d, %d, %v", row, at, gotRow, gotAt, ok)
+		}
+		if _, _, ok := server.ParseCursor(list+"x", written); ok {
+			t.Error("the cursor of one list is one of another")
+		}
+		for i := range written {
+			damaged := []byte(written)
+			damaged[i] ^= 1
+			if _, _, ok := server.ParseCursor(list, string(damaged)); ok {
+				t.Errorf("damage at %d goes unnoticed", i)
+			}
+		}
+	})
+}
