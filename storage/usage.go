@@ -60,8 +60,8 @@ func (u *usage) note(n use) {
 	shard.noted[n.credentialRow] = max(shard.noted[n.credentialRow], n.at)
 }
 
-// take removes and returns the notes of credentials that were not written within the last minute.
-func (u *usage) take(now int64) []use {
+// due returns the notes of credentials that were not written within the last minute.
+func (u *usage) due(now int64) []use {
 	var due []use
 	for i := range u {
 		shard := &u[i]
@@ -74,8 +74,6 @@ func (u *usage) take(now int64) []use {
 		for c, at := range shard.noted {
 			if _, lately := shard.written[c]; !lately {
 				due = append(due, use{c, at})
-				delete(shard.noted, c)
-				shard.written[c] = now
 			}
 		}
 		shard.mu.Unlock()
@@ -83,26 +81,29 @@ func (u *usage) take(now int64) []use {
 	return due
 }
 
-// putBack undoes take for notes that could not be written.
-func (u *usage) putBack(notes []use) {
+// settle forgets notes that have been written, unless the credential has been used again.
+func (u *usage) settle(notes []use, now int64) {
 	for _, n := range notes {
-		u.note(n)
 		shard := &u[n.row%usageShards]
 		shard.mu.Lock()
-		delete(shard.written, n.credentialRow)
+		shard.written[n.credentialRow] = now
+		if shard.noted[n.credentialRow] == n.at {
+			delete(shard.noted, n.credentialRow)
+		}
 		shard.mu.Unlock()
 	}
 }
 
 // noteUsage writes when credentials were last used.
 func (s *Store) noteUsage(ctx context.Context) error {
-	due := s.usage.take(time.Now().UnixMilli())
+	now := time.Now().UnixMilli()
+	due := s.usage.due(now)
 	for len(due) > 0 {
 		notes := due[:min(len(due), notesPerWrite)]
 		if err := s.change(ctx, func(t *tx) error { return writeUsage(t, notes) }); err != nil {
-			s.usage.putBack(due)
 			return err
 		}
+		s.usage.settle(notes, now)
 		due = due[len(notes):]
 	}
 	return nil

@@ -1,0 +1,78 @@
+package storage_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// TestAccessQueryPlans does once all that access knows and then asks SQLite how it went about each statement. None may
+// read a table that grows with customers from end to end, nor sort one.
+func TestAccessQueryPlans(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	ctx := t.Context()
+	org := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Acme", Plan: "growth", ExternalID: ptr("a")}))
+	owner, token := storagetest.Member(t, x.Store, org, "owner", access.RoleOwner)
+	key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead)
+	user := owner.User.ID
+	check := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(x.PrincipalByKey(ctx, credential.Digest()))
+	check(x.PrincipalByToken(ctx, token.Digest()))
+	check(x.CreatePlan(ctx, x.by, access.Plan{Name: "pro"}))
+	check(x.CreatePermission(ctx, x.by, access.Permission{Key: "orders:read"}))
+	check(x.CreateRole(ctx, x.by, access.Role{Name: "clerk"}))
+	check(x.UpdatePlan(ctx, x.by, "pro", access.PlanChange{}))
+	check(x.UpdateRole(ctx, x.by, "clerk", access.RoleChange{Permissions: ptr(access.NewScope(access.EventsRead))}))
+	check(x.UpdateOrganization(ctx, x.by, org.ID, access.OrganizationChange{ExternalID: ptr("b")}))
+	check(x.UpdateUser(ctx, x.by, user, access.UserChange{Email: ptr("b@example.com"), ExternalID: ptr("b"), IsActive: ptr(true)}))
+	check(x.SetMember(ctx, x.by, org.ID, user, "clerk"))
+	check(x.Plans(ctx, 0, 10))
+	check(x.Plan(ctx, "pro"))
+	check(x.Permissions(ctx, 0, 10))
+	check(x.Roles(ctx, 0, 10))
+	check(x.Organizations(ctx, 0, 10))
+	check(x.Organization(ctx, org.ID))
+	check(x.Users(ctx, 0, 10))
+	check(x.User(ctx, user))
+	check(x.Members(ctx, org.ID, 0, 10))
+	check(x.Tokens(ctx, user, 0, 10))
+	check(x.Token(ctx, user, owner.Token.ID))
+	check(x.Keys(ctx, org.RowID, access.Active, 0, 0, 10))
+	check(x.Key(ctx, org.RowID, key.ID))
+	check(nil, x.RevokeKey(ctx, x.by, org.RowID, key.ID))
+	check(nil, x.RevokeToken(ctx, x.by, user, owner.Token.ID))
+	for _, refused := range []error{
+		x.DeletePlan(ctx, x.by, "growth"), x.DeleteRole(ctx, x.by, "clerk"), x.DeleteUser(ctx, x.by, user), x.DeleteOrganization(ctx, x.by, org.ID),
+		x.RemoveMember(ctx, x.by, x.operator.Home.ID, x.operator.User.ID),
+	} {
+		if refused == nil {
+			t.Error("something is removed that is in use")
+		}
+	}
+	check(nil, x.RemoveMember(ctx, x.by, org.ID, user))
+	empty := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Empty", Plan: "pro"}))
+	check(nil, x.DeleteOrganization(ctx, x.by, empty.ID))
+
+	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|audit_events|events|e)\b`)
+	plans := must[map[string][]string](t)(x.QueryPlans(ctx))
+	if len(plans) < 60 {
+		t.Errorf("only %d statements were run", len(plans))
+	}
+	for text, plan := range plans {
+		for _, step := range plan {
+			if scanned.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
+				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
+				break
+			}
+		}
+	}
+}
