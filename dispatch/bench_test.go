@@ -41,7 +41,7 @@ func deliverAll(b *testing.B, transport http.RoundTripper, url string, subscript
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
-	x := idleRig(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true})
+	x := rigOn(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true})
 	for i := range subscriptions {
 		storagetest.Subscription(b, store, x.owner, url+strconv.Itoa(i), "order.paid")
 	}

@@ -28,9 +28,6 @@ type faults struct {
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
 
-// through has a store fail with f.
-func (f *faults) through(s *storage.Store) faulty { return faulty{s, f} }
-
 func (f *faults) fail(broken bool, methods ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,6 +15,7 @@ type attempt struct {
 
 	weight   int  // in memory; 0 once its request has ended
 	probe    bool // of a failing lane
+	failed   bool // on the wire
 	troubled bool // its end could not be recorded so far
 	row      int64
 	epoch    int64   // in which it began
@@ -91,6 +92,10 @@ type lane struct {
 	more    bool  // the table may hold due deliveries that are not in held
 	nextDue int64 // when the earliest of the others in the table is due; 0: none is known
 
+	// How the last requests ended. The store hears of that a little later, and says what it makes of it later still.
+	streak int // failures since the last success
+	doubts int // failures that are not settled
+
 	// How many requests ended in the present round of Begin and in the one before.
 	round       uint64
 	ended, past int
@@ -117,6 +122,10 @@ func (l *lane) failing() bool { return l.health.Status == webhook.Failing }
 
 // closed reports whether nothing may be sent, as far as is known.
 func (l *lane) closed() bool { return !l.target.Open || l.health.Status == webhook.Disabled }
+
+// dying reports whether the lane will be failing once its last failures are settled: what goes on the wire before that
+// would be wasted.
+func (l *lane) dying(failingAfter int) bool { return l.doubts > 0 && l.streak >= failingAfter }
 
 // pace is how many requests have ended during the last two rounds of Begin: how many more it pays to have begun when
 // their slots become free. A lane that hangs has none.

@@ -171,6 +171,12 @@ func (m bounced) apply(s *scheduler) {
 func (m sent) apply(s *scheduler) {
 	s.offWire(m.lane)
 	m.lane.countEnd(s.round)
+	m.lane.streak++
+	if m.failed {
+		m.lane.doubts++
+	} else {
+		m.lane.streak = 0
+	}
 	s.lighten(m.attempt)
 	s.touch(m.lane)
 }

@@ -79,7 +79,7 @@ func (m answer) apply(s *scheduler) {
 		if l.refused == l.health.Epoch && !l.closed() {
 			l.readAt = s.now + s.o.PollInterval.Milliseconds()
 		}
-		l.refused = 0
+		l.refused, l.streak = 0, l.health.ConsecutiveFailures
 		s.conform(l)
 	}
 	for i := range m.jobs {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,13 +45,22 @@ func virtually(t *testing.T, test func(t *testing.T)) {
 // newRig makes a rig whose dispatcher runs until the test ends.
 func newRig(tb testing.TB, o dispatch.Options) *rig {
 	tb.Helper()
-	x := idleRig(tb, storagetest.Open(tb), nil, o)
+	x := idleRig(tb, nil, o)
 	x.run(tb)
 	return x
 }
 
-// idleRig makes a rig that does not run yet. The dispatcher reaches the store through through, where it is not nil.
-func idleRig(tb testing.TB, store *storage.Store, through func(*storage.Store) faulty, o dispatch.Options) *rig {
+// idleRig makes a rig that does not run yet. Its dispatcher meets the faults of f, where f is not nil.
+func idleRig(tb testing.TB, f *faults, o dispatch.Options) *rig {
+	tb.Helper()
+	of := storagetest.Options(tb, filepath.Join(tb.TempDir(), "keyhook.db"))
+	of.Policy = o.Policy
+	store, _ := storagetest.OpenWith(tb, of)
+	return rigOn(tb, store, f, o)
+}
+
+// rigOn is idleRig on a store that is open already.
+func rigOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *rig {
 	tb.Helper()
 	x := &rig{Store: store, receivers: &receivers{answer: map[string]answer{}}, stop: func() {}}
 	if o.Transport == nil {
@@ -60,8 +70,8 @@ func idleRig(tb testing.TB, store *storage.Store, through func(*storage.Store) f
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if through != nil {
-		x.Dispatcher, err = dispatch.New(through(store), o)
+	if f != nil {
+		x.Dispatcher, err = dispatch.New(faulty{store, f}, o)
 	} else {
 		x.Dispatcher, err = dispatch.New(store, o)
 	}

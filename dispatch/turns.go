@@ -87,7 +87,7 @@ func (s *scheduler) take(l *lane) *attempt {
 // healthy; otherwise up to its limit, and fewer the fewer slots are left. A lane alone reaches its limit.
 func (s *scheduler) mayLaunch(l *lane) bool {
 	known := s.knows(l)
-	if len(l.tests) == 0 && (l.begun.n == 0 || !known) {
+	if len(l.tests) == 0 && (l.begun.n == 0 || !known || l.dying(s.o.Policy.FailingAfter)) {
 		return false
 	}
 	if l.wire == 0 {
@@ -194,6 +194,9 @@ func (s *scheduler) forget(a *attempt) {
 func (s *scheduler) end(a *attempt) {
 	s.forget(a)
 	s.open--
+	if a.failed {
+		a.lane.doubts--
+	}
 	if a.probe {
 		s.probes--
 	}

@@ -66,6 +66,7 @@ func (w *work) deliver(a *attempt) {
 			w.inbox.post(cutOff{a, true})
 			return
 		}
+		a.failed = end.err != ""
 		w.inbox.post(sent{a}) // the body is not ours from here on
 		w.settle(a, w.result(a, end))
 	})

@@ -1,0 +1,322 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+
+	t.Run("five failures make it failing, ten probes, one at a time and ever later, disable it", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", after(time.Second, says(500)))
+			x.publish(t, 1000)
+			time.Sleep(5*time.Second + 500*time.Millisecond)
+			if h := x.health(t, sub); h.Status != webhook.Failing || h.ConsecutiveFailures != 5 || h.LastError != "http_status: 500" {
+				t.Fatalf("after five failures: %+v", h.Health)
+			}
+			time.Sleep(3 * time.Hour)
+			if h := x.health(t, sub); h.Status != webhook.Disabled || h.ConsecutiveFailures != 15 || h.PendingDeliveries != 1000 || h.LastError == "" {
+				t.Errorf("in the end: %+v, %d pending", h.Health, h.PendingDeliveries)
+			}
+			got := x.requests("a.example")
+			if len(got) != 15 {
+				t.Fatalf("%d requests, want 15", len(got))
+			}
+			// A probe is sent so long after the end of the attempt before it, which took a second.
+			pace := []time.Duration{15, 15, 60, 240, 600, 600, 600, 600, 600, 600}
+			for i, base := range pace {
+				wait := got[5+i].at.Sub(got[4+i].at) - time.Second
+				low, high := base*time.Second*8/10, min(base*time.Second*12/10, 10*time.Minute)
+				if wait < low || wait > high+10*time.Millisecond {
+					t.Errorf("probe %d came %s after what was before, want %s to %s", i+1, wait, low, high)
+				}
+			}
+			if n := x.outcomes(t, sub); n[webhook.Failed] != 15 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+		})
+	})
+
+	t.Run("a burst in flight when the endpoint dies makes it failing, and never disabled", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 64})
+			var dead atomic.Bool
+			sub := x.subscribe(t, "a.example", func(*http.Request) (*http.Response, error) {
+				time.Sleep(time.Second)
+				if dead.Load() {
+					return nil, errors.New("reset")
+				}
+				return response(200, ""), nil
+			})
+			x.publish(t, 500)
+			time.Sleep(2500 * time.Millisecond)
+			dead.Store(true)
+			time.Sleep(2 * time.Second)
+			if one, _ := x.peak("a.example"); one != 64 {
+				t.Fatalf("%d at once, want 64", one)
+			}
+			if h := x.health(t, sub); h.Status != webhook.Failing || h.ConsecutiveFailures != 5 {
+				t.Fatalf("after the burst: %+v", h.Health)
+			}
+			before := len(x.requests("a.example"))
+			if before > 64*3 {
+				t.Errorf("%d requests, want no more than the burst", before)
+			}
+			// What had begun beyond the burst was taken back, without a trace.
+			if n := x.outcomes(t, sub); n[webhook.Sending] != 0 || n[webhook.Succeeded]+n[webhook.Failed] != before {
+				t.Errorf("%d requests, on record %v", before, n)
+			}
+			dead.Store(false)
+			time.Sleep(5 * time.Minute)
+			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
+				t.Errorf("after recovery: %+v, %d pending", h.Health, h.PendingDeliveries)
+			}
+		})
+	})
+
+	t.Run("what is pending resumes, whole and in parallel, when a disabled subscription is activated", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(500))
+			x.publish(t, 300)
+			time.Sleep(2 * time.Hour)
+			if h := x.health(t, sub); h.Status != webhook.Disabled {
+				t.Fatalf("not disabled: %+v", h.Health)
+			}
+			before := len(x.requests("a.example"))
+			time.Sleep(2 * time.Hour)
+			if n := len(x.requests("a.example")) - before; n != 0 {
+				t.Errorf("%d requests while disabled", n)
+			}
+			x.set("a.example", after(time.Second, says(200)))
+			x.activate(t, sub, true)
+			synctest.Wait()
+			if n := len(x.requests("a.example")) - before; n != 16 {
+				t.Errorf("%d requests at once, want 16", n)
+			}
+			time.Sleep(20 * time.Minute)
+			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 || h.ConsecutiveFailures != 0 {
+				t.Errorf("after activation: %+v, %d pending", h.Health, h.PendingDeliveries)
+			}
+		})
+	})
+
+	t.Run("nothing is sent after a subscription was deactivated or deleted", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			for _, host := range []string{"off.example", "gone.example"} {
+				sub := x.subscribe(t, host, after(time.Second, says(200)))
+				x.publish(t, 100)
+				time.Sleep(1500 * time.Millisecond)
+				if host == "off.example" {
+					x.activate(t, sub, false)
+				} else if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
+					t.Fatal(err)
+				}
+				before := len(x.requests(host))
+				time.Sleep(time.Hour)
+				if n := len(x.requests(host)); n != before || n != 32 {
+					t.Errorf("%s has got %d requests, %d of them after it was closed", host, n, n-before)
+				}
+			}
+		})
+	})
+
+	t.Run("a change of address applies to all that begins afterwards", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "old.example", after(time.Second, says(200)))
+			x.set("new.example", after(time.Second, says(200)))
+			x.publish(t, 100)
+			time.Sleep(1500 * time.Millisecond)
+			url := "https://new.example/hook"
+			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			deliveredOnce(t, x, "old.example", 32)
+			deliveredOnce(t, x, "new.example", 68)
+		})
+	})
+
+	t.Run("a failing lane that is repaired by its owner resumes at once", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(500))
+			x.publish(t, 100)
+			time.Sleep(10 * time.Minute)
+			if h := x.health(t, sub); h.Status != webhook.Failing {
+				t.Fatalf("not failing: %+v", h.Health)
+			}
+			x.set("a.example", says(200))
+			x.activate(t, sub, true)
+			time.Sleep(time.Second)
+			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries > 20 {
+				t.Errorf("%+v, %d pending", h.Health, h.PendingDeliveries)
+			}
+		})
+	})
+
+	t.Run("what began before a repair does not spoil it", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", after(5*time.Second, says(500)))
+			x.publish(t, 16)
+			time.Sleep(time.Second)
+			x.activate(t, sub, false)
+			x.activate(t, sub, true)
+			time.Sleep(5 * time.Second)
+			if h := x.health(t, sub); h.Status != webhook.Healthy || h.ConsecutiveFailures != 0 {
+				t.Errorf("attempts begun before the repair count after it: %+v", h.Health)
+			}
+		})
+	})
+}
+
+// activate sets is_active.
+func (x *rig) activate(tb testing.TB, sub webhook.Subscription, active bool) {
+	tb.Helper()
+	if _, err := x.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// plan moves the organization to a plan.
+func (x *rig) plan(tb testing.TB, name string) {
+	tb.Helper()
+	operator := storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
+	if _, err := x.UpdateOrganization(context.Background(), operator, x.owner.Organization.ID, access.OrganizationChange{Plan: &name}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+
+	t.Run("without webhooks nothing of what is pending is sent, and with them again all of it", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := idleRig(t, nil, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(200))
+			x.publish(t, 50)
+			x.plan(t, "free")
+			x.run(t)
+			time.Sleep(time.Hour)
+			if n := len(x.requests("a.example")); n != 0 {
+				t.Errorf("%d requests on a plan without webhooks", n)
+			}
+			if n := x.outcomes(t, sub); len(n) != 0 {
+				t.Errorf("attempts without requests: %v", n)
+			}
+			x.plan(t, "growth")
+			time.Sleep(time.Second)
+			deliveredOnce(t, x, "a.example", 50)
+		})
+	})
+
+	t.Run("a downgrade holds from the moment it is answered", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			x.subscribe(t, "a.example", after(100*time.Millisecond, says(200)))
+			x.publish(t, 500)
+			time.Sleep(250 * time.Millisecond)
+			x.plan(t, "free")
+			before := len(x.requests("a.example"))
+			time.Sleep(time.Hour)
+			if n := len(x.requests("a.example")) - before; n != 0 || before != 48 {
+				t.Errorf("%d requests before the downgrade, %d after", before, n)
+			}
+			x.plan(t, "growth")
+			time.Sleep(time.Minute)
+			deliveredOnce(t, x, "a.example", 500)
+		})
+	})
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+
+	t.Run("an attempt that begins after a rotation is signed with the new secret, and in the overlap with the old one too", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub, old := x.subscribeSecret(t, "a.example", after(time.Second, says(200)))
+			x.publish(t, 64)
+			time.Sleep(1500 * time.Millisecond)
+			_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := len(x.requests("a.example"))
+			time.Sleep(time.Minute)
+			got := x.requests("a.example")
+			if before != 32 || len(got) != 64 {
+				t.Fatalf("%d requests, %d of them before the rotation", len(got), before)
+			}
+			for i, q := range got {
+				oldErr := signature.VerifyStandard(old.Reveal(), q.header, []byte(q.body), q.at, time.Second)
+				newErr := signature.VerifyStandard(fresh.Reveal(), q.header, []byte(q.body), q.at, time.Second)
+				hexErr := signature.Verify(fresh.Reveal(), q.header, []byte(q.body), q.at, time.Second)
+				if oldErr != nil || (newErr == nil) != (i >= before) || (hexErr == nil) != (i >= before) {
+					t.Errorf("request %d: old %v, new %v, hex %v", i, oldErr, newErr, hexErr)
+				}
+			}
+			time.Sleep(time.Hour)
+			x.publish(t, 1)
+			time.Sleep(time.Minute)
+			last := x.requests("a.example")[64]
+			if signature.VerifyStandard(old.Reveal(), last.header, []byte(last.body), last.at, time.Second) == nil {
+				t.Error("the old secret signs after the overlap")
+			}
+		})
+	})
+
+	t.Run("without an overlap only what was on the wire bears the old signature", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub, secret := x.subscribeSecret(t, "a.example", says(200))
+			var gate sync.Mutex // nothing is answered while the secret changes
+			x.set("a.example", func(*http.Request) (*http.Response, error) {
+				gate.Lock()
+				defer gate.Unlock()
+				return response(200, ""), nil
+			})
+			for range 50 {
+				before := len(x.requests("a.example"))
+				gate.Lock()
+				x.publish(t, 64)
+				_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				gate.Unlock()
+				time.Sleep(time.Second)
+				old, got := 0, x.requests("a.example")[before:]
+				for _, q := range got {
+					if signature.Verify(secret.Reveal(), q.header, []byte(q.body), q.at, time.Second) == nil {
+						old++
+					} else if err := signature.Verify(fresh.Reveal(), q.header, []byte(q.body), q.at, time.Second); err != nil {
+						t.Error(err)
+					}
+				}
+				if old > 16 || len(got) != 64 {
+					t.Errorf("%d requests, %d of them with the old signature", len(got), old)
+				}
+				secret = fresh
+			}
+		})
+	})
+}

@@ -1,0 +1,292 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+
+	for _, hanging := range []int{5, 40} {
+		t.Run(fmt.Sprintf("%d receivers that hang delay none of 50 that are well", hanging), func(t *testing.T) {
+			virtually(t, func(t *testing.T) {
+				x := newRig(t, dispatch.Options{})
+				for i := range hanging {
+					x.subscribe(t, "hangs"+strconv.Itoa(i)+".example", hangs)
+				}
+				for i := range 50 {
+					x.subscribe(t, "well"+strconv.Itoa(i)+".example", after(50*time.Millisecond, says(200)))
+				}
+				var published []time.Time
+				for range 60 {
+					published = append(published, time.Now())
+					x.publish(t, 1)
+					time.Sleep(500 * time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				for i := range 50 {
+					host := "well" + strconv.Itoa(i) + ".example"
+					deliveredOnce(t, x, host, 60)
+					for n, q := range x.requests(host) {
+						if late := q.at.Sub(published[n]); late > 100*time.Millisecond {
+							t.Fatalf("event %d came to %s after %s", n, host, late)
+						}
+					}
+				}
+				one, all := x.peak("hangs0.example")
+				if one > 16 || all > 256 {
+					t.Errorf("%d requests at once to one that hangs, %d in all", one, all)
+				}
+			})
+		})
+	}
+
+	t.Run("a backlog of one delays none of a thousand others", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := idleRig(t, nil, dispatch.Options{Concurrency: 64})
+			x.subscribe(t, "big.example", after(20*time.Millisecond, says(200)))
+			for range 4 {
+				x.publish(t, 1000)
+			}
+			for i := range 1000 {
+				x.subscribe(t, "small"+strconv.Itoa(i)+".example", after(20*time.Millisecond, says(200)))
+			}
+			x.run(t)
+			time.Sleep(100 * time.Millisecond)
+			begin := time.Now()
+			x.publish(t, 1)
+			time.Sleep(3 * time.Second)
+			// A thousand requests of 20 ms over 48 slots and more take 0.4 s.
+			for i := range 1000 {
+				got := x.requests("small" + strconv.Itoa(i) + ".example")
+				if len(got) != 1 || got[0].at.Sub(begin) > 600*time.Millisecond {
+					t.Fatalf("lane %d: %d requests, the first after %s", i, len(got), got[0].at.Sub(begin))
+				}
+			}
+			time.Sleep(10 * time.Second)
+			deliveredOnce(t, x, "big.example", 4001)
+		})
+	})
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+
+	t.Run("requests at once stay within both limits, and use them", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{Concurrency: 32, PerSubscription: 4})
+			for i := range 50 {
+				x.subscribe(t, "r"+strconv.Itoa(i)+".example", after(100*time.Millisecond, says(200)))
+			}
+			begin := time.Now()
+			x.publish(t, 20)
+			x.untilIdle(t)
+			// A thousand requests of 0.1 s over 32 slots take 3.1 s.
+			if took := time.Since(begin); took > 4500*time.Millisecond {
+				t.Errorf("took %s", took)
+			}
+			for i := range 50 {
+				host := "r" + strconv.Itoa(i) + ".example"
+				deliveredOnce(t, x, host, 20)
+				if one, _ := x.peak(host); one > 4 {
+					t.Errorf("%d at once to %s", one, host)
+				}
+			}
+			if _, all := x.peak(""); all != 32 {
+				t.Errorf("%d at once, want 32", all)
+			}
+		})
+	})
+
+	t.Run("one subscription alone uses all of its slots", func(t *testing.T) {
+		for _, limits := range [][2]int{{256, 16}, {64, 64}, {100, 80}, {1, 1}, {8, 16}} {
+			virtuallyNamed(t, fmt.Sprint(limits), func(t *testing.T) {
+				x := newRig(t, dispatch.Options{Concurrency: limits[0], PerSubscription: limits[1]})
+				x.subscribe(t, "a.example", after(time.Second, says(200)))
+				x.publish(t, 300)
+				time.Sleep(5500 * time.Millisecond)
+				if one, _ := x.peak("a.example"); one != min(limits[0], limits[1]) {
+					t.Errorf("%d at once", one)
+				}
+				if n := len(x.requests("a.example")); n != min(6*min(limits[0], limits[1]), 300) {
+					t.Errorf("%d requests in six seconds", n)
+				}
+			})
+		}
+	})
+
+	t.Run("no request is on the wire without its record", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{Policy: patient})
+			var sub webhook.Subscription
+			var without atomic.Int64
+			sub = x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
+				found := false
+				outcome := webhook.Sending
+				list, err := x.Attempts(q.Context(), x.org(), sub.ID, webhook.AttemptFilter{
+					Limit: 10, Outcome: &outcome, EventID: q.Header.Get("Webhook-Id"),
+				})
+				if err != nil {
+					return nil, err
+				}
+				for _, a := range list {
+					found = found || strconv.Itoa(a.Number) == q.Header.Get("X-Service-Attempt")
+				}
+				if !found {
+					without.Add(1)
+				}
+				return response(500, ""), nil
+			})
+			x.publish(t, 100)
+			time.Sleep(time.Hour)
+			if n := len(x.requests("a.example")); n != 500 || without.Load() != 0 {
+				t.Errorf("%d requests, %d without a record", n, without.Load())
+			}
+		})
+	})
+}
+
+// virtuallyNamed is virtually in a sub-test.
+func virtuallyNamed(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { virtually(t, test) })
+}
+
+// untilIdle waits until nothing is pending.
+func (x *rig) untilIdle(tb testing.TB) {
+	tb.Helper()
+	for {
+		_, waits, err := x.OldestDue(tb.Context())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if !waits {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func TestIdleCosts(t *testing.T) {
+	t.Parallel()
+
+	// calls counts what is asked of the store during an hour.
+	calls := func(f *faults) map[string]int {
+		synctest.Wait()
+		f.mu.Lock()
+		clear(f.calls)
+		f.mu.Unlock()
+		time.Sleep(time.Hour)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.calls
+	}
+	only := func(t *testing.T, calls map[string]int) {
+		t.Helper()
+		for method, n := range calls {
+			if method != "Lanes" || n > 121 {
+				t.Errorf("%d calls of %s in an hour", n, method)
+			}
+		}
+	}
+
+	t.Run("with nothing to do, nothing is done", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", says(200))
+			x.run(t)
+			x.publish(t, 100)
+			time.Sleep(time.Minute)
+			before := time.Now()
+			only(t, calls(f))
+			if tick := x.LastTick(); tick.Before(before.Add(time.Hour - 2*time.Second)) {
+				t.Errorf("the last tick is of %s", tick)
+			}
+		})
+	})
+
+	t.Run("a closed lane costs nothing, whatever waits behind it", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", hangs)
+			x.run(t)
+			for range 5 {
+				x.publish(t, 1000)
+			}
+			x.activate(t, sub, false)
+			time.Sleep(time.Minute)
+			only(t, calls(f))
+		})
+	})
+
+	t.Run("a lane whose deliveries wait for their time costs nothing", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{Policy: patient, RetryBase: 5 * time.Hour, RetryMax: 5 * time.Hour})
+			x.subscribe(t, "a.example", says(500))
+			x.run(t)
+			x.publish(t, 1000)
+			time.Sleep(time.Minute)
+			only(t, calls(f))
+			time.Sleep(5 * time.Hour)
+			if n := len(x.requests("a.example")); n != 2000 {
+				t.Errorf("%d requests, want 2000", n)
+			}
+		})
+	})
+
+	t.Run("a failing lane does nothing between its probes", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{
+				Policy: webhook.Policy{MaxAttempts: 5, FailingAfter: 5, DisabledAfter: 1000}, RetryBase: 10 * time.Minute,
+			})
+			x.subscribe(t, "a.example", says(500))
+			x.run(t)
+			x.publish(t, 1000)
+			time.Sleep(time.Minute)
+			made := calls(f)
+			if made["Begin"] > 8 || made["Record"] > 8 || made["PendingJobs"] > 16 || made["Target"] > 16 {
+				t.Errorf("in an hour: %v", made)
+			}
+		})
+	})
+}
+
+// Not parallel: it measures the memory of the process.
+func TestMemoryIsBoundedWhateverTheBacklog(t *testing.T) {
+	x := idleRig(t, nil, dispatch.Options{Timeout: time.Minute, Grace: time.Millisecond})
+	for i := range 20 {
+		x.subscribe(t, "hangs"+strconv.Itoa(i)+".example", hangs)
+	}
+	x.run(t)
+	data := make([]byte, 200<<10)
+	for i := range data {
+		data[i] = 'x'
+	}
+	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"x":"` + string(data) + `"}`)}
+	for range 50 { // 10 MB, of which each of 20 subscriptions wants a copy: counted as 200 MB
+		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > 64<<20 {
+		t.Errorf("%d MB in use", m.HeapAlloc>>20)
+	}
+}
