@@ -125,11 +125,7 @@ var client = &http.Client{
 func (f *floor) do(t testing.TB, c call) answer {
 	t.Helper()
 	method, path, _ := strings.Cut(c.line, " ")
-	var body io.Reader
-	if c.body != "" {
-		body = strings.NewReader(c.body)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, body)
+	r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, strings.NewReader(c.body))
 	if err != nil {
 		t.Fatalf("%s: %v", c.line, err)
 	}
@@ -142,13 +138,30 @@ func (f *floor) do(t testing.TB, c call) answer {
 	for i := 0; i < len(c.header); i += 2 {
 		r.Header.Set(c.header[i], c.header[i+1])
 	}
-	response, err := client.Do(r)
+	response, err := f.send(r)
 	if err != nil {
 		t.Fatalf("%s: %v", c.line, err)
 	}
 	a := answer{response, read(t, response)}
 	checkAnswer(t, c.line, a)
 	return a
+}
+
+// send sends a request over the wire, or straight to the handler where the floor does not listen.
+func (f *floor) send(r *http.Request) (*http.Response, error) {
+	if f.url != "" {
+		return client.Do(r)
+	}
+	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:1"
+	w := httptest.NewRecorder()
+	f.server.Handler().ServeHTTP(w, r)
+	response := w.Result()
+	response.Request = r
+	for name, values := range response.Header { // as reading them from the wire does
+		delete(response.Header, name)
+		response.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	return response, nil
 }
 
 // checkAnswer checks what holds for every answer.

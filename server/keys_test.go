@@ -1,0 +1,180 @@
+package server_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "user": owner.User.ID}
+	const path = "/api/v1/api-keys/"
+	f.run(t, known, []scenario{
+		shows("are made, and shown once", "POST "+path, `{"name":"ci","scope":"webhooks:read api_keys:read webhooks:read"}`, 201,
+			`"name":"ci"`, `"scope":"api_keys:read webhooks:read"`, `"scope_not_granted":""`, `"key":"svc_`, `"status":"active"`,
+			`"organization_id":"{org}"`, `"created_by":"{user}"`, `"expires_at":null`, `"last_used_at":null`, `"revoked_at":null`,
+			"Location: /api/v1/api-keys/key_"),
+		ok("are read without the key", "GET "+path+"{last}/", "", 200, `"id":"{last}"`, `"key_prefix":"svc_`, `…"`),
+		{"work", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 200, "",
+			[]string{`"id":"{user}"`, `"permissions":["api_keys:read","webhooks:read"]`, `"key":{"id":"{last}","name":"ci","scope":"api_keys:read webhooks:read"}`,
+				`"plan":{"name":"growth","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":600}`}, nil},
+		ok("are listed", "GET "+path, "", 200, `{last}`, `"has_more":false`, `"next_cursor":null`),
+		bad("are not changed", "PATCH "+path+"{last}/", `{"scope":"events:read"}`, 405, "method_not_allowed", "Allow: DELETE, GET, HEAD"),
+		bad("are not replaced", "PUT "+path+"{last}/", `{}`, 405, "method_not_allowed"),
+		ok("are revoked", "DELETE "+path+"{last}/", "", 204),
+		{"fail at once then", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 401, "key_revoked", nil, nil},
+		ok("are revoked again", "DELETE "+path+"{last}", "", 204),
+		ok("leave one audit event behind", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"has_more":false`, `"target":{"type":"api_key","id":"{last}"}`),
+		ok("are not listed any more", "GET "+path, "", 200, `"data":[]`),
+		ok("are listed as revoked", "GET "+path+"?status=revoked", "", 200, `{last}`, `"status":"revoked"`),
+		ok("are listed with all", "GET "+path+"?status=all", "", 200, `{last}`),
+		ok("are not listed as expired", "GET "+path+"?status=expired", "", 200, `"data":[]`),
+		ok("are read when revoked", "GET "+path+"{last}", "", 200, `"status":"revoked"`),
+		bad("are not listed by another status", "GET "+path+"?status=lost", "", 400, "invalid_parameter", "status"),
+		shows("lose what their creator does not hold", "POST "+path, `{"name":"x","scope":"platform:read events:read platform:write"}`, 201,
+			`"scope":"events:read"`, `"scope_not_granted":"platform:read platform:write"`),
+		bad("are not made of nothing", "POST "+path, `{"name":"x","scope":"platform:read platform:act_as"}`, 422, "scope_not_grantable", `"field":"scope"`),
+		bad("know no other permission", "POST "+path, `{"name":"x","scope":"events:read orders:read"}`, 422, "unknown_permission", `"field":"scope"`, "orders:read"),
+		bad("know no malformed permission", "POST "+path, `{"name":"x","scope":"events:read *"}`, 422, "unknown_permission", `"field":"scope"`),
+		bad("need a scope", "POST "+path, `{"name":"x","scope":"  "}`, 422, "validation_failed", `"field":"scope","code":"blank"`),
+		bad("need both fields", "POST "+path, `{}`, 422, "validation_failed", `"field":"name","code":"missing"`, `"field":"scope","code":"missing"`),
+		bad("do not expire before they are made", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"2020-01-01T00:00:00Z"}`, 422, "validation_failed", "in_the_past"),
+		bad("expire at a time", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"tomorrow"}`, 422, "validation_failed", `"field":"expires_at","code":"invalid"`),
+		shows("may expire never", "POST "+path, `{"name":"x","scope":"events:read","expires_at":null}`, 201, `"expires_at":null`),
+		shows("may expire, as any time zone writes it", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"2100-01-01T01:00:00.5+01:00"}`, 201,
+			`"expires_at":"2100-01-01T00:00:00.500Z"`),
+		bad("have a bounded scope", "POST "+path, `{"name":"x","scope":"`+strings.Repeat("a:b ", 20_000)+`"}`, 413, "too_large"),
+		bad("have a scope of words that exist", "POST "+path, `{"name":"x","scope":"`+strings.Repeat("a:b ", 10_000)+`"}`, 422, "unknown_permission"),
+	})
+	t.Run("need a plan that has them", func(t *testing.T) {
+		f.move(t, owner.Organization.ID, "free")
+		f.do(t, call{"POST " + path, bearer(token), `{"name":"x","scope":"events:read"}`, nil}).want(t, 403, "plan_capability_required")
+	})
+}
+
+func TestKeyForm(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *server.Options) { o.KeyPrefix, o.BaseURL = "acme", "https://example.com/hooks/" })
+	got := f.do(t, call{"POST /api/v1/api-keys/", operator, `{"name":"x","scope":"events:read"}`, nil}).want(t, 201, "")
+	key := got.field("key")
+	if !regexp.MustCompile(`^acme_[0-9A-Za-z]{36}$`).MatchString(key) || got.field("key_prefix") != key[:11]+"…" {
+		t.Errorf("key %d characters, prefix %s", len(key), got.field("key_prefix"))
+	}
+	if want := "/hooks/api/v1/api-keys/" + got.field("id") + "/"; got.Header.Get("Location") != want {
+		t.Errorf("Location %q, want %q", got.Header.Get("Location"), want)
+	}
+	f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + key, "", nil}).want(t, 200, "")
+	f.do(t, call{"GET /api/v1/whoami/", "Bearer " + key, "", nil}).want(t, 401, "wrong_scheme")
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, older := storagetest.Key(t, f.store, owner, access.EventsRead) // of the prefix of before
+	f.do(t, call{"GET /api/v1/whoami/", apiKey(older), "", nil}).want(t, 200, "")
+	f.do(t, call{"GET /api/v1/whoami/", bearer(older), "", nil}).want(t, 401, "wrong_scheme")
+}
+
+func TestKeysMadeByKeys(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, parent := storagetest.Key(t, f.store, owner, access.APIKeysWrite, access.EventsRead)
+	got := f.do(t, call{"POST /api/v1/api-keys/", apiKey(parent), `{"name":"x","scope":"api_keys:write events:read webhooks:read"}`, nil}).want(t, 201, "")
+	if got.field("scope") != "api_keys:write events:read" || got.field("scope_not_granted") != "webhooks:read" {
+		t.Errorf("granted %q, not %q", got.field("scope"), got.field("scope_not_granted"))
+	}
+}
+
+// TestOtherTenants asks for everything of another organization, for what does not exist, and for what is no id: the
+// answers must not differ.
+func TestOtherTenants(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	victim, _ := storagetest.Tenant(t, f.store, "victim", "growth", access.RoleOwner)
+	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
+	sub, _ := storagetest.Subscription(t, f.store, victim, "https://example.com/", "user.created")
+	attempted(t, f, victim, sub, 1)
+	event := storagetest.Publish(t, f.store, victim, "user.created")
+	own, attacker := storagetest.Tenant(t, f.store, "attacker", "growth", access.RoleOwner)
+	attempt := f.list(t, operator, "/api/v1/audit-events/").Data[0]["id"] // an id of another type
+	const subs = "/api/v1/webhooks/subscriptions/"
+	for line, tt := range map[string]struct{ theirs, body string }{
+		"GET /api/v1/api-keys/{}/":           {key.ID, ""},
+		"DELETE /api/v1/api-keys/{}/":        {key.ID, ""},
+		"GET " + subs + "{}/":                {sub.ID, ""},
+		"PATCH " + subs + "{}/":              {sub.ID, `{"is_active":false}`},
+		"DELETE " + subs + "{}/":             {sub.ID, ""},
+		"POST " + subs + "{}/rotate-secret/": {sub.ID, ""},
+		"GET " + subs + "{}/deliveries/":     {sub.ID, ""},
+		"GET /api/v1/events/{}/":             {event.ID, ""},
+	} {
+		t.Run("are not found by "+line, func(t *testing.T) {
+			prefix, _, _ := strings.Cut(tt.theirs, "_")
+			var bodies []string
+			ids := []string{
+				tt.theirs, prefix + "_01h455vb4pex5vsknk084sn02q", strings.ToUpper(tt.theirs), "%00", "..", "%2e%2e", "%ff%fe", "x", prefix + "_",
+				prefix + "_81h455vb4pex5vsknk084sn02q", fmt.Sprint(attempt), strings.Repeat("a", 3000), tt.theirs + "%20", "1%27%20OR%201=1",
+			}
+			for _, id := range ids {
+				got := f.do(t, call{strings.Replace(line, "{}", id, 1), bearer(attacker), tt.body, nil}).want(t, 404, "not_found")
+				if id == ".." {
+					continue // the client cleans the path before it asks
+				}
+				bodies = append(bodies, strings.ReplaceAll(got.body, got.Header.Get("X-Request-Id"), ""))
+			}
+			for i, body := range bodies {
+				if diff := cmp.Diff(bodies[0], body); diff != "" {
+					t.Errorf("%s is told apart (-foreign +this):\n%s", ids[i], diff)
+				}
+			}
+		})
+	}
+	t.Run("are not listed", func(t *testing.T) {
+		for _, path := range []string{"/api/v1/api-keys/?status=all", subs, "/api/v1/events/", "/api/v1/audit-events/"} {
+			for _, item := range f.list(t, bearer(attacker), path).Data {
+				if item["organization_id"] != own.Organization.ID {
+					t.Errorf("%s shows %v", path, item)
+				}
+			}
+		}
+	})
+	t.Run("are untouched", func(t *testing.T) {
+		after, err := f.store.Subscription(t.Context(), victim.Organization.RowID, sub.ID)
+		if err != nil || !after.Active() {
+			t.Errorf("%+v %v", after, err)
+		}
+	})
+}
+
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		key := f.do(t, call{"POST /api/v1/api-keys/", operator, `{"name":"x","scope":"events:read","expires_at":"` + at + `"}`, nil}).want(t, 201, "")
+		path := "/api/v1/users/" + storagetest.Operator(t, f.store).User.ID + "/access-tokens/"
+		token := f.do(t, call{"POST " + path, operator, `{"organization_id":"` + key.field("organization_id") + `","expires_at":"` + at + `"}`, nil}).want(t, 201, "")
+		asKey, asToken := call{"GET /api/v1/whoami/", "ApiKey " + key.field("key"), "", nil}, call{"GET /api/v1/whoami/", "Bearer " + token.field("token"), "", nil}
+
+		time.Sleep(time.Hour - time.Millisecond)
+		f.do(t, asKey).want(t, 200, "")
+		f.do(t, asToken).want(t, 200, "")
+		time.Sleep(time.Millisecond)
+		f.do(t, asKey).want(t, 401, "key_expired")
+		f.do(t, asToken).want(t, 401, "token_expired")
+		for path, id := range map[string]string{"/api/v1/api-keys/": key.field("id"), path: token.field("id")} {
+			if got := f.do(t, call{"GET " + path + id, operator, "", nil}).field("status"); got != "expired" {
+				t.Errorf("%s: status %s", path, got)
+			}
+		}
+	})
+}
