@@ -152,6 +152,7 @@ func assemble(c config.Config, store *storage.Store, certificate *tls.Config, lo
 		RetryMax:        c.Webhooks.RetryMax,
 		Timeout:         c.Webhooks.Timeout,
 		Grace:           c.Server.ShutdownGrace,
+		AllowHTTP:       c.Egress.AllowHTTP,
 		Concurrency:     c.Webhooks.Concurrency,
 		PerSubscription: c.Webhooks.ConcurrencyPerSubscription,
 		PollInterval:    c.Webhooks.PollInterval,

@@ -212,7 +212,7 @@ func TestServe(t *testing.T) {
 		var sub struct{ ID string }
 		p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`"}`, &sub)
 		p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
-		<-arrived
+		await(t, arrived)
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestServe(t *testing.T) {
 		p := start(t, t.TempDir())
 		p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`"}`, nil)
 		p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
-		<-arrived
+		await(t, arrived)
 		began := time.Now()
 		// The signals of one kind may fall together, so the two are of different kinds.
 		if err := errors.Join(p.cmd.Process.Signal(syscall.SIGTERM), p.cmd.Process.Signal(os.Interrupt)); err != nil {
@@ -367,6 +367,16 @@ func (p *process) attempts(t *testing.T, subscription string) map[string]int {
 			return recorded
 		}
 		cursor = "&cursor=" + *page.NextCursor
+	}
+}
+
+// await waits for what must happen soon.
+func await(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it did not happen within 20 s")
 	}
 }
 
