@@ -25,11 +25,11 @@ import (
 )
 
 // asProgram in the environment has the test binary be keyhook itself, so that whole processes can be started and killed.
-const asProgram = "KEYHOOK_TEST_AS_PROGRAM"
+// It is no setting, and so reaches the processes that the program itself starts.
+const asProgram = "TEST_AS_KEYHOOK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		os.Unsetenv(asProgram) // it is no setting
 		main()
 		return
 	}

@@ -20,12 +20,15 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // readLimit bounds every read. A reader that stays keeps the write-ahead log from being folded back into the file.
 const readLimit = 10 * time.Second
+
+var errLateRead = errors.New("a read took longer than its limit")
 
 // Options say which file and by which rules. Path and Schema are required.
 type Options struct {
@@ -163,9 +166,13 @@ func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }
 
 // Run writes, and looks after the file, until ctx ends; then it finishes what waits and returns.
 func (s *Store) Run(ctx context.Context) error {
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() { s.upkeep(ctx) })
-	s.commitLoop(ctx)
+	wg.Go(func() {
+		defer stop() // upkeep ends first: what it knows is still to be written
+		s.upkeep(ctx)
+	})
+	s.commitLoop(writing)
 	wg.Wait()
 	return nil
 }
@@ -218,24 +225,33 @@ func (s *Store) readStatement(ctx context.Context, text string) (*sqlx.Stmt, err
 
 // get reads one row into dest; sql.ErrNoRows where there is none.
 func (s *Store) get(ctx context.Context, dest any, text string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, errLateRead)
 	defer cancel()
 	st, err := s.readStatement(ctx, text)
 	if err != nil {
 		return err
 	}
-	return unavailable(st.GetContext(ctx, dest, args...))
+	return late(ctx, unavailable(st.GetContext(ctx, dest, args...)))
 }
 
 // list reads all rows into dest, a pointer to a slice.
 func (s *Store) list(ctx context.Context, dest any, text string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, errLateRead)
 	defer cancel()
 	st, err := s.readStatement(ctx, text)
 	if err != nil {
 		return err
 	}
-	return unavailable(st.SelectContext(ctx, dest, args...))
+	return late(ctx, unavailable(st.SelectContext(ctx, dest, args...)))
+}
+
+// late turns the end of a read by its limit into a fault; by the end of its caller's context it stays what it is.
+func late(ctx context.Context, err error) error {
+	if err != nil && context.Cause(ctx) == errLateRead {
+		return fault.New(fault.Unavailable, "too_slow",
+			"This took too long to look up; narrow the period, or try again later.").Because(err)
+	}
+	return err
 }
 
 // from turns a row id to go on from, 0 being the newest, into the upper bound of a list that runs downwards.

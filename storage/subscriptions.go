@@ -263,31 +263,28 @@ func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target,
 	return at, nil
 }
 
-// dropOrphans ends what is pending for removed subscriptions, a batch at a time; it returns how many it has ended.
-func (s *Store) dropOrphans(ctx context.Context) (int64, error) {
-	var removed []int64
+// dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each.
+func (s *Store) dropOrphans(ctx context.Context) error {
 	for _, row := range s.pending.subscriptions() {
 		var gone bool
 		if err := s.get(ctx, &gone, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", row); err != nil {
-			return 0, err
+			return err
 		}
-		if gone {
-			removed = append(removed, row)
+		if !gone {
+			continue
 		}
-	}
-	var total int64
-	for _, row := range removed {
-		var n int64
-		if err := s.change(ctx, func(t *tx) (err error) {
-			n, err = t.affected(`
+		if err := s.change(ctx, func(t *tx) error {
+			n, err := t.affected(`
 				UPDATE deliveries SET state = 3 WHERE id IN (
-					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = 0 LIMIT 500)`, row)
+					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = 0 LIMIT ?)`, row, dropBatch)
 			t.onCommit(func() { s.pending.add(row, -n) })
 			return err
 		}); err != nil {
-			return total, err
+			return err
 		}
-		total += n
 	}
-	return total, nil
+	return nil
 }
+
+// dropBatch bounds how long other writes wait for one of upkeep's.
+const dropBatch = 500

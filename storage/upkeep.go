@@ -20,21 +20,23 @@ func (s *Store) upkeep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			s.try(context.WithoutCancel(ctx), s.noteUsage, "cannot note when credentials were last used")
 			return
 		case <-tick.C:
 		}
-		if err := s.checkpoint(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("checkpoint failed: what was acknowledged is in the write-ahead log; check the disk of storage.path", "error", err)
-		}
-		if _, err := s.dropOrphans(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("cannot drop the deliveries of removed subscriptions", "error", err)
-		}
+		s.try(ctx, s.checkpoint, "checkpoint failed: what was acknowledged is in the write-ahead log; check the disk of storage.path")
+		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
 		if time.Since(noted) >= usageInterval {
 			noted = time.Now()
-			if err := s.noteUsage(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("cannot note when credentials were last used", "error", err)
-			}
+			s.try(ctx, s.noteUsage, "cannot note when credentials were last used")
 		}
+	}
+}
+
+// try does one thing and logs what it fails with, unless that is the end of ctx.
+func (s *Store) try(ctx context.Context, do func(context.Context) error, complaint string) {
+	if err := do(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error(complaint, "error", err)
 	}
 }
 

@@ -3,6 +3,8 @@ package webhook
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"fmt"
+	"io"
 	"log/slog"
 )
 
@@ -13,8 +15,10 @@ const redacted = "[redacted]"
 
 // Secret is a subscription's signing secret. It redacts itself wherever it is printed, logged or marshalled; the text
 // leaves through Reveal alone. The zero value is no secret.
+//
+// The text is behind a pointer because fmt calls no method of a value in an unexported field, but prints what is in it.
 type Secret struct {
-	text string
+	text *string
 }
 
 // NewSecret makes a secret: the prefix and the padded standard base64 of 32 random bytes, so that the libraries of both
@@ -22,17 +26,25 @@ type Secret struct {
 func NewSecret() Secret {
 	var random [32]byte
 	rand.Read(random[:])
-	return Secret{SecretPrefix + base64.StdEncoding.EncodeToString(random[:])}
+	return KnownSecret(SecretPrefix + base64.StdEncoding.EncodeToString(random[:]))
 }
 
 // KnownSecret wraps a secret that was kept.
-func KnownSecret(text string) Secret { return Secret{text} }
+func KnownSecret(text string) Secret { return Secret{&text} }
 
 // IsZero reports whether there is no secret.
-func (s Secret) IsZero() bool { return s.text == "" }
+func (s Secret) IsZero() bool { return s.text == nil }
 
-// Reveal returns the text, for signing, sealing, and the one response that shows it.
-func (s Secret) Reveal() string { return s.text }
+// Reveal returns the text, for signing, sealing, and the one response that shows it; empty for no secret.
+func (s Secret) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// Format redacts for every verb, those that pass by String included.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
 // String redacts.
 func (s Secret) String() string { return redacted }

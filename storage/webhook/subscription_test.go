@@ -78,8 +78,8 @@ func TestSecretRedactsItself(t *testing.T) {
 	if len(raw) != 44 {
 		t.Fatalf("%d characters of base64 do not hold 32 bytes", len(raw))
 	}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-		for _, value := range []any{secret, &secret, struct{ S webhook.Secret }{secret}} {
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%p"} {
+		for _, value := range []any{secret, &secret, struct{ S webhook.Secret }{secret}, struct{ s webhook.Secret }{secret}} {
 			if text := fmt.Sprintf(verb, value); strings.Contains(text, raw) {
 				t.Errorf("%s of %T shows the secret: %s", verb, value, text)
 			}
