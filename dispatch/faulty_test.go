@@ -24,6 +24,7 @@ type faults struct {
 	calls  map[string]int
 	watch  func(method string)
 	shift  time.Duration // of all due times
+	poison string        // id of an event none of whose attempts can be recorded
 }
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
@@ -101,6 +102,11 @@ func (s faulty) Release(ctx context.Context, attempts []int64) error {
 func (s faulty) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
 	if err := s.call("Record"); err != nil {
 		return webhook.Settled{}, err
+	}
+	if s.poison != "" {
+		if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == s.poison {
+			return webhook.Settled{}, errDisk
+		}
 	}
 	return s.Store.Record(ctx, r)
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"container/heap"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -13,10 +14,14 @@ type attempt struct {
 	lane *lane
 	next *attempt // in the queue that it is in
 
-	weight   int  // in memory; 0 once its request has ended
-	probe    bool // of a failing lane
-	failed   bool // on the wire
-	troubled bool // its end could not be recorded so far
+	weight int  // in memory; 0 once its request has ended
+	probe  bool // of a failing lane
+	failed bool // on the wire
+
+	refusedAt time.Time // when the store first refused to record its end
+	recorded  uint64    // how many others it had recorded by then
+	troubled  bool      // all wait until its end is recorded
+
 	row      int64
 	epoch    int64   // in which it began
 	failures int     // in a row, of the subscription, when it went on the wire

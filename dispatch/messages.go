@@ -16,9 +16,8 @@ type (
 		*attempt
 		err error
 	} // its end could not be recorded; that is tried again
-	setAside struct{ *attempt } // its end cannot be recorded, while others' can: nobody waits for it any more
-	settled  struct{ *attempt } // its end is recorded
-	cutOff   struct {           // it stays in the store as it is
+	settled struct{ *attempt } // its end is recorded
+	cutOff  struct {           // it stays in the store as it is
 		*attempt
 		onWire bool
 	}
@@ -181,21 +180,26 @@ func (m sent) apply(s *scheduler) {
 	s.touch(m.lane)
 }
 
+// apply has everybody wait: what cannot be recorded is not sent. But an end that is refused again while others were taken,
+// or for too long, is refused for its own sake: nobody waits for it then, though it is still tried.
 func (m unrecorded) apply(s *scheduler) {
-	m.troubled = true
-	s.unrecorded++
-	s.ail("record attempts", m.err)
-}
-
-func (m setAside) apply(s *scheduler) {
-	m.troubled = false
-	s.unrecorded--
+	switch a := m.attempt; {
+	case a.refusedAt.IsZero():
+		a.refusedAt, a.recorded, a.troubled = s.clock, s.recorded, true
+		s.unrecorded++
+		s.ail("record attempts", m.err)
+	case a.troubled && (s.recorded > a.recorded || s.clock.Sub(a.refusedAt) > patience):
+		a.troubled = false
+		s.unrecorded--
+		s.log.Error("the end of an attempt cannot be recorded", "subscription", a.target.ID, "event", a.EventID, "error", m.err)
+	}
 }
 
 // apply learns what became of the delivery and of the subscription's health.
 func (m settled) apply(s *scheduler) {
 	a, l := m.attempt, m.lane
 	s.end(a)
+	s.recorded++
 	s.well("record attempts")
 	if l.reading {
 		l.settledMeanwhile[a.Delivery] = struct{}{}

@@ -13,6 +13,7 @@ const (
 	lowHead    = headSize / 4 // reads more when it holds no more than this
 	maxLanes   = 4096         // lanes with nothing to do that are kept, for what is known of their subscriptions
 	batchSize  = 256          // attempts in one Begin
+	patience   = time.Minute  // for an end that the store refuses to record
 	openFactor = 4            // how many times Concurrency may be begun ahead of a slot
 )
 
@@ -48,7 +49,8 @@ type scheduler struct {
 	beginning   bool // a Begin is under way
 	beginFailed bool // the last one failed
 	beginAfter  time.Time
-	unrecorded  int // ended attempts that the store did not take; nothing is sent while there are any
+	unrecorded  int    // attempts whose end the store refuses to record; nothing is sent while there are any
+	recorded    uint64 // attempts whose end it has recorded
 	giveBack    []*attempt
 
 	sweep      bool // the subscriptions with pending deliveries are to be looked up without delay

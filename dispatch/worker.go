@@ -12,12 +12,10 @@ import (
 // errCut is why what is under way ends when Run has waited long enough.
 var errCut = errors.New("cut off by a stop")
 
-// Recording an end is tried again until it is done. After patience, attempts of other deliveries no longer wait for it.
+// What the store refused is tried again after a tenth of the time that it has been refused for, within these bounds.
 const (
-	recordAgain = 20 * time.Millisecond // at first; then twice as long each time, up to:
-	recordMax   = time.Second
-	patience    = time.Minute
-	recordRare  = 30 * time.Second // after patience
+	againSoonest = 20 * time.Millisecond
+	againLatest  = 5 * time.Second
 )
 
 // work does what the scheduler decides, in goroutines of its own, and tells it what came of it.
@@ -91,29 +89,27 @@ func (w *work) result(a *attempt, end ending) webhook.Result {
 
 // settle records an end, however long that takes: until then the delivery is not taken up again.
 func (w *work) settle(a *attempt, r webhook.Result) {
-	begin, wait := time.Now(), recordAgain
-	for failed := 0; ; failed++ {
-		made, err := w.store.Record(w.ctx, r)
-		if err == nil {
-			a.settled = made
-			w.inbox.post(settled{a})
-			w.report(&a.target.Target, &a.Job, r, made)
-			return
-		}
-		patient := time.Since(begin) < patience
-		switch {
-		case failed == 0:
+	err := w.persist(func() (err error) {
+		a.settled, err = w.store.Record(w.ctx, r)
+		if err != nil {
 			w.inbox.post(unrecorded{a, err})
-		case !patient && wait < recordRare:
-			wait = recordRare
-			w.inbox.post(setAside{a})
-			w.log.Error("the end of an attempt cannot be recorded", "subscription", a.target.ID, "event", a.EventID, "error", err)
-		case patient:
-			wait = min(2*wait, recordMax)
 		}
-		if !w.wait(wait) {
-			w.inbox.post(cutOff{a, false})
-			return
+		return err
+	})
+	if err != nil {
+		w.inbox.post(cutOff{a, false})
+		return
+	}
+	w.inbox.post(settled{a})
+	w.report(&a.target.Target, &a.Job, r, a.settled)
+}
+
+// persist tries until write succeeds. It gives up, with an error, when everything is cut off.
+func (w *work) persist(write func() error) error {
+	for begin := time.Now(); ; {
+		err := write()
+		if err == nil || !w.wait(min(max(time.Since(begin)/10, againSoonest), againLatest)) {
+			return err
 		}
 	}
 }
@@ -137,12 +133,8 @@ func (w *work) release(attempts []*attempt) {
 		for i, a := range attempts {
 			rows[i] = a.row
 		}
-		for wait := recordAgain; ; wait = min(2*wait, recordMax) {
-			err := w.store.Release(w.ctx, rows)
-			if err == nil || !w.wait(wait) {
-				break
-			}
-		}
+		// If that fails for good, they stay in the store as they are, like those that are cut off.
+		_ = w.persist(func() error { return w.store.Release(w.ctx, rows) })
 		w.inbox.post(released{attempts})
 	})
 }
