@@ -1,0 +1,254 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+const eventPath = "/api/v1/events/"
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.*")
+	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "sub": sub.ID}
+	accepted := func(name, body string, want ...string) scenario {
+		return ok(name, "POST "+eventPath, body, 202, want...)
+	}
+	refused := func(name, body, field, code string) scenario {
+		return bad(name, "POST "+eventPath, body, 422, "", `"field":"`+field+`","code":"`+code+`"`)
+	}
+	f.run(t, known, []scenario{
+		accepted("are published", `{"type":"user.created","data":{"id":1}}`, `{"id":"evt_`, `"type":"user.created","timestamp":"20`, `Z","deliveries":1}`),
+		accepted("may be wanted by nobody", `{"type":"order.created","data":{}}`, `"deliveries":0`),
+		accepted("may have a type of 128 characters", `{"type":"`+strings.Repeat("a", 128)+`","data":{}}`),
+		accepted("may nest as deep as receivers read", `{"type":"a","data":{"a":`+strings.Repeat("[", 97)+strings.Repeat("]", 97)+`}}`),
+		refused("need a type", `{"data":{}}`, "type", "missing"),
+		refused("need data", `{"type":"a"}`, "data", "missing"),
+		refused("have an object for data", `{"type":"a","data":[]}`, "data", "wrong_type"),
+		refused("have a type in small letters", `{"type":"User.Created","data":{}}`, "type", "invalid"),
+		refused("have one type", `{"type":"user.*","data":{}}`, "type", "invalid"),
+		refused("have a type of at most 128 characters", `{"type":"`+strings.Repeat("a", 129)+`","data":{}}`, "type", "too_long"),
+		refused("have no other field", `{"type":"a","data":{},"payload":{}}`, "payload", "unknown_field"),
+		refused("have a short idempotency key", `{"type":"a","data":{},"idempotency_key":"`+strings.Repeat("x", 256)+`"}`, "idempotency_key", "too_long"),
+		refused("have an idempotency key", `{"type":"a","data":{},"idempotency_key":""}`, "idempotency_key", "blank"),
+		refused("have an idempotency key without NUL", `{"type":"a","data":{},"idempotency_key":"a\u0000"}`, "idempotency_key", "invalid"),
+		ok("are listed", "GET "+eventPath+"?limit=1", "", 200, `"organization_id":"{org}"`, `"deliveries":0`, `"has_more":true`),
+		bad("are of an id", "GET "+eventPath+"evt_01h455vb4pex5vsknk084sn02q/", "", 404, "not_found"),
+		bad("are not changed", "PATCH "+eventPath+"evt_01h455vb4pex5vsknk084sn02q/", `{}`, 405, "method_not_allowed", "Allow: GET, HEAD"),
+	})
+}
+
+func TestEventDataIsKeptAsWritten(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	storagetest.Subscription(t, f.store, storagetest.Operator(t, f.store), "https://example.com/", "user.created")
+	const written = `{ "big" : 12345678901234567890.10, "e" : 1E+400, "text" : "<&>\u00e9\/ a  b", "list" : [ 1 , 2 ],` + "\n\t" + `"null":null,"":"" }`
+	const sent = `{"big":12345678901234567890.10,"e":1E+400,"text":"<&>\u00e9\/ a  b","list":[1,2],"null":null,"":""}`
+	for name, body := range map[string]string{
+		"published alone":    `{"type":"user.created", "data":` + written + `}`,
+		"published in batch": `{"events": [ {"data" : ` + written + ` , "type":"user.created"} ] }`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := eventPath
+			if strings.Contains(name, "batch") {
+				path += "batch/"
+			}
+			got := f.do(t, call{"POST " + path, operator, body, nil}).want(t, 202, "")
+			_, id, _ := strings.Cut(got.body, `"id":"`)
+			id, _, _ = strings.Cut(id, `"`)
+			event, _, err := f.store.Event(t.Context(), storagetest.Operator(t, f.store).Organization.RowID, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(string(event.Body), `,"data":`+sent+`}`) {
+				t.Errorf("kept %s", event.Body)
+			}
+			read := f.do(t, call{"GET " + eventPath + id, operator, "", nil}).want(t, 200, "")
+			if !strings.Contains(read.body, `"data":`+sent+`,"deliveries":[{"subscription_id":"sub_`) || !strings.Contains(read.body, `"state":"pending","attempts":0,"next_attempt_at":"20`) {
+				t.Errorf("read %s", read.body)
+			}
+		})
+	}
+}
+
+func TestIdempotency(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	event := func(header []string, body string) answer {
+		return f.do(t, call{"POST " + eventPath, operator, body, header})
+	}
+	first := event(nil, `{"type":"user.created","data":{"n":1},"idempotency_key":"k1"}`).want(t, 202, "")
+	if first.Header.Get("Idempotent-Replayed") != "" {
+		t.Error("the first answer says that it is replayed")
+	}
+	for name, tt := range map[string]struct {
+		header []string
+		body   string
+	}{
+		"in the body":                   {nil, `{"type":"user.created","data":{"n":1},"idempotency_key":"k1"}`},
+		"in the header":                 {[]string{"Idempotency-Key", "k1"}, `{"type":"user.created","data":{"n":1}}`},
+		"in both":                       {[]string{"Idempotency-Key", "k1"}, `{"type":"user.created","data":{"n":1},"idempotency_key":"k1"}`},
+		"with other white space, order": {nil, `{"idempotency_key":"k1", "data": {"n": 1}, "type":"user.created"}`},
+	} {
+		t.Run("gives the first answer again: "+name, func(t *testing.T) {
+			again := event(tt.header, tt.body).want(t, 202, "")
+			if again.Header.Get("Idempotent-Replayed") != "true" {
+				t.Error("no Idempotent-Replayed")
+			}
+			if diff := cmp.Diff(first.body, again.body); diff != "" {
+				t.Errorf("answer (-first +again):\n%s", diff)
+			}
+		})
+	}
+	for name, tt := range map[string]struct {
+		header []string
+		body   string
+		code   string
+		field  string
+	}{
+		"other data":          {nil, `{"type":"user.created","data":{"n":2},"idempotency_key":"k1"}`, "idempotency_key_reused", "idempotency_key: idempotency_key_reused"},
+		"another type":        {nil, `{"type":"user.deleted","data":{"n":1},"idempotency_key":"k1"}`, "idempotency_key_reused", "idempotency_key: idempotency_key_reused"},
+		"two keys":            {[]string{"Idempotency-Key", "k2"}, `{"type":"a","data":{},"idempotency_key":"k3"}`, "validation_failed", "idempotency_key: conflicting"},
+		"an empty header":     {[]string{"Idempotency-Key", ""}, `{"type":"a","data":{}}`, "validation_failed", "idempotency_key: invalid"},
+		"an oversized header": {[]string{"Idempotency-Key", strings.Repeat("x", 256)}, `{"type":"a","data":{}}`, "validation_failed", "idempotency_key: invalid"},
+	} {
+		t.Run("is refused with "+name, func(t *testing.T) {
+			got := event(tt.header, tt.body).want(t, 422, tt.code)
+			if diff := cmp.Diff([]string{tt.field}, got.fields()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("is each organization's own", func(t *testing.T) {
+		_, token := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+		got := f.do(t, call{"POST " + eventPath, bearer(token), `{"type":"a","data":{},"idempotency_key":"k1"}`, nil}).want(t, 202, "")
+		if got.Header.Get("Idempotent-Replayed") != "" {
+			t.Error("another organization's answer is replayed")
+		}
+	})
+	t.Run("makes one event of 32 at once", func(t *testing.T) {
+		var mu sync.Mutex
+		answers := map[string]int{}
+		var wg sync.WaitGroup
+		for range 32 {
+			wg.Go(func() {
+				got := event(nil, `{"type":"user.created","data":{"n":3},"idempotency_key":"many"}`).want(t, 202, "")
+				mu.Lock()
+				defer mu.Unlock()
+				answers[got.body]++
+				answers[got.Header.Get("Idempotent-Replayed")]++
+			})
+		}
+		wg.Wait()
+		if len(answers) != 3 || answers["true"] != 31 {
+			t.Errorf("answers %v", answers)
+		}
+	})
+}
+
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	_, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	batch := func(events string) answer {
+		return f.do(t, call{"POST " + eventPath + "batch/", bearer(token), `{"events":[` + events + `]}`, nil})
+	}
+	many := func(n int, event string) string { return strings.TrimSuffix(strings.Repeat(event+",", n), ",") }
+	const good = `{"type":"user.created","data":{"n":1}}`
+	published := func() int { return len(f.all(t, bearer(token), eventPath, "id", 200)) }
+
+	t.Run("is answered in order", func(t *testing.T) {
+		got := batch(`{"type":"a","data":{}},{"type":"b","data":{}},{"type":"c","data":{}}`).want(t, 202, "")
+		var answer struct{ Data []struct{ Type string } }
+		if err := json.Unmarshal([]byte(got.body), &answer); err != nil || fmt.Sprint(answer.Data) != "[{a} {b} {c}]" {
+			t.Errorf("answer %s %v", got.body, err)
+		}
+	})
+	t.Run("may have a thousand events", func(t *testing.T) {
+		before := published()
+		batch(many(1000, good)).want(t, 202, "")
+		if after := published(); after != before+1000 {
+			t.Errorf("%d events more, want 1000", after-before)
+		}
+	})
+	t.Run("is refused as a whole", func(t *testing.T) {
+		before := published()
+		got := batch(good+`,{"type":"B","data":[]},7,{"data":{},"x":1},`+good).want(t, 422, "validation_failed")
+		want := []string{"events.1.data: wrong_type", "events.1.type: invalid", "events.2: wrong_type", "events.3.type: missing", "events.3.x: unknown_field"}
+		less := func(list []string) string { return strings.Join(list, "\n") }
+		if len(got.fields()) != len(want) {
+			t.Errorf("problems:\n%s\nwant:\n%s", less(got.fields()), less(want))
+		}
+		for _, field := range want {
+			if !strings.Contains(less(got.fields()), field) {
+				t.Errorf("no %s in:\n%s", field, less(got.fields()))
+			}
+		}
+		if after := published(); after != before {
+			t.Errorf("%d events are published all the same", after-before)
+		}
+	})
+	t.Run("has at least one event and at most a thousand", func(t *testing.T) {
+		for _, n := range []int{0, 1001} {
+			if fields := batch(many(n, good)).want(t, 422, "").fields(); len(fields) != 1 || fields[0] != "events: out_of_range" {
+				t.Errorf("%d events: %q", n, fields)
+			}
+		}
+	})
+	t.Run("has each key once", func(t *testing.T) {
+		got := batch(many(2, `{"type":"a","data":{},"idempotency_key":"twice"}`)).want(t, 422, "")
+		if diff := cmp.Diff([]string{"events.1.idempotency_key: duplicate"}, got.fields()); diff != "" {
+			t.Errorf("problems (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("is replayed where every event is", func(t *testing.T) {
+		const keyed = `{"type":"a","data":{},"idempotency_key":"b1"},{"type":"b","data":{},"idempotency_key":"b2"}`
+		first, again := batch(keyed).want(t, 202, ""), batch(keyed).want(t, 202, "")
+		if first.body != again.body || first.Header.Get("Idempotent-Replayed") != "" || again.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("first %s, again %s", first.body, again.body)
+		}
+		if partly := batch(keyed+","+good).want(t, 202, ""); partly.Header.Get("Idempotent-Replayed") != "" {
+			t.Error("a batch with something new in it says that it is replayed")
+		}
+	})
+	t.Run("names the event whose key is another's, alone or not", func(t *testing.T) {
+		batch(`{"type":"a","data":{},"idempotency_key":"taken"}`).want(t, 202, "")
+		for i, events := range []string{`{"type":"b","data":{},"idempotency_key":"taken"}`, good + `,{"type":"b","data":{},"idempotency_key":"taken"}`} {
+			got := batch(events).want(t, 422, "idempotency_key_reused")
+			if diff := cmp.Diff([]string{fmt.Sprintf("events.%d.idempotency_key: idempotency_key_reused", i)}, got.fields()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		}
+	})
+	t.Run("takes no key for the whole", func(t *testing.T) {
+		f.do(t, call{"POST " + eventPath + "batch/", bearer(token), `{"events":[` + good + `]}`, []string{"Idempotency-Key", "x"}}).want(t, 422, "")
+	})
+}
+
+func TestEventSize(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	sized := func(n int) string { // an event of n bytes
+		const frame = `{"type":"a","data":{"x":""}}`
+		return `{"type":"a","data":{"x":"` + strings.Repeat("x", n-len(frame)) + `"}}`
+	}
+	const limit = 256 << 10
+	f.do(t, call{"POST " + eventPath, operator, sized(limit), nil}).want(t, 202, "")
+	f.do(t, call{"POST " + eventPath, operator, sized(limit + 1), nil}).want(t, 413, "too_large")
+	f.do(t, call{"POST " + eventPath + "batch/", operator, `{"events":[` + sized(limit) + `]}`, nil}).want(t, 202, "")
+	got := f.do(t, call{"POST " + eventPath + "batch/", operator, `{"events":[` + sized(99) + "," + sized(limit+1) + `]}`, nil}).want(t, 413, "too_large")
+	if !strings.Contains(got.field("detail"), "events.1") {
+		t.Errorf("the event is not named: %s", got.field("detail"))
+	}
+	f.do(t, call{"POST " + eventPath + "batch/", operator, `{"events":[` + strings.Repeat(sized(limit)+",", 32) + sized(99) + `]}`, nil}).want(t, 413, "too_large")
+}

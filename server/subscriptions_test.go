@@ -1,0 +1,101 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func TestSubscriptions(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID}
+	const path = "/api/v1/webhooks/subscriptions/"
+	f.run(t, known, []scenario{
+		shows("are made, and their secret shown once", "POST "+path,
+			`{"url":"https://example.com/hook?a=b","event_types":["user.created","order.*","user.created"],"description":"line\nbreak"}`, 201,
+			`"url":"https://example.com/hook?a=b"`, `"event_types":["user.created","order.*"]`, `"is_active":true`, `"status":"healthy"`,
+			`"consecutive_failures":0`, `"last_error":null`, `"description":"line\nbreak"`, `"pending_deliveries":0`, `"organization_id":"{org}"`,
+			`"disabled_at":null`, `"last_success_at":null`, `"last_failure_at":null`, `"secret":"whsec_`, "Location: /api/v1/webhooks/subscriptions/sub_"),
+		ok("are read without the secret", "GET "+path+"{last}/", "", 200, `"id":"{last}"`),
+		ok("are listed", "GET "+path, "", 200, `"id":"{last}"`),
+		ok("are listed by status", "GET "+path+"?status=healthy", "", 200, `"id":"{last}"`),
+		ok("are not listed by another status", "GET "+path+"?status=failing", "", 200, `"data":[]`),
+		bad("are not listed by a status that is none", "GET "+path+"?status=active", "", 400, "invalid_parameter", "status"),
+		ok("keep what a change does not name", "PATCH "+path+"{last}/", `{"description":""}`, 200, `"description":""`, `"event_types":["user.created","order.*"]`, `"url":"https://example.com/hook?a=b"`),
+		ok("may want everything", "PATCH "+path+"{last}", `{"event_types":[]}`, 200, `"event_types":[]`),
+		ok("are changed by nothing", "PATCH "+path+"{last}/", `{}`, 200, `"event_types":[]`),
+		ok("are closed by their owner", "PATCH "+path+"{last}/", `{"is_active":false}`, 200, `"is_active":false`, `"status":"disabled"`, `"last_error":"deactivated by acme-owner"`, `"disabled_at":"20`),
+		ok("are opened again", "PATCH "+path+"{last}/", `{"is_active":true}`, 200, `"is_active":true`, `"status":"healthy"`, `"last_error":null`, `"disabled_at":null`),
+		bad("have no other field", "PATCH "+path+"{last}/", `{"status":"healthy","secret":"x"}`, 422, "validation_failed", `"field":"status","code":"unknown_field"`, `"field":"secret","code":"unknown_field"`),
+		shows("get a new secret", "POST "+path+"{last}/rotate-secret/", "", 200, `"secret":"whsec_`),
+		shows("get a new secret at once", "POST "+path+"{last}/rotate-secret", `{"overlap_seconds":0}`, 200, `"secret":"whsec_`),
+		bad("keep an old secret no longer than a week", "POST "+path+"{last}/rotate-secret/", `{"overlap_seconds":604801}`, 422, "validation_failed", `"field":"overlap_seconds","code":"out_of_range"`),
+		bad("keep an old secret no shorter than not at all", "POST "+path+"{last}/rotate-secret/", `{"overlap_seconds":-1}`, 422, "validation_failed", "out_of_range"),
+		bad("keep an old secret for whole seconds", "POST "+path+"{last}/rotate-secret/", `{"overlap_seconds":1.5}`, 422, "validation_failed", "wrong_type"),
+		bad("have no other field to rotate by", "POST "+path+"{last}/rotate-secret/", `{"secret":"mine"}`, 422, "validation_failed", "unknown_field"),
+		ok("are removed", "DELETE "+path+"{last}/", "", 204),
+		bad("are gone then", "GET "+path+"{last}/", "", 404, "not_found"),
+		bad("are not removed again", "DELETE "+path+"{last}/", "", 404, "not_found"),
+		shows("may be made closed", "POST "+path, `{"url":"https://example.com/","is_active":false}`, 201, `"status":"disabled"`),
+	})
+}
+
+func TestSubscriptionFields(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	types := func(n, different int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`"type.n%d"`, i%different))
+		}
+		return `{"event_types":[` + strings.Join(list, ",") + `]`
+	}
+	long := strings.Repeat("a", 128)
+	for name, tt := range map[string]struct{ body, problem string }{
+		"http":                       {`{"url":"http://example.com/"`, "url: https_required"},
+		"another scheme":             {`{"url":"ftp://example.com/"`, "url: https_required"},
+		"no scheme":                  {`{"url":"example.com"`, "url: https_required"},
+		"no host":                    {`{"url":"https:///path"`, "url: host_required"},
+		"loopback":                   {`{"url":"https://127.0.0.1/"`, "url: address_not_allowed"},
+		"loopback by name":           {`{"url":"https://localhost/"`, "url: address_not_allowed"},
+		"the metadata service":       {`{"url":"https://169.254.169.254/latest"`, "url: address_not_allowed"},
+		"an IPv6 loopback":           {`{"url":"https://[::1]/"`, "url: address_not_allowed"},
+		"a password":                 {`{"url":"https://user:pass@example.com/"`, "url: userinfo_not_allowed"},
+		"2049 characters":            {`{"url":"https://example.com/` + strings.Repeat("x", 2049-20) + `"`, "url: too_long"},
+		"a space in the URL":         {`{"url":"https://example.com/a b"`, "url: invalid_url"},
+		"NUL in the URL":             {`{"url":"https://example.com/\u0000"`, "url: invalid_url"},
+		"a hundred and one types":    {types(101, 101), "event_types: too_many"},
+		"a type of 129 characters":   {`{"event_types":["` + long + `a"]`, "event_types.0: invalid"},
+		"a type in capitals":         {`{"event_types":["User"]`, "event_types.0: invalid"},
+		"a star alone":               {`{"event_types":["*"]`, "event_types.0: invalid"},
+		"a star in the middle":       {`{"event_types":["a.*.b"]`, "event_types.0: invalid"},
+		"a type with a space":        {`{"event_types":["a b"]`, "event_types.0: invalid"},
+		"no type":                    {`{"event_types":[""]`, "event_types.0: invalid"},
+		"501 characters about it":    {`{"description":"` + strings.Repeat("x", 501) + `"`, "description: too_long"},
+		"a control character":        {`{"description":"\u0007"`, "description: invalid"},
+		"a hundred types":            {types(100, 100), ""},
+		"one type a thousand times":  {types(1000, 1), ""},
+		"a type of 128 characters":   {`{"event_types":["` + long + `"]`, ""},
+		"500 characters about it":    {`{"description":"` + strings.Repeat("ü", 500) + `"`, ""},
+		"a host in capitals, a port": {`{"url":"https://EXAMPLE.com:8443/Path"`, ""},
+	} {
+		t.Run("that are changed: "+name, func(t *testing.T) {
+			got := f.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + sub.ID + "/", bearer(token), tt.body + "}", nil})
+			if tt.problem == "" {
+				got.want(t, 200, "")
+				return
+			}
+			got.want(t, 422, "")
+			if fields := got.fields(); len(fields) != 1 || fields[0] != tt.problem {
+				t.Errorf("problems %q, want %q", fields, tt.problem)
+			}
+		})
+	}
+}
