@@ -6,6 +6,7 @@ package server
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -113,7 +114,7 @@ func (o *Options) normalize() (base string, err error) {
 	}
 	u, err := url.Parse(o.BaseURL)
 	if err != nil {
-		wrong = append(wrong, err)
+		wrong = append(wrong, fmt.Errorf("server: Options.BaseURL: %w", err))
 	} else {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
 	}

@@ -1,0 +1,173 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	const path = "/api/v1/plans/"
+	f.run(t, map[string]string{"as": operator}, []scenario{
+		ok("are there from the start", "GET "+path, "", 200,
+			`{"name":"free","api_keys":false,"webhooks":false,"api_rate_limit_per_minute":60}`,
+			`{"name":"growth","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":600}`,
+			`{"name":"business","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":3000}`,
+			`{"name":"enterprise","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":null}`),
+		ok("are read by name", "GET "+path+"growth", "", 200, `"name":"growth"`),
+		ok("are made", "POST "+path, `{"name":"gold_1-a","api_keys":true,"webhooks":false,"api_rate_limit_per_minute":10}`, 201,
+			`{"name":"gold_1-a","api_keys":true,"webhooks":false,"api_rate_limit_per_minute":10}`, "Location: /api/v1/plans/gold_1-a/"),
+		ok("have nothing that is not asked for", "POST "+path, `{"name":"bare","api_rate_limit_per_minute":0}`, 201, `"api_keys":false,"webhooks":false,"api_rate_limit_per_minute":0`),
+		bad("are never unlimited by omission", "POST "+path, `{"name":"oops"}`, 422, "validation_failed", `"field":"api_rate_limit_per_minute","code":"missing"`),
+		bad("have a name of their own", "POST "+path, `{"name":"growth","api_rate_limit_per_minute":1}`, 409, "already_exists"),
+		bad("have a name that can be addressed", "POST "+path, `{"name":"Gold Plan","api_rate_limit_per_minute":1}`, 422, "validation_failed", `"field":"name","code":"invalid"`),
+		bad("have no negative limit", "POST "+path, `{"name":"x","api_rate_limit_per_minute":-1}`, 422, "validation_failed", `"code":"out_of_range"`),
+		bad("have no limit beyond counting", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":99999999999999999999}`, 422, "validation_failed", `"code":"out_of_range"`),
+		bad("have a whole limit", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":1e3}`, 422, "validation_failed", `"code":"wrong_type"`),
+		ok("are changed", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":1200}`, 200, `{"name":"growth","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":1200}`),
+		ok("are made unlimited by null alone", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":null}`, 200, `"api_rate_limit_per_minute":null`),
+		ok("keep what a change does not name", "PATCH "+path+"growth/", `{"webhooks":false}`, 200, `"api_keys":true,"webhooks":false,"api_rate_limit_per_minute":null`),
+		bad("are not renamed", "PATCH "+path+"growth/", `{"name":"grown"}`, 422, "validation_failed", `"field":"name","code":"unknown_field"`),
+		ok("are removed where nobody is on them", "DELETE "+path+"gold_1-a/", "", 204),
+		bad("are gone then", "GET "+path+"gold_1-a/", "", 404, "not_found"),
+		bad("are not removed where somebody is on them", "DELETE "+path+"enterprise/", "", 409, "in_use"),
+		bad("of a malformed name are not found", "PATCH "+path+"Gold%20Plan/", `{}`, 404, "not_found"),
+		bad("of no name are not found", "GET "+path+"/", "", 404, "not_found"),
+	})
+}
+
+func TestPermissionsAndRoles(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	const permissions, roles = "/api/v1/permissions/", "/api/v1/roles/"
+	f.run(t, map[string]string{"as": operator}, []scenario{
+		ok("permissions are there from the start", "GET "+permissions, "", 200, `"key":"platform:act_as"`, `"key":"api_keys:read"`, `"built_in":true`),
+		ok("permissions are made", "POST "+permissions, `{"key":"orders:line_items:read","description":"Read orders"}`, 201,
+			`{"key":"orders:line_items:read","description":"Read orders","built_in":false}`, "Location: /api/v1/permissions/orders:line_items:read/"),
+		bad("permissions are made once", "POST "+permissions, `{"key":"orders:line_items:read"}`, 409, "already_exists"),
+		bad("permissions are words with colons", "POST "+permissions, `{"key":"orders"}`, 422, "validation_failed", `"field":"key","code":"invalid"`),
+		bad("permissions have a bounded key", "POST "+permissions, `{"key":"orders:`+strings.Repeat("a", 100)+`"}`, 422, "validation_failed", `"field":"key","code":"too_long"`),
+		ok("permissions are described", "PATCH "+permissions+"orders:line_items:read/", `{"description":"All of them"}`, 200, `"description":"All of them"`),
+		bad("permissions have nothing else to change", "PATCH "+permissions+"orders:line_items:read/", `{"key":"x:y"}`, 422, "validation_failed", "unknown_field", `"field":"description","code":"missing"`),
+		bad("permissions that are built in stay", "DELETE "+permissions+"audit:read/", "", 409, "built_in"),
+		ok("roles are there from the start", "GET "+roles, "", 200, `{"name":"operator","permissions":["api_keys:read",`, `"name":"owner"`,
+			`{"name":"member","permissions":["api_keys:read","audit:read","events:read","orders:line_items:read","webhooks:read"],"built_in":true}`),
+		ok("roles are made", "POST "+roles, `{"name":"clerk","permissions":["orders:line_items:read","events:read","events:read"]}`, 201,
+			`{"name":"clerk","permissions":["events:read","orders:line_items:read"],"built_in":false}`, "Location: /api/v1/roles/clerk/"),
+		bad("roles are made once", "POST "+roles, `{"name":"clerk","permissions":[]}`, 409, "already_exists"),
+		bad("roles grant what exists", "POST "+roles, `{"name":"x","permissions":["orders:write"]}`, 422, "unknown_permission", `"field":"permissions`),
+		bad("roles grant permissions", "POST "+roles, `{"name":"x","permissions":["events:read","*"]}`, 422, "unknown_permission", `"field":"permissions.1"`),
+		ok("roles are changed", "PATCH "+roles+"clerk/", `{"permissions":[]}`, 200, `"permissions":[]`),
+		ok("roles are read", "GET "+roles+"clerk", "", 200, `{"name":"clerk","permissions":[],"built_in":false}`),
+		bad("roles that are built in are not changed", "PATCH "+roles+"member/", `{"permissions":[]}`, 409, "built_in"),
+		bad("roles that are built in are not removed", "DELETE "+roles+"operator/", "", 409, "built_in"),
+		ok("roles are removed where nobody has them", "DELETE "+roles+"clerk/", "", 204),
+		bad("roles are gone then", "GET "+roles+"clerk/", "", 404, "not_found"),
+		ok("permissions are removed where nothing grants them", "DELETE "+permissions+"orders:line_items:read/", "", 204),
+		bad("permissions of a malformed key are not found", "GET "+permissions+"orders/", "", 404, "not_found"),
+	})
+}
+
+func TestOrganizationsAndUsers(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	const orgs, users = "/api/v1/organizations/", "/api/v1/users/"
+	known := map[string]string{"as": operator, "default": storagetest.Operator(t, f.store).Organization.ID}
+	keep := func(name string) func(*testing.T) { return func(*testing.T) { known[name] = known["last"] } }
+	f.run(t, known, []scenario{
+		ok("organizations are made", "POST "+orgs, `{"name":" Acme ","plan":"growth","external_id":"ext-1"}`, 201, `"name":"Acme","plan":"growth","external_id":"ext-1"`, "Location: /api/v1/organizations/org_"),
+	})
+	t.Run("the organization is kept", keep("org"))
+	f.run(t, known, []scenario{
+		ok("organizations are read", "GET "+orgs+"{org}/", "", 200, `{"id":"{org}","name":"Acme","plan":"growth","external_id":"ext-1"}`),
+		ok("organizations are moved and renamed", "PATCH "+orgs+"{org}/", `{"plan":"free","name":"ACME","external_id":null}`, 200, `"name":"ACME","plan":"free","external_id":null`),
+		bad("organizations are on plans that exist", "PATCH "+orgs+"{org}/", `{"plan":"gold"}`, 422, "", `"field":"plan","code":"unknown_plan"`),
+		bad("organizations need a plan", "POST "+orgs, `{"name":"x"}`, 422, "", `"field":"plan","code":"missing"`),
+		bad("organizations have an external id or none", "PATCH "+orgs+"{org}/", `{"external_id":""}`, 422, "", `"field":"external_id","code":"blank"`),
+		ok("organizations take a free external id", "POST "+orgs, `{"name":"Other","plan":"free","external_id":"ext-1"}`, 201),
+		bad("organizations have an external id of their own", "PATCH "+orgs+"{org}/", `{"external_id":"ext-1"}`, 409, "already_exists"),
+		ok("organizations that nothing depends on are removed", "DELETE "+orgs+"{last}/", "", 204),
+		bad("organizations are gone then", "GET "+orgs+"{last}/", "", 404, "not_found"),
+
+		ok("users are made", "POST "+users, `{"email":"ada@example.com","name":"Ada","external_id":"sub-1"}`, 201, `"email":"ada@example.com","name":"Ada","external_id":"sub-1","is_active":true`, "Location: /api/v1/users/usr_"),
+	})
+	t.Run("the user is kept", keep("user"))
+	f.run(t, known, []scenario{
+		ok("users without a name go by their address", "POST "+users, `{"email":"bob@example.com"}`, 201, `"name":"bob@example.com"`),
+		bad("users have an address of their own", "POST "+users, `{"email":"ADA@example.com","name":"x"}`, 409, "already_exists"),
+		bad("users have an address", "POST "+users, `{"email":"Ada <ada@example.com>","name":"x"}`, 422, "", `"field":"email","code":"invalid"`),
+		ok("users are changed", "PATCH "+users+"{user}/", `{"name":"Ada L.","is_active":false}`, 200, `"name":"Ada L.","external_id":"sub-1","is_active":false`),
+		ok("users are read", "GET "+users+"{user}", "", 200, `"is_active":false`),
+		ok("users are back", "PATCH "+users+"{user}/", `{"is_active":true}`, 200, `"is_active":true`),
+
+		bad("tokens are for members", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 409, "not_a_member"),
+		ok("members are set", "PUT "+orgs+"{org}/members/{user}/", `{"role":"member"}`, 200, `{"user_id":"{user}","email":"ada@example.com","name":"Ada L.","role":"member"}`),
+		ok("members are set again", "PUT "+orgs+"{org}/members/{user}", `{"role":"owner"}`, 200, `"role":"owner"`),
+		bad("members have a role that exists", "PUT "+orgs+"{org}/members/{user}/", `{"role":"king"}`, 422, "", `"field":"role","code":"unknown_role"`),
+		bad("members are users", "PUT "+orgs+"{org}/members/usr_01h455vb4pex5vsknk084sn02q/", `{"role":"owner"}`, 404, "not_found"),
+		bad("members are of an organization", "PUT "+orgs+"org_01h455vb4pex5vsknk084sn02q/members/{user}/", `{"role":"owner"}`, 404, "not_found"),
+		ok("members are listed", "GET "+orgs+"{org}/members/", "", 200, `"user_id":"{user}"`),
+		bad("organizations with members stay", "DELETE "+orgs+"{org}/", "", 409, "in_use"),
+		bad("users who are members stay", "DELETE "+users+"{user}/", "", 409, "in_use"),
+
+		shows("tokens are made, and shown once", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}","name":"laptop"}`, 201,
+			`"name":"laptop"`, `"token_prefix":"kat_`, `"status":"active"`, `"user_id":"{user}"`, `"organization_id":"{org}"`, `"token":"kat_`, "Location: /api/v1/users/{user}/access-tokens/tok_"),
+		ok("tokens are read without the token", "GET "+users+"{user}/access-tokens/{last}/", "", 200, `"id":"{last}"`),
+		ok("tokens are listed", "GET "+users+"{user}/access-tokens/", "", 200, `"id":"{last}"`),
+		{"tokens work", call{"GET /api/v1/whoami/", "Bearer {token}", "", nil}, 200, "", []string{`"key":null`, `"email":"ada@example.com"`, `"organization":{"id":"{org}","name":"ACME"}`}, nil},
+		bad("tokens of another user are not found", "GET "+users+"usr_01h455vb4pex5vsknk084sn02q/access-tokens/{last}/", "", 404, "not_found"),
+		bad("tokens are for organizations that exist", "POST "+users+"{user}/access-tokens/", `{"organization_id":"org_01h455vb4pex5vsknk084sn02q"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization."`),
+		bad("tokens are for organizations", "POST "+users+"{user}/access-tokens/", `{"organization_id":"x"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization."`),
+		ok("tokens are revoked", "DELETE "+users+"{user}/access-tokens/{last}/", "", 204),
+		{"tokens fail at once then", call{"GET /api/v1/whoami/", "Bearer {token}", "", nil}, 401, "token_revoked", nil, nil},
+		ok("tokens are revoked again", "DELETE "+users+"{user}/access-tokens/{last}", "", 204),
+
+		shows("tokens of members are made", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 201),
+		ok("members are removed", "DELETE "+orgs+"{org}/members/{user}/", "", 204),
+		{"tokens of former members fail at once", call{"GET /api/v1/whoami/", "Bearer {token}", "", nil}, 401, "user_inactive", nil, nil},
+		bad("members are gone then", "DELETE "+orgs+"{org}/members/{user}/", "", 404, "not_found"),
+	})
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	as := bearer(token)
+	made := f.do(t, call{"POST /api/v1/api-keys/", as, `{"name":"ci","scope":"events:read"}`, nil}).want(t, 201, "")
+	event := f.list(t, as, "/api/v1/audit-events/?type=api_key_created").Data[0]
+	for _, field := range []string{"id", "at"} {
+		if event[field] == "" || event[field] == nil {
+			t.Errorf("no %s", field)
+		}
+	}
+	for name, want := range map[string]string{
+		"type": "api_key_created", "organization_id": owner.Organization.ID, "ip": "127.0.0.1", "request_id": made.Header.Get("X-Request-Id"),
+	} {
+		if event[name] != want {
+			t.Errorf("%s %v, want %s", name, event[name], want)
+		}
+	}
+	actor, _ := event["actor"].(map[string]any)
+	if actor["type"] != "user" || actor["id"] != owner.User.ID || actor["name"] != owner.User.Name {
+		t.Errorf("actor %v", actor)
+	}
+	if _, isObject := event["details"].(map[string]any); !isObject {
+		t.Errorf("details %v", event["details"])
+	}
+	for query, want := range map[string]int{
+		"type=api_key_created": 1, "type=api_key_revoked": 0, "type=api_key_created&actor=" + owner.User.ID: 1, "type=api_key_created&actor=system": 0,
+		"type=api_key_created&since=2020-01-01T00:00:00Z": 1, "type=api_key_created&until=2020-01-01T00:00:00Z": 0,
+	} {
+		if got := len(f.list(t, as, "/api/v1/audit-events/?"+query).Data); got != want {
+			t.Errorf("%s: %d events, want %d", query, got, want)
+		}
+	}
+	for _, query := range []string{"type=Key", "actor=ada", "since=today", "until=", "actor=" + made.field("organization_id")} {
+		f.do(t, call{"GET /api/v1/audit-events/?" + query, as, "", nil}).want(t, 400, "invalid_parameter")
+	}
+}
