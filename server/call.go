@@ -27,11 +27,26 @@ type call struct {
 	principal     access.Principal // once authenticated
 	authenticated bool
 
+	values [12]string // of headers; see set
+	used   int
+
 	began  time.Time
 	status int   // 0 until the header is written
 	bytes  int64 // of the body
 	code   string
 	cause  error // private
+}
+
+// set gives a header its one value, under the very name: a canonical one would be "Ratelimit-Policy". The values live in
+// the call, because a slice for each would be a third of what a request allocates.
+func (c *call) set(name, value string) {
+	if c.used == len(c.values) {
+		c.Header()[name] = []string{value}
+		return
+	}
+	c.values[c.used] = value
+	c.used++
+	c.Header()[name] = c.values[c.used-1 : c.used : c.used]
 }
 
 // WriteHeader notes the status.

@@ -67,12 +67,10 @@ func (c *call) body() ([]byte, error) {
 		// bytes.MinRead more, or ReadFrom would grow the buffer only to find the end.
 		buffer.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
-	_, err := buffer.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, limit))
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge(limit)
-	case err != nil:
+	if _, err := buffer.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, limit)); err != nil {
+		if _, over := errors.AsType[*http.MaxBytesError](err); over {
+			return nil, tooLarge(limit)
+		}
 		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early.").Because(err)
 	}
 	return buffer.Bytes(), nil

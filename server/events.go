@@ -42,7 +42,7 @@ func (h events) publish(c *call) error {
 		return err
 	}
 	if published[0].Replayed {
-		c.Header()[replayed] = []string{"true"}
+		c.set(replayed, "true")
 	}
 	c.send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
 	return nil
@@ -74,7 +74,7 @@ func (h events) publishBatch(c *call) error {
 		}
 	}
 	if repeated == len(published) {
-		c.Header()[replayed] = []string{"true"}
+		c.set(replayed, "true")
 	}
 	c.send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
 	return nil

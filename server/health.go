@@ -84,7 +84,7 @@ func (h health) ready(c *call) error {
 		body.Checks[check.Name] = result
 	}
 	if status == http.StatusServiceUnavailable {
-		c.Header()["Retry-After"] = []string{retryAfter}
+		c.set("Retry-After", retryAfter)
 	}
 	return c.write(status, "application/json", body)
 }

@@ -18,8 +18,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The request id is always ours: one that a caller chose could be anything, twice, or another's.
 	c := &call{ResponseWriter: w, request: r, began: time.Now(), id: rand.Text(), base: s.base}
 	c.client = s.clientAddr(r)
-	w.Header()["X-Request-Id"] = []string{c.id}
-	w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+	c.set("X-Request-Id", c.id)
+	c.set("X-Content-Type-Options", "nosniff")
 	defer s.observe(c)
 	defer s.rescue(c)
 	s.dispatch(c)

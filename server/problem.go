@@ -71,12 +71,11 @@ func (s *Server) fail(c *call, err error) {
 	if cause := private(err); cause != nil {
 		c.cause = cause
 	}
-	h := c.Header()
 	switch p.Status {
 	case http.StatusUnauthorized:
-		h["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
+		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusServiceUnavailable:
-		h["Retry-After"] = []string{retryAfter}
+		c.set("Retry-After", retryAfter)
 	}
 	if err := c.write(p.Status, "application/problem+json", p); err != nil {
 		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",

@@ -37,9 +37,8 @@ func (c *call) write(status int, mediaType string, v any) error {
 // send sends a body that is encoded already. That a client has gone is no failure of the server: the log line shows how
 // much went out.
 func (c *call) send(status int, mediaType string, body []byte) {
-	h := c.Header()
-	h["Content-Type"] = []string{mediaType}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.set("Content-Type", mediaType)
+	c.set("Content-Length", strconv.Itoa(len(body)))
 	c.WriteHeader(status)
 	_, _ = c.Write(body)
 }
@@ -48,7 +47,7 @@ func (c *call) ok(v any) error { return c.write(http.StatusOK, "application/json
 
 // created answers with a new resource and its path.
 func (c *call) created(path string, v any) error {
-	c.Header()["Location"] = []string{c.base + path}
+	c.set("Location", c.base+path)
 	return c.write(http.StatusCreated, "application/json", v)
 }
 
@@ -58,7 +57,7 @@ func (c *call) noContent() error {
 }
 
 // secret marks an answer that shows a secret: nobody on the way may keep it (RFC 9111 section 5.2.2.5).
-func (c *call) secret() { c.Header()["Cache-Control"] = []string{"no-store"} }
+func (c *call) secret() { c.set("Cache-Control", "no-store") }
 
 // instant is a time of an answer, in milliseconds since the epoch. As a pointer, nil is null.
 type instant int64

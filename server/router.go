@@ -86,7 +86,7 @@ func (s *Server) unrouted(c *call, allowed []string) error {
 		return &refusal{http.StatusNotFound, "not_found", "There is nothing at this path."}
 	}
 	list := strings.Join(allowed, ", ")
-	c.Header()["Allow"] = []string{list}
+	c.set("Allow", list)
 	return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "This path has only " + list + "."}
 }
 

@@ -134,6 +134,6 @@ func (p *proven) remove(d access.Digest) {
 }
 
 func tooManyFailures(c *call, wait time.Duration) error {
-	c.Header()["Retry-After"] = []string{strconv.FormatInt(max(1, seconds(wait)), 10)}
+	c.set("Retry-After", strconv.FormatInt(max(1, seconds(wait)), 10))
 	return fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
 }

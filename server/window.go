@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
@@ -17,55 +16,46 @@ func (s *Server) take(c *call) error {
 		return nil
 	}
 	result := s.limiter.Take(c.principal.Key.Window, *limit)
-	writeWindow(c.Header(), result, time.Now())
+	c.setWindow(result, time.Now())
 	if result.Allowed {
 		return nil
 	}
-	c.Header()["Retry-After"] = []string{strconv.FormatInt(seconds(result.Reset), 10)}
+	c.set("Retry-After", strconv.FormatInt(seconds(result.Reset), 10))
 	return fault.New(fault.Limited, "rate_limited", "The key's limit of %d requests a minute is used up.", *limit)
 }
 
 // peek shows the window of a key in the headers without counting.
 func (s *Server) peek(c *call) {
 	if limit := c.principal.Plan.RateLimitPerMinute; limit != nil {
-		writeWindow(c.Header(), s.limiter.Peek(c.principal.Key.Window, *limit), time.Now())
+		c.setWindow(s.limiter.Peek(c.principal.Key.Window, *limit), time.Now())
 	}
 }
 
-// writeWindow sets the headers of draft-ietf-httpapi-ratelimit-headers-10 and their older kin, spelt as documented: a
-// canonical spelling would be "Ratelimit-Policy". All values are cut from one string, because these lines are on the path
-// of every request.
-func writeWindow(h http.Header, r limiter.Result, now time.Time) {
-	left := seconds(r.Reset)
+// setWindow sets the headers of draft-ietf-httpapi-ratelimit-headers-10 and their older kin. All values are cut from one
+// string, because these lines are on the path of every request.
+func (c *call) setWindow(r limiter.Result, now time.Time) {
 	var buffer [160]byte
-	b := buffer[:0]
-	var ends [5]int
-	b = append(b, `"plan";q=`...)
+	b := append(buffer[:0], `"plan";q=`...)
 	b = strconv.AppendInt(b, r.Limit, 10)
 	b = append(b, `;w=60`...)
-	ends[0] = len(b)
+	policy := len(b)
 	b = append(b, `"plan";r=`...)
 	b = strconv.AppendInt(b, r.Remaining, 10)
 	b = append(b, `;t=`...)
-	b = strconv.AppendInt(b, left, 10)
-	ends[1] = len(b)
+	b = strconv.AppendInt(b, seconds(r.Reset), 10)
+	state := len(b)
 	b = strconv.AppendInt(b, r.Limit, 10)
-	ends[2] = len(b)
+	limit := len(b)
 	b = strconv.AppendInt(b, r.Remaining, 10)
-	ends[3] = len(b)
+	remaining := len(b)
 	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
-	ends[4] = len(b)
 
 	text := string(b)
-	values := new([5]string)
-	start := 0
-	for i, name := range [5]string{
-		"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset",
-	} {
-		values[i] = text[start:ends[i]]
-		h[name] = values[i : i+1 : i+1]
-		start = ends[i]
-	}
+	c.set("RateLimit-Policy", text[:policy])
+	c.set("RateLimit", text[policy:state])
+	c.set("X-RateLimit-Limit", text[state:limit])
+	c.set("X-RateLimit-Remaining", text[limit:remaining])
+	c.set("X-RateLimit-Reset", text[remaining:])
 }
 
 // seconds rounds up: a caller who waits that long finds a new window.
