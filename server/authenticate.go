@@ -81,9 +81,9 @@ func uniform(err error) error {
 	e, _ := fault.As(err)
 	switch e.Code {
 	case errKey.Code:
-		return errKey.Because(err)
+		return errKey
 	case errToken.Code:
-		return errToken.Because(err)
+		return errToken
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 func TestAuthorizationHeader(t *testing.T) {
@@ -272,6 +273,37 @@ func TestPanics(t *testing.T) {
 	}
 	if text := f.log.String(); !strings.Contains(text, "upside down") || !strings.Contains(text, got.Header.Get("X-Request-Id")) {
 		t.Errorf("the log does not say what panicked: %s", text)
+	}
+}
+
+// upended is a store that panics in a handler.
+type upended struct{ server.Store }
+
+func (upended) Keys(context.Context, int64, access.Status, int64, int64, int) ([]access.Key, error) {
+	panic("the store is upside down")
+}
+
+func TestPanicOfAHandlerStillShowsTheWindow(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *server.Options) { o.Store = upended{o.Store} })
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+	checkWindow(t, f.do(t, call{"GET /api/v1/api-keys/", apiKey(key), "", nil}).want(t, 500, "internal_error"), 600, 599)
+}
+
+func TestAbortedHandler(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *server.Options) {
+		o.Tester = tester(func(context.Context) (webhook.Attempt, error) { panic(http.ErrAbortHandler) })
+	})
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", nil)
+	r.Header.Set("Authorization", operator)
+	if response, err := client.Do(r); err == nil {
+		response.Body.Close()
+		t.Errorf("status %d, want no answer at all", response.StatusCode)
+	}
+	if !strings.Contains(f.log.String(), `"code":"aborted"`) {
+		t.Errorf("the log does not say so: %s", f.log.String())
 	}
 }
 

@@ -59,9 +59,6 @@ func (c *call) body() ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	if err := isJSON(r.Header); err != nil {
-		return nil, err
-	}
 	var buffer bytes.Buffer
 	if r.ContentLength > 0 {
 		// bytes.MinRead more, or ReadFrom would grow the buffer only to find the end.
@@ -73,7 +70,10 @@ func (c *call) body() ([]byte, error) {
 		}
 		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early.").Because(err)
 	}
-	return buffer.Bytes(), nil
+	if buffer.Len() == 0 {
+		return nil, nil // chunked, and no chunk: of no type either
+	}
+	return buffer.Bytes(), isJSON(r.Header)
 }
 
 func tooLarge(limit int64) error {

@@ -3,10 +3,12 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -233,6 +235,63 @@ func TestServe(t *testing.T) {
 		s.pipes.Close()
 		if err := <-s.done; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestProtocols(t *testing.T) {
+	t.Parallel()
+	// The certificate of net/http/httptest, and a client that trusts it.
+	lender := httptest.NewUnstartedServer(http.NotFoundHandler())
+	lender.EnableHTTP2 = true
+	lender.StartTLS()
+	t.Cleanup(lender.Close)
+	protocol := func(t *testing.T, scheme string, protocols *http.Protocols, change func(*server.Options)) (string, error) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := build(t, change)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.server.Serve(ctx, l) }()
+		transport := lender.Client().Transport.(*http.Transport).Clone()
+		transport.Protocols = protocols
+		defer func() {
+			transport.CloseIdleConnections()
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+l.Addr().String()+"/healthz", nil)
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			return "", err
+		}
+		read(t, response)
+		return response.Proto, nil
+	}
+	t.Run("are HTTP/2 with TLS", func(t *testing.T) {
+		t.Parallel()
+		both := new(http.Protocols)
+		both.SetHTTP1(true)
+		both.SetHTTP2(true)
+		lent := &tls.Config{Certificates: lender.TLS.Certificates}
+		if got, err := protocol(t, "https", both, func(o *server.Options) { o.TLS = lent }); got != "HTTP/2.0" {
+			t.Errorf("protocol %q, %v", got, err)
+		}
+	})
+	t.Run("are HTTP/1.1 without TLS, and not HTTP/2 in the clear", func(t *testing.T) {
+		t.Parallel()
+		first, clear := new(http.Protocols), new(http.Protocols)
+		first.SetHTTP1(true)
+		clear.SetUnencryptedHTTP2(true)
+		if got, err := protocol(t, "http", first, func(*server.Options) {}); got != "HTTP/1.1" {
+			t.Errorf("protocol %q, %v", got, err)
+		}
+		if got, err := protocol(t, "http", clear, func(*server.Options) {}); err == nil {
+			t.Errorf("protocol %q in the clear", got)
 		}
 	})
 }

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"math"
+	"net/mail"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of text fields, in characters.
+const (
+	maxName        = 100
+	maxExternalID  = 255
+	maxEmail       = 254
+	maxDescription = 500
+)
+
+// prose returns a text that may be empty and have several lines.
+func (f *form) prose(name string) *string {
+	text := f.plain(name, maxDescription)
+	if text != nil && strings.ContainsFunc(*text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+		f.refuse(name, "invalid", "This may not have control characters other than line feed and tab.")
+		return nil
+	}
+	return text
+}
+
+// line returns a text without control characters that is not blank.
+func (f *form) line(name string, max int) *string {
+	text := f.plain(name, max)
+	switch {
+	case text == nil:
+	case strings.ContainsFunc(*text, unicode.IsControl):
+		f.refuse(name, "invalid", "This may not have control characters.")
+		return nil
+	case strings.TrimSpace(*text) == "":
+		f.refuse(name, "blank", "This may not be empty.")
+		return nil
+	}
+	return text
+}
+
+// label returns a name as people give it: one line, trimmed.
+func (f *form) label(name string) *string {
+	// Blanks around a name do not count, so they are cut before it is measured.
+	text := f.plain(name, math.MaxInt)
+	if text == nil {
+		return nil
+	}
+	trimmed := strings.TrimSpace(*text)
+	switch {
+	case strings.ContainsFunc(trimmed, unicode.IsControl):
+		f.refuse(name, "invalid", "This may not have control characters.")
+	case trimmed == "":
+		f.refuse(name, "blank", "This may not be empty.")
+	case utf8.RuneCountInString(trimmed) > maxName:
+		f.refuse(name, "too_long", "This may have at most %d characters.", maxName)
+	default:
+		return &trimmed
+	}
+	return nil
+}
+
+// email returns a bare e-mail address.
+func (f *form) email(name string) *string {
+	text := f.line(name, maxEmail)
+	if text == nil {
+		return nil
+	}
+	if parsed, err := mail.ParseAddress(*text); err != nil || parsed.Address != *text {
+		f.refuse(name, "invalid", "This must be an e-mail address, such as ada@example.com.")
+		return nil
+	}
+	return text
+}
+
+// externalID returns an id of the host product; null removes it, which the store knows as the empty string.
+func (f *form) externalID(name string) *string {
+	if f.null(name) {
+		return new(string)
+	}
+	return f.line(name, maxExternalID)
+}
+
+// expiry returns a time that lies in the future, in milliseconds. Null is no expiry, like leaving it out.
+func (f *form) expiry(name string) *int64 {
+	if f.null(name) {
+		return nil
+	}
+	text := f.plain(name, maxName)
+	if text == nil {
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, *text)
+	switch {
+	case err != nil:
+		f.refuse(name, "invalid", "This must be a time such as 2030-01-31T12:00:00Z.")
+	case !at.After(time.Now()):
+		f.refuse(name, "in_the_past", "This must lie in the future.")
+	default:
+		ms := at.UnixMilli()
+		return &ms
+	}
+	return nil
+}
