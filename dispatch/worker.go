@@ -64,9 +64,10 @@ func (w *work) deliver(a *attempt) {
 			w.inbox.post(cutOff{a, true})
 			return
 		}
-		a.failed = end.err != ""
-		w.inbox.post(sent{a}) // the body is not ours from here on
-		w.settle(a, w.result(a, end))
+		r := w.result(a, end)
+		a.failed = !r.Succeeded
+		w.inbox.post(sent{a}) // which lets go of the body: the job must not be copied from here on
+		w.settle(a, r)
 	})
 }
 

@@ -1,0 +1,208 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// A simulation does at random what owners, receivers, operators and disks do, and then lets all be well. It holds what
+// must be true whatever came before.
+type simulation struct {
+	t    *testing.T
+	r    *rand.Rand
+	file storage.Options
+	f    *faults
+	*rig
+	subs  []*simulated
+	close func()
+}
+
+// simulated is a subscription and its receiver.
+type simulated struct {
+	webhook.Subscription
+	host    string
+	deleted bool
+	off     bool
+
+	mu   sync.Mutex
+	mood string
+}
+
+func (s *simulated) answer(q *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	mood := s.mood
+	s.mu.Unlock()
+	switch mood {
+	case "fails":
+		return response(500, ""), nil
+	case "hangs":
+		return hangs(q)
+	case "slow":
+		return after(3*time.Second, says(200))(q)
+	case "flaky":
+		if time.Now().UnixMilli()%3 == 0 {
+			return response(503, "", "Retry-After", "40"), nil
+		}
+		return after(7*time.Millisecond, says(202))(q)
+	}
+	return response(200, ""), nil
+}
+
+func (m *simulation) open() {
+	store, closeStore := storagetest.OpenWith(m.t, m.file)
+	var from *rig
+	from, m.close = m.rig, closeStore
+	o := dispatch.Options{Concurrency: 12, PerSubscription: 4, Grace: 5 * time.Second, Policy: m.file.Policy}
+	if from == nil {
+		m.rig = rigOn(m.t, store, m.f, o)
+	} else {
+		o.Transport = from.receivers
+		d, err := dispatch.New(faulty{store, m.f}, o)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.rig = &rig{Store: store, Dispatcher: d, receivers: from.receivers, owner: from.owner}
+		store.Watch(d)
+	}
+	m.run(m.t)
+}
+
+func (m *simulation) step() {
+	sub := m.subs[m.r.IntN(len(m.subs))]
+	ctx := context.Background()
+	switch n := m.r.IntN(100); {
+	case n < 40:
+		m.publish(m.t, 1+m.r.IntN(40))
+	case n < 60:
+		sub.mu.Lock()
+		sub.mood = []string{"well", "fails", "hangs", "slow", "flaky"}[m.r.IntN(5)]
+		sub.mu.Unlock()
+	case n < 70 && !sub.deleted:
+		sub.off = m.r.IntN(2) == 0
+		m.activate(m.t, sub.Subscription, !sub.off)
+		if sub.off {
+			before := len(m.requests(sub.host))
+			time.Sleep(time.Duration(m.r.IntN(100_000)) * time.Millisecond)
+			if n := len(m.requests(sub.host)); n != before {
+				m.t.Errorf("%d requests to a subscription that is off", n-before)
+			}
+		}
+	case n < 74 && !sub.deleted:
+		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, time.Duration(m.r.IntN(2))*time.Minute); err != nil {
+			m.t.Error(err)
+		}
+	case n < 75 && !sub.deleted:
+		sub.deleted = true
+		if err := m.DeleteSubscription(ctx, m.actor(), m.org(), sub.ID); err != nil {
+			m.t.Error(err)
+		}
+	case n < 79:
+		m.plan(m.t, []string{"growth", "free"}[m.r.IntN(2)])
+	case n < 90:
+		method := []string{"Begin", "Record", "Release", "Target", "PendingJobs", "Lanes"}[m.r.IntN(6)]
+		m.f.fail(true, method)
+		time.Sleep(time.Duration(m.r.IntN(20_000)) * time.Millisecond)
+		m.f.fail(false, method)
+	case n < 94 && !sub.deleted:
+		limited, cancel := context.WithTimeout(ctx, time.Duration(m.r.IntN(4000))*time.Millisecond)
+		defer cancel()
+		_, _ = m.Test(limited, m.org(), sub.ID)
+	case n < 97:
+		m.stop()
+		m.close()
+		time.Sleep(time.Duration(m.r.IntN(100_000)) * time.Millisecond)
+		m.open()
+	}
+	time.Sleep(time.Duration(m.r.ExpFloat64() * 3 * float64(time.Second)))
+}
+
+// heal makes all well, and gives everything time to end.
+func (m *simulation) heal() {
+	m.plan(m.t, "growth")
+	for _, sub := range m.subs {
+		sub.mu.Lock()
+		sub.mood = "well"
+		sub.mu.Unlock()
+		if !sub.deleted {
+			m.activate(m.t, sub.Subscription, true)
+		}
+	}
+	time.Sleep(12 * time.Minute) // no retry is further away
+}
+
+func (m *simulation) check() {
+	if due, waits, err := m.OldestDue(context.Background()); err != nil || waits {
+		m.t.Errorf("%v, still pending since %s", err, time.UnixMilli(due))
+	}
+	_, all := m.peak("")
+	for _, sub := range m.subs {
+		if one, _ := m.peak(sub.host); one > 4 || all > 12 {
+			m.t.Errorf("%d requests at once to one, %d to all", one, all)
+		}
+		sent := map[string]int{}
+		for _, q := range m.requests(sub.host) {
+			sent[q.header.Get("Webhook-Id")+" "+q.header.Get("X-Service-Attempt")]++
+		}
+		for what, times := range sent {
+			if times != 1 {
+				m.t.Errorf("%s was sent %d times to %s", what, times, sub.host)
+			}
+		}
+		if sub.deleted {
+			continue
+		}
+		last := map[string]int{}
+		for _, a := range m.attempts(m.t, sub.Subscription) {
+			if a.Number != last[a.EventID]+1 || a.Number > 5 {
+				m.t.Errorf("attempt %d of %s comes after %d", a.Number, a.EventID, last[a.EventID])
+			}
+			last[a.EventID] = a.Number
+			what := a.EventID + " " + strconv.Itoa(a.Number)
+			// An attempt that was cut off right before it went on the wire is on record too.
+			if sent[what] != 1 && a.Outcome != webhook.Interrupted || a.Outcome == webhook.Sending {
+				m.t.Errorf("%s is on record as %s, and was sent %d times", what, a.Outcome, sent[what])
+			}
+			delete(sent, what)
+		}
+		if len(sent) != 0 {
+			m.t.Errorf("%d requests to %s without a record", len(sent), sub.host)
+		}
+	}
+}
+
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	seeds := 8
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
+		virtuallyNamed(t, fmt.Sprintf("whatever happens, seed %d", seed), func(t *testing.T) {
+			m := &simulation{t: t, r: rand.New(rand.NewPCG(uint64(seed), 1)), f: newFaults()}
+			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
+			m.file.Policy = webhook.DefaultPolicy()
+			m.open()
+			for i := range 6 {
+				sub := &simulated{host: "r" + strconv.Itoa(i) + ".example", mood: "well"}
+				sub.Subscription = m.subscribe(t, sub.host, sub.answer)
+				m.subs = append(m.subs, sub)
+			}
+			for range 120 {
+				m.step()
+			}
+			m.heal()
+			m.check()
+		})
+	}
+}
