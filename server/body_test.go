@@ -151,6 +151,10 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if diff := cmp.Diff(want, got.fields()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
+	got = f.do(t, call{"POST /api/v1/plans/", operator, `{"name":"x","api_rate_limit_per_minute":1,"` + strings.Repeat("ü", 5000) + `":1}`, nil}).want(t, 422, "")
+	if diff := cmp.Diff([]string{strings.Repeat("ü", 100) + "…: unknown_field"}, got.fields()); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
 	many := "{"
 	for i := range 5000 {
 		many += `"f` + strings.Repeat("x", i%5) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + `":1,`

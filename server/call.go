@@ -67,9 +67,6 @@ func (c *call) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection.
-func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
 // extend gives the handler until d from now, where the times of the server would cut it. The deadline for reading
 // counts too: net/http reads ahead while a handler runs, and ends its context when that read times out.
 func (c *call) extend(d time.Duration) {

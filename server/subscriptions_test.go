@@ -77,6 +77,7 @@ func TestSubscriptionFields(t *testing.T) {
 		"a star alone":               {`{"event_types":["*"]`, "event_types.0: invalid"},
 		"a star in the middle":       {`{"event_types":["a.*.b"]`, "event_types.0: invalid"},
 		"a type with a space":        {`{"event_types":["a b"]`, "event_types.0: invalid"},
+		"a number among types":       {`{"event_types":["ok",1,"NOT OK"]`, "event_types.1: wrong_type"},
 		"no type":                    {`{"event_types":[""]`, "event_types.0: invalid"},
 		"501 characters about it":    {`{"description":"` + strings.Repeat("x", 501) + `"`, "description: too_long"},
 		"a control character":        {`{"description":"\u0007"`, "description: invalid"},
