@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -27,9 +30,10 @@ const testMargin = 15 * time.Second
 
 // deliveries are the endpoints of delivery attempts.
 type deliveries struct {
-	store  deliveryStore
-	tester Tester
-	limit  time.Duration // of one attempt
+	store    deliveryStore
+	tester   Tester
+	limit    time.Duration // of one attempt
+	draining *atomic.Bool
 }
 
 type attemptBody struct {
@@ -66,6 +70,9 @@ func (h deliveries) test(c *call) error {
 	defer cancel()
 	c.extend(h.limit + 2*testMargin)
 	attempt, err := h.tester.Test(ctx, c.organization(), id)
+	if err != nil && h.draining.Load() && fault.KindOf(err) == fault.Internal {
+		return fmt.Errorf("test delivery: %w: %w", errStopped, err) // the dispatcher stops when the server does
+	}
 	if err != nil {
 		return err
 	}

@@ -99,6 +99,9 @@ func describe(err error) problem {
 		}
 		return p
 	}
+	if errors.Is(err, errStopped) {
+		return problem{Status: http.StatusServiceUnavailable, Code: "shutting_down", Detail: "The server is shutting down; try again later."}
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return problem{Status: http.StatusServiceUnavailable, Code: "timeout", Detail: "The request took too long; try again later."}
 	}

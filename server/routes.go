@@ -67,7 +67,7 @@ func (s *Server) table(o Options) []route {
 	var (
 		k  = keys{o.Store, o.KeyPrefix}
 		h  = subscriptions{o.Store, o.CheckURL}
-		d  = deliveries{o.Store, o.Tester, o.TestTimeout}
+		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
 		e  = events{o.Store}
 		a  = audit{o.Store}
 		pl = plans{o.Store}

@@ -149,6 +149,25 @@ func TestServe(t *testing.T) {
 			}
 		})
 	})
+	t.Run("says that it shuts down where a test delivery fails for that", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, func(o *server.Options) {
+				o.Tester = tester(func(context.Context) (webhook.Attempt, error) {
+					time.Sleep(10 * time.Second)
+					return webhook.Attempt{}, errors.New("deliveries have stopped")
+				})
+			})
+			answered := make(chan int, 2)
+			go func() { answered <- s.test(t) }()
+			time.Sleep(time.Second)
+			s.stop()
+			if status := <-answered; status != http.StatusServiceUnavailable {
+				t.Errorf("status %d", status)
+			}
+			<-s.done
+		})
+	})
 	t.Run("cuts requests that outlive the grace, and returns when they have", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
