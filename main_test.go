@@ -388,7 +388,7 @@ func BenchmarkDelivery(b *testing.B) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
 	defer receiver.Close()
-	p := start(b, b.TempDir(), "KEYHOOK_LOG_LEVEL=warn")
+	p := start(b, b.TempDir())
 	var sub struct{ ID string }
 	p.must(b, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`","event_types":["a"]}`, &sub)
 	const publishers = 64

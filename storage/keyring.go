@@ -20,45 +20,77 @@ var (
 // canary is sealed when the file is made, so that a wrong key is noticed at the start and not at the first delivery.
 const canary = "keyhook canary"
 
+// keyFile is where the key stands that nobody configured. It gets its name only once the database that it belongs to is
+// there: until then it is name + fresh. So a first start that was cut off is not taken for a database that was lost.
+type keyFile struct {
+	name  string
+	fresh bool
+}
+
+const freshSuffix = ".new"
+
+func (f keyFile) path() string {
+	if f.fresh {
+		return f.name + freshSuffix
+	}
+	return f.name
+}
+
 // openRing finds the key that seals signing secrets: the configured one, else the file beside the database. That file is
 // made with a new database only: one made later could open nothing that is already there.
-func openRing(o Options, fresh bool) (*seal.Ring, error) {
+func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 	if o.EncryptionKey != "" {
 		key, err := seal.ParseKey(o.EncryptionKey)
 		if err != nil {
-			return nil, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
+			return nil, keyFile{}, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
 		}
-		return seal.NewRing(key), nil
+		return seal.NewRing(key), keyFile{}, nil
 	}
-	name := o.Path + ".key"
-	text, err := os.ReadFile(name)
-	switch {
-	case errors.Is(err, os.ErrNotExist) && fresh:
-		key := seal.NewKey()
-		return seal.NewRing(key), createKeyFile(name, key)
-	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%w: %s is gone and encryption.key is not set; put back the key file that belongs to this database, or set encryption.key", ErrKeyMissing, name)
-	case err != nil:
-		return nil, fmt.Errorf("read key file: %w", explain(err))
-	case fresh:
-		return nil, fmt.Errorf("%w: the database is empty or gone, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrKey, name)
+	file := keyFile{name: o.Path + ".key"}
+	text, err := os.ReadFile(file.path())
+	if err == nil && empty {
+		return nil, file, fmt.Errorf("%w: the database is empty or gone, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrKey, file.name)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		file.fresh = true
+		if empty {
+			key := seal.NewKey()
+			return seal.NewRing(key), file, createKeyFile(file.path(), key)
+		}
+		if text, err = os.ReadFile(file.path()); errors.Is(err, os.ErrNotExist) {
+			return nil, file, fmt.Errorf("%w: %s is gone and encryption.key is not set; put back the key file that belongs to this database, or set encryption.key", ErrKeyMissing, file.name)
+		}
+	}
+	if err != nil {
+		return nil, file, fmt.Errorf("read key file: %w", explain(err))
 	}
 	key, err := seal.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrKey, name, err)
+		return nil, file, fmt.Errorf("%w: %s: %w", ErrKey, file.path(), err)
 	}
-	return seal.NewRing(key), nil
+	return seal.NewRing(key), file, nil
 }
 
 // createKeyFile writes a new key and sees it onto the disk before anything is sealed with it.
-func createKeyFile(name string, key seal.Key) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func createKeyFile(path string, key seal.Key) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("create key file: %w", explain(err))
 	}
 	_, err = f.WriteString(key.Reveal() + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close(), syncDir(filepath.Dir(name))); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close(), syncDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("write key file: %w", err)
+	}
+	return nil
+}
+
+// keep gives a fresh key file its name, now that its database is there.
+func (f keyFile) keep() error {
+	if !f.fresh {
+		return nil
+	}
+	if err := errors.Join(os.Rename(f.path(), f.name), syncDir(filepath.Dir(f.name))); err != nil {
+		return fmt.Errorf("name key file: %w", err)
 	}
 	return nil
 }

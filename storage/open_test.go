@@ -164,6 +164,48 @@ func TestOpen(t *testing.T) {
 		}
 	})
 
+	t.Run("begins anew after a first start that was cut off at any step", func(t *testing.T) {
+		t.Parallel()
+		for name, cut := range map[string]func(t *testing.T, path string){
+			"before the key was whole": func(t *testing.T, path string) {
+				if err := os.WriteFile(path+".key.new", []byte("AAAA"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"before there was a database": func(t *testing.T, path string) {
+				if err := os.WriteFile(path+".key.new", []byte(strings.Repeat("ab", 32)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"before the database had tables": func(t *testing.T, path string) {
+				if err := os.WriteFile(path+".key.new", []byte(strings.Repeat("ab", 32)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				alter(t, path, "PRAGMA journal_mode = WAL; CREATE TABLE t (a); DROP TABLE t")
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "keyhook.db")
+				cut(t, path)
+				for _, created := range []bool{true, false} {
+					store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+					if store.Created() != created {
+						t.Errorf("created: %v", store.Created())
+					}
+					stop()
+				}
+			})
+		}
+		path := kept(t)
+		if err := os.Rename(path+".key", path+".key.new"); err != nil { // as if cut off before the key had its name
+			t.Fatal(err)
+		}
+		storagetest.OpenWith(t, storagetest.Options(t, path))
+		if _, err := os.Stat(path + ".key"); err != nil {
+			t.Error(err)
+		}
+	})
+
 	t.Run("refuses where there is no directory", func(t *testing.T) {
 		t.Parallel()
 		refused(t, storagetest.Options(t, filepath.Join(t.TempDir(), "no", "such", "keyhook.db")), nil, "storage.path")

@@ -113,9 +113,11 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return explain(err)
 	}
-	if s.ring, err = openRing(o, size == 0); err != nil {
+	ring, file, err := openRing(o, size == 0)
+	if err != nil {
 		return err
 	}
+	s.ring = ring
 	name, err := dsn(o.Path, writerPragmas(o.Synchronous), "_txlock=immediate", "_auto_vacuum=INCREMENTAL")
 	if err != nil {
 		return err
@@ -137,6 +139,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		}
 	}
 	if err := s.recognize(); err != nil {
+		return err
+	}
+	if err := file.keep(); err != nil {
 		return err
 	}
 	if err := s.transact([]*job{{run: s.interruptSending}}); err != nil {
