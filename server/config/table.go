@@ -3,6 +3,7 @@ package config
 import (
 	"log/slog"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -150,10 +151,9 @@ var rules = []rule{
 		}
 		return ""
 	}},
-	{[]string{"webhooks.retry_base", "webhooks.retry_max"}, func(c Config) string {
-		if c.Webhooks.RetryBase > c.Webhooks.RetryMax {
-			return short(c.Webhooks.RetryBase) + " is more than webhooks.retry_max (" + short(c.Webhooks.RetryMax) +
-				"): lower the one or raise the other"
+	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) string {
+		if token := c.Bootstrap.Token.Reveal(); strings.HasPrefix(token, c.Keys.Prefix+"_") || minted.MatchString(token) {
+			return "has the form of a key or token that Keyhook makes, and would be taken for a mistyped one: choose another form"
 		}
 		return ""
 	}},
@@ -179,3 +179,6 @@ var rules = []rule{
 		return ""
 	}},
 }
+
+// minted is the form of the keys and tokens that are made here, whose checksum is looked at before anything else.
+var minted = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}_[0-9A-Za-z]{36}$`)
