@@ -155,11 +155,12 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{strings.Repeat("ü", 100) + "…: unknown_field"}, got.fields()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	many := "{"
+	var many strings.Builder
+	many.WriteString("{")
 	for i := range 5000 {
-		many += `"f` + strings.Repeat("x", i%5) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + `":1,`
+		many.WriteString(`"f` + strings.Repeat("x", i%5) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + `":1,`)
 	}
-	got = f.do(t, call{"POST /api/v1/plans/", operator, many + `"z":1}`, nil}).want(t, 422, "validation_failed")
+	got = f.do(t, call{"POST /api/v1/plans/", operator, many.String() + `"z":1}`, nil}).want(t, 422, "validation_failed")
 	if n := len(got.fields()); n != 100 {
 		t.Errorf("%d problems are told, want 100", n)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"strconv"
+	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -52,11 +53,12 @@ func (c *call) page() (page, error) {
 
 // list names the list that a request is about: its route, the organization acted in, and whatever stands in its path.
 func (c *call) list() string {
-	name := c.route.pattern + "\n" + c.principal.Organization.ID
+	var name strings.Builder
+	name.WriteString(c.route.pattern + "\n" + c.principal.Organization.ID)
 	for _, p := range c.params {
-		name += "\n" + p.Value
+		name.WriteString("\n" + p.Value)
 	}
-	return name
+	return name.String()
 }
 
 // A cursor is a position, its two numbers as varints, followed by a digest of the list and the position. The digest is

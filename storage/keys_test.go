@@ -90,7 +90,7 @@ func TestCreateKey(t *testing.T) {
 		_, err := x.create(t, owner, access.EventsRead)
 		expectFault(t, err, fault.Forbidden, "plan_capability_required")
 		// It is the plan of now that counts, not that of when the request was authenticated.
-		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: ptr(true)}))
+		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true)}))
 		must[access.Key](t)(x.create(t, owner, access.EventsRead))
 	})
 	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestCreateKey(t *testing.T) {
 		if made := must[access.Key](t)(x.create(t, owner, access.EventsRead, access.EventsWrite)); made.Scope.String() != access.EventsRead {
 			t.Errorf("granted %q", made.Scope)
 		}
-		must[access.User](t)(x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: ptr(false)}))
+		must[access.User](t)(x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
 		_, err := x.create(t, owner, access.EventsRead)
 		expectFault(t, err, fault.Conflict, "not_a_member")
 	})
@@ -201,7 +201,7 @@ func TestKeys(t *testing.T) {
 			name    string
 			end     *int64
 			revoked bool
-		}{{"forever", nil, false}, {"gone", nil, true}, {"over", ptr(now + 1000), false}, {"soon", ptr(now + 1001), false}, {"gone and over", ptr(now), true}} {
+		}{{"forever", nil, false}, {"gone", nil, true}, {"over", new(now + 1000), false}, {"soon", new(now + 1001), false}, {"gone and over", new(now), true}} {
 			made := must[access.Key](t)(x.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 				Credential: access.Mint("svc"), Name: k.name, Scope: access.NewScope(access.EventsRead), ExpiresAt: k.end,
 			}))

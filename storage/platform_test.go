@@ -30,9 +30,6 @@ func newPlatform(t *testing.T) platform {
 	return platform{store, operator, operator.Actor("192.0.2.1", "req")}
 }
 
-// ptr is a pointer to a value of its own, as partial updates take.
-func ptr[T any](v T) *T { return &v }
-
 // expectFault expects a fault of that kind and code, about those fields and no others.
 func expectFault(t *testing.T, err error, kind fault.Kind, code string, fields ...string) {
 	t.Helper()
@@ -122,11 +119,11 @@ func TestPlans(t *testing.T) {
 	t.Run("is created, read, changed in the fields named, and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true, RateLimitPerMinute: ptr(int64(0))}))
+		made := must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true, RateLimitPerMinute: new(int64(0))}))
 		if read := must[access.Plan](t)(x.Plan(t.Context(), "pro")); !cmp.Equal(made, read) || made.RowID == 0 || made.CreatedAt == 0 {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{Webhooks: ptr(true)}))
+		changed := must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "pro", access.PlanChange{Webhooks: new(true)}))
 		if !changed.APIKeys || !changed.Webhooks || *changed.RateLimitPerMinute != 0 {
 			t.Errorf("changed to %+v", changed)
 		}
@@ -206,18 +203,18 @@ func TestTheDispatcherIsToldOfOtherPlans(t *testing.T) {
 		want int64
 	}{
 		{"of a plan that gains or loses webhooks", func() error {
-			_, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{Webhooks: ptr(false)})
+			_, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{Webhooks: new(false)})
 			return err
 		}, 1},
 		{"of an organization that gets another plan", func() error {
-			_, err := x.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Plan: ptr("growth")})
+			_, err := x.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Plan: new("growth")})
 			return err
 		}, 2},
 		{"and of nothing else", func() error {
-			if _, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: ptr(false)}); err != nil {
+			if _, err := x.UpdatePlan(t.Context(), x.by, "growth", access.PlanChange{APIKeys: new(false)}); err != nil {
 				return err
 			}
-			_, err := x.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Name: ptr("Acme Inc.")})
+			_, err := x.UpdateOrganization(t.Context(), x.by, org.ID, access.OrganizationChange{Name: new("Acme Inc.")})
 			return err
 		}, 2},
 	} {
@@ -344,7 +341,7 @@ func TestRoles(t *testing.T) {
 		if same := must[access.Role](t)(x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{})); !same.Permissions.Equal(made.Permissions) {
 			t.Errorf("an empty change leaves %q", same.Permissions)
 		}
-		changed := must[access.Role](t)(x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: ptr(access.NewScope(access.EventsWrite))}))
+		changed := must[access.Role](t)(x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsWrite))}))
 		if read := must[access.Role](t)(x.Role(t.Context(), "clerk")); changed.Permissions.String() != "events:write" || !changed.Permissions.Equal(read.Permissions) {
 			t.Errorf("changed %+v, read %+v", changed, read)
 		}
@@ -376,7 +373,7 @@ func TestRoles(t *testing.T) {
 		expectFault(t, x.DeleteRole(t.Context(), x.by, "member"), fault.Conflict, "built_in")
 
 		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
-		_, err = x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: ptr(access.NewScope("no:such"))})
+		_, err = x.UpdateRole(t.Context(), x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope("no:such"))})
 		expectFault(t, err, fault.Invalid, "validation_failed", "permissions unknown_permission")
 	})
 	t.Run("stays while a member has it", func(t *testing.T) {

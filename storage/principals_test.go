@@ -69,7 +69,7 @@ func TestPrincipal(t *testing.T) {
 		x := newPlatform(t)
 		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, x.Store, owner, access.EventsRead)
-		must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: ptr("free")}))
+		must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")}))
 		if p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest())); p.Plan.APIKeys || p.Plan.Name != "free" || *p.Plan.RateLimitPerMinute != 60 {
 			t.Errorf("%+v", p.Plan)
 		}
@@ -96,7 +96,7 @@ func TestOrderOfChecks(t *testing.T) {
 			return c.x.RemoveMember(t.Context(), c.x.by, c.owner.Home.ID, c.owner.User.ID)
 		}},
 		{"not active either", "creator_inactive", "user_inactive", func(t *testing.T, c credential) error {
-			_, err := c.x.UpdateUser(t.Context(), c.x.by, c.owner.User.ID, access.UserChange{IsActive: ptr(false)})
+			_, err := c.x.UpdateUser(t.Context(), c.x.by, c.owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}},
 		{"expired too", "key_expired", "token_expired", func(_ *testing.T, c credential) error {
@@ -210,10 +210,10 @@ func TestChangesHoldAtOnce(t *testing.T) {
 			return s.x.RevokeKey(t.Context(), s.x.by, s.owner.Home.RowID, s.key.ID)
 		}, nil, accepted},
 		{"the creator is deactivated", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: ptr(false)})
+			_, err := s.x.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: ptr(true)})
+			_, err := s.x.UpdateUser(t.Context(), s.x.by, s.owner.User.ID, access.UserChange{IsActive: new(true)})
 			return err
 		}, accepted},
 		{"the creator is removed", func(t *testing.T, s subject) error {
@@ -230,31 +230,31 @@ func TestChangesHoldAtOnce(t *testing.T) {
 			return err
 		}, can(access.EventsWrite)},
 		{"the role loses a permission", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: ptr(access.NewScope(access.EventsRead))})
+			_, err := s.x.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: ptr(access.NewScope(access.EventsRead, access.EventsWrite))})
+			_, err := s.x.UpdateRole(t.Context(), s.x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead, access.EventsWrite))})
 			return err
 		}, can(access.EventsWrite)},
 		{"the plan loses API keys", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: ptr(false)})
+			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(false)})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: ptr(true)})
+			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{APIKeys: new(true)})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }},
 		{"the plan gets a limit", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true, RateLimitPerMinute: ptr(int64(0))})
+			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true, RateLimitPerMinute: new(int64(0))})
 			return err
 		}, func(t *testing.T, s subject) error {
 			_, err := s.x.UpdatePlan(t.Context(), s.x.by, "pro", access.PlanChange{SetRateLimit: true})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.RateLimitPerMinute == nil }},
 		{"the organization is downgraded", func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: ptr("free")})
+			_, err := s.x.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("free")})
 			return err
 		}, func(t *testing.T, s subject) error {
-			_, err := s.x.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: ptr("pro")})
+			_, err := s.x.UpdateOrganization(t.Context(), s.x.by, s.owner.Home.ID, access.OrganizationChange{Plan: new("pro")})
 			return err
 		}, func(p access.Principal, err error) bool { return err == nil && p.Plan.APIKeys }},
 	} {

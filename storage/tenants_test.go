@@ -18,15 +18,15 @@ func TestOrganizations(t *testing.T) {
 	t.Run("is created, read, changed in the fields named, and removed, with its log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: ptr("acme-1")}))
+		made := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")}))
 		if read := must[access.Organization](t)(x.OrganizationByID(t.Context(), made.ID)); !cmp.Equal(made, read) || !strings.HasPrefix(made.ID, "org_") || made.Plan != "free" {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{Plan: ptr("growth")}))
+		changed := must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{Plan: new("growth")}))
 		if changed.Plan != "growth" || changed.Name != "Acme" || *changed.ExternalID != "acme-1" {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{Name: ptr("Acme Inc."), ExternalID: ptr("")}))
+		changed = must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{Name: new("Acme Inc."), ExternalID: new("")}))
 		if changed.Plan != "growth" || changed.Name != "Acme Inc." || changed.ExternalID != nil {
 			t.Errorf("changed to %+v", changed)
 		}
@@ -49,15 +49,15 @@ func TestOrganizations(t *testing.T) {
 	t.Run("refuses what cannot be, and logs none of it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: ptr("acme-1")}))
+		made := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")}))
 		other := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free"}))
 		_, err := x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "none"})
 		expectFault(t, err, fault.Invalid, "validation_failed", "plan unknown_plan")
-		_, err = x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: ptr("acme-1")})
+		_, err = x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Acme", Plan: "free", ExternalID: new("acme-1")})
 		expectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
-		_, err = x.UpdateOrganization(t.Context(), x.by, other.ID, access.OrganizationChange{ExternalID: ptr("acme-1")})
+		_, err = x.UpdateOrganization(t.Context(), x.by, other.ID, access.OrganizationChange{ExternalID: new("acme-1")})
 		expectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
-		_, err = x.UpdateOrganization(t.Context(), x.by, other.ID, access.OrganizationChange{Plan: ptr("none")})
+		_, err = x.UpdateOrganization(t.Context(), x.by, other.ID, access.OrganizationChange{Plan: new("none")})
 		expectFault(t, err, fault.Invalid, "validation_failed", "plan unknown_plan")
 		_, err = x.UpdateOrganization(t.Context(), x.by, "org_none", access.OrganizationChange{})
 		expectFault(t, err, fault.NotFound, "not_found")
@@ -65,7 +65,7 @@ func TestOrganizations(t *testing.T) {
 		if got := x.log(t, other.RowID); len(got) != 1 {
 			t.Errorf("logged %v", got)
 		}
-		if _, err = x.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{ExternalID: ptr("acme-1")}); err != nil {
+		if _, err = x.UpdateOrganization(t.Context(), x.by, made.ID, access.OrganizationChange{ExternalID: new("acme-1")}); err != nil {
 			t.Errorf("an organization may keep its own external id: %v", err)
 		}
 	})
@@ -142,15 +142,15 @@ func TestUsers(t *testing.T) {
 	t.Run("is created, read, changed in the fields named, and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		made := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: "Ann@Example.com", Name: "Ann", ExternalID: ptr("idp|1"), IsActive: true}))
+		made := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: "Ann@Example.com", Name: "Ann", ExternalID: new("idp|1"), IsActive: true}))
 		if read := must[access.User](t)(x.User(t.Context(), made.ID)); !cmp.Equal(made, read) || !strings.HasPrefix(made.ID, "usr_") || made.Email != "Ann@Example.com" {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
-		changed := must[access.User](t)(x.UpdateUser(t.Context(), x.by, made.ID, access.UserChange{Name: ptr("Anne"), IsActive: ptr(false)}))
+		changed := must[access.User](t)(x.UpdateUser(t.Context(), x.by, made.ID, access.UserChange{Name: new("Anne"), IsActive: new(false)}))
 		if changed.Name != "Anne" || changed.IsActive || changed.Email != "Ann@Example.com" || *changed.ExternalID != "idp|1" {
 			t.Errorf("changed to %+v", changed)
 		}
-		changed = must[access.User](t)(x.UpdateUser(t.Context(), x.by, made.ID, access.UserChange{Email: ptr("ann@example.com"), ExternalID: ptr("")}))
+		changed = must[access.User](t)(x.UpdateUser(t.Context(), x.by, made.ID, access.UserChange{Email: new("ann@example.com"), ExternalID: new("")}))
 		if read := must[access.User](t)(x.User(t.Context(), made.ID)); !cmp.Equal(changed, read) || changed.Email != "ann@example.com" || changed.ExternalID != nil || changed.IsActive {
 			t.Errorf("changed to %+v, read %+v", changed, read)
 		}
@@ -169,15 +169,15 @@ func TestUsers(t *testing.T) {
 	t.Run("refuses an address taken in any case, and an external id taken, both at once", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: "ann@example.com", Name: "Ann", ExternalID: ptr("idp|1")}))
+		must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: "ann@example.com", Name: "Ann", ExternalID: new("idp|1")}))
 		ben := must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: "ben@example.com", Name: "Ben"}))
-		_, err := x.CreateUser(t.Context(), x.by, access.User{Email: "ANN@example.com", Name: "Ann", ExternalID: ptr("idp|1")})
+		_, err := x.CreateUser(t.Context(), x.by, access.User{Email: "ANN@example.com", Name: "Ann", ExternalID: new("idp|1")})
 		expectFault(t, err, fault.Conflict, "already_exists", "email already_exists", "external_id already_exists")
-		_, err = x.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{Email: ptr("Ann@Example.com")})
+		_, err = x.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{Email: new("Ann@Example.com")})
 		expectFault(t, err, fault.Conflict, "already_exists", "email already_exists")
-		_, err = x.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{ExternalID: ptr("idp|1")})
+		_, err = x.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{ExternalID: new("idp|1")})
 		expectFault(t, err, fault.Conflict, "already_exists", "external_id already_exists")
-		if _, err = x.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{Email: ptr("BEN@example.com"), ExternalID: ptr("")}); err != nil {
+		if _, err = x.UpdateUser(t.Context(), x.by, ben.ID, access.UserChange{Email: new("BEN@example.com"), ExternalID: new("")}); err != nil {
 			t.Errorf("a user may keep its own address: %v", err)
 		}
 		_, err = x.UpdateUser(t.Context(), x.by, "usr_none", access.UserChange{})
@@ -303,7 +303,7 @@ func TestTheLastOperator(t *testing.T) {
 	}
 	acts := []act{
 		{"deactivated", func(x platform, t *testing.T) error {
-			_, err := x.UpdateUser(t.Context(), x.by, x.operator.User.ID, access.UserChange{IsActive: ptr(false)})
+			_, err := x.UpdateUser(t.Context(), x.by, x.operator.User.ID, access.UserChange{IsActive: new(false)})
 			return err
 		}},
 		{"given another role", func(x platform, t *testing.T) error {
@@ -321,7 +321,7 @@ func TestTheLastOperator(t *testing.T) {
 			// Neither an owner, nor an operator who is not active, can take over.
 			storagetest.Member(t, x.Store, x.operator.Home, "owner", access.RoleOwner)
 			idle, _ := storagetest.Member(t, x.Store, x.operator.Home, "idle", access.RoleOperator)
-			must[access.User](t)(x.UpdateUser(t.Context(), x.by, idle.User.ID, access.UserChange{IsActive: ptr(false)}))
+			must[access.User](t)(x.UpdateUser(t.Context(), x.by, idle.User.ID, access.UserChange{IsActive: new(false)}))
 			expectFault(t, a.do(x, t), fault.Conflict, "last_operator")
 			if p := storagetest.Operator(t, x.Store); !p.Can(access.PlatformWrite) {
 				t.Error("the operator cannot operate any more")
