@@ -51,6 +51,27 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
+	t.Run("what has begun is sent once there is nothing else to begin", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
+			x.run(t)
+			x.publish(t, 64)
+			time.Sleep(2500 * time.Millisecond)
+			if n := x.outcomes(t, sub)[webhook.Sending]; n != 32 {
+				t.Fatalf("%d attempts have begun, want 32", n)
+			}
+			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://b.example/hook", "order.refunded")
+			f.fail(true, "Begin")
+			storagetest.Publish(t, x.Store, x.owner, "order.refunded")
+			time.Sleep(100 * time.Millisecond)
+			x.activate(t, other, false)
+			time.Sleep(time.Minute)
+			deliveredOnce(t, x, "a.example", 64)
+		})
+	})
+
 	t.Run("nothing is sent while ends cannot be recorded; what was sent is recorded later, once", func(t *testing.T) {
 		virtually(t, func(t *testing.T) {
 			f := newFaults()

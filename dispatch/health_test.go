@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -245,6 +246,26 @@ func TestPlan(t *testing.T) {
 			deliveredOnce(t, x, "a.example", 500)
 		})
 	})
+
+	t.Run("an upgrade that comes while the last attempts are still on the wire is not missed", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			var n atomic.Int64
+			x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
+				if n.Add(1) == 1 { // has the lane learn of the downgrade
+					return after(2*time.Second, says(200))(q)
+				}
+				return after(5*time.Second, says(200))(q)
+			})
+			x.publish(t, 32)
+			time.Sleep(time.Second)
+			x.plan(t, "free")
+			time.Sleep(2 * time.Second)
+			x.plan(t, "growth")
+			time.Sleep(9 * time.Second)
+			deliveredOnce(t, x, "a.example", 32)
+		})
+	})
 }
 
 func TestRotation(t *testing.T) {
@@ -284,6 +305,35 @@ func TestRotation(t *testing.T) {
 		})
 	})
 
+	t.Run("what was decided before a rotation and is not on the wire is signed with the new secret", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			var x *rig
+			var sub webhook.Subscription
+			var fresh webhook.Secret
+			// The scheduler says that the store works again when it has learnt what has begun, and before it sends that.
+			x = idleRig(t, f, dispatch.Options{Logger: slog.New(onLine{"the store works again", func() {
+				var err error
+				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, 0); err != nil {
+					t.Error(err)
+				}
+			}})})
+			sub = x.subscribe(t, "a.example", says(200))
+			f.fail(true, "Begin")
+			x.run(t)
+			x.publish(t, 5)
+			time.Sleep(1500 * time.Millisecond)
+			f.fail(false, "Begin")
+			time.Sleep(time.Minute)
+			deliveredOnce(t, x, "a.example", 5)
+			for _, q := range x.requests("a.example") {
+				if err := signature.Verify(fresh.Reveal(), q.header, []byte(q.body), q.at, time.Second); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	})
+
 	t.Run("without an overlap only what was on the wire bears the old signature", func(t *testing.T) {
 		virtually(t, func(t *testing.T) {
 			x := newRig(t, dispatch.Options{})
@@ -319,4 +369,20 @@ func TestRotation(t *testing.T) {
 			}
 		})
 	})
+}
+
+// onLine is a log that does something when a line is written to it.
+type onLine struct {
+	line string
+	do   func()
+}
+
+func (o onLine) Enabled(context.Context, slog.Level) bool { return true }
+func (o onLine) WithAttrs([]slog.Attr) slog.Handler       { return o }
+func (o onLine) WithGroup(string) slog.Handler            { return o }
+func (o onLine) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == o.line {
+		o.do()
+	}
+	return nil
 }

@@ -52,6 +52,30 @@ func TestIsolation(t *testing.T) {
 		})
 	}
 
+	t.Run("probes that hang leave slots to those that are well", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{Concurrency: 16, PerSubscription: 4})
+			for i := range 30 {
+				x.subscribe(t, "ill"+strconv.Itoa(i)+".example", says(500))
+			}
+			x.publish(t, 20)
+			time.Sleep(5 * time.Second)
+			for i := range 30 {
+				x.set("ill"+strconv.Itoa(i)+".example", hangs)
+			}
+			x.subscribe(t, "well.example", says(200))
+			for range 100 {
+				begin := time.Now()
+				x.publish(t, 1)
+				time.Sleep(time.Second)
+				got := x.requests("well.example")
+				if len(got) == 0 || got[len(got)-1].at.Before(begin) {
+					t.Fatalf("nothing came within a second, %d before", len(got))
+				}
+			}
+		})
+	})
+
 	t.Run("a backlog of one delays none of 500 others", func(t *testing.T) {
 		virtually(t, func(t *testing.T) {
 			x := idleRig(t, nil, dispatch.Options{Concurrency: 64})

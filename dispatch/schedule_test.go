@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -97,6 +98,48 @@ func TestRetries(t *testing.T) {
 			}
 			if h := x.health(t, sub); h.ConsecutiveFailures != 0 || h.LastError != "" || h.PendingDeliveries != 0 {
 				t.Errorf("after success: %+v", h)
+			}
+		})
+	})
+
+	t.Run("every retry comes at the time it was put off to, also after a restart", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+			o.Policy = patient
+			store, closeStore := storagetest.OpenWith(t, o)
+			x := rigOn(t, store, nil, dispatch.Options{Policy: patient})
+			sub := x.subscribe(t, "a.example", says(500))
+			x.run(t)
+			for range 8 {
+				x.publish(t, 1)
+				time.Sleep(time.Second)
+			}
+			announced := map[string]int64{}
+			for _, a := range x.attempts(t, sub) {
+				announced[a.EventID] = *a.NextAttemptAt
+			}
+			x.stop()
+			closeStore()
+			time.Sleep(3 * time.Second)
+
+			store, _ = storagetest.OpenWith(t, o)
+			d, err := dispatch.New(store, dispatch.Options{Policy: patient, Transport: x.receivers})
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.Watch(d)
+			(&rig{Store: store, Dispatcher: d}).run(t)
+			time.Sleep(20 * time.Second)
+			got := x.requests("a.example")
+			if len(got) != 16 {
+				t.Fatalf("%d requests, want 16", len(got))
+			}
+			restarted := got[8].at.UnixMilli()
+			for _, q := range got[8:] {
+				due := max(announced[q.header.Get("Webhook-Id")], restarted)
+				if late := q.at.UnixMilli() - due; late < 0 || late > 10 {
+					t.Errorf("a retry came %d ms late", late)
+				}
 			}
 		})
 	})
