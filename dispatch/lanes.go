@@ -94,6 +94,7 @@ type lane struct {
 	tests   []*slot
 	bytes   int   // weight of all but those whose request has ended
 	average int   // weight of a job, lately
+	reach   int   // how many jobs to read at a time: more, the more of those last read were due
 	more    bool  // the table may hold due deliveries that are not in held
 	nextDue int64 // when the earliest of the others in the table is due; 0: none is known
 
@@ -112,7 +113,7 @@ type lane struct {
 }
 
 func newLane(subscription int64) *lane {
-	return &lane{subscription: subscription, want: 1, held: map[int64]*attempt{}, average: 4 << 10}
+	return &lane{subscription: subscription, want: 1, held: map[int64]*attempt{}, average: 4 << 10, reach: minReach}
 }
 
 // open counts the attempts that have been chosen and are not settled.

@@ -94,7 +94,9 @@ func (m answer) apply(s *scheduler) {
 		}
 	}
 	if n := len(m.jobs); n > 0 && n == m.limit && s.due(m.jobs[n-1].DueAt) {
-		l.more = true
+		l.more, l.reach = true, min(2*l.reach, headSize)
+	} else if m.limit > 0 {
+		l.reach = minReach
 	}
 	s.touch(l)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// report logs an attempt, in one line: a success for those who look closely, a failure for all, and as a warning where
-// it was the delivery's last or changed the health of the subscription.
+// report logs an attempt, in one line: a success for those who look closely, a failure or a recovery for all, and as a
+// warning where the delivery has no attempts left or the subscription's health got worse.
 func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result, made webhook.Settled) {
 	level := slog.LevelDebug
 	switch {
-	case made.Changed || made.State == webhook.Exhausted:
+	case !r.Succeeded && (made.Changed || made.State == webhook.Exhausted) && r.Trigger != webhook.ByTest:
 		level = slog.LevelWarn
-	case !r.Succeeded:
+	case !r.Succeeded || made.Changed:
 		level = slog.LevelInfo
 	}
 	ctx := context.Background()

@@ -11,6 +11,7 @@ const (
 	headSize   = 256      // due jobs that a lane reads ahead
 	freshSize  = 2 * headSize
 	lowHead    = headSize / 4 // reads more when it holds no more than this
+	minReach   = 16           // jobs that are read at first: most of them may turn out not to be due
 	maxLanes   = 4096         // lanes with nothing to do that are kept, for what is known of their subscriptions
 	batchSize  = 256          // attempts in one Begin
 	patience   = time.Minute  // for an end that the store refuses to record

@@ -64,17 +64,21 @@ var errStopping = errors.New("dispatch: deliveries have stopped")
 // returns the record of that attempt, failed or not; an error means that there is none. It waits for a slot like any
 // delivery, so Run must be running. Faults: those of the store's BeginTest.
 func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error) {
-	t, job, row, err := d.store.BeginTest(ctx, organization, subscriptionID)
+	// What is asked of the store is waited for, also when nobody waits for us any more: a record that was begun must get
+	// its end.
+	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Grace)
+	t, job, row, err := d.store.BeginTest(begin, organization, subscriptionID)
+	cancel()
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}
-	// From here on the record must get its end, also if nobody waits for it any more.
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Timeout+d.o.Grace)
-	defer cancel()
 	place := &slot{subscription: job.Subscription, answer: make(chan bool, 1)}
 	defer d.inbox.post(returned{place})
-	if err := d.wait(ctx, place); err != nil {
-		return webhook.Attempt{}, errors.Join(err, d.store.Release(finish, []int64{row}))
+	waited := d.wait(ctx, place)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Timeout+d.o.Grace)
+	defer cancel()
+	if waited != nil {
+		return webhook.Attempt{}, errors.Join(waited, d.store.Release(finish, []int64{row}))
 	}
 	end := d.sender.send(finish, d.sender.target(t), job)
 	r := webhook.Result{
@@ -83,8 +87,8 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
 		DurationMS: end.took.Milliseconds(), Error: end.err,
 	}
-	made, err := d.store.Record(finish, r)
-	if err != nil {
+	var made webhook.Settled
+	if err := persist(finish, func() (err error) { made, err = d.store.Record(finish, r); return err }); err != nil {
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
 	d.report(&t, &job, r, made)

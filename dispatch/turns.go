@@ -40,10 +40,10 @@ func (s *scheduler) choose() {
 	if s.stopping || s.beginning || s.unrecorded > 0 || s.clock.Before(s.beginAfter) {
 		return
 	}
-	batch := s.batch[:0]
+	// Probes come first, and take up to half of the slots: an endpoint that is known to be in trouble does not wait for
+	// those that are well, but for others in trouble.
+	batch := s.gather(s.batch[:0], toProbe, max(s.o.Concurrency/2, 1)-s.probes)
 	batch = s.gather(batch, toBegin, s.maxAhead())
-	// Probes may take up to half of the slots: endpoints that are known to be in trouble wait for each other.
-	batch = s.gather(batch, toProbe, max(s.o.Concurrency/2, 1)-s.probes)
 	s.batch = nil
 	if len(batch) == 0 {
 		s.batch, s.beginFailed = batch, false
@@ -225,7 +225,7 @@ func (s *scheduler) read() {
 		}
 		q := ask{lane: l, subscription: l.subscription, target: !s.knows(l), held: len(l.held), want: l.want, all: s.all}
 		if l.more && l.head.n <= lowHead {
-			q.room = s.room(l)
+			q.room = min(s.room(l), l.reach)
 		}
 		if !q.target && q.room == 0 { // memory is full; the next round will see
 			s.turns[toRead].push(l)

@@ -90,7 +90,7 @@ func (w *work) result(a *attempt, end ending) webhook.Result {
 
 // settle records an end, however long that takes: until then the delivery is not taken up again.
 func (w *work) settle(a *attempt, r webhook.Result) {
-	err := w.persist(func() (err error) {
+	err := persist(w.ctx, func() (err error) {
 		a.settled, err = w.store.Record(w.ctx, r)
 		if err != nil {
 			w.inbox.post(unrecorded{a, err})
@@ -105,25 +105,20 @@ func (w *work) settle(a *attempt, r webhook.Result) {
 	w.report(&a.target.Target, &a.Job, r, a.settled)
 }
 
-// persist tries until write succeeds. It gives up, with an error, when everything is cut off.
-func (w *work) persist(write func() error) error {
+// persist tries until write succeeds. It gives up, with the last error, when ctx ends.
+func persist(ctx context.Context, write func() error) error {
 	for begin := time.Now(); ; {
 		err := write()
-		if err == nil || !w.wait(min(max(time.Since(begin)/10, againSoonest), againLatest)) {
+		if err == nil {
+			return nil
+		}
+		timer := time.NewTimer(min(max(time.Since(begin)/10, againSoonest), againLatest))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
 			return err
 		}
-	}
-}
-
-// wait waits; false where everything is cut off first.
-func (w *work) wait(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-w.ctx.Done():
-		return false
 	}
 }
 
@@ -135,7 +130,7 @@ func (w *work) release(attempts []*attempt) {
 			rows[i] = a.row
 		}
 		// If that fails for good, they stay in the store as they are, like those that are cut off.
-		_ = w.persist(func() error { return w.store.Release(w.ctx, rows) })
+		_ = persist(w.ctx, func() error { return w.store.Release(w.ctx, rows) })
 		w.inbox.post(released{attempts})
 	})
 }
