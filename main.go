@@ -120,6 +120,8 @@ func openStore(ctx context.Context, c config.Config, log *slog.Logger) (*storage
 		Synchronous:   c.Storage.Synchronous,
 		EncryptionKey: c.Encryption.Key.Reveal(),
 		Policy:        policy(c.Webhooks),
+		KeepEvents:    c.Storage.RetentionEvents,
+		KeepAudit:     c.Storage.RetentionAudit,
 		Bootstrap:     token,
 		Logger:        log,
 	})

@@ -19,18 +19,19 @@ const attemptJoins = `
 	JOIN events e ON e.id = d.event_id
 	JOIN subscriptions s ON s.id = a.subscription_id`
 
-// Attempts lists the attempts of a subscription, newest first. Faults: NotFound.
+// Attempts lists the attempts of a subscription, newest first. The log of a removed subscription can be read until
+// retention takes it. Faults: NotFound.
 func (s *Store) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
-	sub, err := s.Subscription(ctx, organization, id)
-	if err != nil {
-		return nil, err
+	var row int64
+	if err := s.get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
+		return nil, missing(err, "subscription")
 	}
-	query, args, ok := s.attemptQuery(sub.RowID, f)
+	query, args, ok := s.attemptQuery(row, f)
 	list := []webhook.Attempt{}
 	if !ok {
 		return list, nil
 	}
-	err = s.list(ctx, &list, query, args...)
+	err := s.list(ctx, &list, query, args...)
 	for i := range list {
 		s.nameAttempt(&list[i])
 	}
@@ -53,22 +54,17 @@ func (s *Store) attemptQuery(subscription int64, f webhook.AttemptFilter) (query
 		outcome = int(*f.Outcome)
 	}
 	var event int64
-	source := "FROM attempts a INDEXED BY attempts_by_subscription"
-	if outcome == int(webhook.Failed) || outcome == int(webhook.Interrupted) {
-		source = "FROM attempts a INDEXED BY attempts_in_trouble"
-	}
-	where := "a.subscription_id = ?1"
-	if source == "FROM attempts a INDEXED BY attempts_in_trouble" {
-		where += " AND a.outcome IN (2, 3)"
-	}
-	if f.EventID != "" {
+	source, where := "attempts a INDEXED BY attempts_by_subscription", "a.subscription_id = ?1"
+	switch {
+	case f.EventID != "":
 		if event, _, ok = s.ids.row(eventID, f.EventID); !ok {
 			return "", nil, false
 		}
-		source = "FROM attempts a"
-		where = "a.delivery_id IN (SELECT id FROM deliveries WHERE event_id = ?8) AND a.subscription_id = ?1"
+		source, where = "attempts a", "a.delivery_id IN (SELECT id FROM deliveries WHERE event_id = ?8) AND a.subscription_id = ?1"
+	case outcome == int(webhook.Failed) || outcome == int(webhook.Interrupted):
+		source, where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN (2, 3)"
 	}
-	query = "SELECT " + attemptColumns + " " + source + attemptJoins + ` WHERE ` + where + `
+	query = "SELECT " + attemptColumns + " FROM " + source + attemptJoins + ` WHERE ` + where + `
 		AND a.attempted_at >= ?2 AND a.attempted_at < ?3
 		AND (a.attempted_at, a.id) < (?4, ?5)
 		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)

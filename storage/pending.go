@@ -10,8 +10,9 @@ import (
 // pendingCount keeps the number of pending deliveries per subscription, because counting a million rows takes seconds.
 // It is exact: it is loaded once, and the writer moves it after each commit.
 type pendingCount struct {
-	mu    sync.Mutex
-	count map[int64]int64
+	mu      sync.Mutex
+	count   map[int64]int64
+	removed map[int64]bool // subscriptions that are gone and may have left something behind
 }
 
 func (p *pendingCount) load(t *tx) error {
@@ -22,9 +23,16 @@ func (p *pendingCount) load(t *tx) error {
 	if err := t.list(&rows, "SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = 0 GROUP BY subscription_id"); err != nil {
 		return fmt.Errorf("count pending deliveries: %w", err)
 	}
-	p.count = make(map[int64]int64, len(rows))
+	p.count, p.removed = make(map[int64]int64, len(rows)), map[int64]bool{}
 	for _, r := range rows {
 		p.count[r.Subscription] = r.Pending
+		var removed bool
+		if err := t.get(&removed, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", r.Subscription); err != nil {
+			return fmt.Errorf("look for removed subscriptions: %w", err)
+		}
+		if removed {
+			p.removed[r.Subscription] = true
+		}
 	}
 	return nil
 }
@@ -43,9 +51,17 @@ func (p *pendingCount) of(subscription int64) int64 {
 	return p.count[subscription]
 }
 
-// subscriptions lists those that have pending deliveries, in order.
-func (p *pendingCount) subscriptions() []int64 {
+// remove notes that a subscription is gone.
+func (p *pendingCount) remove(subscription int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Sorted(maps.Keys(p.count))
+	p.removed[subscription] = true
+}
+
+// orphaned lists the removed subscriptions for which something is still pending, in order, and forgets the others.
+func (p *pendingCount) orphaned() []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.removed, func(subscription int64, _ bool) bool { return p.count[subscription] == 0 })
+	return slices.Sorted(maps.Keys(p.removed))
 }

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -311,6 +313,40 @@ func TestQueue(t *testing.T) {
 		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
 			t.Errorf("our own stop counted as the receiver's failure: %+v", sub)
 		}
+	})
+
+	t.Run("what is pending for a removed subscription is dropped, the log stays", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+			x := tenantOf(t, store)
+			events := make([]webhook.NewEvent, 700)
+			for i := range events {
+				events[i] = webhook.NewEvent{Type: "user.created", Data: []byte(`{}`)}
+			}
+			published, err := x.PublishEvents(t.Context(), x.org(), events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second + time.Millisecond)
+			if n := len(x.jobs(t)); n != 100 { // of the 200 that one batch leaves, as many as jobs asks for
+				t.Errorf("%d are pending after a second", n)
+			}
+			stop()
+			x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path)) // a restart does not forget the rest
+			time.Sleep(time.Second + time.Millisecond)
+			if n := len(x.jobs(t)); n != 0 {
+				t.Errorf("%d are pending after two", n)
+			}
+			_, deliveries, err := x.Event(t.Context(), x.org(), published[699].ID)
+			if err != nil || len(deliveries) != 1 || deliveries[0].State != webhook.Dropped {
+				t.Errorf("%+v, %v", deliveries, err)
+			}
+		})
 	})
 
 	t.Run("a test is recorded, never pending, and leaves the health alone", func(t *testing.T) {

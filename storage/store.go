@@ -37,6 +37,8 @@ type Options struct {
 	Synchronous   string            // Full (the zero value) or Normal
 	EncryptionKey string            // seals signing secrets; empty: the file Path + ".key", made at first start
 	Policy        webhook.Policy    // the zero value is webhook.DefaultPolicy
+	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
+	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
 	Bootstrap     access.Credential // the first operator's access token; required where the file is new
 	Logger        *slog.Logger      // nil is slog.Default
 }
@@ -69,17 +71,19 @@ type Store struct {
 	pending    pendingCount
 	watcher    atomic.Pointer[webhook.Watcher]
 	usage      usage
+	retention  retention // upkeep's own
 }
 
 // Open locks, checks and opens the file, creating it where there is none. It refuses with a sentence that says what to
 // do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrKey or ErrKeyMissing, or a file system's error.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s := &Store{
-		path:    o.Path,
-		policy:  o.Policy,
-		log:     o.Logger,
-		jobs:    make(chan *job, maxBatch),
-		stopped: make(chan struct{}),
+		path:      o.Path,
+		policy:    o.Policy,
+		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
+		log:       o.Logger,
+		jobs:      make(chan *job, maxBatch),
+		stopped:   make(chan struct{}),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()

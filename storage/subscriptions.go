@@ -191,6 +191,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		if _, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", row); err != nil {
 			return err
 		}
+		t.onCommit(func() { s.pending.remove(row) })
 		s.changed(t, row)
 		return s.audit(t, by, organization, access.SubscriptionDeleted, target{"subscription", id, row}, nil)
 	})
@@ -265,14 +266,7 @@ func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target,
 
 // dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each.
 func (s *Store) dropOrphans(ctx context.Context) error {
-	for _, row := range s.pending.subscriptions() {
-		var gone bool
-		if err := s.get(ctx, &gone, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", row); err != nil {
-			return err
-		}
-		if !gone {
-			continue
-		}
+	for _, row := range s.pending.orphaned() {
 		if err := s.change(ctx, func(t *tx) error {
 			n, err := t.affected(`
 				UPDATE deliveries SET state = 3 WHERE id IN (

@@ -1,0 +1,155 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// How much retention takes at a time. A batch is one job among those that share a commit, so this is how long other
+// writes may have to wait for it.
+const (
+	retireEvents     = 100
+	retireDeliveries = 100 // of one event
+	retireAudit      = 500
+	retireInterval   = 10 * time.Second
+	vacuumPages      = 200
+)
+
+// retention forgets what is older than the settings say. Pending work of open subscriptions is never touched, however
+// old; idempotency keys live as long as their event.
+type retention struct {
+	events, audit time.Duration // 0 keeps for ever
+	after         int64         // event up to which all has been looked at in this pass
+	next          time.Time     // when to look again
+}
+
+// retire takes batches until nothing is left to take, with pauses as long as the work, so that others have their turn.
+func (s *Store) retire(ctx context.Context) error {
+	r := &s.retention
+	if time.Now().Before(r.next) {
+		return nil
+	}
+	for {
+		began := time.Now()
+		events, err := s.retireEvents(ctx)
+		if err != nil {
+			return fmt.Errorf("retire events: %w", err)
+		}
+		lines, err := s.retireAudit(ctx)
+		if err != nil {
+			return fmt.Errorf("retire audit events: %w", err)
+		}
+		if events+lines == 0 {
+			r.after, r.next = 0, time.Now().Add(retireInterval)
+			return nil
+		}
+		if err := s.vacuum(ctx); err != nil {
+			return fmt.Errorf("give back pages: %w", err)
+		}
+		select {
+		case <-time.After(time.Since(began)):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// aged is an event old enough to go.
+type aged struct {
+	ID      int64 `db:"id"`
+	Waiting bool  `db:"waiting"` // for an open subscription, or for the end of an attempt
+}
+
+// retireEvents looks at the next old events and takes those that nothing waits for. It returns how many it has looked at.
+func (s *Store) retireEvents(ctx context.Context) (int, error) {
+	if s.retention.events == 0 {
+		return 0, nil
+	}
+	looked, err := returning(ctx, s, func(t *tx) ([]aged, error) {
+		looked := []aged{}
+		// Events are numbered in the order of time, so the old ones come first.
+		if err := t.list(&looked, `
+			SELECT e.id, EXISTS (
+				SELECT 1 FROM deliveries d
+				JOIN subscriptions s ON s.id = d.subscription_id
+				JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+				WHERE d.event_id = e.id AND (
+					d.state = 0 AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
+					OR EXISTS (SELECT 1 FROM attempts a WHERE a.delivery_id = d.id AND a.outcome = 0))
+			) AS waiting
+			FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
+			WHERE e.created_at < ?`, s.retention.after, retireEvents, t.now-s.retention.events.Milliseconds()); err != nil {
+			return nil, err
+		}
+		for i, e := range looked {
+			if e.Waiting {
+				continue
+			}
+			gone, err := s.retireEvent(t, e.ID)
+			if err != nil {
+				return nil, err
+			}
+			if !gone { // that was enough for one batch
+				return looked[:i], nil
+			}
+		}
+		return looked, nil
+	})
+	if err != nil || len(looked) == 0 {
+		return 0, err
+	}
+	s.retention.after = looked[len(looked)-1].ID
+	return len(looked), nil
+}
+
+// retireEvent takes deliveries of an event, with their attempts, and the event itself with the last of them. gone is false
+// while some are left.
+func (s *Store) retireEvent(t *tx, event int64) (gone bool, err error) {
+	var taken []struct {
+		ID           int64 `db:"id"`
+		Subscription int64 `db:"subscription_id"`
+		State        int   `db:"state"`
+	}
+	if err := t.list(&taken, "SELECT id, subscription_id, state FROM deliveries WHERE event_id = ? LIMIT ?", event, retireDeliveries); err != nil {
+		return false, err
+	}
+	for _, d := range taken {
+		if _, err := t.exec("DELETE FROM attempts WHERE delivery_id = ?", d.ID); err != nil {
+			return false, err
+		}
+		if _, err := t.exec("DELETE FROM deliveries WHERE id = ?", d.ID); err != nil {
+			return false, err
+		}
+		if d.State == 0 {
+			t.onCommit(func() { s.pending.add(d.Subscription, -1) })
+		}
+	}
+	if len(taken) == retireDeliveries {
+		return false, nil
+	}
+	_, err = t.exec("DELETE FROM events WHERE id = ?", event)
+	return true, err
+}
+
+// retireAudit takes old lines of the audit log and returns how many. They are numbered in the order of time too.
+func (s *Store) retireAudit(ctx context.Context) (int, error) {
+	if s.retention.audit == 0 {
+		return 0, nil
+	}
+	return returning(ctx, s, func(t *tx) (int, error) {
+		n, err := t.affected(`
+			DELETE FROM audit_events WHERE id IN (
+				SELECT id FROM (SELECT id, at FROM audit_events ORDER BY id LIMIT ?) WHERE at < ?)`,
+			retireAudit, t.now-s.retention.audit.Milliseconds())
+		return int(n), err
+	})
+}
+
+// vacuum gives a few free pages back to the file system.
+func (s *Store) vacuum(ctx context.Context) error {
+	return s.change(ctx, func(t *tx) error {
+		_, err := t.exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
+		return err
+	})
+}

@@ -1,0 +1,87 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, path)
+		o.KeepEvents, o.KeepAudit = 24*time.Hour, 48*time.Hour
+		store, _ := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		off, _ := storagetest.Subscription(t, store, x.owner, "https://example.com/off", "old")
+		delivered := storagetest.Publish(t, store, x.owner, "delivered")
+		job := x.jobs(t)[len(x.jobs(t))-1]
+		attempt := x.begin(t, job)
+		x.end(t, job, attempt, true)
+		waiting := storagetest.Publish(t, store, x.owner, "waiting")
+		var many []string
+		for range 3 * 100 {
+			p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("many", `{}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			many = append(many, p[0].ID)
+		}
+		for _, job := range x.jobs(t) { // all but the one that waits
+			if job.EventID != waiting.ID {
+				x.end(t, job, x.begin(t, job), true)
+			}
+		}
+		// Nothing is pending for the other but what came before it was switched off.
+		storagetest.Publish(t, store, x.owner, "old")
+		for _, job := range x.jobs(t) {
+			if job.EventType == "old" {
+				x.end(t, job, x.begin(t, job), true)
+			}
+		}
+		no := false
+		if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+			t.Fatal(err)
+		}
+		if sub, _ := store.Subscription(t.Context(), x.org(), off.ID); sub.PendingDeliveries != 1 {
+			t.Fatalf("%d pending for the one that is off", sub.PendingDeliveries)
+		}
+
+		time.Sleep(23 * time.Hour)
+		if _, _, err := store.Event(t.Context(), x.org(), delivered.ID); err != nil {
+			t.Errorf("gone after 23 hours: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		for _, id := range []string{delivered.ID, many[0]} {
+			if _, _, err := store.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("still there after 25 hours: %v", err)
+			}
+		}
+		if _, deliveries, err := store.Event(t.Context(), x.org(), waiting.ID); err != nil || len(deliveries) != 1 {
+			t.Errorf("what an open subscription waits for: %v, %v", deliveries, err)
+		}
+		if sub, _ := store.Subscription(t.Context(), x.org(), off.ID); sub.PendingDeliveries != 0 {
+			t.Errorf("%d are still pending for the one that is off", sub.PendingDeliveries)
+		}
+		if _, err := store.Attempt(t.Context(), attempt); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("its attempt is still there: %v", err)
+		}
+		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("many", `{"another":1}`)}); err != nil || p[0].Replayed {
+			t.Errorf("the idempotency key outlived its event: %+v, %v", p, err)
+		}
+		if log, err := store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 100}); err != nil || len(log) == 0 {
+			t.Errorf("the audit log is gone already: %v, %v", log, err)
+		}
+		time.Sleep(24 * time.Hour)
+		if log, err := store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 100}); err != nil || len(log) != 0 {
+			t.Errorf("the audit log still has %d lines, error %v", len(log), err)
+		}
+	})
+}
