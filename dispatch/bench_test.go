@@ -61,13 +61,12 @@ func deliverAll(b *testing.B, transport http.RoundTripper, url string, subscript
 		})
 	}
 	publishers.Wait()
-	for {
-		if _, waits, err := store.OldestDue(context.Background()); err != nil {
+	for waits := true; waits; {
+		time.Sleep(5 * time.Millisecond)
+		var err error
+		if _, waits, err = store.OldestDue(context.Background()); err != nil {
 			b.Fatal(err)
-		} else if !waits {
-			break
 		}
-		time.Sleep(time.Millisecond)
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N*subscriptions)/b.Elapsed().Seconds(), "deliveries/s")

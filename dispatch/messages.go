@@ -215,7 +215,11 @@ func (m settled) apply(s *scheduler) {
 // alone. Otherwise something else has changed too, and the target is read again.
 func (s *scheduler) learn(l *lane, made webhook.Settled) {
 	switch epoch := made.Health.Epoch; {
-	case !s.knows(l) || epoch < l.health.Epoch: // being read, or old news
+	case !s.knows(l):
+		if l.reading { // perhaps from before this
+			l.want++
+		}
+	case epoch < l.health.Epoch: // old news
 	case epoch == l.health.Epoch:
 		l.health = made.Health
 	case made.Changed && epoch == l.health.Epoch+1:

@@ -15,8 +15,9 @@ func (s *scheduler) turnOf(l *lane) int {
 }
 
 // mayBegin reports whether the lane may have another attempt begun. A healthy lane has as many begun as it has free
-// slots, and as many more as ended lately, so that the next are ready when slots become free. A failing lane has one
-// probe, when its time has come and all that came before has been settled.
+// slots, and as many more as ended lately, so that the next are ready when slots become free: a Begin takes as long as
+// two commits, in which a quick receiver answers a hundred requests. A failing lane has one probe, when its time has come
+// and all that came before has been settled.
 //
 // The fewer places are left, the fewer one lane gets: lanes that hang together cannot take all of them.
 func (s *scheduler) mayBegin(l *lane) bool {
@@ -27,13 +28,14 @@ func (s *scheduler) mayBegin(l *lane) bool {
 		return l.open() == 0 && l.wire == 0 && s.due(l.health.ProbeAt)
 	}
 	ahead := l.chosen + l.begun.n
-	if ahead >= max(s.o.PerSubscription-l.wire, 0)+min(l.pace(s.round), openFactor*s.o.PerSubscription) {
+	if ahead >= max(s.o.PerSubscription-l.wire, 0)+min(l.pace(s.round), laneAhead*s.o.PerSubscription) {
 		return false
 	}
 	return ahead == 0 || 2*ahead < s.maxAhead()-s.ahead
 }
 
-func (s *scheduler) maxAhead() int { return openFactor * s.o.Concurrency }
+// maxAhead is how many may be begun ahead of a slot in all.
+func (s *scheduler) maxAhead() int { return allAhead * s.o.Concurrency }
 
 // choose takes attempts from the lanes in turn, one from each, and has them begun together.
 func (s *scheduler) choose() {
