@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -28,24 +29,38 @@ func event() webhook.NewEvent {
 }
 
 // instant answers at once, without a network.
-type instant struct{ delivered atomic.Int64 }
+type instant struct{}
 
-func (i *instant) RoundTrip(q *http.Request) (*http.Response, error) {
+func (instant) RoundTrip(q *http.Request) (*http.Response, error) {
 	q.Body.Close()
-	i.delivered.Add(1)
+	if q.URL.Host == "fails.example" {
+		return nil, errors.New("no such host")
+	}
 	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Header: http.Header{}}, nil
 }
 
 // deliverAll publishes b.N events by 64 publishers and waits until all are recorded.
 func deliverAll(b *testing.B, transport http.RoundTripper, url string, subscriptions int) {
+	deliverBeside(b, 0, transport, url, subscriptions)
+}
+
+// deliverBeside does so while other subscriptions wait for a retry.
+func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url string, subscriptions int) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
-	x := rigOn(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true})
+	x := rigOn(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true, RetryBase: 10 * time.Minute})
+	for i := range others {
+		storagetest.Subscription(b, store, x.owner, "https://fails.example/"+strconv.Itoa(i), "order.refunded")
+	}
 	for i := range subscriptions {
 		storagetest.Subscription(b, store, x.owner, url+strconv.Itoa(i), "order.paid")
 	}
 	x.run(b)
+	if others > 0 {
+		storagetest.Publish(b, store, x.owner, "order.refunded")
+		time.Sleep(2 * time.Second)
+	}
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var publishers sync.WaitGroup
@@ -63,10 +78,11 @@ func deliverAll(b *testing.B, transport http.RoundTripper, url string, subscript
 	publishers.Wait()
 	for waits := true; waits; {
 		time.Sleep(5 * time.Millisecond)
-		var err error
-		if _, waits, err = store.OldestDue(context.Background()); err != nil {
+		due, pending, err := store.OldestDue(context.Background())
+		if err != nil {
 			b.Fatal(err)
 		}
+		waits = pending && due < time.Now().UnixMilli()
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N*subscriptions)/b.Elapsed().Seconds(), "deliveries/s")
@@ -74,8 +90,13 @@ func deliverAll(b *testing.B, transport http.RoundTripper, url string, subscript
 
 func BenchmarkInstant(b *testing.B) {
 	for _, n := range []int{1, 10} {
-		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) { deliverAll(b, &instant{}, "https://a.example/", n) })
+		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) { deliverAll(b, instant{}, "https://a.example/", n) })
 	}
+}
+
+// Lanes that wait cost nothing: this is as quick as with none.
+func BenchmarkBesideWaitingLanes(b *testing.B) {
+	deliverBeside(b, 3000, instant{}, "https://a.example/", 1)
 }
 
 func BenchmarkLoopback(b *testing.B) {
@@ -89,4 +110,28 @@ func BenchmarkLoopback(b *testing.B) {
 		MaxIdleConnsPerHost: 64, DisableCompression: true,
 	}
 	deliverAll(b, transport, receiver.URL+"/", 1)
+}
+
+// A backlog that was published while nothing ran is read from the table.
+func BenchmarkBacklog(b *testing.B) {
+	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
+	o.Synchronous = storage.Full
+	store, _ := storagetest.OpenWith(b, o)
+	x := rigOn(b, store, nil, dispatch.Options{Transport: instant{}})
+	storagetest.Subscription(b, store, x.owner, "https://a.example/", "order.paid")
+	for left := b.N; left > 0; left -= 1000 {
+		events := make([]webhook.NewEvent, min(left, 1000))
+		for i := range events {
+			events[i] = event()
+		}
+		if _, err := store.PublishEvents(context.Background(), x.org(), events); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	x.run(b)
+	x.untilIdle(b)
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deliveries/s")
 }
