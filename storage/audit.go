@@ -40,7 +40,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 		Actor   auditActor      `json:"actor"`
 		Target  target          `json:"target"`
 		Details json.RawMessage `json:"details"`
-	}{auditActor{by.Type, by.ID, by.Name}, about, text})
+	}{newAuditActor(by), about, text})
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
@@ -54,9 +54,17 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 
 // auditActor is the actor as subscribers see it; the address it came from stays in the log.
 type auditActor struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-	Name string `json:"name"`
+	Type string  `json:"type"`
+	ID   *string `json:"id"` // null for the system
+	Name string  `json:"name"`
+}
+
+func newAuditActor(by access.Actor) auditActor {
+	a := auditActor{Type: by.Type, Name: by.Name}
+	if by.ID != "" {
+		a.ID = &by.ID
+	}
+	return a
 }
 
 // AuditEvents lists the audit log of an organization, newest first.

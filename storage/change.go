@@ -35,7 +35,7 @@ func refuseIf(t *tx, refusal error, query string, args ...any) error {
 
 // alreadyExists says that another thing of the sort has the same value in those fields.
 func alreadyExists(sort string, fields ...string) error {
-	f := fault.New(fault.Conflict, "already_exists", "There is such a %s already: its %s must be unique.", sort, strings.Join(fields, " and "))
+	f := fault.New(fault.Conflict, "already_exists", "Another %s has the same %s; choose another.", sort, strings.Join(fields, " and "))
 	for _, name := range fields {
 		f.Fields = append(f.Fields, fault.Field{
 			Field: name, Code: "already_exists", Message: "Another " + sort + " has this value; choose a new one.",

@@ -36,7 +36,7 @@ func (s *Store) stepHealth(t *tx, r webhook.Result) (next webhook.Health, before
 	if next.Status == sub.Status || next.Status == webhook.Healthy {
 		return next, sub.Status, nil
 	}
-	return next, sub.Status, s.auditHealth(t, sub.Organization, r.Subscription, sub.ID, next)
+	return next, sub.Status, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
 // writeHealth writes a health, and with it when the subscription was disabled.
@@ -49,12 +49,12 @@ func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 }
 
 // auditHealth tells that a subscription has become failing or disabled.
-func (s *Store) auditHealth(t *tx, organization, row int64, id string, h webhook.Health) error {
+func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
 	eventType := access.SubscriptionFailing
 	if h.Status == webhook.Disabled {
 		eventType = access.SubscriptionDisabled
 	}
-	return s.audit(t, access.System(organization), organization, eventType, target{"subscription", id, row}, map[string]any{
+	return s.audit(t, by, organization, eventType, target{"subscription", id, row}, map[string]any{
 		"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError,
 	})
 }

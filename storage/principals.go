@@ -93,7 +93,7 @@ func (s *Store) PrincipalByKey(ctx context.Context, d access.Digest) (access.Pri
 }
 
 // PrincipalByToken returns for whom an access token acts, and with what permissions, at this moment. Faults:
-// Unauthenticated, with the code of the first check that fails: invalid_token, token_revoked, token_expired,
+// Unauthenticated, with the code of the first check that fails: invalid_key, token_revoked, token_expired,
 // user_inactive. A database that cannot be read is never one of these.
 func (s *Store) PrincipalByToken(ctx context.Context, d access.Digest) (access.Principal, error) {
 	generation := s.principals.generation.Load()
@@ -201,8 +201,10 @@ var (
 	refusedToken = refusals{"token", "access token", "The user of this access token", "user_inactive"}
 )
 
+// invalid says one and the same of what is malformed and of what is unknown, and has one code for both sorts: the interface
+// names no other.
 func (r refusals) invalid() error {
-	return fault.New(fault.Unauthenticated, "invalid_"+r.code, "This %s is not valid; check that it was copied in full.", r.name)
+	return fault.New(fault.Unauthenticated, "invalid_key", "This %s is not valid; check that it was copied in full.", r.name)
 }
 
 func (r refusals) revoked() error {

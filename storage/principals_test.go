@@ -57,7 +57,7 @@ func TestPrincipal(t *testing.T) {
 		_, key := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		for range 2 {
 			_, err := x.PrincipalByToken(t.Context(), key.Digest())
-			expectFault(t, err, fault.Unauthenticated, "invalid_token")
+			expectFault(t, err, fault.Unauthenticated, "invalid_key")
 			_, err = x.PrincipalByKey(t.Context(), token.Digest())
 			expectFault(t, err, fault.Unauthenticated, "invalid_key")
 			must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))
@@ -109,7 +109,7 @@ func TestOrderOfChecks(t *testing.T) {
 			}
 			return c.x.RevokeToken(t.Context(), c.x.by, c.owner.User.ID, c.id)
 		}},
-		{"unknown", "invalid_key", "invalid_token", nil},
+		{"unknown", "invalid_key", "invalid_key", nil},
 	}
 	for _, byKey := range []bool{true, false} {
 		name := "of a token"

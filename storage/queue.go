@@ -193,21 +193,22 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 }
 
 // interruptSending ends the attempts that a dead owner of the file has left behind. They keep their numbers, count for
-// nothing in the health, and their deliveries are due again, unless that was the last number.
+// nothing in the health, and their deliveries are due again: even after the last attempt, because what was accepted is
+// sent until a receiver has had its say. Only a delivery that has been cut off again and again is given up, lest it be
+// what brings the process down.
 func (s *Store) interruptSending(t *tx) error {
 	var left []struct {
-		Delivery int64           `db:"delivery_id"`
-		Number   int             `db:"attempt_number"`
-		Cause    webhook.Trigger `db:"cause"`
+		Delivery int64 `db:"delivery_id"`
+		Number   int   `db:"attempt_number"`
 	}
 	if err := t.updates(&left, `
 		UPDATE attempts SET outcome = 3, error = 'interrupted: the server stopped before the attempt ended'
-		WHERE outcome = 0 RETURNING delivery_id, attempt_number, cause`); err != nil {
+		WHERE outcome = 0 RETURNING delivery_id, attempt_number`); err != nil {
 		return err
 	}
 	for _, a := range left {
 		state := webhook.Pending
-		if a.Number >= s.policy.MaxAttempts {
+		if a.Number >= s.policy.MaxAttempts+maxInterruptions {
 			state = webhook.Exhausted
 		}
 		if _, err := t.exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0",
@@ -220,6 +221,9 @@ func (s *Store) interruptSending(t *tx) error {
 	}
 	return nil
 }
+
+// maxInterruptions is how many attempts beyond the last a delivery gets, should each of them be cut off.
+const maxInterruptions = 5
 
 // OldestDue returns when the delivery became due that has waited longest for an open subscription; ok is false where
 // none waits.

@@ -263,8 +263,8 @@ func TestQueue(t *testing.T) {
 		if jobs, err := x.PendingJobs(t.Context(), other.RowID, 10); err != nil || len(jobs) != 0 {
 			t.Errorf("the other has pending %v, error %v", jobs, err)
 		}
-		if jobs := x.jobs(t); len(jobs) != 3 {
-			t.Errorf("the first heard of %d changes, want 3", len(jobs))
+		if jobs := x.jobs(t); len(jobs) != 4 {
+			t.Errorf("the first heard of %d changes, want 4", len(jobs))
 		}
 	})
 
@@ -293,7 +293,7 @@ func TestQueue(t *testing.T) {
 		storagetest.Publish(t, store, x.owner, "user.created")
 		x.begin(t, x.jobs(t)[0])
 		stop()
-		for restart := 2; restart <= 5; restart++ {
+		for restart := 2; restart <= 10; restart++ {
 			x.Store, stop = storagetest.OpenWith(t, storagetest.Options(t, path))
 			jobs := x.jobs(t)
 			if len(jobs) != 1 || jobs[0].Number() != restart {
@@ -304,14 +304,36 @@ func TestQueue(t *testing.T) {
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
 		if jobs := x.jobs(t); len(jobs) != 0 {
-			t.Errorf("a sixth attempt is pending: %+v", jobs)
+			t.Errorf("what was cut off ten times is pending still: %+v", jobs)
 		}
-		list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
-		if err != nil || len(list) != 5 || list[0].Outcome != webhook.Interrupted || list[0].Number != 5 {
+		list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 20})
+		if err != nil || len(list) != 10 || list[0].Outcome != webhook.Interrupted || list[0].Number != 10 {
 			t.Errorf("attempts %+v, error %v", list, err)
 		}
 		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
 			t.Errorf("our own stop counted as the receiver's failure: %+v", sub)
+		}
+	})
+
+	t.Run("the last attempt, cut off, is made again once", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := tenantOf(t, store)
+		storagetest.Publish(t, store, x.owner, "user.created")
+		for range 4 {
+			job := x.jobs(t)[0]
+			x.end(t, job, x.begin(t, job), false)
+		}
+		x.begin(t, x.jobs(t)[0])
+		stop()
+		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		jobs := x.jobs(t)
+		if len(jobs) != 1 || jobs[0].Number() != 6 {
+			t.Fatalf("pending %+v", jobs)
+		}
+		if settled := x.end(t, jobs[0], x.begin(t, jobs[0]), false); settled.State != webhook.Exhausted {
+			t.Errorf("%+v", settled)
 		}
 	})
 

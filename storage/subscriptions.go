@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -92,25 +93,35 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
-// resumes; false disables it. Faults: NotFound.
+// resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	return returning(ctx, s, func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
 		}
+		if c == (webhook.SubscriptionChange{}) {
+			return sub, nil
+		}
+		before := sub.Status
 		if err := s.apply(t, by, &sub, c); err != nil {
 			return sub, err
+		}
+		if sub.Status == webhook.Disabled && before != webhook.Disabled {
+			if err := s.auditHealth(t, by, organization, sub.RowID, id, sub.Health); err != nil {
+				return sub, err
+			}
 		}
 		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, target{"subscription", id, sub.RowID}, changedFields(c))
 	})
 }
 
-// changedFields lists what a change names, for the audit log.
+// changedFields lists what a change names, for the audit log. Of an address it shows the host alone: what follows it is
+// often a secret of the receiver's, and the log has other readers.
 func changedFields(c webhook.SubscriptionChange) map[string]any {
 	details := map[string]any{}
 	if c.URL != nil {
-		details["url"] = *c.URL
+		details["url_host"] = hostOf(*c.URL)
 	}
 	if c.EventTypes != nil {
 		details["event_types"] = *c.EventTypes
@@ -122,6 +133,14 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 		details["is_active"] = *c.IsActive
 	}
 	return details
+}
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // apply writes a change to a subscription and to sub.
