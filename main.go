@@ -81,6 +81,9 @@ func untilSignal(ctx context.Context) context.Context {
 // serve runs the appliance until ctx ends and all that was under way has ended too.
 func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	log := newLogger(c.Log, errs)
+	for _, name := range withoutEffect(c) {
+		log.Warn("this setting has no effect in this version", "setting", name)
+	}
 	certificate, err := loadCertificate(c.Server)
 	if err != nil {
 		return err
@@ -210,6 +213,18 @@ func newLogger(l config.Log, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// withoutEffect lists what is set and is of no use yet.
+func withoutEffect(c config.Config) []string {
+	var names []string
+	if c.OIDC.Issuer != "" {
+		names = append(names, "oidc.issuer")
+	}
+	if c.Metrics.Listen != "" {
+		names = append(names, "metrics.listen")
+	}
+	return names
 }
 
 // loadCertificate returns nil where the server speaks plain HTTP.
