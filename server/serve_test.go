@@ -224,8 +224,12 @@ func TestServe(t *testing.T) {
 		defer conn.Close()
 		go io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("x", 32<<10)+"\r\n\r\n")
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("%v %v", response, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("status %d", response.StatusCode)
 		}
 		s.stop()
 		<-s.done
