@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -106,7 +107,7 @@ func TestStoreFailures(t *testing.T) {
 			x.subscribe(t, "a.example", says(200))
 			x.subscribe(t, "b.example", says(200))
 			x.run(t)
-			f.poison = x.publish(t, 50)[7]
+			f.spoil(x.publish(t, 50)[7])
 			time.Sleep(3 * time.Minute) // one for each of the two, should nothing else be recorded meanwhile
 			deliveredOnce(t, x, "a.example", 50)
 			x.publish(t, 50)
@@ -235,7 +236,7 @@ func TestShutdown(t *testing.T) {
 			closeStore()
 
 			store, _ = storagetest.OpenWith(t, o)
-			d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers})
+			d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

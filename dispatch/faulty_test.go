@@ -22,7 +22,6 @@ type faults struct {
 	mu     sync.Mutex
 	broken map[string]bool
 	calls  map[string]int
-	watch  func(method string)
 	shift  time.Duration // of all due times
 	poison string        // id of an event none of whose attempts can be recorded
 }
@@ -37,6 +36,19 @@ func (f *faults) fail(broken bool, methods ...string) {
 	}
 }
 
+// spoil has no end of an attempt of the event recorded.
+func (f *faults) spoil(event string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.poison = event
+}
+
+func (f *faults) poisoned() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.poison
+}
+
 func (f *faults) called(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,9 +59,6 @@ func (f *faults) call(method string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[method]++
-	if f.watch != nil {
-		f.watch(method)
-	}
 	if f.broken[method] {
 		return errDisk
 	}
@@ -103,8 +112,8 @@ func (s faulty) Record(ctx context.Context, r webhook.Result) (webhook.Settled, 
 	if err := s.call("Record"); err != nil {
 		return webhook.Settled{}, err
 	}
-	if s.poison != "" {
-		if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == s.poison {
+	if poison := s.poisoned(); poison != "" {
+		if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
 			return webhook.Settled{}, errDisk
 		}
 	}

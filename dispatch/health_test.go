@@ -344,7 +344,7 @@ func TestRotation(t *testing.T) {
 				defer gate.Unlock()
 				return response(200, ""), nil
 			})
-			for range 50 {
+			for range 15 {
 				before := len(x.requests("a.example"))
 				gate.Lock()
 				x.publish(t, 64)

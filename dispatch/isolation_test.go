@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func TestIsolation(t *testing.T) {
 					x.subscribe(t, "well"+strconv.Itoa(i)+".example", after(50*time.Millisecond, says(200)))
 				}
 				var published []time.Time
-				for range 60 {
+				for range 30 {
 					published = append(published, time.Now())
 					x.publish(t, 1)
 					time.Sleep(500 * time.Millisecond)
@@ -37,7 +38,7 @@ func TestIsolation(t *testing.T) {
 				time.Sleep(time.Second)
 				for i := range 50 {
 					host := "well" + strconv.Itoa(i) + ".example"
-					deliveredOnce(t, x, host, 60)
+					deliveredOnce(t, x, host, 30)
 					for n, q := range x.requests(host) {
 						if late := q.at.Sub(published[n]); late > 100*time.Millisecond {
 							t.Fatalf("event %d came to %s after %s", n, host, late)
@@ -247,9 +248,7 @@ func TestIdleCosts(t *testing.T) {
 			x := idleRig(t, f, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", hangs)
 			x.run(t)
-			for range 5 {
-				x.publish(t, 1000)
-			}
+			x.publish(t, 1000)
 			x.activate(t, sub, false)
 			time.Sleep(time.Minute)
 			only(t, calls(f))
@@ -292,26 +291,39 @@ func TestIdleCosts(t *testing.T) {
 
 // Not parallel: it measures the memory of the process.
 func TestMemoryIsBoundedWhateverTheBacklog(t *testing.T) {
-	x := idleRig(t, nil, dispatch.Options{Timeout: time.Minute, Grace: time.Millisecond})
-	for i := range 20 {
-		x.subscribe(t, "hangs"+strconv.Itoa(i)+".example", hangs)
+	x := idleRig(t, nil, dispatch.Options{Timeout: time.Minute})
+	gate := make(chan struct{})
+	const subscriptions, events = 20, 50
+	for i := range subscriptions {
+		x.subscribe(t, "slow"+strconv.Itoa(i)+".example", func(*http.Request) (*http.Response, error) {
+			<-gate
+			return response(200, ""), nil
+		})
 	}
-	x.run(t)
-	data := make([]byte, 200<<10)
-	for i := range data {
-		data[i] = 'x'
-	}
-	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"x":"` + string(data) + `"}`)}
-	for range 50 { // 10 MB, of which each of 20 subscriptions wants a copy: counted as 200 MB
+	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}
+	publish := func() {
 		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(200 * time.Millisecond)
+	for range events / 2 { // more than is taken over while nobody looks
+		publish()
+	}
+	x.run(t)
+	for range events / 2 {
+		publish()
+	}
+	time.Sleep(300 * time.Millisecond)
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	if m.HeapAlloc > 64<<20 {
+	// 200 MB are to be sent. 32 MB may be held, and as much be on the way to that; the receivers here keep what they got.
+	if m.HeapAlloc > 100<<20 {
 		t.Errorf("%d MB in use", m.HeapAlloc>>20)
+	}
+	close(gate)
+	x.untilIdle(t)
+	for i := range subscriptions {
+		deliveredOnce(t, x, "slow"+strconv.Itoa(i)+".example", events)
 	}
 }

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -123,7 +124,7 @@ func TestRetries(t *testing.T) {
 			time.Sleep(3 * time.Second)
 
 			store, _ = storagetest.OpenWith(t, o)
-			d, err := dispatch.New(store, dispatch.Options{Policy: patient, Transport: x.receivers})
+			d, err := dispatch.New(store, dispatch.Options{Policy: patient, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

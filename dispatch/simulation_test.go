@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -67,7 +68,7 @@ func (m *simulation) open() {
 	if from == nil {
 		m.rig = rigOn(m.t, store, m.f, o)
 	} else {
-		o.Transport = from.receivers
+		o.Transport, o.Logger = from.receivers, slog.New(slog.DiscardHandler)
 		d, err := dispatch.New(faulty{store, m.f}, o)
 		if err != nil {
 			m.t.Fatal(err)
@@ -183,7 +184,7 @@ func (m *simulation) check() {
 
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	seeds := 8
+	seeds := 5
 	if testing.Short() {
 		seeds = 2
 	}
@@ -198,7 +199,7 @@ func TestSimulation(t *testing.T) {
 				sub.Subscription = m.subscribe(t, sub.host, sub.answer)
 				m.subs = append(m.subs, sub)
 			}
-			for range 120 {
+			for range 80 {
 				m.step()
 			}
 			m.heal()
