@@ -44,7 +44,7 @@ func (s *Server) authenticate(c *call) error {
 	p, err := find(c.request.Context(), digest)
 	if fault.KindOf(err) == fault.Unauthenticated {
 		s.throttle.failed(c.client, digest)
-		return uniform(err)
+		return uniform(err, isKey)
 	}
 	if err != nil {
 		return unreadable(err)
@@ -77,15 +77,14 @@ func isGuess(err error) bool {
 }
 
 // uniform gives a credential that is unknown the very answer that a malformed one gets.
-func uniform(err error) error {
-	e, _ := fault.As(err)
-	switch e.Code {
-	case errKey.Code:
+func uniform(err error, isKey bool) error {
+	switch e, _ := fault.As(err); {
+	case e.Code != codeUnknown:
+		return err
+	case isKey:
 		return errKey
-	case errToken.Code:
-		return errToken
 	}
-	return err
+	return errToken
 }
 
 // unreadable tells a caller whose credential could not be looked up to try again: it may well be a good one.
@@ -129,11 +128,14 @@ func permit(c *call) error {
 	return fault.New(fault.Forbidden, "permission_denied", "This needs the permission %s.", c.route.permission)
 }
 
+// codeUnknown is the code for every credential that was never given out, be it malformed or unknown, a key or a token.
+const codeUnknown = "invalid_key"
+
 var (
 	errNoCredential = fault.New(fault.Unauthenticated, "missing_credential",
 		"Send an API key as \"Authorization: ApiKey svc_…\" or an access token as \"Authorization: Bearer kat_…\".")
-	errKey   = fault.New(fault.Unauthenticated, "invalid_key", "This is not an API key that is known here.")
-	errToken = fault.New(fault.Unauthenticated, "invalid_token", "This is not an access token that is known here.")
+	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This is not an API key that is known here.")
+	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This is not an access token that is known here.")
 	errPlan  = fault.New(fault.Forbidden, "plan_capability_required", "The organization's plan does not include API keys.")
 	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header.")
 )

@@ -44,7 +44,7 @@ func TestAuthorizationHeader(t *testing.T) {
 		"nothing":                           {nil, 401, "missing_credential"},
 		"an empty header":                   {[]string{""}, 401, "missing_credential"},
 		"a scheme alone":                    {[]string{"ApiKey"}, 401, "invalid_key"},
-		"the other scheme alone":            {[]string{"Bearer"}, 401, "invalid_token"},
+		"the other scheme alone":            {[]string{"Bearer"}, 401, "invalid_key"},
 		"a key without scheme":              {[]string{key.Reveal()}, 401, "wrong_scheme"},
 		"a scheme that is none of ours":     {[]string{"Basic YWRtaW46YWRtaW4="}, 401, "wrong_scheme"},
 		"a tab between scheme and key":      {[]string{"ApiKey\t" + key.Reveal()}, 401, "wrong_scheme"},
@@ -52,7 +52,7 @@ func TestAuthorizationHeader(t *testing.T) {
 		"a malformed key as Bearer":         {[]string{"Bearer svc_short"}, 401, "wrong_scheme"},
 		"a token as ApiKey":                 {[]string{"ApiKey " + token.Reveal()}, 401, "wrong_scheme"},
 		"a key nobody has made":             {[]string{apiKey(other)}, 401, "invalid_key"},
-		"a token nobody has made":           {[]string{bearer(access.Mint(access.TokenPrefix))}, 401, "invalid_token"},
+		"a token nobody has made":           {[]string{bearer(access.Mint(access.TokenPrefix))}, 401, "invalid_key"},
 		"a wrong character in the checksum": {[]string{"ApiKey " + wrongSum}, 401, "invalid_key"},
 		"another random part":               {[]string{"ApiKey " + string(flipped)}, 401, "invalid_key"},
 		"a prefix in capitals":              {[]string{"ApiKey SVC" + key.Reveal()[3:]}, 401, "invalid_key"},
@@ -60,9 +60,9 @@ func TestAuthorizationHeader(t *testing.T) {
 		"a key and something behind it":     {[]string{apiKey(key) + " x"}, 401, "invalid_key"},
 		"a key and half of it again":        {[]string{apiKey(key) + key.Reveal()[:10]}, 401, "invalid_key"},
 		"ten thousand characters":           {[]string{"ApiKey svc_" + strings.Repeat("a", 10_000)}, 401, "invalid_key"},
-		"ten thousand characters as Bearer": {[]string{"Bearer " + strings.Repeat("a", 10_000)}, 401, "invalid_token"},
+		"ten thousand characters as Bearer": {[]string{"Bearer " + strings.Repeat("a", 10_000)}, 401, "invalid_key"},
 		"letters that are not ASCII":        {[]string{"ApiKey svc_ключключключключключключключключ"}, 401, "invalid_key"},
-		"a token of a wrong checksum":       {[]string{"Bearer kat_" + strings.Repeat("a", 36)}, 401, "invalid_token"},
+		"a token of a wrong checksum":       {[]string{"Bearer kat_" + strings.Repeat("a", 36)}, 401, "invalid_key"},
 		"two headers":                       {[]string{apiKey(key), apiKey(key)}, 400, "multiple_credentials"},
 		"two headers of two schemes":        {[]string{apiKey(key), bearer(token)}, 400, "multiple_credentials"},
 		"a list":                            {[]string{apiKey(key) + ", " + bearer(token)}, 400, "multiple_credentials"},
@@ -97,10 +97,18 @@ func TestMalformedAndUnknownLookAlike(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	strip := func(a answer) string { return strings.ReplaceAll(a.body, a.Header.Get("X-Request-Id"), "") }
-	malformed := f.do(t, call{"GET /api/v1/whoami/", "ApiKey svc_x", "", nil})
-	unknown := f.do(t, call{"GET /api/v1/whoami/", apiKey(access.Mint("svc")), "", nil})
-	if diff := cmp.Diff(strip(malformed), strip(unknown)); diff != "" {
-		t.Errorf("a malformed key and an unknown one (-malformed +unknown):\n%s", diff)
+	for sort, as := range map[string]struct{ malformed, unknown string }{
+		"key":              {"ApiKey svc_x", apiKey(access.Mint("svc"))},
+		"token":            {"Bearer kat_" + strings.Repeat("a", 36), bearer(access.Mint(access.TokenPrefix))},
+		"token of no form": {"Bearer x", "Bearer an-operator-might-have-chosen-this"},
+	} {
+		t.Run(sort, func(t *testing.T) {
+			malformed := f.do(t, call{"GET /api/v1/whoami/", as.malformed, "", nil}).want(t, 401, "invalid_key")
+			unknown := f.do(t, call{"GET /api/v1/whoami/", as.unknown, "", nil}).want(t, 401, "invalid_key")
+			if diff := cmp.Diff(strip(malformed), strip(unknown)); diff != "" {
+				t.Errorf("answer (-malformed +unknown):\n%s", diff)
+			}
+		})
 	}
 }
 
