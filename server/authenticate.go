@@ -207,18 +207,26 @@ func looksMinted(raw string) bool {
 }
 
 // isList reports whether an Authorization header lists several credentials, as a proxy makes of several headers. A comma
-// alone is no list: it may stand in the token that an operator chose, in which no space can.
+// alone is no list: it may stand in the token that an operator chose, in which no space can, and other schemes have
+// parameters with commas between them.
 func isList(value string) bool {
 	if !strings.Contains(value, ",") {
 		return false
 	}
 	scheme, raw, _ := strings.Cut(value, " ")
-	raw = strings.TrimLeft(raw, " ")
-	if strings.EqualFold(scheme, "ApiKey") || strings.ContainsAny(raw, " \t") {
+	isBearer := strings.EqualFold(scheme, "Bearer")
+	if strings.EqualFold(scheme, "ApiKey") || isBearer && strings.ContainsAny(strings.TrimLeft(raw, " "), " \t") {
 		return true
 	}
 	for part := range strings.SplitSeq(raw, ",") {
-		if _, minted := access.Parse(part); minted {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			continue
+		}
+		if _, minted := access.Parse(words[0]); minted {
+			return true
+		}
+		if !isBearer && (strings.EqualFold(words[0], "ApiKey") || strings.EqualFold(words[0], "Bearer")) {
 			return true
 		}
 	}
