@@ -69,7 +69,7 @@ func TestEveryBody(t *testing.T) {
 		"a type beyond parsing":     {`{}`, []string{"Content-Type", "application/json; charset"}, 415, "unsupported_media_type"},
 		"another charset":           {`{}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, "unsupported_media_type"},
 		"compressed":                {`{}`, []string{"Content-Encoding", "gzip"}, 415, "unsupported_media_type"},
-		"more than it may":          {`{"x":"` + strings.Repeat("x", 9<<20) + `"}`, nil, 413, "too_large"},
+		"more than it may":          {`{"x":"` + strings.Repeat("x", 257<<10) + `"}`, nil, 413, "too_large"},
 	}
 	for _, r := range f.server.Routes() {
 		if r.Method == http.MethodGet || r.Method == http.MethodDelete || slices.Contains(withoutBody, line(r)) {
@@ -78,6 +78,9 @@ func TestEveryBody(t *testing.T) {
 		t.Run("of "+line(r), func(t *testing.T) {
 			at := r.Method + " " + real.Replace(r.Pattern)
 			for name, tt := range bodies {
+				if tt.status == 413 && strings.HasSuffix(at, "/batch/") {
+					continue // takes more: TestEventSize
+				}
 				got := f.do(t, call{at, bearer(token), tt.body, tt.header})
 				if got.StatusCode != tt.status || got.field("code") != tt.code && tt.status != 422 {
 					t.Errorf("%s: status %d, want %d %s: %s", name, got.StatusCode, tt.status, tt.code, got.body)

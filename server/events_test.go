@@ -250,5 +250,8 @@ func TestEventSize(t *testing.T) {
 	if !strings.Contains(got.field("detail"), "events.1") {
 		t.Errorf("the event is not named: %s", got.field("detail"))
 	}
-	f.do(t, call{"POST " + eventPath + "batch/", operator, `{"events":[` + strings.Repeat(sized(limit)+",", 32) + sized(99) + `]}`, nil}).want(t, 413, "too_large")
+	full := `{"events":[` + strings.Repeat(sized(limit-1)+",", 63) + sized(limit-99) + `]}` // commas, and what is around the events
+	batch := full + strings.Repeat(" ", 16<<20-len(full))
+	f.do(t, call{"POST " + eventPath + "batch/", operator, batch, nil}).want(t, 202, "")
+	f.do(t, call{"POST " + eventPath + "batch/", operator, batch + " ", nil}).want(t, 413, "too_large")
 }

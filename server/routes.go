@@ -12,7 +12,7 @@ const (
 	none      = 0
 	small     = 64 << 10
 	oneEvent  = webhook.MaxEvent
-	manyEvent = 8 << 20
+	manyEvent = 16 << 20
 )
 
 // reach says who gets as far as the handler of a route. It is the class of the limiter too: who is asked for a
