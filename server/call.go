@@ -23,6 +23,7 @@ type call struct {
 	id      string     // X-Request-Id
 	client  netip.Addr // who asks; invalid on a Unix socket
 	base    string     // path before every Location
+	asked   bool       // whether the client has been asked for its body
 
 	principal     access.Principal // once authenticated
 	authenticated bool

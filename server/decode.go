@@ -59,6 +59,7 @@ func (c *call) body() ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
+	c.asked = true
 	var buffer bytes.Buffer
 	if r.ContentLength > 0 {
 		// bytes.MinRead more, or ReadFrom would grow the buffer only to find the end.

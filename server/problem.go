@@ -65,6 +65,7 @@ const retryAfter = "30"
 
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
+	c.drain()
 	p := describe(err)
 	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
 	c.code = p.Code

@@ -196,7 +196,8 @@ func TestServe(t *testing.T) {
 			for sent, limit := range map[string]time.Duration{
 				"":                                      5 * time.Second,
 				"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ": 5 * time.Second,
-				"POST /api/v1/plans/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " + operator + "\r\nContent-Length: 99\r\n\r\n{": 15 * time.Second,
+				"POST /api/v1/plans/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " + operator + "\r\nContent-Length: 99\r\n\r\n{":     15 * time.Second,
+				"POST /api/v1/plans/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " + operator + "\r\nContent-Length: 999999\r\n\r\n{": 15 * time.Second,
 			} {
 				conn, err := s.pipes.dial(t.Context(), "", "")
 				if err != nil {
