@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// Inside the package, because no test can set the clock of its process back.
+func TestTick(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a clock that was set back wakes the lanes whose times are far away now", func(t *testing.T) {
+		t.Parallel()
+		d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newScheduler(d, &work{Dispatcher: d})
+		s.now += (24 * time.Hour).Milliseconds()
+		l := s.lane(7)
+		l.later(s.now + 1000)
+		s.touch(l)
+		if l.more || l.wakeAt != s.now+1000 {
+			t.Fatalf("before: more %t, woken at %d", l.more, l.wakeAt)
+		}
+		s.tick()
+		if !l.more || !l.inRing[toRead] || l.wakeAt != 0 {
+			t.Errorf("after: more %t, in line to read %t, woken at %d", l.more, l.inRing[toRead], l.wakeAt)
+		}
+	})
+
+	t.Run("a step back of less than a minute puts nothing off by more than that", func(t *testing.T) {
+		t.Parallel()
+		d, err := New(nil, Options{Transport: http.DefaultTransport, RetryMax: 10 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newScheduler(d, &work{Dispatcher: d})
+		for ahead, due := range map[time.Duration]bool{
+			-time.Hour: true, 0: true, time.Second: false, 10 * time.Minute: false, 11 * time.Minute: false, 12 * time.Minute: true, 24 * time.Hour: true,
+		} {
+			if s.due(s.now+ahead.Milliseconds()) != due {
+				t.Errorf("%s ahead: due %t", ahead, !due)
+			}
+		}
+	})
+}
+
+// The timetable orders lanes by time through any changes of it.
+func TestTimetable(t *testing.T) {
+	t.Parallel()
+	var table timetable
+	lanes := map[int64]*lane{}
+	for i := range int64(100) {
+		lanes[i] = newLane(i)
+	}
+	for step := range int64(10_000) {
+		l := lanes[step*7919%100]
+		table.set(l, step*104729%50) // 0 takes it out
+	}
+	last := int64(0)
+	for len(table) > 0 {
+		l := table[0]
+		if l.wakeAt < last {
+			t.Fatalf("%d comes after %d", l.wakeAt, last)
+		}
+		last = l.wakeAt
+		table.set(l, 0)
+		if l.wakeAt != 0 || l.place != 0 {
+			t.Fatal("it is taken out and still has a place")
+		}
+	}
+}
