@@ -23,6 +23,18 @@ func (s *Store) Permission(ctx context.Context, key string) (access.Permission, 
 	return p, missing(err, "permission")
 }
 
+// vocabulary reads the keys of all permissions as a scope.
+const vocabulary = "SELECT coalesce(group_concat(key, ' '), '') FROM permissions"
+
+// UnknownPermissions returns the part of a scope that is not in the vocabulary at present.
+func (s *Store) UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error) {
+	var known access.Scope
+	if err := s.get(ctx, &known, vocabulary); err != nil {
+		return access.Scope{}, err
+	}
+	return named.Minus(known), nil
+}
+
 // CreatePermission adds a word to the vocabulary; the built-in roles grant it from the next request on. It is never a
 // built-in one. Faults: Conflict where the key is taken.
 func (s *Store) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
@@ -108,12 +120,12 @@ func insertPermission(t *tx, p access.Permission) (int64, error) {
 
 // knownPermissions refuses a field that names permissions outside of the vocabulary, each of them by name.
 func knownPermissions(t *tx, field string, named access.Scope) error {
-	var vocabulary access.Scope
-	if err := t.get(&vocabulary, "SELECT coalesce(group_concat(key, ' '), '') FROM permissions"); err != nil {
+	var known access.Scope
+	if err := t.get(&known, vocabulary); err != nil {
 		return err
 	}
 	var fields []fault.Field
-	for _, key := range named.Minus(vocabulary).Keys() {
+	for _, key := range named.Minus(known).Keys() {
 		fields = append(fields, fault.Field{
 			Field: field, Code: "unknown_permission",
 			Message: "There is no permission " + key + "; an operator can add it to the vocabulary.",
