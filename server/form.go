@@ -18,6 +18,7 @@ type form struct {
 	compact  bool   // no white space between tokens
 	path     string // before the names of fields in problems, as "events.3."
 	problems []fault.Field
+	failed   error // of a look-up, which tells nothing about the field
 }
 
 // refuse notes what is wrong with a field.
@@ -25,8 +26,18 @@ func (f *form) refuse(name, code, format string, args ...any) {
 	f.problems = append(f.problems, fault.Field{Field: f.path + name, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// end reports all that is wrong.
+// fail notes that something could not be found out; only the first such failure counts.
+func (f *form) fail(err error) {
+	if f.failed == nil {
+		f.failed = err
+	}
+}
+
+// end reports all that is wrong, or that it could not be found out.
 func (f *form) end() error {
+	if f.failed != nil {
+		return f.failed
+	}
 	f.leftovers()
 	return fault.Fields(f.problems)
 }
@@ -140,24 +151,28 @@ func (f *form) number(name string, least, most int64) *int64 {
 	return &n
 }
 
-// list returns the strings of an array, without judging them. It is nil where there is none, or where something else is
-// among them; an empty array gives an empty list.
-func (f *form) list(name string) []string {
+// element is a string of an array.
+type element struct {
+	at   string // its name in problems, as "event_types.3"
+	text string
+}
+
+// list returns the strings of an array, without judging them; nil where there is none. What is no string is refused and
+// left out.
+func (f *form) list(name string) []element {
 	values := f.array(name)
 	if values == nil {
 		return nil
 	}
-	list := make([]string, 0, len(values))
+	list := make([]element, 0, len(values))
 	for i, value := range values {
+		at := name + "." + strconv.Itoa(i)
 		text, err := jsontext.AppendUnquote(nil, value)
 		if value.Kind() != jsontext.KindString || err != nil {
-			f.refuse(name+"."+strconv.Itoa(i), "wrong_type", "This must be a string.")
+			f.refuse(at, "wrong_type", "This must be a string.")
 			continue
 		}
-		list = append(list, string(text))
-	}
-	if len(list) < len(values) {
-		return nil // the rest is not judged under numbers that are not its own
+		list = append(list, element{at, string(text)})
 	}
 	return list
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -21,6 +20,7 @@ type keyStore interface {
 // keys are the endpoints of API keys.
 type keys struct {
 	store  keyStore
+	named  references
 	prefix string
 }
 
@@ -60,7 +60,7 @@ func (h keys) create(c *call) error {
 		return err
 	}
 	f.require("name", "scope")
-	name, scope, expires := f.label("name"), f.scope("scope"), f.expiry("expires_at")
+	name, scope, expires := f.label("name"), h.named.scope(c, f, "scope"), f.expiry("expires_at")
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -118,23 +118,4 @@ func (h keys) revoke(c *call) error {
 		return err
 	}
 	return c.noContent()
-}
-
-// maxShown bounds how many words of a request an error names.
-const maxShown = 10
-
-// scope returns a space-delimited list of permission keys. Whether they are known is for the store to say.
-func (f *form) scope(name string) access.Scope {
-	text := f.plain(name, small)
-	if text == nil {
-		return access.Scope{}
-	}
-	scope, malformed := access.ParseScope(*text)
-	switch {
-	case len(malformed) > 0:
-		f.refuse(name, "unknown_permission", "There is no permission %s.", strings.Join(malformed[:min(len(malformed), maxShown)], ", "))
-	case scope.Empty():
-		f.refuse(name, "blank", "Name at least one permission, with spaces between several.")
-	}
-	return scope
 }

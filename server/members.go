@@ -18,6 +18,7 @@ type memberStore interface {
 // members are the endpoints of an organization's members.
 type members struct {
 	store memberStore
+	named references
 }
 
 type memberBody struct {
@@ -57,7 +58,7 @@ func (h members) set(c *call) error {
 		return err
 	}
 	f.require("role")
-	role := f.line("role", maxName)
+	role := h.named.role(c, f, "role")
 	if err := f.end(); err != nil {
 		return err
 	}

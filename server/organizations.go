@@ -19,6 +19,7 @@ type organizationStore interface {
 // organizations are the endpoints of organizations.
 type organizations struct {
 	store organizationStore
+	named references
 }
 
 type organizationBody struct {
@@ -38,7 +39,7 @@ func (h organizations) create(c *call) error {
 		return err
 	}
 	f.require("name", "plan")
-	name, plan, external := f.label("name"), f.line("plan", maxName), f.externalID("external_id")
+	name, plan, external := f.label("name"), h.named.plan(c, f, "plan"), f.externalID("external_id")
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (h organizations) update(c *call) error {
 		return err
 	}
 	change := access.OrganizationChange{
-		Name: f.label("name"), Plan: f.line("plan", maxName), ExternalID: f.externalID("external_id"),
+		Name: f.label("name"), Plan: h.named.plan(c, f, "plan"), ExternalID: f.externalID("external_id"),
 	}
 	if err := f.end(); err != nil {
 		return err

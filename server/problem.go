@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 
@@ -50,13 +51,14 @@ type fieldProblem struct {
 	Message string `json:"message"`
 }
 
-// maxFieldProblems bounds an answer; a body of 64 KiB may have ten thousand fields that nobody asked for.
+// maxFieldProblems bounds an answer; a body of 64 KiB may have ten thousand fields that nobody asked for. One more item says so
+// where there are more.
 const maxFieldProblems = 100
 
 // telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
 // the code of the whole, so that a client need not look into errors for it.
 var telling = map[string]bool{
-	"scope_not_grantable": true, "unknown_permission": true, "idempotency_key_reused": true,
+	"scope_not_grantable": true, codeUnknownPermission: true, "idempotency_key_reused": true,
 	egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
@@ -92,7 +94,11 @@ func describe(err error) problem {
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
 		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
-		for _, f := range e.Fields[:min(len(e.Fields), maxFieldProblems)] {
+		for i, f := range e.Fields {
+			if i == maxFieldProblems {
+				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems", fmt.Sprintf("Not all of the %d problems are listed.", len(e.Fields))})
+				break
+			}
 			p.Errors = append(p.Errors, fieldProblem(f))
 		}
 		if len(p.Errors) == 1 && telling[p.Errors[0].Code] {

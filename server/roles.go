@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -20,6 +19,7 @@ type roleStore interface {
 // roles are the endpoints of roles.
 type roles struct {
 	store roleStore
+	named references
 }
 
 type roleBody struct {
@@ -36,7 +36,7 @@ func (h roles) create(c *call) error {
 		return err
 	}
 	f.require("name", "permissions")
-	name, granted := f.word("name"), f.permissions("permissions")
+	name, granted := f.word("name"), h.named.permissions(c, f, "permissions")
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (h roles) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	change := access.RoleChange{Permissions: f.permissions("permissions")}
+	change := access.RoleChange{Permissions: h.named.permissions(c, f, "permissions")}
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -100,19 +100,4 @@ func (h roles) remove(c *call) error {
 		return err
 	}
 	return c.noContent()
-}
-
-// permissions returns a list of permission keys. Whether they are known is for the store to say.
-func (f *form) permissions(name string) *access.Scope {
-	list := f.list(name)
-	if list == nil {
-		return nil
-	}
-	for i, key := range list {
-		if !access.ValidPermissionKey(key) {
-			f.refuse(name+"."+strconv.Itoa(i), "unknown_permission", "There is no such permission.")
-		}
-	}
-	scope := access.NewScope(list...)
-	return &scope
 }

@@ -65,18 +65,19 @@ func (s *Server) table(o Options) []route {
 		operatorWrite = access.PlatformWrite
 	)
 	var (
-		k  = keys{o.Store, o.KeyPrefix}
+		re = references{o.Store}
+		k  = keys{o.Store, re, o.KeyPrefix}
 		h  = subscriptions{o.Store, o.CheckURL}
 		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
 		e  = events{o.Store}
 		a  = audit{o.Store}
 		pl = plans{o.Store}
 		pe = permissions{o.Store}
-		ro = roles{o.Store}
-		or = organizations{o.Store}
-		me = members{o.Store}
+		ro = roles{o.Store, re}
+		or = organizations{o.Store, re}
+		me = members{o.Store, re}
 		us = users{o.Store}
-		to = tokens{o.Store}
+		to = tokens{o.Store, re}
 		he = health{o.Store, o.Checks, &s.draining}
 	)
 	return []route{

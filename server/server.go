@@ -27,6 +27,7 @@ import (
 // to another organization is one and the same NotFound.
 type Store interface {
 	principalStore
+	referenceStore
 	keyStore
 	subscriptionStore
 	deliveryStore

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
@@ -206,12 +205,14 @@ func (f *form) eventTypes(name string) *webhook.Types {
 	if list == nil {
 		return nil
 	}
-	for i, pattern := range list {
-		if !webhook.ValidPattern(pattern) {
-			f.refuse(name+"."+strconv.Itoa(i), "invalid", "This must be an event type such as user.created, or user.* for all that begin so.")
+	types := make(webhook.Types, 0, len(list))
+	for _, e := range list {
+		if !webhook.ValidPattern(e.text) {
+			f.refuse(e.at, "invalid", "This must be an event type such as user.created, or user.* for all that begin so.")
 		}
+		types = append(types, e.text)
 	}
-	types := webhook.Types(list).Unique()
+	types = types.Unique()
 	if len(types) > webhook.MaxEventTypes {
 		f.refuse(name, "too_many", "There may be at most %d.", webhook.MaxEventTypes)
 	}

@@ -105,3 +105,21 @@ func (f *form) expiry(name string) *int64 {
 	}
 	return nil
 }
+
+// shown returns what a request says as a message may quote it: at most max characters, and none that is not printed.
+func shown(text string, max int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n == max {
+			b.WriteRune('…')
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = unicode.ReplacementChar
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}

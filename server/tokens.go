@@ -19,6 +19,7 @@ type tokenStore interface {
 // tokens are the endpoints of a user's access tokens.
 type tokens struct {
 	store tokenStore
+	named references
 }
 
 type tokenBody struct {
@@ -58,7 +59,7 @@ func (h tokens) create(c *call) error {
 		return err
 	}
 	f.require("organization_id")
-	organization, name, expires := f.id("organization_id", organizationID), f.label("name"), f.expiry("expires_at")
+	organization, name, expires := h.named.organization(c, f, "organization_id"), f.label("name"), f.expiry("expires_at")
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -120,15 +121,4 @@ func tokenIDs(c *call) (user, token string, err error) {
 	}
 	token, err = c.pathID("token_id", tokenID, aToken)
 	return user, token, err
-}
-
-// id returns the id of something else. One that is malformed is as unknown as one that names nothing; the store says
-// the latter in the same words.
-func (f *form) id(name, prefix string) *string {
-	text := f.plain(name, maxName)
-	if text != nil && !validID(prefix, *text) {
-		f.refuse(name, "unknown_organization", "There is no such organization.")
-		return nil
-	}
-	return text
 }
