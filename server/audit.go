@@ -51,11 +51,8 @@ func newAuditBody(e access.AuditEvent) auditBody {
 }
 
 func (h audit) list(c *call) error {
+	filter := c.query.auditFilter()
 	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	filter, err := c.auditFilter()
 	if err != nil {
 		return err
 	}
@@ -68,14 +65,10 @@ func (h audit) list(c *call) error {
 }
 
 // auditFilter reads the filters of the list.
-func (c *call) auditFilter() (f access.AuditFilter, err error) {
-	if f.Type, err = c.matching("type", "must be the type of an audit event", webhook.ValidType); err != nil {
-		return f, err
-	}
+func (q *query) auditFilter() (f access.AuditFilter) {
 	isActor := func(s string) bool { return s == "system" || validID(userID, s) || validID(keyID, s) }
-	if f.Actor, err = c.matching("actor", "must be the id of a user or of an API key, or system", isActor); err != nil {
-		return f, err
-	}
-	f.Since, f.Until, err = c.span()
-	return f, err
+	f.Type = q.matching("type", "must be the type of an audit event", webhook.ValidType)
+	f.Actor = q.matching("actor", "must be the id of a user or of an API key, or system", isActor)
+	f.Since, f.Until = q.span()
+	return f
 }

@@ -107,7 +107,7 @@ func (s *Server) actFor(c *call) error {
 		return nil
 	}
 	if len(named) > 1 {
-		return fault.New(fault.Malformed, "invalid_parameter", "The header %s may be given once.", organizationHeader)
+		return fault.New(fault.Malformed, codeInvalidParameter, "The header %s may be given once.", organizationHeader)
 	}
 	if !c.principal.Can(access.PlatformActAs) || !validID(organizationID, named[0]) {
 		return fault.Missing("organization")

@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"net/netip"
-	"net/url"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -18,8 +17,8 @@ type call struct {
 	http.ResponseWriter
 	request *http.Request
 	params  httprouter.Params
-	route   *route     // nil while, and where, none matches
-	query   url.Values // only the parameters that the route knows, each given once
+	route   *route // nil while, and where, none matches
+	query   query
 	id      string     // X-Request-Id
 	client  netip.Addr // who asks; invalid on a Unix socket
 	base    string     // path before every Location

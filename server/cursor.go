@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"strconv"
 	"strings"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // How many items a page has.
@@ -31,24 +29,24 @@ type page struct {
 // more is how many items to ask the store for: one beyond the page tells whether there is another.
 func (p page) more() int { return p.limit + 1 }
 
-// page reads limit and cursor.
+// page reads limit and cursor, the last of the query to be read, and reports all that is wrong with it.
 func (c *call) page() (page, error) {
 	p := page{limit: defaultPage, list: c.list()}
-	if c.query.Has("limit") {
-		n, err := strconv.Atoi(c.query.Get("limit"))
+	if limit, given := c.query.values["limit"]; given {
+		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > largestPage {
-			return p, invalid("limit", "must be a number from 1 to "+strconv.Itoa(largestPage))
+			c.query.refuse("limit", "must be a number from 1 to "+strconv.Itoa(largestPage))
 		}
 		p.limit = n
 	}
-	if c.query.Has("cursor") {
-		after, ok := parseCursor(p.list, c.query.Get("cursor"))
+	if cursor, given := c.query.values["cursor"]; given {
+		after, ok := parseCursor(p.list, cursor)
 		if !ok {
-			return p, fault.New(fault.Malformed, "invalid_cursor", "This cursor does not belong to this list; begin without one.")
+			c.query.note("cursor", codeInvalidCursor, "The cursor does not belong to this list; begin without one.")
 		}
 		p.after = after
 	}
-	return p, nil
+	return p, c.query.end()
 }
 
 // list names the list that a request is about: its route, the organization acted in, and whatever stands in its path.

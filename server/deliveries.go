@@ -84,11 +84,8 @@ func (h deliveries) list(c *call) error {
 	if err != nil {
 		return err
 	}
+	filter := c.query.attemptFilter()
 	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	filter, err := c.attemptFilter()
 	if err != nil {
 		return err
 	}
@@ -101,24 +98,16 @@ func (h deliveries) list(c *call) error {
 }
 
 // attemptFilter reads the filters of the list.
-func (c *call) attemptFilter() (f webhook.AttemptFilter, err error) {
-	outcome, err := c.choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
-		webhook.Sending.String(), webhook.Interrupted.String())
-	if err != nil {
-		return f, err
-	}
-	if o, given := webhook.ParseOutcome(outcome); given {
+func (q *query) attemptFilter() (f webhook.AttemptFilter) {
+	if o, given := webhook.ParseOutcome(q.choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
+		webhook.Sending.String(), webhook.Interrupted.String())); given {
 		f.Outcome = &o
 	}
-	if f.EventType, err = c.matching("event_type", "must be an event type", webhook.ValidType); err != nil {
-		return f, err
-	}
 	isEvent := func(s string) bool { return validID(eventID, s) }
-	if f.EventID, err = c.matching("event_id", "must be the id of an event", isEvent); err != nil {
-		return f, err
-	}
-	f.Since, f.Until, err = c.span()
-	return f, err
+	f.EventType = q.matching("event_type", "must be an event type", webhook.ValidType)
+	f.EventID = q.matching("event_id", "must be the id of an event", isEvent)
+	f.Since, f.Until = q.span()
+	return f
 }
 
 // redeliveryBody says how many deliveries were made, as every call that makes some does.

@@ -78,12 +78,9 @@ func (h keys) create(c *call) error {
 }
 
 func (h keys) list(c *call) error {
-	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	status, err := c.choice("status", string(access.Active),
+	status := c.query.choice("status", string(access.Active),
 		string(access.Active), string(access.Revoked), string(access.Expired), "all")
+	p, err := c.page()
 	if err != nil {
 		return err
 	}

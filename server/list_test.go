@@ -133,12 +133,14 @@ func TestLists(t *testing.T) {
 				"limit=0": "invalid_parameter", "limit=201": "invalid_parameter", "limit=-1": "invalid_parameter", "limit=x": "invalid_parameter",
 				"limit=": "invalid_parameter", "limit=1.5": "invalid_parameter", "limit=99999999999999999999": "invalid_parameter",
 				"limit=1&limit=2": "invalid_parameter", "limit=%zz": "invalid_parameter", "a;b": "invalid_parameter",
+				"a=1;limit=2": "invalid_parameter", "%zz=1": "invalid_parameter",
 				"cursor=": "invalid_cursor", "cursor=x": "invalid_cursor", "cursor=%00": "invalid_cursor", "cursor=AAAA": "invalid_cursor",
 				"Limit=1": "unknown_parameter", "page=2": "unknown_parameter",
 			} {
 				got := f.do(t, call{"GET " + path + "?" + query, as, "", nil}).want(t, 400, code)
-				if name, _, _ := strings.Cut(query, "="); code == "invalid_parameter" && name == "limit" && query != "limit=%zz" && !strings.Contains(got.field("detail"), "limit") {
-					t.Errorf("%s: the parameter is not named: %s", query, got.field("detail"))
+				name, _, _ := strings.Cut(query, "=")
+				if diff := cmp.Diff([]string{name + ": " + code}, got.fields()); diff != "" || !strings.Contains(got.field("detail"), name) {
+					t.Errorf("%s: the parameter is not named in %s (-want +got):\n%s", query, got.field("detail"), diff)
 				}
 			}
 		})
@@ -171,6 +173,37 @@ func TestQueryWhereThereIsNone(t *testing.T) {
 	f.do(t, call{"GET /api/v1/whoami/?verbose=1", operator, "", nil}).want(t, 400, "unknown_parameter")
 	f.do(t, call{"POST /api/v1/roles/?dry_run=1", operator, `{}`, nil}).want(t, 400, "unknown_parameter")
 	f.do(t, call{"GET /healthz/?probe=1", "", "", nil}).want(t, 200, "")
+}
+
+func TestAllThatIsWrongWithAQuery(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	long := strings.Repeat("y", 101)
+	for query, tt := range map[string]struct {
+		path, code string
+		want       []string
+	}{
+		"page=2&type=X&limit=0&since=x&until=y&actor=z&cursor=c&type=a": {"/api/v1/audit-events/", "invalid_parameter", []string{
+			"page: unknown_parameter", "type: invalid_parameter", "type: invalid_parameter", "actor: invalid_parameter",
+			"since: invalid_parameter", "until: invalid_parameter", "limit: invalid_parameter", "cursor: invalid_cursor",
+		}},
+		"z=1&limit=1&a=1&%1b=1&" + long + "=1": {"/api/v1/events/", "unknown_parameter", []string{
+			"z: unknown_parameter", "a: unknown_parameter", "\ufffd: unknown_parameter", long[1:] + "…: unknown_parameter",
+		}},
+		"b=%zz&a=1&b=2":         {"/api/v1/whoami/", "invalid_parameter", []string{"b: invalid_parameter", "a: unknown_parameter", "b: unknown_parameter"}},
+		"status=x&limit=201":    {"/api/v1/api-keys/", "invalid_parameter", []string{"status: invalid_parameter", "limit: invalid_parameter"}},
+		"status=x&Limit=1":      {"/api/v1/webhooks/subscriptions/", "invalid_parameter", []string{"Limit: unknown_parameter", "status: invalid_parameter"}},
+		"&&limit=%32&&cursor=x": {"/api/v1/plans/", "invalid_cursor", []string{"cursor: invalid_cursor"}},
+	} {
+		t.Run("is told at once, in one order: "+query, func(t *testing.T) {
+			for range 5 {
+				got := f.do(t, call{"GET " + tt.path + "?" + query, operator, "", nil}).want(t, 400, tt.code)
+				if diff := cmp.Diff(tt.want, got.fields()); diff != "" {
+					t.Errorf("problems (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
 }
 
 func FuzzCursor(f *testing.F) {

@@ -9,78 +9,122 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// readQuery reads the query parameters that the route knows. Any other is refused rather than passed over: a filter that
-// is misspelt would show everything.
-func (c *call) readQuery() error {
-	raw := c.request.URL.RawQuery
-	if raw == "" {
-		return nil
-	}
-	query, err := url.ParseQuery(raw)
-	if err != nil {
-		return fault.New(fault.Malformed, "invalid_parameter", "The query cannot be parsed.").Because(err)
-	}
-	for name, values := range query {
-		switch {
-		case !slices.Contains(c.route.parameters, name) && len(c.route.parameters) == 0:
-			return fault.New(fault.Malformed, "unknown_parameter", "There are no query parameters here.")
-		case !slices.Contains(c.route.parameters, name):
-			return fault.New(fault.Malformed, "unknown_parameter", "The query parameters here are %s.", strings.Join(c.route.parameters, ", "))
-		case len(values) > 1:
-			return invalid(name, "may be given once")
-		}
-	}
-	c.query = query
-	return nil
+// query hands out the parameters of a query one by one, each by what it must be, and collects all that is wrong with
+// them. The zero value has none.
+type query struct {
+	values   map[string]string // of the parameters that the route knows
+	problems []fault.Field
 }
 
-// invalid is the fault for a parameter of the query.
-func invalid(name, must string) error {
-	return fault.New(fault.Malformed, "invalid_parameter", "The parameter %s %s.", name, must)
+// The codes of what is wrong with a query.
+const (
+	codeInvalidParameter = "invalid_parameter"
+	codeUnknownParameter = "unknown_parameter"
+	codeInvalidCursor    = "invalid_cursor"
+)
+
+// newQuery reads the parameters that are known. Any other is a problem rather than passed over: a filter that is misspelt
+// would show everything. Problems are noted in the order written.
+func newQuery(raw string, known []string) query {
+	q := query{values: map[string]string{}}
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, ok := parameter(part)
+		_, again := q.values[name]
+		switch {
+		case !ok:
+			q.refuse(name, "must be percent-encoded, as in a%20b")
+		case !slices.Contains(known, name):
+			q.note(name, codeUnknownParameter, "There is no parameter "+shown(name, maxName)+" here; "+those(known)+".")
+		case again:
+			q.refuse(name, "may be given once")
+		default:
+			q.values[name] = value
+		}
+	}
+	return q
+}
+
+// parameter splits a name and its value; ok is false where one of them cannot be decoded. A semicolon separates nothing
+// (url.ParseQuery), and would be taken for doing so by others.
+func parameter(part string) (name, value string, ok bool) {
+	written, encoded, _ := strings.Cut(part, "=")
+	name, err := url.QueryUnescape(written)
+	if err != nil {
+		return written, "", false
+	}
+	value, err = url.QueryUnescape(encoded)
+	return name, value, err == nil && !strings.Contains(part, ";")
+}
+
+func those(known []string) string {
+	if len(known) == 0 {
+		return "there is none at all"
+	}
+	return "there are " + strings.Join(known, ", ")
+}
+
+func (q *query) note(name, code, message string) {
+	q.problems = append(q.problems, fault.Field{Field: shown(name, maxName), Code: code, Message: message})
+}
+
+// refuse notes what a parameter must be and is not.
+func (q *query) refuse(name, must string) {
+	q.note(name, codeInvalidParameter, "The parameter "+shown(name, maxName)+" "+must+".")
+}
+
+// end reports all that is wrong. Where that is one thing, or several of one sort, its code is the code of the whole.
+func (q *query) end() error {
+	if len(q.problems) == 0 {
+		return nil
+	}
+	e := fault.New(fault.Malformed, q.problems[0].Code, "%s", q.problems[0].Message)
+	e.Fields = q.problems
+	for _, p := range q.problems[1:] {
+		e.Message = "Several query parameters are wrong; see errors."
+		if p.Code != e.Code {
+			e.Code = codeInvalidParameter
+		}
+	}
+	return e
 }
 
 // choice returns a parameter that has one of a few values, or otherwise where it is not given.
-func (c *call) choice(name, otherwise string, values ...string) (string, error) {
-	if !c.query.Has(name) {
-		return otherwise, nil
+func (q *query) choice(name, otherwise string, values ...string) string {
+	value, given := q.values[name]
+	switch {
+	case !given:
+		return otherwise
+	case !slices.Contains(values, value):
+		q.refuse(name, "must be one of "+strings.Join(values, ", "))
 	}
-	value := c.query.Get(name)
-	if !slices.Contains(values, value) {
-		return "", invalid(name, "must be one of "+strings.Join(values, ", "))
-	}
-	return value, nil
+	return value
 }
 
 // matching returns a parameter that is valid, empty where it is not given.
-func (c *call) matching(name, must string, valid func(string) bool) (string, error) {
-	if !c.query.Has(name) {
-		return "", nil
+func (q *query) matching(name, must string, valid func(string) bool) string {
+	value, given := q.values[name]
+	if given && !valid(value) {
+		q.refuse(name, must)
 	}
-	value := c.query.Get(name)
-	if !valid(value) {
-		return "", invalid(name, must)
-	}
-	return value, nil
+	return value
 }
 
 // span returns the times since and until in milliseconds, 0 where they are not given.
-func (c *call) span() (since, until int64, err error) {
-	if since, err = c.time("since"); err != nil {
-		return 0, 0, err
-	}
-	until, err = c.time("until")
-	return since, until, err
-}
+func (q *query) span() (since, until int64) { return q.time("since"), q.time("until") }
 
 // time returns a time in milliseconds. It is never 0 where it is given, because 0 does not narrow; nothing here is as
 // old as that.
-func (c *call) time(name string) (int64, error) {
-	if !c.query.Has(name) {
-		return 0, nil
+func (q *query) time(name string) int64 {
+	value, given := q.values[name]
+	if !given {
+		return 0
 	}
-	at, err := time.Parse(time.RFC3339, c.query.Get(name))
+	at, err := time.Parse(time.RFC3339, value)
 	if err != nil {
-		return 0, invalid(name, "must be a time such as 2030-01-31T12:00:00Z, with + written as %2B")
+		q.refuse(name, "must be a time such as 2030-01-31T12:00:00Z, with + written as %2B")
 	}
-	return max(1, at.UnixMilli()), nil
+	return max(1, at.UnixMilli())
 }

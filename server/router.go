@@ -102,8 +102,13 @@ func (s *Server) run(c *call) error {
 		if err := permit(c); err != nil {
 			return err
 		}
-		if err := c.readQuery(); err != nil {
-			return err
+		if raw := c.request.URL.RawQuery; raw != "" {
+			c.query = newQuery(raw, c.route.parameters)
+		}
+		if len(c.route.parameters) == 0 { // else the handler reads on; see page
+			if err := c.query.end(); err != nil {
+				return err
+			}
 		}
 	}
 	return c.route.handle(c)

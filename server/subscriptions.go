@@ -97,11 +97,8 @@ func (h subscriptions) change(f *form) (webhook.SubscriptionChange, error) {
 }
 
 func (h subscriptions) list(c *call) error {
+	status := c.query.choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
 	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	status, err := c.choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
 	if err != nil {
 		return err
 	}
