@@ -31,7 +31,7 @@ func (s *Store) Attempts(ctx context.Context, organization int64, id string, f w
 	if !ok {
 		return list, nil
 	}
-	err := s.list(ctx, &list, query, args...)
+	err := s.logs.list(ctx, &list, query, args...)
 	for i := range list {
 		s.nameAttempt(&list[i])
 	}

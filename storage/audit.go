@@ -70,7 +70,7 @@ func newAuditActor(by access.Actor) auditActor {
 // AuditEvents lists the audit log of an organization, newest first.
 func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
 	events := []access.AuditEvent{}
-	err := s.list(ctx, &events, `
+	err := s.logs.list(ctx, &events, `
 		SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at,
 		       a.details, o.public_id AS organization_public_id
 		FROM audit_events a JOIN organizations o ON o.id = a.organization_id

@@ -29,9 +29,6 @@ const (
 	// applicationID marks the file as Keyhook's: "keyh" in ASCII (PRAGMA application_id).
 	applicationID = 0x6b657968
 
-	// readers is the size of the read-only pool. Each connection has a page cache of its own outside the Go heap.
-	readers = 4
-
 	// walPages is how long the write-ahead log may grow before a commit checkpoints it by itself. The checkpoints of
 	// upkeep come first; this is the net below them.
 	walPages = 10_000

@@ -199,10 +199,10 @@ func (s *Store) changed(t *tx, subscriptions ...int64) {
 }
 
 const eventColumns = `
-	e.id, o.public_id AS organization_public_id, e.type, e.created_at, e.body,
+	e.id, o.public_id AS organization_public_id, e.type, e.created_at,
 	(SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = 0) AS deliveries`
 
-// Events lists the events of an organization, newest first.
+// Events lists the events of an organization, newest first, without their bodies.
 func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	events := []webhook.Event{}
 	err := s.list(ctx, &events, `
@@ -224,7 +224,7 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 		return e, nil, fault.Missing("event")
 	}
 	err := s.get(ctx, &e, `
-		SELECT `+eventColumns+`
+		SELECT `+eventColumns+`, e.body
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
 	if err != nil {

@@ -12,10 +12,12 @@ import (
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	var texts []string
-	s.prepared.Range(func(text, _ any) bool {
-		texts = append(texts, text.(string))
-		return true
-	})
+	for _, p := range []*pool{s.reads, s.logs} {
+		p.prepared.Range(func(text, _ any) bool {
+			texts = append(texts, text.(string))
+			return true
+		})
+	}
 	err := s.write(ctx, func(t *tx) error {
 		for text := range t.statements {
 			texts = append(texts, text)

@@ -22,7 +22,8 @@ func (s *Store) found(o Options) error {
 	if o.Bootstrap == (access.Credential{}) {
 		return errors.New("a new database needs a bootstrap credential")
 	}
-	return s.transact([]*job{{run: func(t *tx) error {
+	return s.alone(func(t *tx) error {
+		t.dirty = true // what follows goes past t
 		if _, err := t.conn.ExecContext(background, o.Schema); err != nil {
 			return fmt.Errorf("apply schema: %w", err)
 		}
@@ -30,7 +31,7 @@ func (s *Store) found(o Options) error {
 			return fmt.Errorf("mark file: %w", err)
 		}
 		return errors.Join(s.seedInstance(t), seedAccess(t), seedOperator(t, o.Bootstrap))
-	}}})
+	})
 }
 
 func (s *Store) seedInstance(t *tx) error {

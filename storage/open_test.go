@@ -83,6 +83,25 @@ func TestOpen(t *testing.T) {
 		stop()
 	})
 
+	t.Run("refuses a second owner under another name of the same file", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		storagetest.OpenWith(t, storagetest.Options(t, path))
+		for _, link := range []string{filepath.Join(t.TempDir(), "other.db"), filepath.Join(t.TempDir(), "other")} {
+			target := path
+			if filepath.Ext(link) == "" {
+				target = filepath.Dir(path)
+			}
+			if err := os.Symlink(target, link); err != nil {
+				t.Fatal(err)
+			}
+			if filepath.Ext(link) == "" {
+				link = filepath.Join(link, "keyhook.db")
+			}
+			refused(t, storagetest.Options(t, link), storage.ErrInUse)
+		}
+	})
+
 	t.Run("refuses a schema that was changed by hand, with the difference", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)

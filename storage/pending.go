@@ -51,6 +51,13 @@ func (p *pendingCount) of(subscription int64) int64 {
 	return p.count[subscription]
 }
 
+// all returns a copy of the numbers by subscription.
+func (p *pendingCount) all() map[int64]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.count)
+}
+
 // remove notes that a subscription is gone.
 func (p *pendingCount) remove(subscription int64) {
 	p.mu.Lock()

@@ -5,18 +5,53 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Lanes lists the subscriptions that have pending deliveries, open or not.
+// Lanes lists the subscriptions that have pending deliveries, open or not. Its cost is theirs, not that of what is
+// pending: the numbers are kept, and the earliest of each is one step into the index.
 func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
+	counts := s.pending.all()
 	lanes := []webhook.Lane{}
 	err := s.list(ctx, &lanes, `
-		SELECT subscription_id, count(*) AS pending, min(due_at) AS due_at
-		FROM deliveries WHERE state = 0 GROUP BY subscription_id`)
+		SELECT j.value AS subscription_id, first.due_at FROM json_each(?) j
+		JOIN deliveries first ON first.id = (
+			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
+			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowList(counts))
+	for i := range lanes {
+		lanes[i].Pending = counts[lanes[i].Subscription]
+	}
 	return lanes, err
+}
+
+// OldestDue returns when the delivery became due that has waited longest for an open subscription; ok is false where
+// none waits.
+func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error) {
+	var oldest sql.NullInt64
+	err = s.get(ctx, &oldest, `
+		SELECT min(max(s.probe_at, first.due_at)) FROM json_each(?) j
+		JOIN subscriptions s ON s.id = j.value
+		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+		JOIN deliveries first ON first.id = (
+			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
+			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)
+		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks`, rowList(s.pending.all()))
+	return oldest.Int64, oldest.Valid, err
+}
+
+// rowList writes the keys as a JSON array, for json_each.
+func rowList(counts map[int64]int64) string {
+	b := []byte{'['}
+	for row := range counts {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, row, 10)
+	}
+	return string(append(b, ']'))
 }
 
 // PendingJobs returns the pending deliveries of a subscription that are due first, whether due already or not, at most
@@ -96,7 +131,8 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	result, err := t.exec(`
 		INSERT INTO attempts (delivery_id, subscription_id, attempt_number, cause, outcome, response_body, duration_ms, error, attempted_at)
 		SELECT id, subscription_id, ?2, ?3, 0, '', 0, '', ?4
-		FROM deliveries WHERE id = ?1 AND state = 0 AND attempts = ?2 - 1`,
+		FROM deliveries WHERE id = ?1 AND state = 0 AND attempts = ?2 - 1
+		ON CONFLICT (delivery_id, attempt_number) DO NOTHING`,
 		start.Delivery, start.Number, start.Trigger, t.now)
 	if err != nil {
 		return 0, err
@@ -225,20 +261,6 @@ func (s *Store) interruptSending(t *tx) error {
 // maxInterruptions is how many attempts beyond the last a delivery gets, should each of them be cut off.
 const maxInterruptions = 5
 
-// OldestDue returns when the delivery became due that has waited longest for an open subscription; ok is false where
-// none waits.
-func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error) {
-	var oldest sql.NullInt64
-	err = s.get(ctx, &oldest, `
-		SELECT min(CASE WHEN s.status = 'failing' THEN max(s.probe_at, d.due_at) ELSE d.due_at END) FROM (
-			SELECT subscription_id, min(due_at) AS due_at FROM deliveries WHERE state = 0 GROUP BY subscription_id
-		) d
-		JOIN subscriptions s ON s.id = d.subscription_id
-		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
-		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks`)
-	return oldest.Int64, oldest.Valid, err
-}
-
 // BeginTest makes a test event for one subscription, and the one attempt that carries it. The delivery is never pending:
 // a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks.
 func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
@@ -273,17 +295,18 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		b.attempt, err = t.insert(`
 			INSERT INTO attempts (delivery_id, subscription_id, attempt_number, cause, outcome, response_body, duration_ms, error, attempted_at)
 			VALUES (?, ?, 1, ?, 0, '', 0, '', ?)`, delivery, sub, webhook.ByTest, t.now)
+		if err != nil {
+			return b, err
+		}
+		b.target, err = s.target(t.get, sub)
 		return b, err
 	})
-	if err != nil {
-		return webhook.Target{}, webhook.Job{}, 0, err
-	}
-	at, err := s.Target(ctx, begun.job.Subscription)
-	return at, begun.job, begun.attempt, err
+	return begun.target, begun.job, begun.attempt, err
 }
 
 // begunTest is a test delivery whose attempt is on record.
 type begunTest struct {
+	target  webhook.Target
 	job     webhook.Job
 	attempt int64
 }

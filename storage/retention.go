@@ -10,9 +10,10 @@ import (
 // writes may have to wait for it.
 const (
 	retireEvents     = 100
-	retireDeliveries = 100 // of one event
+	retireDeliveries = 500
 	retireAudit      = 500
-	retireInterval   = 10 * time.Second
+	retireInterval   = 10 * time.Second       // between looks, once all has been looked at
+	retireSlice      = 500 * time.Millisecond // of each second
 	vacuumPages      = 200
 )
 
@@ -24,13 +25,11 @@ type retention struct {
 	next          time.Time     // when to look again
 }
 
-// retire takes batches until nothing is left to take, with pauses as long as the work, so that others have their turn.
+// retire takes batches, with pauses as long as the work, so that others have their turn; and it stops after a while, so
+// that the rest of upkeep has its own.
 func (s *Store) retire(ctx context.Context) error {
 	r := &s.retention
-	if time.Now().Before(r.next) {
-		return nil
-	}
-	for {
+	for end := time.Now().Add(retireSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
 		began := time.Now()
 		events, err := s.retireEvents(ctx)
 		if err != nil {
@@ -40,7 +39,7 @@ func (s *Store) retire(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("retire audit events: %w", err)
 		}
-		if events+lines == 0 {
+		if !events && lines == 0 {
 			r.after, r.next = 0, time.Now().Add(retireInterval)
 			return nil
 		}
@@ -53,6 +52,7 @@ func (s *Store) retire(ctx context.Context) error {
 			return nil
 		}
 	}
+	return nil
 }
 
 // aged is an event old enough to go.
@@ -61,75 +61,87 @@ type aged struct {
 	Waiting bool  `db:"waiting"` // for an open subscription, or for the end of an attempt
 }
 
-// retireEvents looks at the next old events and takes those that nothing waits for. It returns how many it has looked at.
-func (s *Store) retireEvents(ctx context.Context) (int, error) {
+// retireEvents looks at the next old events and takes those that nothing waits for. more is false when it has come to
+// those that are not old.
+func (s *Store) retireEvents(ctx context.Context) (more bool, err error) {
 	if s.retention.events == 0 {
-		return 0, nil
+		return false, nil
 	}
-	looked, err := returning(ctx, s, func(t *tx) ([]aged, error) {
-		looked := []aged{}
-		// Events are numbered in the order of time, so the old ones come first.
-		if err := t.list(&looked, `
-			SELECT e.id, EXISTS (
-				SELECT 1 FROM deliveries d
-				JOIN subscriptions s ON s.id = d.subscription_id
-				JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
-				WHERE d.event_id = e.id AND (
-					d.state = 0 AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
-					OR EXISTS (SELECT 1 FROM attempts a WHERE a.delivery_id = d.id AND a.outcome = 0))
-			) AS waiting
-			FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
-			WHERE e.created_at < ?`, s.retention.after, retireEvents, t.now-s.retention.events.Milliseconds()); err != nil {
-			return nil, err
-		}
-		for i, e := range looked {
-			if e.Waiting {
-				continue
-			}
-			gone, err := s.retireEvent(t, e.ID)
-			if err != nil {
-				return nil, err
-			}
-			if !gone { // that was enough for one batch
-				return looked[:i], nil
-			}
-		}
-		return looked, nil
-	})
-	if err != nil || len(looked) == 0 {
-		return 0, err
+	before := s.retention.after
+	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSome(t, before) })
+	if err != nil {
+		return false, err
 	}
-	s.retention.after = looked[len(looked)-1].ID
-	return len(looked), nil
+	s.retention.after = done.after
+	return done.more, nil
 }
 
-// retireEvent takes deliveries of an event, with their attempts, and the event itself with the last of them. gone is false
-// while some are left.
-func (s *Store) retireEvent(t *tx, event int64) (gone bool, err error) {
+// progress is how far a batch has come.
+type progress struct {
+	after int64 // the last event that is done with
+	more  bool  // there was something to look at
+}
+
+// retireSome takes a batch of the events after the given one.
+func (s *Store) retireSome(t *tx, after int64) (progress, error) {
+	old := []aged{}
+	// Events are numbered in the order of time, so the old ones come first.
+	if err := t.list(&old, `
+		SELECT e.id, EXISTS (
+			SELECT 1 FROM deliveries d
+			JOIN subscriptions s ON s.id = d.subscription_id
+			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+			WHERE d.event_id = e.id AND (
+				d.state = 0 AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
+				OR EXISTS (SELECT 1 FROM attempts a WHERE a.delivery_id = d.id AND a.outcome = 0))
+		) AS waiting
+		FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
+		WHERE e.created_at < ?`, after, retireEvents, t.now-s.retention.events.Milliseconds()); err != nil {
+		return progress{}, err
+	}
+	done := progress{after, len(old) > 0}
+	for left := retireDeliveries; len(old) > 0; old = old[1:] {
+		if !old[0].Waiting {
+			n, err := s.retireEvent(t, old[0].ID, left)
+			if err != nil {
+				return progress{}, err
+			}
+			if left -= n; left <= 0 {
+				return done, nil // the rest of this event is for the next batch
+			}
+		}
+		done.after = old[0].ID
+	}
+	return done, nil
+}
+
+// retireEvent takes up to most deliveries of an event, with their attempts, and the event itself with the last of them. It
+// returns how many it has taken: most, if the event is still there.
+func (s *Store) retireEvent(t *tx, event int64, most int) (int, error) {
 	var taken []struct {
 		ID           int64 `db:"id"`
 		Subscription int64 `db:"subscription_id"`
 		State        int   `db:"state"`
 	}
-	if err := t.list(&taken, "SELECT id, subscription_id, state FROM deliveries WHERE event_id = ? LIMIT ?", event, retireDeliveries); err != nil {
-		return false, err
+	if err := t.list(&taken, "SELECT id, subscription_id, state FROM deliveries WHERE event_id = ? LIMIT ?", event, most); err != nil {
+		return 0, err
 	}
 	for _, d := range taken {
 		if _, err := t.exec("DELETE FROM attempts WHERE delivery_id = ?", d.ID); err != nil {
-			return false, err
+			return 0, err
 		}
 		if _, err := t.exec("DELETE FROM deliveries WHERE id = ?", d.ID); err != nil {
-			return false, err
+			return 0, err
 		}
 		if d.State == 0 {
 			t.onCommit(func() { s.pending.add(d.Subscription, -1) })
 		}
 	}
-	if len(taken) == retireDeliveries {
-		return false, nil
+	if len(taken) == most {
+		return most, nil
 	}
-	_, err = t.exec("DELETE FROM events WHERE id = ?", event)
-	return true, err
+	_, err := t.exec("DELETE FROM events WHERE id = ?", event)
+	return len(taken), err
 }
 
 // retireAudit takes old lines of the audit log and returns how many. They are numbered in the order of time too.

@@ -12,6 +12,37 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
+func TestRetentionOfWideEvents(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, path)
+		o.KeepEvents = time.Hour
+		store, _ := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		for range 600 {
+			storagetest.Subscription(t, store, x.owner, "https://example.com/", "wide")
+		}
+		first := storagetest.Publish(t, store, x.owner, "wide")
+		last := storagetest.Publish(t, store, x.owner, "wide")
+		subs, err := store.Subscriptions(t.Context(), x.org(), "", 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sub := range subs {
+			if err := store.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour + 15*time.Second)
+		for _, p := range []webhook.Published{first, last} {
+			if _, _, err := store.Event(t.Context(), x.org(), p.ID); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("still there: %v", err)
+			}
+		}
+	})
+}
+
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")

@@ -20,15 +20,9 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
-
-// readLimit bounds every read. A reader that stays keeps the write-ahead log from being folded back into the file.
-const readLimit = 10 * time.Second
-
-var errLateRead = errors.New("a read took longer than its limit")
 
 // Options say which file and by which rules. Path and Schema are required.
 type Options struct {
@@ -63,8 +57,8 @@ type Store struct {
 	commits      atomic.Int64
 	checkpointed int64 // what commits was at the last checkpoint; upkeep's own
 
-	reader   *sqlx.DB
-	prepared sync.Map // statement text → *sqlx.Stmt, on reader
+	reads *pool // what requests and deliveries wait for
+	logs  *pool // lists with filters, which may have far to look
 
 	lastEvent  int64 // row id of the newest event; the writer's own
 	principals principalCache
@@ -94,9 +88,10 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if o.Synchronous == "" {
 		o.Synchronous = Full
 	}
-	if info, err := os.Stat(filepath.Dir(o.Path)); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("storage.path is %s, but there is no directory %s: create it or set storage.path", o.Path, filepath.Dir(o.Path))
+	if o.Path, err = resolve(o.Path); err != nil {
+		return nil, err
 	}
+	s.path = o.Path
 	if s.lock, err = lock(o.Path); err != nil {
 		return nil, err
 	}
@@ -148,7 +143,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := file.keep(); err != nil {
 		return err
 	}
-	if err := s.transact([]*job{{run: s.interruptSending}}); err != nil {
+	if err := s.alone(s.interruptSending); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
 	if err := s.pending.load(s.tx); err != nil {
@@ -163,7 +158,10 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if name, err = dsn(o.Path, readerPragmas()); err != nil {
 		return err
 	}
-	s.reader, err = connect(ctx, name, readers, readerPragmas())
+	if s.reads, err = openPool(ctx, name, readers, readLimit); err != nil {
+		return err
+	}
+	s.logs, err = openPool(ctx, name, logReaders, logLimit)
 	return err
 }
 
@@ -189,12 +187,10 @@ func (s *Store) Run(ctx context.Context) error {
 // Close closes the file and gives up the lock. Run must have returned, or never have been called.
 func (s *Store) Close() error {
 	var errs []error
-	if s.reader != nil {
-		s.prepared.Range(func(_, st any) bool {
-			errs = append(errs, st.(*sqlx.Stmt).Close())
-			return true
-		})
-		errs = append(errs, s.reader.Close())
+	for _, p := range []*pool{s.reads, s.logs} {
+		if p != nil {
+			errs = append(errs, p.close())
+		}
 	}
 	if s.tx != nil {
 		for _, st := range s.tx.statements {
@@ -217,50 +213,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.get(ctx, &one, "SELECT 1")
 }
 
-// readStatement returns the prepared statement of that text on the read-only pool.
-func (s *Store) readStatement(ctx context.Context, text string) (*sqlx.Stmt, error) {
-	if st, ok := s.prepared.Load(text); ok {
-		return st.(*sqlx.Stmt), nil
-	}
-	st, err := s.reader.PreparexContext(ctx, text)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	if first, raced := s.prepared.LoadOrStore(text, st); raced {
-		return first.(*sqlx.Stmt), st.Close()
-	}
-	return st, nil
-}
-
 // get reads one row into dest; sql.ErrNoRows where there is none.
 func (s *Store) get(ctx context.Context, dest any, text string, args ...any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, errLateRead)
-	defer cancel()
-	st, err := s.readStatement(ctx, text)
-	if err != nil {
-		return err
-	}
-	return late(ctx, unavailable(st.GetContext(ctx, dest, args...)))
+	return s.reads.get(ctx, dest, text, args...)
 }
 
 // list reads all rows into dest, a pointer to a slice.
 func (s *Store) list(ctx context.Context, dest any, text string, args ...any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, errLateRead)
-	defer cancel()
-	st, err := s.readStatement(ctx, text)
-	if err != nil {
-		return err
-	}
-	return late(ctx, unavailable(st.SelectContext(ctx, dest, args...)))
-}
-
-// late turns the end of a read by its limit into a fault; by the end of its caller's context it stays what it is.
-func late(ctx context.Context, err error) error {
-	if err != nil && context.Cause(ctx) == errLateRead {
-		return fault.New(fault.Unavailable, "too_slow",
-			"This took too long to look up; narrow the period, or try again later.").Because(err)
-	}
-	return err
+	return s.reads.list(ctx, dest, text, args...)
 }
 
 // from turns a row id to go on from, 0 being the newest, into the upper bound of a list that runs downwards.
@@ -274,6 +234,18 @@ func from(before int64) int64 {
 // change is write with a failure of the disk told to the caller as such.
 func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return unavailable(s.write(ctx, fn))
+}
+
+// resolve follows symbolic links, so that a file has one name, and one lock, however it is reached.
+func resolve(path string) (string, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return filepath.Abs(target)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return "", fmt.Errorf("storage.path is %s, but there is no directory %s: create it or set storage.path", path, filepath.Dir(path))
+	}
+	return filepath.Abs(filepath.Join(dir, filepath.Base(path)))
 }
 
 func fileSize(path string) (int64, error) {

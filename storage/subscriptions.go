@@ -174,7 +174,7 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	if sub.Status != before.Status {
 		sub.DisabledAt = nil
 		if sub.Status == webhook.Disabled {
-			sub.DisabledAt = &t.now
+			sub.DisabledAt = new(t.now) // a copy: the transaction's own moves on
 		}
 	}
 	s.changed(t, sub.RowID)
@@ -249,6 +249,11 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 // Target returns where and how a subscription's deliveries are sent at present. A secret that cannot be unsealed is told
 // in Unusable: the attempts fail with that, and the other subscriptions go on. Faults: NotFound.
 func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	return s.target(func(dest any, text string, args ...any) error { return s.get(ctx, dest, text, args...) }, subscription)
+}
+
+// target is Target by whichever connection get reads from.
+func (s *Store) target(get func(dest any, text string, args ...any) error, subscription int64) (webhook.Target, error) {
 	var row struct {
 		webhook.Subscription
 		Sealed        []byte `db:"secret"`
@@ -257,7 +262,7 @@ func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target,
 		Webhooks      bool   `db:"webhooks"`
 		Deleted       bool   `db:"deleted"`
 	}
-	if err := s.get(ctx, &row, `
+	if err := get(&row, `
 		SELECT `+subscriptionColumns+`, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, subscription); err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -63,6 +64,12 @@ func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 			return ErrStopped
 		}
 	}
+}
+
+// alone runs fn in a transaction of its own, before Run does.
+func (s *Store) alone(fn func(*tx) error) error {
+	j := &job{run: fn}
+	return errors.Join(s.transact([]*job{j}), j.err)
 }
 
 // commitLoop is the one writer. It takes all that waits, commits once, and answers. When ctx ends it answers what has
@@ -149,7 +156,7 @@ func (s *Store) transact(batch []*job) error {
 func (t *tx) attempt(fn func(*tx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			t.dirty, err = true, fmt.Errorf("panic in a transaction: %v", p)
+			t.dirty, err = true, fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return fn(t)
