@@ -102,7 +102,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 		return errors.Join(err, store.Close())
 	}
 	url := c.Server.URL(listener.Addr().String())
-	if store.Created() {
+	if store.Invited() {
 		welcome(out, c, url, token)
 	}
 	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
@@ -241,7 +241,7 @@ func loadCertificate(s config.Server) (*tls.Config, error) {
 
 // welcome tells a first operator where to begin. A token from the settings is known already and is not printed.
 func welcome(out io.Writer, c config.Config, url string, token access.Credential) {
-	fmt.Fprintf(out, "\nKeyhook made %s: plans, roles, the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", c.Storage.Path, url)
+	fmt.Fprintf(out, "\nKeyhook has %s for a new database, with the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", c.Storage.Path, url)
 	if c.Bootstrap.Token.IsZero() {
 		fmt.Fprintf(out, "  token    %s  (shown this once)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\n", token.Reveal(), token.Reveal(), url)
 		return

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -14,6 +15,7 @@ const (
 	firstPlan         = "enterprise"
 	firstEmail        = "admin@localhost"
 	firstName         = "admin"
+	bootstrapToken    = "bootstrap"
 )
 
 // found makes the schema and what a new instance starts with, in one transaction: after a crash there is either nothing
@@ -32,6 +34,37 @@ func (s *Store) found(o Options) error {
 		}
 		return errors.Join(s.seedInstance(t), seedAccess(t), seedOperator(t, o.Bootstrap))
 	})
+}
+
+// invite makes the bootstrap credential an access token of the first operator, also in a file that is not new, as long as
+// nobody has ever come in: a first start may have ended before its token was read. It reports whether it did.
+func (s *Store) invite(token access.Credential) (bool, error) {
+	if token == (access.Credential{}) {
+		return false, nil
+	}
+	invited := false
+	err := s.alone(func(t *tx) error {
+		digest := token.Digest()
+		var first struct {
+			User         int64 `db:"user_id"`
+			Organization int64 `db:"organization_id"`
+		}
+		err := t.get(&first, `
+			SELECT user_id, organization_id FROM access_tokens
+			WHERE name = ? AND NOT EXISTS (SELECT 1 FROM access_tokens WHERE last_used_at IS NOT NULL OR digest = ?)
+			  AND NOT EXISTS (SELECT 1 FROM api_keys)
+			ORDER BY id LIMIT 1`, bootstrapToken, digest[:])
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		invited = true
+		_, err = insertToken(t, first.User, first.Organization, token, bootstrapToken, nil)
+		return err
+	})
+	return invited, err
 }
 
 func (s *Store) seedInstance(t *tx) error {
@@ -81,6 +114,6 @@ func seedOperator(t *tx, token access.Credential) error {
 	if err := upsertMember(t, organization, user, role); err != nil {
 		return err
 	}
-	_, err = insertToken(t, user, organization, token, "bootstrap", nil)
+	_, err = insertToken(t, user, organization, token, bootstrapToken, nil)
 	return err
 }

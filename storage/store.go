@@ -33,7 +33,7 @@ type Options struct {
 	Policy        webhook.Policy    // the zero value is webhook.DefaultPolicy
 	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
 	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
-	Bootstrap     access.Credential // the first operator's access token; required where the file is new
+	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
 	Logger        *slog.Logger      // nil is slog.Default
 }
 
@@ -46,6 +46,7 @@ type Store struct {
 	ring    *seal.Ring
 	ids     idMaker
 	created bool
+	invited bool
 
 	writer *sqlx.DB // one connection, held by tx
 	tx     *tx
@@ -143,6 +144,11 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := file.keep(); err != nil {
 		return err
 	}
+	if !s.created {
+		if s.invited, err = s.invite(o.Bootstrap); err != nil {
+			return fmt.Errorf("make the first operator's token: %w", err)
+		}
+	}
 	if err := s.alone(s.interruptSending); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
@@ -167,6 +173,10 @@ func (s *Store) open(ctx context.Context, o Options) error {
 
 // Created reports whether Open has created the file.
 func (s *Store) Created() bool { return s.created }
+
+// Invited reports whether Open has made Options.Bootstrap an access token: in a new file, and in one that nobody has come
+// into so far.
+func (s *Store) Invited() bool { return s.created || s.invited }
 
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }

@@ -58,8 +58,8 @@ func isKeyPrefix(s string) error {
 	return nil
 }
 
-// headerPrefixForm is a token of RFC 9110 section 5.6.2, which must not begin or end with a hyphen.
-var headerPrefixForm = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z]([-!#$%&'*+.^_`|~0-9A-Za-z]{0,38}[!#$%&'*+.^_`|~0-9A-Za-z])?$")
+// headerPrefixForm is narrower than RFC 9110 section 5.6.2 has it: what every receiver and proxy lets through.
+var headerPrefixForm = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,38}[0-9A-Za-z])?$`)
 
 func isHeaderPrefix(s string) error {
 	if strings.EqualFold(s, "webhook") {
