@@ -76,7 +76,7 @@ var values = map[string][3]string{
 	"storage.retention_events":              {"1h", "2h30m", "90s"},
 	"storage.retention_audit":               {"1h", "2h", "3h"},
 	"keys.prefix":                           {"a", "b1", "cabcdefghijklmno"},
-	"webhooks.header_prefix":                {"X-A", "X-B", "Acme_C"},
+	"webhooks.header_prefix":                {"X-A", "X-B", "Acme-C"},
 	"webhooks.max_attempts":                 {"1", "2", "'3'"},
 	"webhooks.retry_base":                   {"1s", "2s", "3s"},
 	"webhooks.retry_factor":                 {"1", "2.5", "3"},
