@@ -99,6 +99,8 @@ func TestEveryField(t *testing.T) {
 	f := start(t)
 	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOperator)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
+	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
 	as := []string{"X-Organization-Id", owner.Organization.ID}
 	const subs, orgs, users = "/api/v1/webhooks/subscriptions/", "/api/v1/organizations/", "/api/v1/users/"
 	kinds := map[string]string{

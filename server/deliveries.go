@@ -97,6 +97,16 @@ func (h deliveries) list(c *call) error {
 	return answerPage(c, p, found, newAttemptBody, func(a webhook.Attempt) position { return position{a.RowID, a.AttemptedAt} })
 }
 
+// findLog looks for the log of the subscription in the path; that of a removed one can be read until retention takes it.
+func (h deliveries) findLog(c *call) error {
+	id, err := c.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	_, err = h.store.Attempts(c.request.Context(), c.organization(), id, webhook.AttemptFilter{Limit: 1})
+	return err
+}
+
 // attemptFilter reads the filters of the list.
 func (q *query) attemptFilter() (f webhook.AttemptFilter) {
 	if o, given := webhook.ParseOutcome(q.choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),

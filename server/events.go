@@ -151,6 +151,16 @@ func (h events) list(c *call) error {
 	return answerPage(c, p, found, newEventBody, func(e webhook.Event) position { return position{row: e.RowID} })
 }
 
+// find looks for the event in the path.
+func (h events) find(c *call) error {
+	id, err := c.pathID("id", eventID, anEvent)
+	if err != nil {
+		return err
+	}
+	_, _, err = h.store.Event(c.request.Context(), c.organization(), id)
+	return err
+}
+
 func (h events) read(c *call) error {
 	id, err := c.pathID("id", eventID, anEvent)
 	if err != nil {

@@ -94,16 +94,21 @@ func (h keys) list(c *call) error {
 	return answerPage(c, p, found, newKeyBody, func(k access.Key) position { return position{row: k.RowID} })
 }
 
-func (h keys) read(c *call) error {
+// find returns the one in the path.
+func (h keys) find(c *call) (found access.Key, err error) {
 	id, err := c.pathID("id", keyID, aKey)
 	if err != nil {
-		return err
+		return found, err
 	}
-	key, err := h.store.Key(c.request.Context(), c.organization(), id)
+	return h.store.Key(c.request.Context(), c.organization(), id)
+}
+
+func (h keys) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newKeyBody(key))
+	return c.ok(newKeyBody(found))
 }
 
 func (h keys) revoke(c *call) error {

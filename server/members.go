@@ -13,6 +13,8 @@ type memberStore interface {
 	// SetMember gives a user a role, whether it is a member already or not.
 	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
 	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
+	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	User(ctx context.Context, id string) (access.User, error)
 }
 
 // members are the endpoints of an organization's members.
@@ -78,6 +80,19 @@ func (h members) remove(c *call) error {
 		return err
 	}
 	return c.noContent()
+}
+
+// find looks for the organization and for the user, member or not.
+func (h members) find(c *call) error {
+	id, user, err := memberIDs(c)
+	if err != nil {
+		return err
+	}
+	if _, err := h.store.OrganizationByID(c.request.Context(), id); err != nil {
+		return err
+	}
+	_, err = h.store.User(c.request.Context(), user)
+	return err
 }
 
 // memberIDs reads the two ids that name a member.

@@ -66,16 +66,21 @@ func (h organizations) list(c *call) error {
 	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) position { return position{row: o.RowID} })
 }
 
-func (h organizations) read(c *call) error {
+// find returns the one in the path.
+func (h organizations) find(c *call) (found access.Organization, err error) {
 	id, err := c.pathID("id", organizationID, anOrg)
 	if err != nil {
-		return err
+		return found, err
 	}
-	organization, err := h.store.OrganizationByID(c.request.Context(), id)
+	return h.store.OrganizationByID(c.request.Context(), id)
+}
+
+func (h organizations) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newOrganizationBody(organization))
+	return c.ok(newOrganizationBody(found))
 }
 
 func (h organizations) update(c *call) error {

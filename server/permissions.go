@@ -67,16 +67,21 @@ func (h permissions) list(c *call) error {
 	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) position { return position{row: p.RowID} })
 }
 
-func (h permissions) read(c *call) error {
+// find returns the one in the path.
+func (h permissions) find(c *call) (found access.Permission, err error) {
 	key, err := c.pathKey()
 	if err != nil {
-		return err
+		return found, err
 	}
-	permission, err := h.store.Permission(c.request.Context(), key)
+	return h.store.Permission(c.request.Context(), key)
+}
+
+func (h permissions) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPermissionBody(permission))
+	return c.ok(newPermissionBody(found))
 }
 
 func (h permissions) update(c *call) error {

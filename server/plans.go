@@ -68,16 +68,21 @@ func (h plans) list(c *call) error {
 	return answerPage(c, p, found, newPlanBody, func(p access.Plan) position { return position{row: p.RowID} })
 }
 
-func (h plans) read(c *call) error {
+// find returns the one in the path.
+func (h plans) find(c *call) (found access.Plan, err error) {
 	name, err := c.pathName(aPlan)
 	if err != nil {
-		return err
+		return found, err
 	}
-	plan, err := h.store.Plan(c.request.Context(), name)
+	return h.store.Plan(c.request.Context(), name)
+}
+
+func (h plans) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPlanBody(plan))
+	return c.ok(newPlanBody(found))
 }
 
 func (h plans) update(c *call) error {

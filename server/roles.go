@@ -59,16 +59,21 @@ func (h roles) list(c *call) error {
 	return answerPage(c, p, found, newRoleBody, func(r access.Role) position { return position{row: r.RowID} })
 }
 
-func (h roles) read(c *call) error {
+// find returns the one in the path.
+func (h roles) find(c *call) (found access.Role, err error) {
 	name, err := c.pathName(aRole)
 	if err != nil {
-		return err
+		return found, err
 	}
-	role, err := h.store.Role(c.request.Context(), name)
+	return h.store.Role(c.request.Context(), name)
+}
+
+func (h roles) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newRoleBody(role))
+	return c.ok(newRoleBody(found))
 }
 
 func (h roles) update(c *call) error {

@@ -92,23 +92,32 @@ func (s *Server) unrouted(c *call, allowed []string) error {
 
 // run leads a request down its route: credential, plan, window, organization, permission, query, handler.
 func (s *Server) run(c *call) error {
-	if c.route.access != open {
-		if err := s.authenticate(c); err != nil {
+	if c.route.access == open {
+		return c.route.handle(c)
+	}
+	if err := s.authenticate(c); err != nil {
+		return err
+	}
+	if err := s.actFor(c); err != nil {
+		return err
+	}
+	if err := permit(c); err != nil {
+		return err
+	}
+	if err := c.handle(); err != nil {
+		return c.orMissing(err)
+	}
+	return nil
+}
+
+// handle reads the query and has the route answer. A handler that takes parameters reads them on; see page.
+func (c *call) handle() error {
+	if raw := c.request.URL.RawQuery; raw != "" {
+		c.query = newQuery(raw, c.route.parameters)
+	}
+	if len(c.route.parameters) == 0 {
+		if err := c.query.end(); err != nil {
 			return err
-		}
-		if err := s.actFor(c); err != nil {
-			return err
-		}
-		if err := permit(c); err != nil {
-			return err
-		}
-		if raw := c.request.URL.RawQuery; raw != "" {
-			c.query = newQuery(raw, c.route.parameters)
-		}
-		if len(c.route.parameters) == 0 { // else the handler reads on; see page
-			if err := c.query.end(); err != nil {
-				return err
-			}
 		}
 	}
 	return c.route.handle(c)

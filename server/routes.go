@@ -34,6 +34,7 @@ type route struct {
 	body       int64    // bytes at most
 	parameters []string // of the query; any other is refused
 	handle     func(*call) error
+	find       func(*call) error // NotFound where there is not what the path names; nil where it names nothing
 }
 
 var (
@@ -80,72 +81,76 @@ func (s *Server) table(o Options) []route {
 		to = tokens{o.Store, re}
 		he = health{o.Store, o.Checks, &s.draining}
 	)
+	var (
+		key, hook, plan, permission = there(k.find), there(h.find), there(pl.find), there(pe.find)
+		role, org, user, token      = there(ro.find), there(or.find), there(us.find), there(to.find)
+	)
 	return []route{
-		{get, "/healthz/", "", open, none, noParameter, he.live},
-		{get, "/readyz/", "", open, none, noParameter, he.ready},
+		{get, "/healthz/", "", open, none, noParameter, he.live, nil},
+		{get, "/readyz/", "", open, none, noParameter, he.ready, nil},
 
-		{get, api + "whoami/", "", anyone, none, noParameter, whoami},
+		{get, api + "whoami/", "", anyone, none, noParameter, whoami, nil},
 
-		{get, keyPath, access.APIKeysRead, permitted, none, byStatus, k.list},
-		{post, keyPath, access.APIKeysWrite, permitted, small, noParameter, k.create},
-		{get, keyPath + "{id}/", access.APIKeysRead, permitted, none, noParameter, k.read},
-		{del, keyPath + "{id}/", access.APIKeysWrite, permitted, none, noParameter, k.revoke},
+		{get, keyPath, access.APIKeysRead, permitted, none, byStatus, k.list, nil},
+		{post, keyPath, access.APIKeysWrite, permitted, small, noParameter, k.create, nil},
+		{get, keyPath + "{id}/", access.APIKeysRead, permitted, none, noParameter, k.read, key},
+		{del, keyPath + "{id}/", access.APIKeysWrite, permitted, none, noParameter, k.revoke, key},
 
-		{get, hookPath, access.WebhooksRead, permitted, none, byStatus, h.list},
-		{post, hookPath, access.WebhooksWrite, permitted, small, noParameter, h.create},
-		{get, hookPath + "{id}/", access.WebhooksRead, permitted, none, noParameter, h.read},
-		{patch, hookPath + "{id}/", access.WebhooksWrite, permitted, small, noParameter, h.update},
-		{del, hookPath + "{id}/", access.WebhooksWrite, permitted, none, noParameter, h.remove},
-		{post, hookPath + "{id}/rotate-secret/", access.WebhooksWrite, permitted, small, noParameter, h.rotate},
-		{post, hookPath + "{id}/test/", access.WebhooksWrite, permitted, none, noParameter, d.test},
-		{get, attemptPath, access.WebhooksRead, permitted, none, byAttempt, d.list},
-		{post, attemptPath + "{attempt_id}/redeliver/", access.WebhooksWrite, permitted, none, noParameter, d.redeliver},
+		{get, hookPath, access.WebhooksRead, permitted, none, byStatus, h.list, nil},
+		{post, hookPath, access.WebhooksWrite, permitted, small, noParameter, h.create, nil},
+		{get, hookPath + "{id}/", access.WebhooksRead, permitted, none, noParameter, h.read, hook},
+		{patch, hookPath + "{id}/", access.WebhooksWrite, permitted, small, noParameter, h.update, hook},
+		{del, hookPath + "{id}/", access.WebhooksWrite, permitted, none, noParameter, h.remove, hook},
+		{post, hookPath + "{id}/rotate-secret/", access.WebhooksWrite, permitted, small, noParameter, h.rotate, hook},
+		{post, hookPath + "{id}/test/", access.WebhooksWrite, permitted, none, noParameter, d.test, hook},
+		{get, attemptPath, access.WebhooksRead, permitted, none, byAttempt, d.list, d.findLog},
+		{post, attemptPath + "{attempt_id}/redeliver/", access.WebhooksWrite, permitted, none, noParameter, d.redeliver, hook},
 
-		{get, eventPath, access.EventsRead, permitted, none, paged, e.list},
-		{post, eventPath, access.EventsWrite, permitted, oneEvent, noParameter, e.publish},
-		{post, eventPath + "batch/", access.EventsWrite, permitted, manyEvent, noParameter, e.publishBatch},
-		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read},
+		{get, eventPath, access.EventsRead, permitted, none, paged, e.list, nil},
+		{post, eventPath, access.EventsWrite, permitted, oneEvent, noParameter, e.publish, nil},
+		{post, eventPath + "batch/", access.EventsWrite, permitted, manyEvent, noParameter, e.publishBatch, nil},
+		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read, e.find},
 
-		{get, api + "audit-events/", access.AuditRead, permitted, none, byAudit, a.list},
+		{get, api + "audit-events/", access.AuditRead, permitted, none, byAudit, a.list, nil},
 
-		{get, planPath, operatorReads, permitted, none, paged, pl.list},
-		{post, planPath, operatorWrite, permitted, small, noParameter, pl.create},
-		{get, planPath + "{name}/", operatorReads, permitted, none, noParameter, pl.read},
-		{patch, planPath + "{name}/", operatorWrite, permitted, small, noParameter, pl.update},
-		{del, planPath + "{name}/", operatorWrite, permitted, none, noParameter, pl.remove},
+		{get, planPath, operatorReads, permitted, none, paged, pl.list, nil},
+		{post, planPath, operatorWrite, permitted, small, noParameter, pl.create, nil},
+		{get, planPath + "{name}/", operatorReads, permitted, none, noParameter, pl.read, plan},
+		{patch, planPath + "{name}/", operatorWrite, permitted, small, noParameter, pl.update, plan},
+		{del, planPath + "{name}/", operatorWrite, permitted, none, noParameter, pl.remove, plan},
 
-		{get, permitPath, operatorReads, permitted, none, paged, pe.list},
-		{post, permitPath, operatorWrite, permitted, small, noParameter, pe.create},
-		{get, permitPath + "{key}/", operatorReads, permitted, none, noParameter, pe.read},
-		{patch, permitPath + "{key}/", operatorWrite, permitted, small, noParameter, pe.update},
-		{del, permitPath + "{key}/", operatorWrite, permitted, none, noParameter, pe.remove},
+		{get, permitPath, operatorReads, permitted, none, paged, pe.list, nil},
+		{post, permitPath, operatorWrite, permitted, small, noParameter, pe.create, nil},
+		{get, permitPath + "{key}/", operatorReads, permitted, none, noParameter, pe.read, permission},
+		{patch, permitPath + "{key}/", operatorWrite, permitted, small, noParameter, pe.update, permission},
+		{del, permitPath + "{key}/", operatorWrite, permitted, none, noParameter, pe.remove, permission},
 
-		{get, rolePath, operatorReads, permitted, none, paged, ro.list},
-		{post, rolePath, operatorWrite, permitted, small, noParameter, ro.create},
-		{get, rolePath + "{name}/", operatorReads, permitted, none, noParameter, ro.read},
-		{patch, rolePath + "{name}/", operatorWrite, permitted, small, noParameter, ro.update},
-		{del, rolePath + "{name}/", operatorWrite, permitted, none, noParameter, ro.remove},
+		{get, rolePath, operatorReads, permitted, none, paged, ro.list, nil},
+		{post, rolePath, operatorWrite, permitted, small, noParameter, ro.create, nil},
+		{get, rolePath + "{name}/", operatorReads, permitted, none, noParameter, ro.read, role},
+		{patch, rolePath + "{name}/", operatorWrite, permitted, small, noParameter, ro.update, role},
+		{del, rolePath + "{name}/", operatorWrite, permitted, none, noParameter, ro.remove, role},
 
-		{get, orgPath, operatorReads, permitted, none, paged, or.list},
-		{post, orgPath, operatorWrite, permitted, small, noParameter, or.create},
-		{get, orgPath + "{id}/", operatorReads, permitted, none, noParameter, or.read},
-		{patch, orgPath + "{id}/", operatorWrite, permitted, small, noParameter, or.update},
-		{del, orgPath + "{id}/", operatorWrite, permitted, none, noParameter, or.remove},
+		{get, orgPath, operatorReads, permitted, none, paged, or.list, nil},
+		{post, orgPath, operatorWrite, permitted, small, noParameter, or.create, nil},
+		{get, orgPath + "{id}/", operatorReads, permitted, none, noParameter, or.read, org},
+		{patch, orgPath + "{id}/", operatorWrite, permitted, small, noParameter, or.update, org},
+		{del, orgPath + "{id}/", operatorWrite, permitted, none, noParameter, or.remove, org},
 
-		{get, memberPath, operatorReads, permitted, none, paged, me.list},
-		{put, memberPath + "{user_id}/", operatorWrite, permitted, small, noParameter, me.set},
-		{del, memberPath + "{user_id}/", operatorWrite, permitted, none, noParameter, me.remove},
+		{get, memberPath, operatorReads, permitted, none, paged, me.list, org},
+		{put, memberPath + "{user_id}/", operatorWrite, permitted, small, noParameter, me.set, me.find},
+		{del, memberPath + "{user_id}/", operatorWrite, permitted, none, noParameter, me.remove, me.find},
 
-		{get, userPath, operatorReads, permitted, none, paged, us.list},
-		{post, userPath, operatorWrite, permitted, small, noParameter, us.create},
-		{get, userPath + "{id}/", operatorReads, permitted, none, noParameter, us.read},
-		{patch, userPath + "{id}/", operatorWrite, permitted, small, noParameter, us.update},
-		{del, userPath + "{id}/", operatorWrite, permitted, none, noParameter, us.remove},
+		{get, userPath, operatorReads, permitted, none, paged, us.list, nil},
+		{post, userPath, operatorWrite, permitted, small, noParameter, us.create, nil},
+		{get, userPath + "{id}/", operatorReads, permitted, none, noParameter, us.read, user},
+		{patch, userPath + "{id}/", operatorWrite, permitted, small, noParameter, us.update, user},
+		{del, userPath + "{id}/", operatorWrite, permitted, none, noParameter, us.remove, user},
 
-		{get, tokenPath, operatorReads, permitted, none, paged, to.list},
-		{post, tokenPath, operatorWrite, permitted, small, noParameter, to.create},
-		{get, tokenPath + "{token_id}/", operatorReads, permitted, none, noParameter, to.read},
-		{del, tokenPath + "{token_id}/", operatorWrite, permitted, none, noParameter, to.revoke},
+		{get, tokenPath, operatorReads, permitted, none, paged, to.list, user},
+		{post, tokenPath, operatorWrite, permitted, small, noParameter, to.create, user},
+		{get, tokenPath + "{token_id}/", operatorReads, permitted, none, noParameter, to.read, token},
+		{del, tokenPath + "{token_id}/", operatorWrite, permitted, none, noParameter, to.revoke, token},
 	}
 }
 

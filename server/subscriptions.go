@@ -109,16 +109,21 @@ func (h subscriptions) list(c *call) error {
 	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) position { return position{row: s.RowID} })
 }
 
-func (h subscriptions) read(c *call) error {
+// find returns the one in the path.
+func (h subscriptions) find(c *call) (found webhook.Subscription, err error) {
 	id, err := c.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
-		return err
+		return found, err
 	}
-	sub, err := h.store.Subscription(c.request.Context(), c.organization(), id)
+	return h.store.Subscription(c.request.Context(), c.organization(), id)
+}
+
+func (h subscriptions) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newSubscriptionBody(sub))
+	return c.ok(newSubscriptionBody(found))
 }
 
 func (h subscriptions) update(c *call) error {

@@ -91,16 +91,21 @@ func (h tokens) list(c *call) error {
 	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) position { return position{row: t.RowID} })
 }
 
-func (h tokens) read(c *call) error {
+// find returns the one in the path.
+func (h tokens) find(c *call) (found access.AccessToken, err error) {
 	user, id, err := tokenIDs(c)
 	if err != nil {
-		return err
+		return found, err
 	}
-	token, err := h.store.Token(c.request.Context(), user, id)
+	return h.store.Token(c.request.Context(), user, id)
+}
+
+func (h tokens) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newTokenBody(token))
+	return c.ok(newTokenBody(found))
 }
 
 func (h tokens) revoke(c *call) error {

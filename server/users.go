@@ -77,16 +77,21 @@ func (h users) list(c *call) error {
 	return answerPage(c, p, found, newUserBody, func(u access.User) position { return position{row: u.RowID} })
 }
 
-func (h users) read(c *call) error {
+// find returns the one in the path.
+func (h users) find(c *call) (found access.User, err error) {
 	id, err := c.pathID("id", userID, aUser)
 	if err != nil {
-		return err
+		return found, err
 	}
-	user, err := h.store.User(c.request.Context(), id)
+	return h.store.User(c.request.Context(), id)
+}
+
+func (h users) read(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
-	return c.ok(newUserBody(user))
+	return c.ok(newUserBody(found))
 }
 
 func (h users) update(c *call) error {

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// there makes of a function that finds something one that tells whether it is there.
+func there[T any](find func(*call) (T, error)) func(*call) error {
+	return func(c *call) error {
+		_, err := find(c)
+		return err
+	}
+}
+
+// orMissing returns what to answer to a request that has failed with err. One that is wrong in itself is told so only
+// where there is what its path names: of what belongs to others, or does not exist, 404 is all that anybody learns. It is
+// looked up this late so that no request that is right pays for it; what the handler asks of the store looks there first
+// anyway.
+func (c *call) orMissing(err error) error {
+	if c.route.find == nil || !wrongInItself(err) {
+		return err
+	}
+	if missing := c.route.find(c); fault.KindOf(missing) == fault.NotFound {
+		return missing
+	}
+	return err
+}
+
+// wrongInItself reports whether err is about the query or the body of a request and not about the state of things.
+func wrongInItself(err error) bool {
+	kind := fault.KindOf(err)
+	var unsupported *refusal
+	return kind == fault.Malformed || kind == fault.Invalid || kind == fault.TooLarge || errors.As(err, &unsupported)
+}
