@@ -171,6 +171,27 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
+func TestNamesGivenTwice(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	for body, want := range map[string]string{
+		`{"type":"a","data":{},"type":"b"}`:                      "type",
+		`{"type":"a","\u0074ype":"b"}`:                           "type",
+		`{"type":"a","data":{"list":[1,{"a/b~c":1,"a/b~c":2}]}}`: "data.list.1.a/b~c",
+		`{"data":{"\u001b[31m\u202e":1,"\u001b[31m\u202e":2}}`:   "data.\ufffd[31m\ufffd",
+		`{"":1,"":2}`: "",
+		`{"` + strings.Repeat("ü", 5000) + `":1,"` + strings.Repeat("ü", 5000) + `":1}`:                  strings.Repeat("ü", 100) + "…",
+		strings.Repeat(`{"lengthy":`, 90) + `{"x":1,"x":1}` + strings.Repeat("}", 90):                    "…" + strings.Repeat("lengthy.", 24) + "x",
+		strings.Repeat(`{"`+strings.Repeat("y", 300)+`":`, 9) + `{"x":1,"x":1}` + strings.Repeat("}", 9): "…" + strings.Repeat("y", 100) + "….x",
+		`{"events":[{"type":"a","data":{}},{"type":"a","data":{"deep":{"n":1,"n":2}}}]}`:                 "events.1.data.deep.n",
+	} {
+		got := f.do(t, call{"POST /api/v1/events/batch/", operator, body, nil}).want(t, 400, "invalid_json")
+		if diff := cmp.Diff("The body gives \""+want+"\" twice in one object.", got.field("detail")); diff != "" {
+			t.Errorf("%.80s (-want +got):\n%s", body, diff)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	t.Parallel()
 	f := start(t)

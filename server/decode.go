@@ -6,8 +6,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -120,12 +122,30 @@ func notJSON(err error) error {
 	switch {
 	case errors.Is(err, errNotObject):
 		return fault.New(fault.Malformed, "invalid_json", "The body must be a JSON object.")
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return fault.New(fault.Malformed, "invalid_json", "The body gives a name twice in one object.").Because(err)
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &at):
+		return fault.New(fault.Malformed, "invalid_json", "The body gives \"%s\" twice in one object.", where(at.JSONPointer)).Because(err)
 	case errors.As(err, &at):
 		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON at byte %d.", at.ByteOffset).Because(err)
 	}
 	return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON.").Because(err)
+}
+
+// maxPath bounds the part of a path that leads to a name, in characters. What is nearest to the name is kept.
+const maxPath = 200
+
+// where names a value in a body as problems with fields do: "data.list.0.name".
+func where(p jsontext.Pointer) string {
+	path := []string{}
+	length := 0
+	for name := range p.Tokens() {
+		path = append(path, shown(name, maxName))
+	}
+	for i, name := range slices.Backward(path) {
+		if length += utf8.RuneCountInString(name) + 1; length > maxPath {
+			return "…" + strings.Join(path[i+1:], ".")
+		}
+	}
+	return strings.Join(path, ".")
 }
 
 var errNotObject = errors.New("not a JSON object")
