@@ -219,9 +219,18 @@ func TestOrganizationNamed(t *testing.T) {
 		whoami(bearer(token), owner.Organization.ID).want(t, 200, "")
 		whoami(apiKey(key), owner.Organization.ID).want(t, 200, "")
 	})
-	t.Run("may be another for who may act in others, under the plan of its own", func(t *testing.T) {
+	t.Run("may be another for who may act in others, and is shown with its own plan", func(t *testing.T) {
 		got := whoami(operator, theirs).want(t, 200, "")
-		if !strings.Contains(got.body, theirs) || !strings.Contains(got.body, `"name":"enterprise"`) {
+		if !strings.Contains(got.body, theirs) || !strings.Contains(got.body, `"plan":{"name":"free","api_keys":false,`) {
+			t.Errorf("got %s", got.body)
+		}
+	})
+	t.Run("leaves a key under the plan of its own", func(t *testing.T) {
+		_, key := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.PlatformActAs)
+		f.move(t, storagetest.Operator(t, f.store).Organization.ID, "growth")
+		got := whoami(apiKey(key), theirs).want(t, 200, "")
+		checkWindow(t, got, 600, 599)
+		if !strings.Contains(got.body, `"plan":{"name":"free",`) {
 			t.Errorf("got %s", got.body)
 		}
 	})

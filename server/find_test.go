@@ -123,6 +123,8 @@ func (sightless) Subscription(context.Context, int64, string) (webhook.Subscript
 	panic("looked for")
 }
 
+func (sightless) Plan(context.Context, string) (access.Plan, error) { panic("looked for") }
+
 func (sightless) User(context.Context, string) (access.User, error) { panic("looked for") }
 
 func TestWhatIsRightIsNotLookedForTwice(t *testing.T) {
@@ -132,4 +134,5 @@ func TestWhatIsRightIsNotLookedForTwice(t *testing.T) {
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	f.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + sub.ID + "/", bearer(token), `{"is_active":false}`, nil}).want(t, 200, "")
 	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"name":"Ada"}`, nil}).want(t, 200, "")
+	f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil}).want(t, 200, "") // its plan comes with the token
 }

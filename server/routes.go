@@ -67,6 +67,7 @@ func (s *Server) table(o Options) []route {
 	)
 	var (
 		re = references{o.Store}
+		id = identity{o.Store}
 		k  = keys{o.Store, re, o.KeyPrefix}
 		h  = subscriptions{o.Store, o.CheckURL}
 		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
@@ -89,7 +90,7 @@ func (s *Server) table(o Options) []route {
 		{get, "/healthz/", "", open, none, noParameter, he.live, nil},
 		{get, "/readyz/", "", open, none, noParameter, he.ready, nil},
 
-		{get, api + "whoami/", "", anyone, none, noParameter, whoami, nil},
+		{get, api + "whoami/", "", anyone, none, noParameter, id.read, nil},
 
 		{get, keyPath, access.APIKeysRead, permitted, none, byStatus, k.list, nil},
 		{post, keyPath, access.APIKeysWrite, permitted, small, noParameter, k.create, nil},

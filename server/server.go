@@ -28,6 +28,7 @@ import (
 type Store interface {
 	principalStore
 	referenceStore
+	identityStore
 	keyStore
 	subscriptionStore
 	deliveryStore

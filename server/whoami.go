@@ -1,10 +1,26 @@
 package server
 
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// identityStore is what whoami asks of the store.
+type identityStore interface {
+	Plan(ctx context.Context, name string) (access.Plan, error)
+}
+
+// identity is the endpoint that tells callers who they are.
+type identity struct {
+	store identityStore
+}
+
 // whoamiBody tells the holder of a credential what it stands for.
 type whoamiBody struct {
 	User         whoamiUser         `json:"user"`
 	Organization whoamiOrganization `json:"organization"`
-	Plan         planBody           `json:"plan"` // of the credential's own organization: it governs the credential
+	Plan         planBody           `json:"plan"` // of that organization; what governs a credential is the plan of its own
 	Permissions  []string           `json:"permissions"`
 	Key          *whoamiKey         `json:"key"`
 }
@@ -26,16 +42,29 @@ type whoamiKey struct {
 	Scope string `json:"scope"`
 }
 
-func whoami(c *call) error {
+func (h identity) read(c *call) error {
 	p := c.principal
+	plan, err := h.plan(c)
+	if err != nil {
+		return err
+	}
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, p.User.Email, p.User.Name},
 		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
-		Plan:         newPlanBody(p.Plan),
+		Plan:         newPlanBody(plan),
 		Permissions:  p.Permissions.Keys(),
 	}
 	if p.Key != nil {
 		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String()}
 	}
 	return c.ok(body)
+}
+
+// plan returns the plan of the organization acted in. The credential's own came with it.
+func (h identity) plan(c *call) (access.Plan, error) {
+	p := c.principal
+	if p.Organization.ID == p.Home.ID {
+		return p.Plan, nil
+	}
+	return h.store.Plan(c.request.Context(), p.Organization.Plan)
 }
