@@ -75,6 +75,13 @@ func TestOptions(t *testing.T) {
 			"retry factor", "timeout", "grace", "poll interval", "concurrency is", "concurrency per subscription", "header prefix", "transport")
 	})
 
+	t.Run("a prefix that would hide the headers of Standard Webhooks is refused", func(t *testing.T) {
+		t.Parallel()
+		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}, HeaderPrefix: "webhook"}); err == nil {
+			t.Error("it is taken")
+		}
+	})
+
 	t.Run("the zero value lacks nothing but a transport", func(t *testing.T) {
 		t.Parallel()
 		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: a transport is needed" {

@@ -291,39 +291,55 @@ func TestIdleCosts(t *testing.T) {
 
 // Not parallel: it measures the memory of the process.
 func TestMemoryIsBoundedWhateverTheBacklog(t *testing.T) {
-	x := idleRig(t, nil, dispatch.Options{Timeout: time.Minute})
+	for _, c := range []struct{ subscriptions, events int }{{20, 50}, {200, 4}} {
+		t.Run(fmt.Sprintf("of %d subscriptions with %d events each", c.subscriptions, 2*c.events), func(t *testing.T) {
+			boundsMemory(t, c.subscriptions, c.events)
+		})
+	}
+}
+
+// boundsMemory publishes twice as many events as told, every other of them large, which is 200 MB to send.
+func boundsMemory(t *testing.T, subscriptions, events int) {
+	f := newFaults()
+	x := idleRig(t, f, dispatch.Options{Timeout: time.Minute})
 	gate := make(chan struct{})
-	const subscriptions, events = 20, 50
 	for i := range subscriptions {
 		x.subscribe(t, "slow"+strconv.Itoa(i)+".example", func(*http.Request) (*http.Response, error) {
 			<-gate
 			return response(200, ""), nil
 		})
 	}
-	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}
-	publish := func() {
+	large := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"x":"` + strings.Repeat("x", 250_000) + `"}`)}
+	small := webhook.NewEvent{Type: "order.paid", Data: []byte(`{}`)}
+	publish := func(event webhook.NewEvent) {
+		t.Helper()
 		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{event}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range events / 2 { // more than is taken over while nobody looks
-		publish()
+	for i := range events { // more than is taken over while nobody looks
+		publish([]webhook.NewEvent{small, large}[i/5%2])
 	}
 	x.run(t)
-	for range events / 2 {
-		publish()
+	for i := range events {
+		publish([]webhook.NewEvent{large, small}[i%2])
 	}
+	time.Sleep(500 * time.Millisecond)
+	before := f.called("PendingJobs")
 	time.Sleep(300 * time.Millisecond)
+	if n := f.called("PendingJobs") - before; n > 4*subscriptions {
+		t.Errorf("%d reads in 300 ms while nothing ends", n)
+	}
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	// 200 MB are to be sent. 32 MB may be held, and as much be on the way to that; the receivers here keep what they got.
-	if m.HeapAlloc > 100<<20 {
+	// 32 MB may be held, and as much be on the way to that.
+	if m.HeapAlloc > 80<<20 {
 		t.Errorf("%d MB in use", m.HeapAlloc>>20)
 	}
 	close(gate)
 	x.untilIdle(t)
 	for i := range subscriptions {
-		deliveredOnce(t, x, "slow"+strconv.Itoa(i)+".example", events)
+		deliveredOnce(t, x, "slow"+strconv.Itoa(i)+".example", 2*events)
 	}
 }

@@ -30,8 +30,10 @@ type attempt struct {
 	settled  webhook.Settled
 }
 
-// weight is what a job is counted as against the bound on memory.
+// weight is what a job is counted as against the bound on memory; maxWeight is that of the largest.
 func weight(j webhook.Job) int { return len(j.Body) + 512 }
+
+const maxWeight = webhook.MaxEvent + 4<<10
 
 // queue is a list of attempts, first in, first out.
 type queue struct {
@@ -80,7 +82,7 @@ type lane struct {
 	haveAll          uint64
 	shut             bool  // known to be closed: its jobs are dropped and the table is left alone
 	refused          int64 // the epoch in which a Begin was refused; 0: none
-	readAt           int64 // no read of the table before; after one that failed or brought nothing new
+	readAt           int64 // no read before; after one that failed or was for nothing
 	readsFailed      int   // in a row
 	reading          bool
 	settledMeanwhile map[int64]struct{} // deliveries settled while reading: what is read of them may be old
@@ -169,6 +171,7 @@ const (
 	toProbe         // failing, with a probe that may begin
 	toLaunch        // with begun attempts, or tests, that may go on the wire
 	toRead          // with something to read from the store
+	toMemory        // with jobs to read, once there is room for them
 	rings
 )
 
@@ -206,21 +209,17 @@ type timetable []*lane
 
 // set has the lane woken at the given time; 0: not at all.
 func (t *timetable) set(l *lane, at int64) {
+	before := l.wakeAt
+	l.wakeAt = at
 	switch {
-	case at == l.wakeAt:
-		return
+	case at == before:
 	case at == 0:
 		heap.Remove(t, l.place-1)
-	case l.wakeAt == 0:
-		l.wakeAt = at
+	case before == 0:
 		heap.Push(t, l)
-		return
 	default:
-		l.wakeAt = at
 		heap.Fix(t, l.place-1)
-		return
 	}
-	l.wakeAt = 0
 }
 
 // Len, Less, Swap, Push and Pop make it a heap.

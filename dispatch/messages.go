@@ -8,26 +8,38 @@ import (
 
 // What the scheduler is told. The store says fresh and changed; the goroutines that work for the scheduler say the rest.
 type (
-	fresh      struct{ jobs []webhook.Job }    // new deliveries
-	changed    struct{ subscriptions []int64 } // these, or any, are not what they were
-	bounced    struct{ *attempt }              // not sent: something changed since it was decided
-	sent       struct{ *attempt }              // its request has ended
-	unrecorded struct {
-		*attempt
-		err error
-	} // its end could not be recorded; that is tried again
-	settled struct{ *attempt } // its end is recorded
-	cutOff  struct {           // it stays in the store as it is
-		*attempt
-		onWire bool
-	}
-	released struct{ attempts []*attempt } // taken back
-	begun    struct {                      // in the store, each under its row; 0: refused
+	// fresh: there are new deliveries.
+	fresh struct{ jobs []webhook.Job }
+	// changed: these subscriptions, or any where none is named, are not what they were.
+	changed struct{ subscriptions []int64 }
+	// begun: the attempts are in the store, each under its row; 0 stands for one that was refused.
+	begun struct {
 		attempts []*attempt
 		rows     []int64
 		err      error
 	}
-	swept struct { // all that is pending, by subscription
+	// bounced: it was not sent, because something has changed since that was decided.
+	bounced struct{ *attempt }
+	// sent: its request has ended.
+	sent struct{ *attempt }
+	// unrecorded: the store refuses to record its end. That is tried again.
+	unrecorded struct {
+		*attempt
+		err error
+	}
+	// settled: its end is recorded.
+	settled struct{ *attempt }
+	// cutOff: it stays in the store as it is.
+	cutOff struct {
+		*attempt
+		onWire bool
+	}
+	// unreleased: the store refuses to take attempts back. That is tried again.
+	unreleased struct{ err error }
+	// released: they were taken back.
+	released struct{ attempts []*attempt }
+	// swept: all that is pending, by subscription.
+	swept struct {
 		lanes []webhook.Lane
 		err   error
 		took  time.Duration
@@ -146,7 +158,10 @@ func (s *scheduler) conform(l *lane) {
 	}
 }
 
+func (m unreleased) apply(s *scheduler) { s.ail("take attempts back", m.err) }
+
 func (m released) apply(s *scheduler) {
+	s.well("take attempts back")
 	for _, a := range m.attempts {
 		s.end(a)
 		a.lane.more = !a.lane.shut

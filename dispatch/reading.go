@@ -82,23 +82,34 @@ func (m answer) apply(s *scheduler) {
 		l.refused, l.streak = 0, l.health.ConsecutiveFailures
 		s.conform(l)
 	}
-	for i := range m.jobs {
-		j := m.jobs[i]
-		if _, old := meanwhile[j.Delivery]; old || l.held[j.Delivery] != nil {
-			continue
-		}
-		if !s.due(j.DueAt) {
-			l.later(j.DueAt)
-		} else if !s.admit(l, j, headSize) {
-			l.more = true
-		}
-	}
+	s.take(l, m.jobs, meanwhile)
 	if n := len(m.jobs); n > 0 && n == m.limit && s.due(m.jobs[n-1].DueAt) {
 		l.more, l.reach = true, min(2*l.reach, headSize)
 	} else if m.limit > 0 {
 		l.reach = minReach
 	}
 	s.touch(l)
+}
+
+// take takes what was read into the head: what is due, is not in memory already, and was not settled meanwhile.
+func (s *scheduler) take(l *lane, jobs []webhook.Job, meanwhile map[int64]struct{}) {
+	before := l.head.n
+	for _, j := range jobs {
+		if _, old := meanwhile[j.Delivery]; old || l.held[j.Delivery] != nil {
+			continue
+		}
+		if !s.due(j.DueAt) {
+			l.later(j.DueAt)
+			continue
+		}
+		if !s.admit(l, j, headSize) {
+			l.more = true
+			if l.head.n == before { // it is larger than was expected
+				l.readAt = s.now + forNothing.Milliseconds()
+			}
+			return
+		}
+	}
 }
 
 // failRead has the lane read again later. A lane that cannot be read, and has nothing under way, is left to the next

@@ -178,7 +178,7 @@ type request struct {
 	at     time.Time
 	host   string
 	header http.Header
-	body   string
+	body   string // as much of it as a test looks at
 }
 
 // answer is what a receiver does with a request.
@@ -210,7 +210,7 @@ func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
 	host := q.URL.Host
 	r.mu.Lock()
 	a := r.answer[host]
-	r.got = append(r.got, request{time.Now(), host, q.Header, string(body)})
+	r.got = append(r.got, request{time.Now(), host, q.Header, string(body[:min(len(body), 4<<10)])})
 	if r.wire == nil {
 		r.wire, r.most = map[string]int{}, map[string]int{}
 	}

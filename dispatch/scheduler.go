@@ -7,16 +7,17 @@ import (
 
 // The bounds on what is held in memory. They do not grow with the backlog.
 const (
-	heldBytes = 32 << 20     // weight of all jobs in memory
-	headSize  = 256          // due jobs that a lane reads ahead
-	freshSize = 8 * headSize // jobs that it takes over as they are published
-	lowHead   = headSize / 4 // reads more when it holds no more than this
-	minReach  = 16           // jobs that are read at first: most of them may turn out not to be due
-	maxLanes  = 4096         // lanes with nothing to do that are kept, for what is known of their subscriptions
-	batchSize = 256          // attempts in one Begin
-	patience  = time.Minute  // for an end that the store refuses to record
-	laneAhead = 16           // how many times its slots a lane may have begun ahead of them
-	allAhead  = 4            // how many times all slots may be begun ahead of them
+	heldBytes  = 32 << 20               // weight of all jobs in memory
+	headSize   = 256                    // due jobs that a lane reads ahead
+	freshSize  = 8 * headSize           // jobs that it takes over as they are published
+	lowHead    = headSize / 4           // reads more when it holds no more than this
+	minReach   = 16                     // jobs that are read at first: most of them may turn out not to be due
+	maxLanes   = 4096                   // lanes with nothing to do that are kept, for what is known of their subscriptions
+	batchSize  = 256                    // attempts in one Begin
+	forNothing = 100 * time.Millisecond // before a read is tried again for which there was no room
+	patience   = time.Minute            // for an end that the store refuses to record
+	laneAhead  = 16                     // how many times its slots a lane may have begun ahead of them
+	allAhead   = 4                      // how many times all slots may be begun ahead of them
 )
 
 // scheduler decides what is read, begun and sent, and when. One goroutine runs it and owns all of its fields; the others
@@ -199,9 +200,7 @@ func (s *scheduler) touch(l *lane) {
 	if s.mayLaunch(l) {
 		s.turns[toLaunch].push(l)
 	}
-	if s.mayRead(l) {
-		s.turns[toRead].push(l)
-	}
+	s.queueRead(l)
 	s.times.set(l, s.alarm(l))
 	if l.idle() && (l.shut || len(s.lanes) > maxLanes) {
 		s.leave(l)

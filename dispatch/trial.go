@@ -73,14 +73,15 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}
 	place := &slot{subscription: job.Subscription, answer: make(chan bool, 1)}
-	defer d.inbox.post(returned{place})
 	waited := d.wait(ctx, place)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Timeout+d.o.Grace)
 	defer cancel()
 	if waited != nil {
+		d.inbox.post(returned{place})
 		return webhook.Attempt{}, errors.Join(waited, d.store.Release(finish, []int64{row}))
 	}
 	end := d.sender.send(finish, d.sender.target(t), job)
+	d.inbox.post(returned{place})
 	r := webhook.Result{
 		Attempt: row, Delivery: job.Delivery, Subscription: job.Subscription,
 		Epoch: t.Epoch, Number: job.Number(), Trigger: job.Trigger(),

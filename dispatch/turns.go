@@ -64,7 +64,7 @@ func (s *scheduler) gather(batch []*attempt, kind, most int) []*attempt {
 			break
 		}
 		if s.turnOf(l) == kind && s.mayBegin(l) {
-			batch = append(batch, s.take(l))
+			batch = append(batch, s.begin(l))
 			most--
 		}
 		s.touch(l)
@@ -72,8 +72,8 @@ func (s *scheduler) gather(batch []*attempt, kind, most int) []*attempt {
 	return batch
 }
 
-// take takes the lane's next job to be begun.
-func (s *scheduler) take(l *lane) *attempt {
+// begin takes the lane's next job out of its head, to be begun.
+func (s *scheduler) begin(l *lane) *attempt {
 	a := l.head.pop()
 	a.epoch, a.probe = l.health.Epoch, l.failing()
 	l.chosen++
@@ -144,19 +144,29 @@ func (s *scheduler) wants(l *lane) bool {
 	return l.head.n == 0 || l.head.n <= lowHead && s.room(l) >= lowHead/4
 }
 
-// mayRead reports whether the lane may read now.
-func (s *scheduler) mayRead(l *lane) bool {
-	return s.wants(l) && s.due(l.readAt) && (!s.knows(l) || l.bytes == 0 || s.room(l) > 0)
+// queueRead puts a lane that wants to read in line: for its turn, or for room in memory where it has none. A lane that
+// holds something itself is looked at again when that ends.
+func (s *scheduler) queueRead(l *lane) {
+	switch {
+	case !s.wants(l) || !s.due(l.readAt):
+	case !s.knows(l) || s.room(l) > 0:
+		s.turns[toRead].push(l)
+	case l.bytes == 0:
+		s.turns[toMemory].push(l)
+	}
 }
 
 // room is how many jobs more the lane may read ahead.
 func (s *scheduler) room(l *lane) int {
 	n := min(s.share(l)/l.average, headSize-l.head.n)
-	if l.bytes == 0 && s.bytes < heldBytes {
+	if l.bytes == 0 && s.fits() {
 		n = max(n, 1)
 	}
 	return max(n, 0)
 }
+
+// fits reports whether there is room in memory for one job of any size.
+func (s *scheduler) fits() bool { return s.bytes+maxWeight <= heldBytes }
 
 // share is how much more the lane may hold in memory: less, the less is left.
 func (s *scheduler) share(l *lane) int { return (heldBytes-s.bytes)/4 - l.bytes }
@@ -217,29 +227,39 @@ func (s *scheduler) read() {
 		s.work.asks <- ask{}
 	}
 	for s.reading < readers {
+		if s.fits() {
+			if l := s.turns[toMemory].pop(); l != nil {
+				s.queueRead(l)
+			}
+		}
 		l := s.turns[toRead].pop()
 		if l == nil {
 			return
 		}
-		if !s.mayRead(l) {
+		if s.wants(l) && s.due(l.readAt) {
+			s.ask(l)
+		} else {
 			s.touch(l)
-			continue
 		}
-		q := ask{lane: l, subscription: l.subscription, target: !s.knows(l), held: len(l.held), want: l.want, all: s.all}
-		if l.more && l.head.n <= lowHead {
-			q.room = min(s.room(l), l.reach)
-		}
-		if !q.target && q.room == 0 { // memory is full; the next round will see
-			s.turns[toRead].push(l)
-			return
-		}
-		if q.room > 0 {
-			l.more, l.nextDue = false, 0
-		}
-		l.reading, l.settledMeanwhile = true, map[int64]struct{}{}
-		s.reading++
-		s.work.asks <- q
 	}
+}
+
+// ask has a lane read what it needs.
+func (s *scheduler) ask(l *lane) {
+	q := ask{lane: l, subscription: l.subscription, target: !s.knows(l), held: len(l.held), want: l.want, all: s.all}
+	if l.more && l.head.n <= lowHead {
+		q.room = min(s.room(l), l.reach)
+	}
+	if !q.target && q.room == 0 { // there was room when it got in line
+		s.queueRead(l)
+		return
+	}
+	if q.room > 0 {
+		l.more, l.nextDue = false, 0
+	}
+	l.reading, l.settledMeanwhile = true, map[int64]struct{}{}
+	s.reading++
+	s.work.asks <- q
 }
 
 // release gives back to the store what was begun and must not be sent.

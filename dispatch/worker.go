@@ -130,7 +130,13 @@ func (w *work) release(attempts []*attempt) {
 			rows[i] = a.row
 		}
 		// If that fails for good, they stay in the store as they are, like those that are cut off.
-		_ = persist(w.ctx, func() error { return w.store.Release(w.ctx, rows) })
+		_ = persist(w.ctx, func() error {
+			err := w.store.Release(w.ctx, rows)
+			if err != nil {
+				w.inbox.post(unreleased{err})
+			}
+			return err
+		})
 		w.inbox.post(released{attempts})
 	})
 }
