@@ -1,0 +1,44 @@
+package dispatch_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+)
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+
+	t.Run("holds one line for each attempt, with all of it and nothing secret", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			var log logs
+			x := newRig(t, dispatch.Options{Logger: log.logger()})
+			sub, secret := x.subscribeSecret(t, "a.example", says(503))
+			event := x.publish(t, 1)[0]
+			time.Sleep(17 * time.Minute)
+			x.set("a.example", says(200))
+			x.publish(t, 1)
+			time.Sleep(20 * time.Minute)
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			if len(lines) != len(x.requests("a.example")) {
+				t.Fatalf("%d lines for %d attempts:\n%s", len(lines), len(x.requests("a.example")), log.String())
+			}
+			for i, line := range lines[:4] {
+				contains(t, line, `"level":"INFO"`, `"msg":"attempt failed"`, `"subscription":"`+sub.ID+`"`, `"event":"`+event+`"`,
+					`"organization":"`+x.owner.Organization.ID+`"`, `"event_type":"order.paid"`, `"attempt":`+strconv.Itoa(i+1),
+					`"status":503`, `"error":"http_status: 503"`, `"duration_ms":`, `"delivery_state":"pending"`, `"due_at":`, `"health":"healthy"`)
+			}
+			contains(t, lines[4], `"level":"WARN"`, `"delivery_state":"exhausted"`, `"health":"failing"`)
+			contains(t, lines[5], `"level":"INFO"`, `"msg":"attempt succeeded"`, `"status":200`, `"health":"healthy"`)
+			keepsSecrets(t, log.String())
+			for _, text := range []string{secret.Reveal(), "/hook", "said"} {
+				if strings.Contains(log.String(), text) {
+					t.Errorf("%q is told", text)
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,118 @@
+package dispatch_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+
+	t.Run("attempts in flight end and are recorded, nothing new begins, and what had begun is taken back", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 64})
+			sub := x.subscribe(t, "a.example", after(10*time.Second, says(200)))
+			x.publish(t, 300)
+			time.Sleep(15 * time.Second)
+			begin := time.Now()
+			x.stop()
+			if took := time.Since(begin); took != 5*time.Second {
+				t.Errorf("took %s, want until the attempts had ended", took)
+			}
+			if n := len(x.requests("a.example")); n != 128 {
+				t.Errorf("%d requests, want 128", n)
+			}
+			if n := x.outcomes(t, sub); n[webhook.Succeeded] != 128 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+			if n := x.health(t, sub).PendingDeliveries; n != 172 {
+				t.Errorf("%d pending, want 172", n)
+			}
+		})
+	})
+
+	t.Run("what the grace cuts off is interrupted, no failure, and sent again under the next number", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+			store, closeStore := storagetest.OpenWith(t, o)
+			x := rigOn(t, store, nil, dispatch.Options{Grace: 3 * time.Second})
+			sub := x.subscribe(t, "a.example", hangs)
+			x.run(t)
+			x.publish(t, 20)
+			time.Sleep(time.Second)
+			begin := time.Now()
+			x.stop()
+			if took := time.Since(begin); took != 3*time.Second {
+				t.Errorf("took %s, want the grace", took)
+			}
+			if n := x.outcomes(t, sub); n[webhook.Sending] != 16 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+			closeStore()
+
+			store, _ = storagetest.OpenWith(t, o)
+			d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := &rig{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
+			store.Watch(d)
+			x.set("a.example", says(200))
+			y.run(t)
+			time.Sleep(time.Second)
+			if n := y.outcomes(t, sub); n[webhook.Interrupted] != 16 || n[webhook.Succeeded] != 20 || len(n) != 2 {
+				t.Errorf("after the restart: %v", n)
+			}
+			if h := y.health(t, sub); h.ConsecutiveFailures != 0 || h.PendingDeliveries != 0 {
+				t.Errorf("after the restart: %+v", h)
+			}
+			for _, a := range y.attempts(t, sub)[16:] {
+				if a.Number > 2 {
+					t.Errorf("%+v", a)
+				}
+			}
+		})
+	})
+
+	t.Run("a store that fails holds up the end no longer than the grace", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", after(time.Second, says(200)))
+			x.run(t)
+			x.publish(t, 100)
+			time.Sleep(500 * time.Millisecond)
+			f.fail(true, "Record", "Release", "Begin")
+			time.Sleep(10 * time.Second)
+			begin := time.Now()
+			x.stop()
+			if took := time.Since(begin); took > 19*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	})
+
+	t.Run("ends at once where nothing is under way, and runs once only", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			if !x.LastTick().Equal(x.LastTick()) || x.LastTick().After(time.Now()) {
+				t.Error("the last tick is in the future")
+			}
+			time.Sleep(time.Second)
+			begin := time.Now()
+			x.stop()
+			if took := time.Since(begin); took != 0 {
+				t.Errorf("took %s", took)
+			}
+			if err := x.Dispatcher.Run(t.Context()); err == nil {
+				t.Error("it runs twice")
+			}
+			x.publish(t, 3) // nobody listens; nobody is held up
+		})
+	})
+}

@@ -1,0 +1,140 @@
+package dispatch_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestTestAttempts(t *testing.T) {
+	t.Parallel()
+
+	t.Run("tell how it went and leave the health alone", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(204))
+			a, err := x.Test(t.Context(), x.org(), sub.ID)
+			if err != nil || a.Outcome != webhook.Succeeded || a.Number != 1 || a.Trigger != webhook.ByTest || a.EventType != webhook.TestType || *a.ResponseStatus != 204 {
+				t.Errorf("%v, %+v", err, a)
+			}
+			x.set("a.example", says(500))
+			for range 20 {
+				if a, err = x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Failed || a.Error != "http_status: 500" {
+					t.Errorf("%v, %+v", err, a)
+				}
+			}
+			if h := x.health(t, sub); h.Status != webhook.Healthy || h.ConsecutiveFailures != 0 || h.PendingDeliveries != 0 {
+				t.Errorf("%+v", h)
+			}
+			time.Sleep(time.Hour)
+			if n := len(x.requests("a.example")); n != 21 {
+				t.Errorf("%d requests: a test is never made up for", n)
+			}
+		})
+	})
+
+	t.Run("work on a disabled subscription and are refused to strangers", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(200))
+			x.activate(t, sub, false)
+			if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+				t.Errorf("%v, %+v", err, a)
+			}
+			if _, err := x.Test(t.Context(), x.org()+1, sub.ID); err == nil {
+				t.Error("another organization tests it")
+			}
+			x.plan(t, "free")
+			if _, err := x.Test(t.Context(), x.org(), sub.ID); err == nil || len(x.requests("a.example")) != 1 {
+				t.Errorf("tested without the plan: %v", err)
+			}
+		})
+	})
+
+	t.Run("keep to the limits, and go before what waits", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 2})
+			sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
+			x.publish(t, 100)
+			time.Sleep(500 * time.Millisecond)
+			var done sync.WaitGroup
+			begin := time.Now()
+			for range 4 {
+				done.Go(func() {
+					if _, err := x.Test(t.Context(), x.org(), sub.ID); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			done.Wait()
+			if took := time.Since(begin); took != 2500*time.Millisecond {
+				t.Errorf("took %s, want half a second until slots are free and twice a second", took)
+			}
+			if one, _ := x.peak("a.example"); one != 2 {
+				t.Errorf("%d at once", one)
+			}
+			time.Sleep(time.Minute)
+			deliveredOnce(t, x, "a.example", 104)
+		})
+	})
+
+	t.Run("that nobody waits for any more leave no trace if they were not sent, and end if they were", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", after(5*time.Second, says(200)))
+			x.publish(t, 1)
+			synctest.Wait()
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := x.Test(short, x.org(), sub.ID); err == nil {
+				t.Error("a test in time")
+			}
+			if n := x.outcomes(t, sub); n[webhook.Sending] != 1 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+			time.Sleep(10 * time.Second)
+			short, cancel = context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if a, err := x.Test(short, x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+				t.Errorf("%v, %+v", err, a)
+			}
+			time.Sleep(time.Minute)
+			if n := x.outcomes(t, sub); n[webhook.Succeeded] != 2 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+		})
+	})
+
+	t.Run("are refused when deliveries have stopped", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", after(5*time.Second, says(200)))
+			x.publish(t, 1)
+			synctest.Wait()
+			var waiting atomic.Bool
+			var done sync.WaitGroup
+			done.Go(func() {
+				_, err := x.Test(t.Context(), x.org(), sub.ID)
+				waiting.Store(err != nil)
+			})
+			synctest.Wait()
+			x.stop()
+			done.Wait()
+			if !waiting.Load() {
+				t.Error("a test was sent while stopping")
+			}
+			if _, err := x.Test(t.Context(), x.org(), sub.ID); err == nil {
+				t.Error("a test was sent after the stop")
+			}
+			if n := x.outcomes(t, sub); n[webhook.Succeeded] != 1 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+		})
+	})
+}
