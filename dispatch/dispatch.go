@@ -60,6 +60,8 @@ type ledger interface {
 
 // tester makes test events.
 type tester interface {
+	// SubscriptionRow finds a subscription.
+	SubscriptionRow(ctx context.Context, organization int64, subscriptionID string) (int64, error)
 	// BeginTest makes a test event and begins its one attempt.
 	BeginTest(ctx context.Context, organization int64, subscriptionID string) (webhook.Target, webhook.Job, int64, error)
 	// Attempt returns the record of an attempt.

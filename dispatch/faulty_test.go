@@ -21,6 +21,7 @@ type faulty struct {
 type faults struct {
 	mu     sync.Mutex
 	broken map[string]bool
+	hung   bool // Target ends with its context only
 	calls  map[string]int
 	shift  time.Duration // of all due times
 	poison string        // id of an event none of whose attempts can be recorded
@@ -34,6 +35,19 @@ func (f *faults) fail(broken bool, methods ...string) {
 	for _, m := range methods {
 		f.broken[m] = broken
 	}
+}
+
+// hang has Target wait for the end of its context.
+func (f *faults) hang() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hung = true
+}
+
+func (f *faults) hangs() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hung
 }
 
 // spoil has no end of an attempt of the event recorded.
@@ -77,6 +91,10 @@ func (s faulty) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 }
 
 func (s faulty) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	if s.hangs() {
+		<-ctx.Done()
+		return webhook.Target{}, ctx.Err()
+	}
 	if err := s.call("Target"); err != nil {
 		return webhook.Target{}, err
 	}

@@ -115,6 +115,9 @@ func (s *scheduler) take(l *lane, jobs []webhook.Job, meanwhile map[int64]struct
 // failRead has the lane read again later. A lane that cannot be read, and has nothing under way, is left to the next
 // look at all pending deliveries: its subscription may be gone.
 func (s *scheduler) failRead(m answer) {
+	if s.stopping { // the read ended with the scheduler's context
+		return
+	}
 	l := m.lane
 	s.ail("read deliveries", m.err)
 	if l.readsFailed++; l.readsFailed > 5 && l.open() == 0 && l.wire == 0 && len(l.tests) == 0 {

@@ -145,7 +145,7 @@ func (s *scheduler) pause() time.Duration {
 	if len(s.times) > 0 {
 		d = min(d, time.Duration(s.times[0].wakeAt-s.now)*time.Millisecond)
 	}
-	if s.beginFailed {
+	if s.beginFailed && s.unrecorded == 0 && !s.beginning { // else something else is waited for
 		d = min(d, s.beginAfter.Sub(s.clock))
 	}
 	return max(d, time.Millisecond)

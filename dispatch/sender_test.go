@@ -44,6 +44,8 @@ func (l *loner) BeginTest(context.Context, int64, string) (webhook.Target, webho
 	return l.target, l.job, 1, nil
 }
 
+func (l *loner) SubscriptionRow(context.Context, int64, string) (int64, error) { return 1, nil }
+
 func (l *loner) Record(_ context.Context, r webhook.Result) (webhook.Settled, error) {
 	l.result = r
 	return webhook.Settled{State: webhook.Exhausted}, nil

@@ -36,6 +36,32 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
+	t.Run("a read that fails while stopping, after many that failed, stops nothing else", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(500))
+			x.run(t)
+			x.publish(t, 5)
+			time.Sleep(time.Second)
+			if h := x.health(t, sub); h.Status != webhook.Failing {
+				t.Fatalf("%+v", h)
+			}
+			f.fail(true, "Target")
+			url := "https://b.example/hook"
+			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{URL: &url}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4500 * time.Millisecond)
+			f.hang()
+			time.Sleep(time.Second)
+			if n := f.called("Target"); n < 5 {
+				t.Fatalf("the target was read %d times", n)
+			}
+			x.stop()
+		})
+	})
+
 	t.Run("what the grace cuts off is interrupted, no failure, and sent again under the next number", func(t *testing.T) {
 		virtually(t, func(t *testing.T) {
 			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")

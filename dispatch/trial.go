@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -64,26 +65,28 @@ var errStopping = errors.New("dispatch: deliveries have stopped")
 // returns the record of that attempt, failed or not; an error means that there is none. It waits for a slot like any
 // delivery, so Run must be running. Faults: those of the store's BeginTest.
 func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error) {
-	// What is asked of the store is waited for, also when nobody waits for us any more: a record that was begun must get
-	// its end.
-	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Grace)
-	t, job, row, err := d.store.BeginTest(begin, organization, subscriptionID)
-	cancel()
+	row, err := d.store.SubscriptionRow(ctx, organization, subscriptionID)
+	if err != nil {
+		return webhook.Attempt{}, fmt.Errorf("find subscription: %w", err)
+	}
+	place := &slot{subscription: row, answer: make(chan bool, 1)}
+	leave := sync.OnceFunc(func() { d.inbox.post(returned{place}) })
+	defer leave()
+	if err := d.wait(ctx, place); err != nil {
+		return webhook.Attempt{}, err
+	}
+	// The test begins only now, under what holds now: the wait may have been long. And what is asked of the store is
+	// waited for, also when nobody waits for us any more: a record that was begun must get its end.
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Timeout+d.o.Grace)
+	defer cancel()
+	t, job, attempt, err := d.store.BeginTest(finish, organization, subscriptionID)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}
-	place := &slot{subscription: job.Subscription, answer: make(chan bool, 1)}
-	waited := d.wait(ctx, place)
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Timeout+d.o.Grace)
-	defer cancel()
-	if waited != nil {
-		d.inbox.post(returned{place})
-		return webhook.Attempt{}, errors.Join(waited, d.store.Release(finish, []int64{row}))
-	}
 	end := d.sender.send(finish, d.sender.target(t), job)
-	d.inbox.post(returned{place})
+	leave()
 	r := webhook.Result{
-		Attempt: row, Delivery: job.Delivery, Subscription: job.Subscription,
+		Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription,
 		Epoch: t.Epoch, Number: job.Number(), Trigger: job.Trigger(),
 		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
 		DurationMS: end.took.Milliseconds(), Error: end.err,
@@ -93,7 +96,7 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
 	d.report(&t, &job, r, made)
-	a, err := d.store.Attempt(finish, row)
+	a, err := d.store.Attempt(finish, attempt)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("read test: %w", err)
 	}

@@ -111,6 +111,29 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
+	t.Run("begin under what holds when their turn comes", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", after(5*time.Second, says(200)))
+			x.publish(t, 1)
+			synctest.Wait()
+			var done sync.WaitGroup
+			done.Go(func() {
+				if _, err := x.Test(t.Context(), x.org(), sub.ID); err == nil {
+					t.Error("a removed subscription was tested")
+				}
+			})
+			synctest.Wait()
+			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
+				t.Fatal(err)
+			}
+			done.Wait()
+			if n := len(x.requests("a.example")); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	})
+
 	t.Run("are refused when deliveries have stopped", func(t *testing.T) {
 		virtually(t, func(t *testing.T) {
 			x := newRig(t, dispatch.Options{PerSubscription: 1})

@@ -55,7 +55,15 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL", id, organization)
+	err = t.get(&row, rowOfSubscription, id, organization)
+	return row, missing(err, "subscription")
+}
+
+const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
+
+// SubscriptionRow returns the row id of a subscription. Faults: NotFound.
+func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
+	err = s.get(ctx, &row, rowOfSubscription, id, organization)
 	return row, missing(err, "subscription")
 }
 
