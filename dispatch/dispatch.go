@@ -118,8 +118,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // webhook.Watcher.
 func (d *Dispatcher) Fresh(jobs []webhook.Job) { d.inbox.hand(jobs) }
 
-// Changed learns that these subscriptions, or any where none is named, are not what they were. No attempt that is decided
-// on before is sent after it has returned. It never blocks. It is part of webhook.Watcher.
+// Changed learns that these subscriptions, or any where none is named, are not what they were. No attempt that was decided
+// on before is started on after it has returned; one whose connection is being made by then goes on. It never blocks. It is
+// part of webhook.Watcher.
 func (d *Dispatcher) Changed(subscriptions ...int64) {
 	d.inbox.change(changed{slices.Clone(subscriptions)})
 }

@@ -46,7 +46,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	select {
 	case err := <-served:
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		cut(errStopped)
+		err = errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), server.Close())
+		s.underway.Wait() // the store is closed next
+		return err
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
