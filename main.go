@@ -241,9 +241,9 @@ func loadCertificate(s config.Server) (*tls.Config, error) {
 
 // welcome tells a first operator where to begin. A token from the settings is known already and is not printed.
 func welcome(out io.Writer, c config.Config, url string, token access.Credential) {
-	fmt.Fprintf(out, "\nKeyhook has %s for a new database, with the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", c.Storage.Path, url)
+	fmt.Fprintf(out, "\nWelcome to Keyhook. Its database is %s, with the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", c.Storage.Path, url)
 	if c.Bootstrap.Token.IsZero() {
-		fmt.Fprintf(out, "  token    %s  (shown this once)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\n", token.Reveal(), token.Reveal(), url)
+		fmt.Fprintf(out, "  token    %s  (kept nowhere in clear)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\n", token.Reveal(), token.Reveal(), url)
 		return
 	}
 	fmt.Fprint(out, "  token    the one set as bootstrap.token\n\n")
