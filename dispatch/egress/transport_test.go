@@ -228,7 +228,7 @@ func TestRoots(t *testing.T) {
 		}
 		want, err := x509.SystemCertPool()
 		if err != nil {
-			t.Skip("this machine has no pool")
+			t.Fatal(err)
 		}
 		want.AddCert(s.Certificate())
 		if !pool.Equal(want) {
