@@ -385,6 +385,9 @@ func TestQueue(t *testing.T) {
 		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.ConsecutiveFailures != 0 || sub.LastFailureAt != nil {
 			t.Errorf("%+v", sub)
 		}
+		if _, d, err := x.Event(t.Context(), x.org(), job.EventID); err != nil || len(d) != 1 || d[0].State != webhook.Exhausted || d[0].Attempts != 1 {
+			t.Errorf("its delivery: %+v, %v", d, err)
+		}
 		a, err := x.Attempt(t.Context(), attempt)
 		if err != nil || a.Trigger != webhook.ByTest || a.Outcome != webhook.Failed || a.EventType != webhook.TestType || a.NextAttemptAt != nil {
 			t.Errorf("%+v, %v", a, err)

@@ -73,7 +73,6 @@ type Store struct {
 // do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrKey or ErrKeyMissing, or a file system's error.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s := &Store{
-		path:      o.Path,
 		policy:    o.Policy,
 		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
 		log:       o.Logger,
