@@ -60,7 +60,7 @@ func (s *Store) attemptQuery(subscription int64, f webhook.AttemptFilter) (query
 		if event, _, ok = s.ids.row(eventID, f.EventID); !ok {
 			return "", nil, false
 		}
-		source, where = "attempts a", "a.delivery_id IN (SELECT id FROM deliveries WHERE event_id = ?8) AND a.subscription_id = ?1"
+		source, where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 	case outcome == int(webhook.Failed) || outcome == int(webhook.Interrupted):
 		source, where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN (2, 3)"
 	}

@@ -137,40 +137,67 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 	return row, id, body, nil
 }
 
-// fanOut inserts a delivery for each open subscription that wants the type, if the plan has webhooks. No pattern of a
-// subscription covers another of its own, so each is found once.
+// fanOut inserts a delivery for each open subscription that wants the type, if the plan has webhooks.
 func fanOut(t *tx, event, organization, about int64, eventType string) ([]webhook.Job, error) {
-	patterns := webhook.TypePatterns(eventType)
-	args := make([]any, 0, len(patterns)+4)
-	args = append(args, event, t.now, organization, about)
-	for _, p := range patterns {
-		args = append(args, p)
+	wanting, err := t.wanting(organization, eventType)
+	if err != nil {
+		return nil, err
 	}
-	jobs := []webhook.Job{}
-	if err := t.updates(&jobs, fanOutStatement(len(patterns)), args...); err != nil {
-		return nil, fmt.Errorf("fan out: %w", err)
+	jobs := make([]webhook.Job, 0, len(wanting))
+	for _, row := range wanting {
+		sub, err := t.subscriber(row)
+		if err != nil {
+			return nil, err
+		}
+		if sub.open() && row != about {
+			jobs = append(jobs, webhook.Job{Subscription: row})
+		}
+	}
+	for rest := jobs; len(rest) > 0; {
+		n := 1
+		if len(rest) >= manyDeliveries {
+			n = manyDeliveries
+		}
+		if err := insertDeliveries(t, event, rest[:n]); err != nil {
+			return nil, fmt.Errorf("fan out: %w", err)
+		}
+		rest = rest[n:]
 	}
 	return jobs, nil
 }
 
-// fanOutStatement is the statement for a type with n patterns; few lengths occur, so all stay prepared.
-func fanOutStatement(n int) string {
-	var placeholders strings.Builder
-	for i := range n {
-		if i > 0 {
-			placeholders.WriteString(", ")
-		}
-		placeholders.WriteString("?" + strconv.Itoa(5+i))
+// manyDeliveries is how many deliveries one statement inserts where there are as many: it costs half of what as many
+// statements do.
+const manyDeliveries = 8
+
+const insertDelivery = `
+	INSERT INTO deliveries (event_id, subscription_id, due_at, state, cause, attempts) VALUES (?1, ?3, ?2, 0, 0, 0)`
+
+var insertManyDeliveries = func() string {
+	var more strings.Builder
+	for i := range manyDeliveries - 1 {
+		more.WriteString(", (?1, ?" + strconv.Itoa(4+i) + ", ?2, 0, 0, 0)")
 	}
-	return `
-		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
-		SELECT ?1, s.id, 0, 0, 0, ?2
-		FROM subscription_patterns p
-		JOIN subscriptions s ON s.id = p.subscription_id
-		WHERE p.organization_id = ?3 AND p.pattern IN (` + placeholders.String() + `)
-		  AND s.status <> 'disabled' AND s.id <> ?4
-		  AND (SELECT plans.webhooks FROM organizations o JOIN plans ON plans.id = o.plan_id WHERE o.id = ?3)
-		RETURNING id, subscription_id`
+	return insertDelivery + more.String()
+}()
+
+// insertDeliveries inserts one delivery of an event, or manyDeliveries of them, and fills in their row ids: SQLite numbers
+// the rows of a statement one after the other.
+func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
+	statement := insertDelivery
+	if len(jobs) > 1 {
+		statement = insertManyDeliveries
+	}
+	var args [2 + manyDeliveries]any
+	args[0], args[1] = event, t.now
+	for i := range jobs {
+		args[2+i] = jobs[i].Subscription
+	}
+	last, err := t.insert(statement, args[:2+len(jobs)]...)
+	for i := range jobs {
+		jobs[i].Delivery = last - int64(len(jobs)-1-i)
+	}
+	return err
 }
 
 // handOver counts new pending deliveries and shows them to the dispatcher once they are committed.
@@ -191,6 +218,7 @@ func (s *Store) handOver(t *tx, jobs []webhook.Job) {
 // changed tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
 // any.
 func (s *Store) changed(t *tx, subscriptions ...int64) {
+	t.known.forget(subscriptions...)
 	t.onCommit(func() {
 		if w := s.watcher.Load(); w != nil {
 			(*w).Changed(subscriptions...)

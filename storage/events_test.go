@@ -267,8 +267,10 @@ func TestQueryPlans(t *testing.T) {
 	x := newTenant(t)
 	p := storagetest.Publish(t, x.Store, x.owner, "user.created")
 	storagetest.Publish(t, x.Store, x.owner, "user.deleted")
+	var attempt int64
 	for i, job := range x.jobs(t) {
-		x.end(t, job, x.begin(t, job), i == 0)
+		attempt = x.begin(t, job)
+		x.end(t, job, attempt, i == 0)
 	}
 	if err := x.Release(t.Context(), []int64{1 << 40}); err != nil {
 		t.Fatal(err)
@@ -287,7 +289,7 @@ func TestQueryPlans(t *testing.T) {
 	_, err4 := x.Key(t.Context(), x.org(), key.ID)
 	_, err5 := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10})
 	_, err6 := x.Subscriptions(t.Context(), x.org(), "", 0, 10)
-	_, err7 := x.Attempt(t.Context(), 1)
+	_, err7 := x.Attempt(t.Context(), attempt)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +302,9 @@ func TestQueryPlans(t *testing.T) {
 	}
 	for text, plan := range plans {
 		for _, step := range plan {
-			if grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") {
+			// The attempts of one event to one subscription are few, and in no index in the order of time.
+			sorts := strings.Contains(step, "TEMP B-TREE") && !strings.Contains(text, "FROM deliveries own")
+			if grows.MatchString(step) || sorts {
 				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 				break
 			}

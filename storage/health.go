@@ -8,18 +8,11 @@ import (
 // stepHealth takes the subscription's health one attempt further. It returns the health as it is then and the status as
 // it was. A removed subscription keeps its health.
 func (s *Store) stepHealth(t *tx, r webhook.Result) (next webhook.Health, before webhook.Status, err error) {
-	var sub struct {
-		webhook.Health
-		ID           string `db:"public_id"`
-		Organization int64  `db:"organization_id"`
+	sub, err := t.subscriber(r.Subscription)
+	if err != nil {
+		return next, before, err
 	}
-	// One statement notes the time and reads the health: for a healthy endpoint there is nothing more to write.
-	note := "UPDATE subscriptions SET last_success_at = ?"
-	if !r.Succeeded {
-		note = "UPDATE subscriptions SET last_failure_at = ?"
-	}
-	if err := t.update(&sub, note+` WHERE id = ?
-		RETURNING status, consecutive_failures, last_error, epoch, probe_at, public_id, organization_id`, t.now, r.Subscription); err != nil {
+	if err := t.noteEnd(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, before, err
 	}
 	if r.Succeeded {
@@ -39,8 +32,23 @@ func (s *Store) stepHealth(t *tx, r webhook.Result) (next webhook.Health, before
 	return next, sub.Status, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
+// noteEnd writes when an attempt last succeeded, or failed.
+func (t *tx) noteEnd(subscription int64, sub *subscriber, succeeded bool) error {
+	noted, statement := &sub.successAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
+	if !succeeded {
+		noted, statement = &sub.failureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
+	}
+	if *noted == t.now {
+		return nil
+	}
+	*noted = t.now
+	_, err := t.exec(statement, t.now, subscription)
+	return err
+}
+
 // writeHealth writes a health, and with it when the subscription was disabled.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
+	t.known.forget(subscription)
 	_, err := t.exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -70,41 +69,24 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int) 
 	return jobs, err
 }
 
-// gate is what decides whether an attempt may begin.
-type gate struct {
-	Status   webhook.Status `db:"status"`
-	Epoch    int64          `db:"epoch"`
-	Webhooks bool           `db:"webhooks"`
-	Deleted  bool           `db:"deleted"`
-}
-
-func (g gate) open() bool { return g.Status != webhook.Disabled && g.Webhooks && !g.Deleted }
-
 // Begin records attempts before they are sent, in one transaction, and returns their row ids in the same order. An
 // attempt whose subscription is closed by now, or in another epoch than the asker believes, or whose delivery no longer
 // waits for it, gets 0 and must not be sent. The record is what claims the delivery.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
 	err := s.change(ctx, func(t *tx) error {
-		gates := map[int64]gate{}
 		for i, start := range starts {
 			ids[i] = 0
-			g, known := gates[start.Subscription]
-			if !known {
-				var err error
-				if g, err = gateOf(t, start.Subscription); err != nil {
-					return err
-				}
-				gates[start.Subscription] = g
-			}
-			if !g.open() || g.Epoch != start.Epoch {
-				continue
-			}
-			id, err := beginAttempt(t, start)
+			sub, err := t.subscriber(start.Subscription)
 			if err != nil {
 				return err
 			}
-			ids[i] = id
+			if !sub.open() || sub.Epoch != start.Epoch {
+				continue
+			}
+			if ids[i], err = beginAttempt(t, start); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -114,34 +96,24 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 	return ids, nil
 }
 
-// gateOf reads a subscription's gate; one that does not exist is closed.
-func gateOf(t *tx, subscription int64) (g gate, err error) {
-	err = t.get(&g, `
-		SELECT s.status, s.epoch, p.webhooks, s.deleted_at IS NOT NULL AS deleted
-		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
-		WHERE s.id = ?`, subscription)
-	if errors.Is(err, sql.ErrNoRows) {
-		return gate{Deleted: true}, nil
-	}
-	return g, err
-}
-
 // beginAttempt inserts the record, unless the delivery has ended or another attempt of that number has been made.
 func beginAttempt(t *tx, start webhook.Start) (int64, error) {
-	result, err := t.exec(`
-		INSERT INTO attempts (delivery_id, subscription_id, attempt_number, cause, outcome, response_body, duration_ms, error, attempted_at)
-		SELECT id, subscription_id, ?2, ?3, 0, '', 0, '', ?4
-		FROM deliveries WHERE id = ?1 AND state = 0 AND attempts = ?2 - 1
-		ON CONFLICT (delivery_id, attempt_number) DO NOTHING`,
-		start.Delivery, start.Number, start.Trigger, t.now)
-	if err != nil {
+	row := attemptRow(start.Delivery, start.Number)
+	n, err := t.affected(`
+		INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
+		SELECT ?2, subscription_id, ?4, 0, '', 0, '', ?5
+		FROM deliveries WHERE id = ?1 AND state = 0 AND attempts = ?3 - 1
+		ON CONFLICT (id) DO NOTHING`,
+		start.Delivery, row, start.Number, start.Trigger, t.now)
+	if err != nil || n == 0 {
 		return 0, err
 	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return 0, err
-	}
-	return result.LastInsertId()
+	return row, nil
 }
+
+// attemptRow is the row id of an attempt. It says which attempt of which delivery it is, so that one is found by the
+// other without an index. A delivery has at most maxMaxAttempts and maxInterruptions attempts, which is less than 256.
+func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
 // Release takes back attempts that were begun and not sent: it is as if they had never been begun.
 func (s *Store) Release(ctx context.Context, attempts []int64) error {
@@ -177,6 +149,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 			return settled, err
 		}
 		settled.Health, settled.Changed = health, health.Status != before
+		t.tally(r)
 	}
 	settled.State, settled.DueAt = s.next(r)
 	if err := closeAttempt(t, r, settled); err != nil {

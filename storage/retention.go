@@ -93,7 +93,7 @@ func (s *Store) retireSome(t *tx, after int64) (progress, error) {
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 			WHERE d.event_id = e.id AND (
 				d.state = 0 AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
-				OR EXISTS (SELECT 1 FROM attempts a WHERE a.delivery_id = d.id AND a.outcome = 0))
+				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = 0))
 		) AS waiting
 		FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
 		WHERE e.created_at < ?`, after, retireEvents, t.now-s.retention.events.Milliseconds()); err != nil {
@@ -127,7 +127,7 @@ func (s *Store) retireEvent(t *tx, event int64, most int) (int, error) {
 		return 0, err
 	}
 	for _, d := range taken {
-		if _, err := t.exec("DELETE FROM attempts WHERE delivery_id = ?", d.ID); err != nil {
+		if _, err := t.exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?1 << 8 | 255", d.ID); err != nil {
 			return 0, err
 		}
 		if _, err := t.exec("DELETE FROM deliveries WHERE id = ?", d.ID); err != nil {

@@ -131,7 +131,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s.tx = &tx{conn: conn, statements: map[string]*sqlx.Stmt{}, organizations: map[int64]string{}}
+	s.tx = newTx(conn)
 	if s.created {
 		if err := s.found(o); err != nil {
 			return fmt.Errorf("create database: %w", err)

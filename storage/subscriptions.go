@@ -191,7 +191,7 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 
 // setPatterns writes what the subscription is found by at fan-out: its types without those that another of them covers.
 func setPatterns(t *tx, sub webhook.Subscription) error {
-	if _, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", sub.RowID); err != nil {
+	if err := dropPatterns(t, sub.RowID); err != nil {
 		return err
 	}
 	patterns := sub.EventTypes.Patterns()
@@ -205,6 +205,12 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 	return nil
 }
 
+func dropPatterns(t *tx, subscription int64) error {
+	t.known.forgetTypes()
+	_, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
+	return err
+}
+
 // DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return s.change(ctx, func(t *tx) error {
@@ -215,7 +221,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		if _, err := t.exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.now, row); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", row); err != nil {
+		if err := dropPatterns(t, row); err != nil {
 			return err
 		}
 		t.onCommit(func() { s.pending.remove(row) })

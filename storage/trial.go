@@ -38,8 +38,8 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 			Body: body, Cause: webhook.ByTest,
 		}
 		b.attempt, err = t.insert(`
-			INSERT INTO attempts (delivery_id, subscription_id, attempt_number, cause, outcome, response_body, duration_ms, error, attempted_at)
-			VALUES (?, ?, 1, ?, 0, '', 0, '', ?)`, delivery, sub, webhook.ByTest, t.now)
+			INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
+			VALUES (?, ?, ?, 0, '', 0, '', ?)`, attemptRow(delivery, 1), sub, webhook.ByTest, t.now)
 		if err != nil {
 			return b, err
 		}

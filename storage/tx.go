@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // tx is the transaction that the jobs of a batch share. Every statement is prepared once and kept, found by its text.
@@ -18,6 +20,16 @@ type tx struct {
 	committed  []func()
 
 	organizations map[int64]string // row id → public id, neither of which ever changes
+	known         known
+	tallies       map[tallyOf]*webhook.Tally // to be written at the end of the transaction
+}
+
+func newTx(conn *sqlx.Conn) *tx {
+	return &tx{
+		conn: conn, statements: map[string]*sqlx.Stmt{}, organizations: map[int64]string{},
+		known:   known{subscribers: map[int64]*subscriber{}, wanting: map[wish][]int64{}},
+		tallies: map[tallyOf]*webhook.Tally{},
+	}
 }
 
 // background is the context of everything that must not be interrupted.
@@ -33,8 +45,11 @@ func (t *tx) attempt(fn func(*tx) error) (err error) {
 	return fn(t)
 }
 
-// rollback ends the transaction. On a full disk SQLite has done so already and says that there is none: no error then.
+// rollback ends the transaction, and forgets what was learnt in it. On a full disk SQLite has ended it already and says
+// that there is none: no error then.
 func (t *tx) rollback() error {
+	t.known.forget()
+	clear(t.tallies)
 	_, err := t.exec("ROLLBACK")
 	if code(err) == sqliteError {
 		return nil

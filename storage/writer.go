@@ -124,6 +124,9 @@ func (s *Store) transact(batch []*job) error {
 			j.err = err
 		}
 	}
+	if err := t.writeTallies(); err != nil {
+		return errors.Join(err, t.rollback())
+	}
 	if _, err := t.exec("COMMIT"); err != nil {
 		return errors.Join(fmt.Errorf("commit: %w", err), t.rollback())
 	}
