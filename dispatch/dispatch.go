@@ -44,8 +44,9 @@ type backlog interface {
 	Lanes(ctx context.Context) ([]webhook.Lane, error)
 	// Target tells how to send to a subscription at present.
 	Target(ctx context.Context, subscription int64) (webhook.Target, error)
-	// PendingJobs lists the pending deliveries of a subscription, the earliest due first, due already or not.
-	PendingJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error)
+	// PendingJobs lists the pending deliveries of a subscription, the earliest due first, due already or not, without those
+	// that are held in memory.
+	PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error)
 }
 
 // ledger is the record of attempts.

@@ -15,8 +15,8 @@ type ask struct {
 	lane         *lane
 	subscription int64
 	target       bool // how and where to send
-	room         int  // that many due jobs more than the held ones that the store will name again
-	held         int
+	room         int  // how many jobs to read
+	held         []int64
 	want, all    uint64 // changes that the answer takes into account
 }
 
@@ -52,8 +52,8 @@ func (d *Dispatcher) find(ctx context.Context, q ask) message {
 		}
 	}
 	if q.room > 0 {
-		a.limit = q.held + q.room
-		a.jobs, a.err = d.store.PendingJobs(ctx, q.subscription, a.limit)
+		a.limit = q.room
+		a.jobs, a.err = d.store.PendingJobs(ctx, q.subscription, a.limit, q.held)
 	}
 	return a
 }

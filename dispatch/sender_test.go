@@ -58,7 +58,7 @@ func (l *loner) Lanes(context.Context) ([]webhook.Lane, error)           { retur
 func (l *loner) Release(context.Context, []int64) error                  { return nil }
 func (l *loner) Begin(context.Context, []webhook.Start) ([]int64, error) { panic("nothing is due") }
 func (l *loner) Target(context.Context, int64) (webhook.Target, error)   { panic("nothing is due") }
-func (l *loner) PendingJobs(context.Context, int64, int) ([]webhook.Job, error) {
+func (l *loner) PendingJobs(context.Context, int64, int, []int64) ([]webhook.Job, error) {
 	panic("nothing is due")
 }
 

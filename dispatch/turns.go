@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -246,7 +248,7 @@ func (s *scheduler) read() {
 
 // ask has a lane read what it needs.
 func (s *scheduler) ask(l *lane) {
-	q := ask{lane: l, subscription: l.subscription, target: !s.knows(l), held: len(l.held), want: l.want, all: s.all}
+	q := ask{lane: l, subscription: l.subscription, target: !s.knows(l), want: l.want, all: s.all}
 	if l.more && l.head.n <= lowHead {
 		q.room = min(s.room(l), l.reach)
 	}
@@ -255,6 +257,7 @@ func (s *scheduler) ask(l *lane) {
 		return
 	}
 	if q.room > 0 {
+		q.held = slices.Collect(maps.Keys(l.held))
 		l.more, l.nextDue = false, 0
 	}
 	l.reading, l.settledMeanwhile = true, map[int64]struct{}{}

@@ -22,7 +22,7 @@ func attempted(t testing.TB, f *floor, owner access.Principal, sub webhook.Subsc
 	for range n {
 		storagetest.Publish(t, f.store, owner, "user.created")
 	}
-	jobs, err := f.store.PendingJobs(t.Context(), sub.RowID, 1000)
+	jobs, err := f.store.PendingJobs(t.Context(), sub.RowID, 1000, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

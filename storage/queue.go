@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -19,7 +22,7 @@ func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 		SELECT j.value AS subscription_id, first.due_at FROM json_each(?) j
 		JOIN deliveries first ON first.id = (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
-			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowList(counts))
+			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowList(maps.Keys(counts)))
 	for i := range lanes {
 		lanes[i].Pending = counts[lanes[i].Subscription]
 	}
@@ -37,14 +40,14 @@ func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error)
 		JOIN deliveries first ON first.id = (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)
-		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks`, rowList(s.pending.all()))
+		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks`, rowList(maps.Keys(s.pending.all())))
 	return oldest.Int64, oldest.Valid, err
 }
 
-// rowList writes the keys as a JSON array, for json_each.
-func rowList(counts map[int64]int64) string {
+// rowList writes row ids as a JSON array, for json_each.
+func rowList(rows iter.Seq[int64]) string {
 	b := []byte{'['}
-	for row := range counts {
+	for row := range rows {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
@@ -54,15 +57,15 @@ func rowList(counts map[int64]int64) string {
 }
 
 // PendingJobs returns the pending deliveries of a subscription that are due first, whether due already or not, at most
-// limit of them.
-func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+// limit of them, and none of those that the caller holds.
+func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := s.list(ctx, &jobs, `
 		SELECT d.id, d.subscription_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ? AND d.state = 0
-		ORDER BY d.due_at LIMIT ?`, subscription, limit)
+		WHERE d.subscription_id = ? AND d.state = 0 AND d.id NOT IN (SELECT value FROM json_each(?))
+		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(held)), limit)
 	for i := range jobs {
 		jobs[i].EventID = s.ids.id(eventID, jobs[i].Event, jobs[i].EventAt)
 	}

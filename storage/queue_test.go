@@ -43,7 +43,7 @@ func (x tenant) org() int64 { return x.owner.Organization.RowID }
 // jobs returns what is pending for the subscription.
 func (x tenant) jobs(t *testing.T) []webhook.Job {
 	t.Helper()
-	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 100)
+	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestQueue(t *testing.T) {
 		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
 			t.Fatal(err)
 		}
-		if jobs, err := x.PendingJobs(t.Context(), other.RowID, 10); err != nil || len(jobs) != 0 {
+		if jobs, err := x.PendingJobs(t.Context(), other.RowID, 10, nil); err != nil || len(jobs) != 0 {
 			t.Errorf("the other has pending %v, error %v", jobs, err)
 		}
 		if jobs := x.jobs(t); len(jobs) != 4 {
