@@ -42,6 +42,7 @@ var (
 	byStatus    = []string{"limit", "cursor", "status"}
 	byAttempt   = []string{"limit", "cursor", "outcome", "event_type", "event_id", "since", "until"}
 	byAudit     = []string{"limit", "cursor", "type", "actor", "since", "until"}
+	byPeriod    = []string{"since", "until", "subscription_id", "step"}
 	noParameter []string
 )
 
@@ -72,6 +73,7 @@ func (s *Server) table(o Options) []route {
 		h  = subscriptions{o.Store, o.CheckURL}
 		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
 		e  = events{o.Store}
+		st = stats{o.Store}
 		a  = audit{o.Store}
 		pl = plans{o.Store}
 		pe = permissions{o.Store}
@@ -106,6 +108,8 @@ func (s *Server) table(o Options) []route {
 		{post, hookPath + "{id}/test/", access.WebhooksWrite, permitted, none, noParameter, d.test, hook},
 		{get, attemptPath, access.WebhooksRead, permitted, none, byAttempt, d.list, d.findLog},
 		{post, attemptPath + "{attempt_id}/redeliver/", access.WebhooksWrite, permitted, none, noParameter, d.redeliver, hook},
+
+		{get, api + "webhooks/stats/", access.WebhooksRead, permitted, none, byPeriod, st.read, nil},
 
 		{get, eventPath, access.EventsRead, permitted, none, paged, e.list, nil},
 		{post, eventPath, access.EventsWrite, permitted, oneEvent, noParameter, e.publish, nil},

@@ -33,6 +33,7 @@ type Store interface {
 	subscriptionStore
 	deliveryStore
 	eventStore
+	statsStore
 	auditStore
 	planStore
 	permissionStore

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,6 +45,26 @@ func (t *tx) writeTallies() error {
 	return nil
 }
 
+// Series returns what the attempts of an organization, or of one of its subscriptions, came to from since until until: one
+// point for each step in which there were any, in order. The three are minutes; steps are counted from the epoch. What a
+// removed subscription was sent counts until retention takes it. Faults: NotFound.
+func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.Point, error) {
+	where, of := "s.organization_id", organization
+	if subscription != "" {
+		where = "s.id"
+		if err := s.get(ctx, &of, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
+			return nil, missing(err, "subscription")
+		}
+	}
+	points := []webhook.Point{}
+	err := s.logs.list(ctx, &points, `
+		SELECT m.minute / ?1 * ?1 AS minute, sum(m.succeeded) AS succeeded, sum(m.failed) AS failed, json_array(`+sumsOfTook+`) AS took
+		FROM subscriptions s JOIN attempt_minutes m ON m.subscription_id = s.id
+		WHERE `+where+` = ?2 AND m.minute >= ?3 AND m.minute < ?4
+		GROUP BY 1 ORDER BY 1`, step, of, since, until)
+	return points, err
+}
+
 // tookColumns are the columns of attempt_minutes for webhook.Tally.Took.
 var tookColumns = func() (names []string) {
 	for _, bound := range webhook.DurationBounds {
@@ -51,6 +72,8 @@ var tookColumns = func() (names []string) {
 	}
 	return append(names, "longer")
 }()
+
+var sumsOfTook = "sum(m." + strings.Join(tookColumns, "), sum(m.") + ")"
 
 var addTally = func() string {
 	columns := append([]string{"succeeded", "failed"}, tookColumns...)

@@ -12,6 +12,9 @@ const (
 	retireEvents     = 100
 	retireDeliveries = 500
 	retireAudit      = 500
+	retireMinutes    = 500
+	retireOwners     = 200                    // subscriptions whose minutes are looked at in a batch
+	minutesInterval  = 10 * time.Minute       // between looks at the minutes
 	retireInterval   = 10 * time.Second       // between looks, once all has been looked at
 	retireSlice      = 500 * time.Millisecond // of each second
 	vacuumPages      = 200
@@ -23,6 +26,9 @@ type retention struct {
 	events, audit time.Duration // 0 keeps for ever
 	after         int64         // event up to which all has been looked at in this pass
 	next          time.Time     // when to look again
+
+	minutesAfter int64     // subscription up to which all minutes have been looked at in this pass
+	minutesNext  time.Time // when to look at them again
 }
 
 // retire takes batches, with pauses as long as the work, so that others have their turn; and it stops after a while, so
@@ -39,7 +45,11 @@ func (s *Store) retire(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("retire audit events: %w", err)
 		}
-		if !events && lines == 0 {
+		minutes, err := s.retireMinutes(ctx)
+		if err != nil {
+			return fmt.Errorf("retire counts: %w", err)
+		}
+		if !events && lines == 0 && !minutes {
 			r.after, r.next = 0, time.Now().Add(retireInterval)
 			return nil
 		}
@@ -156,6 +166,47 @@ func (s *Store) retireAudit(ctx context.Context) (int, error) {
 			retireAudit, t.now-s.retention.audit.Milliseconds())
 		return int(n), err
 	})
+}
+
+// retireMinutes takes counts as old as events may be, of a few subscriptions. more is false when it has come to the last.
+func (s *Store) retireMinutes(ctx context.Context) (more bool, err error) {
+	r := &s.retention
+	if r.events == 0 || time.Now().Before(r.minutesNext) {
+		return false, nil
+	}
+	before := r.minutesAfter
+	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSomeMinutes(t, before) })
+	if err != nil {
+		return false, err
+	}
+	if r.minutesAfter = done.after; !done.more {
+		r.minutesAfter, r.minutesNext = 0, time.Now().Add(minutesInterval)
+	}
+	return done.more, nil
+}
+
+// retireSomeMinutes takes a batch of the counts of the subscriptions after the given one.
+func (s *Store) retireSomeMinutes(t *tx, after int64) (progress, error) {
+	var owners []int64
+	if err := t.list(&owners, "SELECT id FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?", after, retireOwners); err != nil {
+		return progress{}, err
+	}
+	done := progress{after, len(owners) == retireOwners}
+	for left := int64(retireMinutes); len(owners) > 0; owners = owners[1:] {
+		n, err := t.affected(`
+			DELETE FROM attempt_minutes WHERE subscription_id = ?1 AND minute IN (
+				SELECT minute FROM attempt_minutes WHERE subscription_id = ?1 AND minute < ?2 ORDER BY minute LIMIT ?3)`,
+			owners[0], (t.now-s.retention.events.Milliseconds())/minute, left)
+		if err != nil {
+			return progress{}, err
+		}
+		if left -= n; left <= 0 {
+			done.more = true
+			return done, nil // the rest of this subscription's is for the next batch
+		}
+		done.after = owners[0]
+	}
+	return done, nil
 }
 
 // vacuum gives a few free pages back to the file system.

@@ -1,16 +1,54 @@
 package webhook
 
-import "slices"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
 
 // DurationBounds are the upper bounds, in milliseconds, by which the durations of attempts are counted.
 var DurationBounds = [...]int64{10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000}
 
+// Durations counts attempts by how long they took: each under the first of DurationBounds that it does not exceed, the
+// last number those beyond all.
+type Durations [len(DurationBounds) + 1]int64
+
+// Scan reads a JSON array of the counts.
+func (d *Durations) Scan(src any) error {
+	text, ok := src.(string)
+	if !ok {
+		return fmt.Errorf("scan durations: %T is not a string", src)
+	}
+	return json.Unmarshal([]byte(text), d)
+}
+
+// Quantile estimates the duration, in milliseconds, that the given part of the attempts did not exceed: as if those
+// between two bounds were spread evenly. For what lies beyond the last bound it can only say the bound. ok is false where
+// there are none.
+func (d Durations) Quantile(part float64) (ms float64, ok bool) {
+	var all int64
+	for _, n := range d {
+		all += n
+	}
+	if all == 0 {
+		return 0, false
+	}
+	rank, below, lower := part*float64(all), 0.0, int64(0)
+	for i, upper := range DurationBounds {
+		n := float64(d[i])
+		if n > 0 && below+n >= rank {
+			return float64(lower) + float64(upper-lower)*(rank-below)/n, true
+		}
+		below, lower = below+n, upper
+	}
+	return float64(lower), true
+}
+
 // Tally counts attempts that have ended. Those cut off by Keyhook itself, and tests, are not among them.
 type Tally struct {
-	Succeeded, Failed int64
-	// Took counts them by duration: each under the first of DurationBounds that it does not exceed, the last number those
-	// beyond all.
-	Took [len(DurationBounds) + 1]int64
+	Succeeded int64     `db:"succeeded"`
+	Failed    int64     `db:"failed"`
+	Took      Durations `db:"took"`
 }
 
 // Add counts one attempt.
@@ -22,4 +60,19 @@ func (t *Tally) Add(succeeded bool, durationMS int64) {
 	}
 	at, _ := slices.BinarySearch(DurationBounds[:], durationMS)
 	t.Took[at]++
+}
+
+// Merge adds the counts of another.
+func (t *Tally) Merge(o Tally) {
+	t.Succeeded += o.Succeeded
+	t.Failed += o.Failed
+	for i := range t.Took {
+		t.Took[i] += o.Took[i]
+	}
+}
+
+// Point is the Tally of a step of time.
+type Point struct {
+	Minute int64 `db:"minute"` // its first, counted from the epoch
+	Tally
 }

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// statsStore is what the endpoint of statistics asks of the store.
+type statsStore interface {
+	// Series returns what attempts came to, one point for each step in which there were any. Its times are minutes.
+	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.Point, error)
+}
+
+// stats is the endpoint of the counts that are kept by the minute.
+type stats struct {
+	store statsStore
+}
+
+const (
+	defaultPeriod = time.Hour
+	maxPoints     = 1500 // a day by the minute, and a little more
+	niceStep      = 300  // points at most, where the step is not given
+)
+
+// period is a stretch of whole steps, in minutes since the epoch.
+type period struct {
+	since, until, step int64
+}
+
+// newPeriod takes the stretch of whole steps that covers the given times, in milliseconds.
+func newPeriod(since, until, step int64) period {
+	minute := time.Minute.Milliseconds()
+	p := period{since / minute, (until + minute - 1) / minute, step}
+	p.since -= p.since % step
+	p.until += (step - p.until%step) % step
+	return p
+}
+
+func (p period) points() int64 { return (p.until - p.since) / p.step }
+
+// period reads since, until and step, the last of the query to be read, and reports all that is wrong with it. Without a
+// step it takes one that makes a drawing of a few hundred points.
+func (c *call) period() (period, error) {
+	q := &c.query
+	since, until := q.span()
+	if until == 0 {
+		until = max(c.began.UnixMilli(), since+1)
+	}
+	if since == 0 {
+		since = max(until-defaultPeriod.Milliseconds(), 0)
+	}
+	if since >= until {
+		q.refuse("until", "must be after since")
+	}
+	if _, given := q.values["step"]; given {
+		step := q.seconds("step", 24*time.Hour)
+		if err := q.end(); err != nil {
+			return period{}, err
+		}
+		p := newPeriod(since, until, step)
+		if p.points() > maxPoints {
+			q.refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, of which there may be "+strconv.Itoa(maxPoints))
+		}
+		return p, q.end()
+	}
+	if err := q.end(); err != nil {
+		return period{}, err
+	}
+	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
+		if p := newPeriod(since, until, step); p.points() <= niceStep {
+			return p, nil
+		}
+	}
+	p := newPeriod(since, until, 24*60)
+	if p.points() > maxPoints {
+		q.refuse("since", "and until are too far apart: there may be "+strconv.Itoa(maxPoints)+" days between them")
+	}
+	return p, q.end()
+}
+
+// seconds returns a number of seconds that is a whole number of minutes, as minutes.
+func (q *query) seconds(name string, most time.Duration) int64 {
+	n, err := strconv.ParseInt(q.values[name], 10, 64)
+	if err != nil || n <= 0 || n%60 != 0 || n > int64(most/time.Second) {
+		q.refuse(name, "must be a number of seconds, a multiple of 60 up to "+strconv.Itoa(int(most/time.Second)))
+	}
+	return n / 60
+}
+
+type statsBody struct {
+	Since    instant     `json:"since"`
+	Until    instant     `json:"until"`
+	Step     int64       `json:"step"`               // seconds
+	BoundsMS []int64     `json:"duration_bounds_ms"` // of the durations below
+	Totals   tallyBody   `json:"totals"`
+	Data     []pointBody `json:"data"` // one for each step, the oldest first
+}
+
+type pointBody struct {
+	At instant `json:"at"`
+	tallyBody
+}
+
+type tallyBody struct {
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	// Attempts by how long they took: up to each bound, and beyond all.
+	Durations webhook.Durations `json:"durations"`
+	Quantiles *quantilesBody    `json:"duration_ms"` // estimated; null where nothing was sent
+}
+
+type quantilesBody struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+func newTallyBody(t webhook.Tally) tallyBody {
+	body := tallyBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
+	if p50, ok := t.Took.Quantile(0.5); ok {
+		p95, _ := t.Took.Quantile(0.95)
+		p99, _ := t.Took.Quantile(0.99)
+		body.Quantiles = &quantilesBody{p50, p95, p99}
+	}
+	return body
+}
+
+// read answers with a series without gaps: what was not is zero.
+func (h stats) read(c *call) error {
+	subscription := c.query.matching("subscription_id", "must be the id of a subscription",
+		func(s string) bool { return validID(subscriptionID, s) })
+	p, err := c.period()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Series(c.request.Context(), c.organization(), subscription, p.since, p.until, p.step)
+	if err != nil {
+		return err
+	}
+	at := func(m int64) instant { return instant(m * time.Minute.Milliseconds()) }
+	body := statsBody{
+		Since: at(p.since), Until: at(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
+		Data: make([]pointBody, 0, p.points()),
+	}
+	var totals webhook.Tally
+	for m := p.since; m < p.until; m += p.step {
+		var t webhook.Tally
+		if len(found) > 0 && found[0].Minute == m {
+			t, found = found[0].Tally, found[1:]
+		}
+		totals.Merge(t)
+		body.Data = append(body.Data, pointBody{at(m), newTallyBody(t)})
+	}
+	body.Totals = newTallyBody(totals)
+	return c.ok(body)
+}

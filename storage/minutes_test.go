@@ -1,0 +1,102 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestSeries(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, path)
+		o.KeepEvents = time.Hour
+		store, _ := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		other, _ := storagetest.Subscription(t, store, x.owner, "https://example.com/other", "b")
+		attempt := func(s webhook.Subscription, eventType string, succeeded bool, took int64) {
+			t.Helper()
+			storagetest.Publish(t, store, x.owner, eventType)
+			jobs, err := store.PendingJobs(t.Context(), s.RowID, 1000, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			job := jobs[len(jobs)-1]
+			r := webhook.Result{
+				Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: s.RowID, Epoch: 1, Number: job.Number(),
+				Succeeded: succeeded, DurationMS: took, RetryAt: time.Now().Add(24 * time.Hour).UnixMilli(),
+			}
+			if !succeeded {
+				r.Error = "http_status: 500"
+			}
+			if _, err := store.Record(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := time.Now().Unix() / 60
+		attempt(x.sub, "a", true, 10)
+		attempt(x.sub, "a", true, 11)
+		attempt(x.sub, "a", false, 10_001)
+		time.Sleep(2 * time.Minute)
+		attempt(other, "b", true, 0)
+		_, job, row, err := store.BeginTest(t.Context(), x.org(), x.sub.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Record(t.Context(), webhook.Result{
+			Attempt: row, Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: 1, Number: 1, Trigger: webhook.ByTest, Succeeded: true,
+		}); err != nil {
+			t.Fatal(err)
+		}
+
+		one := webhook.Point{Minute: first, Tally: webhook.Tally{Succeeded: 2, Failed: 1, Took: webhook.Durations{0: 1, 1: 1, 10: 1}}}
+		two := webhook.Point{Minute: first + 2, Tally: webhook.Tally{Succeeded: 1, Took: webhook.Durations{0: 1}}}
+		both := one
+		both.Merge(two.Tally)
+		hour := first - first%60
+		both.Minute = hour
+		for _, test := range []struct {
+			name               string
+			subscription       string
+			since, until, step int64
+			want               []webhook.Point
+		}{
+			{"by the minute", "", first, first + 3, 1, []webhook.Point{one, two}},
+			{"of one subscription", x.sub.ID, first, first + 3, 1, []webhook.Point{one}},
+			{"in larger steps", "", hour, hour + 60, 60, []webhook.Point{both}},
+			{"until excludes, since includes", "", first, first + 2, 1, []webhook.Point{one}},
+			{"of nothing", "", first + 3, first + 10, 1, []webhook.Point{}},
+		} {
+			got, err := store.Series(t.Context(), x.org(), test.subscription, test.since, test.until, test.step)
+			if d := cmp.Diff(test.want, got); err != nil || d != "" {
+				t.Errorf("%s: %v (-want +got):\n%s", test.name, err, d)
+			}
+		}
+
+		stranger, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
+		if got, err := store.Series(t.Context(), stranger.Organization.RowID, "", first, first+10, 1); err != nil || len(got) != 0 {
+			t.Errorf("another organization sees %v, %v", got, err)
+		}
+		if _, err := store.Series(t.Context(), stranger.Organization.RowID, x.sub.ID, first, first+10, 1); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("another organization's subscription: %v", err)
+		}
+
+		time.Sleep(45 * time.Minute)
+		if got, err := store.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 2 {
+			t.Errorf("after 47 minutes: %v, %v", got, err)
+		}
+		time.Sleep(30 * time.Minute) // retention looks every ten
+		if got, err := store.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 0 {
+			t.Errorf("after 77 minutes: %v, %v", got, err)
+		}
+	})
+}
