@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
 // asProgram in the environment has the test binary be keyhook itself, so that whole processes can be started and killed.
@@ -389,14 +391,66 @@ func await(t *testing.T, c <-chan struct{}) {
 // BenchmarkDelivery publishes b.N events over HTTP from 64 connections to a server with synchronous=full, whose one
 // subscription leads back to this process, and ends when each delivery is recorded.
 func BenchmarkDelivery(b *testing.B) {
-	body := `{"type":"a","data":{"text":"` + strings.Repeat("x", 900) + `"}}`
+	receiver := silentReceiver(b)
+	p := start(b, b.TempDir())
+	p.subscribe(b, receiver, "a")
+	p.deliver(b, "a")
+	b.ReportMetric(float64(p.processorTime(b).Microseconds())/float64(b.N), "cpu-µs/event")
+}
+
+// BenchmarkScale is BenchmarkDelivery with 1001 subscriptions, each event for one of them in turn, on files that have been
+// filled beforehand: with millions of deliveries behind them, and with a million that wait. Compare the rates with those of the empty file, within one run; run it with -benchtime=20000x
+// or the like, because each round fills its file again. Making the files takes a minute or two.
+func BenchmarkScale(b *testing.B) {
+	for _, file := range []struct {
+		name string
+		size storagetest.Size
+	}{
+		{"empty", storagetest.Size{}},
+		{"pending=1M", storagetest.Size{Closed: 400_000, Failing: 300_000, Later: 300_000}},
+		{"history=5M", storagetest.Size{History: 5_000_000}},
+		{"empty-again", storagetest.Size{}},
+	} {
+		b.Run(file.name, func(b *testing.B) {
+			receiver, dir := silentReceiver(b), b.TempDir()
+			p := start(b, dir)
+			var types []string
+			for row := 1; row <= 1001; row++ {
+				eventType := fmt.Sprintf("n%d", row)
+				p.subscribe(b, receiver, eventType)
+				if storagetest.StaysHealthy(row) {
+					types = append(types, eventType)
+				}
+			}
+			p.end(syscall.SIGTERM)
+			storagetest.Grow(b, filepath.Join(dir, "keyhook.db"), file.size)
+			began := time.Now()
+			p = start(b, dir)
+			ready := time.Since(began)
+			p.deliver(b, types...)
+			b.ReportMetric(ready.Seconds(), "start-s")
+		})
+	}
+}
+
+// silentReceiver answers 200 to everything and returns its URL.
+func silentReceiver(b *testing.B) string {
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
-	defer receiver.Close()
-	p := start(b, b.TempDir())
-	var sub struct{ ID string }
-	p.must(b, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`","event_types":["a"]}`, &sub)
+	b.Cleanup(receiver.Close)
+	return receiver.URL
+}
+
+// subscribe makes a subscription to one type of event.
+func (p *process) subscribe(b *testing.B, url, eventType string) {
+	b.Helper()
+	p.must(b, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+url+`","event_types":["`+eventType+`"]}`, nil)
+}
+
+// deliver publishes b.N events, of the types in turn, and waits until each is delivered and recorded.
+func (p *process) deliver(b *testing.B, types ...string) {
+	body := `{"data":{"text":"` + strings.Repeat("x", 900) + `"},"type":"`
 	const publishers = 64
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: publishers}}
 	var left atomic.Int64
@@ -405,8 +459,8 @@ func BenchmarkDelivery(b *testing.B) {
 	var all sync.WaitGroup
 	for range publishers {
 		all.Go(func() {
-			for left.Add(-1) >= 0 {
-				req, err := http.NewRequest("POST", p.url+"/api/v1/events/", strings.NewReader(body))
+			for n := left.Add(-1); n >= 0; n = left.Add(-1) {
+				req, err := http.NewRequest("POST", p.url+"/api/v1/events/", strings.NewReader(body+types[n%int64(len(types))]+`"}`))
 				if err != nil {
 					b.Error(err)
 					return
@@ -429,11 +483,14 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 	all.Wait()
 	published := b.Elapsed()
-	p.drained(b, sub.ID)
+	var stats struct{ Totals struct{ Succeeded int } }
+	for stats.Totals.Succeeded < b.N {
+		<-time.After(10 * time.Millisecond)
+		p.must(b, "GET", "/api/v1/webhooks/stats/?step=86400", "", &stats)
+	}
 	b.ReportMetric(float64(b.N)/published.Seconds(), "published/s")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "recorded/s")
 	b.ReportMetric(float64(p.resident(b))/1e6, "MB-resident")
-	b.ReportMetric(float64(p.processorTime(b).Microseconds())/float64(b.N), "cpu-µs/event")
 }
 
 // processorTime returns how long the process has been running on a processor, its start included.
