@@ -3,14 +3,16 @@ package storage
 import (
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 )
 
 // How much retention takes at a time. A batch is one job among those that share a commit, so this is how long other
 // writes may have to wait for it.
 const (
-	retireEvents     = 100
-	retireDeliveries = 500
+	retireEvents     = 250
+	retireDeliveries = 1000
 	retireAudit      = 500
 	retireMinutes    = 500
 	retireOwners     = 200                    // subscriptions whose minutes are looked at in a batch
@@ -109,49 +111,68 @@ func (s *Store) retireSome(t *tx, after int64) (progress, error) {
 		WHERE e.created_at < ?`, after, retireEvents, t.now-s.retention.events.Milliseconds()); err != nil {
 		return progress{}, err
 	}
-	done := progress{after, len(old) > 0}
-	for left := retireDeliveries; len(old) > 0; old = old[1:] {
-		if !old[0].Waiting {
-			n, err := s.retireEvent(t, old[0].ID, left)
-			if err != nil {
-				return progress{}, err
-			}
-			if left -= n; left <= 0 {
-				return done, nil // the rest of this event is for the next batch
-			}
-		}
-		done.after = old[0].ID
+	if len(old) == 0 {
+		return progress{after: after}, nil
 	}
-	return done, nil
+	done := progress{old[len(old)-1].ID, true}
+	old = slices.DeleteFunc(old, func(e aged) bool { return e.Waiting })
+	deliveries, err := s.retireDeliveries(t, old)
+	if err != nil {
+		return progress{}, err
+	}
+	if deliveries == retireDeliveries {
+		done.after = after // the rest of them is for the next batch, and then the events
+		return done, nil
+	}
+	_, err = t.exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
+	return done, err
 }
 
-// retireEvent takes up to most deliveries of an event, with their attempts, and the event itself with the last of them. It
-// returns how many it has taken: most, if the event is still there.
-func (s *Store) retireEvent(t *tx, event int64, most int) (int, error) {
+func eventRows(events []aged) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for _, e := range events {
+			if !yield(e.ID) {
+				return
+			}
+		}
+	}
+}
+
+// retireDeliveries takes up to retireDeliveries of the events' deliveries, with their attempts, and returns how many.
+// Those of one publication are numbered one after the other, so a few ranges hold them all.
+func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
 	var taken []struct {
 		ID           int64 `db:"id"`
 		Subscription int64 `db:"subscription_id"`
 		State        int   `db:"state"`
 	}
-	if err := t.list(&taken, "SELECT id, subscription_id, state FROM deliveries WHERE event_id = ? LIMIT ?", event, most); err != nil {
+	if err := t.list(&taken, `
+		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, rowList(eventRows(events)), retireDeliveries); err != nil {
 		return 0, err
 	}
+	ids := make([]int64, 0, len(taken))
 	for _, d := range taken {
-		if _, err := t.exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?1 << 8 | 255", d.ID); err != nil {
-			return 0, err
-		}
-		if _, err := t.exec("DELETE FROM deliveries WHERE id = ?", d.ID); err != nil {
-			return 0, err
-		}
+		ids = append(ids, d.ID)
 		if d.State == 0 {
 			t.onCommit(func() { s.pending.add(d.Subscription, -1) })
 		}
 	}
-	if len(taken) == most {
-		return most, nil
+	slices.Sort(ids)
+	for len(ids) > 0 {
+		n := 1
+		for n < len(ids) && ids[n] == ids[0]+int64(n) {
+			n++
+		}
+		first, last := ids[0], ids[n-1]
+		if _, err := t.exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
+			return 0, err
+		}
+		if _, err := t.exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
+			return 0, err
+		}
+		ids = ids[n:]
 	}
-	_, err := t.exec("DELETE FROM events WHERE id = ?", event)
-	return len(taken), err
+	return len(taken), nil
 }
 
 // retireAudit takes old lines of the audit log and returns how many. They are numbered in the order of time too.
