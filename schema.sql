@@ -176,7 +176,8 @@ CREATE TABLE events (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
     type            TEXT    NOT NULL,
     created_at      INTEGER NOT NULL,
-    body            BLOB    NOT NULL, -- the bytes that are sent
+    about           INTEGER,          -- the subscription that it tells of, which is never sent it
+    body            BLOB    NOT NULL, -- the bytes that are sent; what is looked for stands before them
     idempotency_key TEXT,
     request_digest  BLOB              -- with the key: tells a repetition from another event
 ) STRICT;
@@ -196,7 +197,7 @@ CREATE TABLE deliveries (
     due_at          INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX deliveries_by_event ON deliveries (event_id);
+CREATE INDEX deliveries_by_event ON deliveries (event_id, subscription_id);
 CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE state = 0;
 
 -- An attempt is numbered by its delivery and its place in it (see attemptRow), so that neither needs an index.

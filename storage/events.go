@@ -101,7 +101,7 @@ func fannedOut(t *tx, event int64) (n int, err error) {
 // publish inserts one event and its deliveries. A subscription is never sent an event about itself: about says which one
 // it is, 0 that it is about none. Otherwise the news that an endpoint is failing would be one more thing to fail.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
-	row, id, body, err := s.insertEvent(t, organization, organizationID, e)
+	row, id, body, err := s.insertEvent(t, organization, organizationID, e, about)
 	if err != nil {
 		return webhook.Published{}, err
 	}
@@ -119,7 +119,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 
 // insertEvent stores the event with the bytes that will be sent. They hold its public id, which is computed from its row
 // id; so the row id is chosen here rather than by SQLite.
-func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent) (row int64, id string, body []byte, err error) {
+func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
 	s.lastEvent++
 	row = s.lastEvent
 	id = s.ids.id(eventID, row, t.now)
@@ -130,8 +130,8 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 		key, digest = sql.NullString{String: e.IdempotencyKey, Valid: true}, e.Digest[:]
 	}
 	if _, err := t.exec(`
-		INSERT INTO events (id, organization_id, type, created_at, body, idempotency_key, request_digest)
-		VALUES (?, ?, ?, ?, ?, ?, ?)`, row, organization, e.Type, t.now, body, key, digest); err != nil {
+		INSERT INTO events (id, organization_id, type, created_at, about, body, idempotency_key, request_digest)
+		VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?)`, row, organization, e.Type, t.now, about, body, key, digest); err != nil {
 		return 0, "", nil, fmt.Errorf("insert event: %w", err)
 	}
 	return row, id, body, nil
@@ -264,6 +264,6 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
 		       CASE WHEN d.state = 0 AND s.deleted_at IS NOT NULL THEN 3 ELSE d.state END AS state
 		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id
-		WHERE d.event_id = ? ORDER BY d.id`, row)
+		WHERE d.event_id = ? ORDER BY d.subscription_id, d.id`, row)
 	return e, deliveries, err
 }

@@ -66,7 +66,8 @@ type Store struct {
 	pending    pendingCount
 	watcher    atomic.Pointer[webhook.Watcher]
 	usage      usage
-	retention  retention // upkeep's own
+	retention  retention     // upkeep's own
+	replaying  chan struct{} // holds a token while a replay writes
 }
 
 // Open locks, checks and opens the file, creating it where there is none. It refuses with a sentence that says what to
@@ -78,6 +79,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		log:       o.Logger,
 		jobs:      make(chan *job, maxBatch),
 		stopped:   make(chan struct{}),
+		replaying: make(chan struct{}, 1),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()

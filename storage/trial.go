@@ -23,7 +23,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		}
 		row, event, body, err := s.insertEvent(t, organization, o, webhook.NewEvent{
 			Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + id + `"}`),
-		})
+		}, 0)
 		if err != nil {
 			return b, err
 		}

@@ -10,6 +10,7 @@ const (
 	SubscriptionFailing  = "webhook_subscription_failing"
 	SubscriptionDisabled = "webhook_subscription_disabled"
 	Redelivered          = "webhook_redelivered"
+	SubscriptionReplayed = "webhook_subscription_replayed"
 	SecretRotated        = "webhook_secret_rotated"
 	PlanCreated          = "plan_created"
 	PlanUpdated          = "plan_updated"

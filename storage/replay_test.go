@@ -1,0 +1,566 @@
+package storage_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// everything is a replay of all that there is.
+var everything = webhook.Replay{Only: webhook.OnlyAll}
+
+// only narrows it.
+func only(o webhook.Only) webhook.Replay { return webhook.Replay{Only: o} }
+
+// frail is newTenant where one failed attempt exhausts a delivery, and no number of them makes a subscription failing.
+func frail(t *testing.T) tenant {
+	t.Helper()
+	store, _ := storagetest.OpenWith(t, frailOptions(t, filepath.Join(t.TempDir(), "keyhook.db")))
+	return tenantOf(t, store)
+}
+
+func frailOptions(t *testing.T, path string) storage.Options {
+	t.Helper()
+	o := storagetest.Options(t, path)
+	o.Policy = webhook.Policy{MaxAttempts: 1, FailingAfter: 1000, DisabledAfter: 2000}
+	return o
+}
+
+// switched sets is_active of the subscription.
+func (x tenant) switched(t *testing.T, on bool) {
+	t.Helper()
+	if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &on}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// planned has the plan have webhooks, or lack them.
+func (x tenant) planned(t *testing.T, webhooks bool) {
+	t.Helper()
+	if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &webhooks}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publish publishes n events at once.
+func (x tenant) publish(t *testing.T, n int, eventType string) (ids []string) {
+	t.Helper()
+	published, err := x.PublishEvents(t.Context(), x.org(), slices.Repeat([]webhook.NewEvent{{Type: eventType, Data: []byte(`{}`)}}, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range published {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+// missed publishes n events of that type that the subscription is not sent.
+func (x tenant) missed(t *testing.T, n int, eventType string) (ids []string) {
+	t.Helper()
+	x.switched(t, false)
+	for left := n; left > 0; left -= 1000 {
+		ids = append(ids, x.publish(t, min(left, 1000), eventType)...)
+	}
+	x.switched(t, true)
+	return ids
+}
+
+// endAll ends all that is pending.
+func (x tenant) endAll(t *testing.T, succeeded bool) {
+	t.Helper()
+	for _, job := range x.jobs(t) {
+		x.end(t, job, x.begin(t, job), succeeded)
+	}
+}
+
+// pending counts what is pending: as it is told, and as it is.
+func (x tenant) pending(t *testing.T) int64 {
+	t.Helper()
+	sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 10_000)
+	if err != nil || int64(len(jobs)) != sub.PendingDeliveries {
+		t.Errorf("%d deliveries are pending, %d are told, error %v", len(jobs), sub.PendingDeliveries, err)
+	}
+	return sub.PendingDeliveries
+}
+
+// replays counts, replays and replays again, and wants so many deliveries of it.
+func (x tenant) replays(t *testing.T, r webhook.Replay, want int64) {
+	t.Helper()
+	before := x.pending(t)
+	counted, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r)
+	if err != nil || counted != want || x.pending(t) != before {
+		t.Errorf("%d are counted, want %d, error %v; pending %d, before %d", counted, want, err, x.pending(t), before)
+	}
+	made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r)
+	if err != nil || made != want || x.pending(t) != before+want {
+		t.Errorf("%d are made, want %d, error %v; pending %d, before %d", made, want, err, x.pending(t), before)
+	}
+	if again, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil || again != 0 || x.pending(t) != before+want {
+		t.Errorf("%d are made again, error %v; pending %d", again, err, x.pending(t))
+	}
+}
+
+func TestReplayOfWhatFailed(t *testing.T) {
+	t.Parallel()
+
+	t.Run("makes a new delivery, due at once, by hand", func(t *testing.T) {
+		t.Parallel()
+		x := frail(t)
+		id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
+		x.endAll(t, false)
+		x.replays(t, only(webhook.OnlyMissed), 0)
+		began := time.Now().UnixMilli()
+		x.replays(t, only(webhook.OnlyFailed), 1)
+		job := x.jobs(t)[0]
+		if job.EventID != id || job.Cause != webhook.ByHand || job.Attempts != 0 || job.DueAt < began || job.DueAt > time.Now().UnixMilli() {
+			t.Errorf("%+v", job)
+		}
+	})
+
+	t.Run("makes one of an event that has failed twice", func(t *testing.T) {
+		t.Parallel()
+		x := frail(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		x.endAll(t, false)
+		x.replays(t, everything, 1)
+		x.endAll(t, false)
+		x.replays(t, everything, 1)
+	})
+
+	t.Run("leaves alone what has arrived since", func(t *testing.T) {
+		t.Parallel()
+		x := frail(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		x.endAll(t, false)
+		x.replays(t, everything, 1)
+		x.endAll(t, true)
+		x.replays(t, everything, 0)
+	})
+
+	t.Run("leaves alone what has arrived, or waits", func(t *testing.T) {
+		t.Parallel()
+		x := frail(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		x.endAll(t, true)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		x.replays(t, everything, 0)
+	})
+
+	t.Run("asks of each subscription what it has got itself", func(t *testing.T) {
+		t.Parallel()
+		x := frail(t)
+		y := x
+		y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
+		x.endAll(t, true) // the news of the other
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		x.endAll(t, false)
+		y.endAll(t, true)
+		y.replays(t, everything, 0)
+		x.replays(t, everything, 1)
+	})
+}
+
+func TestReplayOfWhatWasMissed(t *testing.T) {
+	t.Parallel()
+
+	t.Run("makes deliveries of what came while it was inactive, disabled, or without the plan", func(t *testing.T) {
+		t.Parallel()
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
+		store, _ := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		want := x.missed(t, 1, "while.inactive")
+		x.planned(t, false)
+		want = append(want, x.publish(t, 1, "while.downgraded")...)
+		x.planned(t, true)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		for range 2 {
+			x.endAll(t, false)
+		}
+		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Disabled {
+			t.Fatalf("it is %s after two failures", sub.Status)
+		}
+		want = append(want, x.publish(t, 1, "while.disabled")...)
+		x.replays(t, only(webhook.OnlyMissed), 3)
+		var got []string
+		for _, job := range x.jobs(t) {
+			if strings.HasPrefix(job.EventType, "while.") {
+				got = append(got, job.EventID)
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" || x.pending(t) != 4 {
+			t.Errorf("made (-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("leaves alone what came before the subscription", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+			x := tenantOf(t, store)
+			storagetest.Publish(t, store, x.owner, "user.created")
+			time.Sleep(time.Millisecond)
+			x.sub, _ = storagetest.Subscription(t, store, x.owner, "https://example.com/late", "user.created")
+			x.replays(t, everything, 0)
+			x.missed(t, 1, "user.created")
+			x.replays(t, everything, 1)
+		})
+	})
+
+	t.Run("leaves tests alone, whosever they are, but not events that are called so", func(t *testing.T) {
+		t.Parallel()
+		x := frail(t)
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
+		x.endAll(t, true) // the news of the other
+		for _, id := range []string{x.sub.ID, other.ID} {
+			_, job, attempt, err := x.BeginTest(t.Context(), x.org(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.end(t, job, attempt, false)
+		}
+		x.replays(t, everything, 0)
+		x.missed(t, 1, webhook.TestType)
+		x.replays(t, everything, 1)
+	})
+
+	t.Run("does not send a subscription what tells of itself", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		x.switched(t, false)
+		x.switched(t, true)
+		x.replays(t, everything, 0)
+		x.switched(t, false)
+		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
+		x.replays(t, everything, 1)
+	})
+
+	t.Run("leaves alone what is another organization's", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+		storagetest.Publish(t, x.Store, other, "user.created")
+		x.replays(t, everything, 0)
+	})
+
+	t.Run("makes no delivery of what retention may have begun to take", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		synctest.Test(t, func(t *testing.T) {
+			o := storagetest.Options(t, path)
+			o.KeepEvents = time.Hour
+			store, _ := storagetest.OpenWith(t, o)
+			x := tenantOf(t, store)
+			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // waits, so the event stays
+			x.endAll(t, true)
+			id := x.missed(t, 1, "user.created")[0]
+			time.Sleep(time.Hour + time.Minute)
+			if _, _, err := store.Event(t.Context(), x.org(), id); err != nil {
+				t.Fatal(err)
+			}
+			x.replays(t, everything, 0)
+			x.missed(t, 1, "user.created")
+			x.replays(t, everything, 1)
+			if kept := store.EventsKept(); kept != time.Hour {
+				t.Errorf("kept for %s", kept)
+			}
+		})
+	})
+}
+
+func TestReplayByType(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		own, asked webhook.Types
+		want       int64
+	}{
+		"all of all":                          {nil, nil, 5},
+		"what the subscription wants":         {webhook.Types{"user.created", "order.*"}, nil, 3},
+		"what is asked for":                   {nil, webhook.Types{"user.*"}, 3},
+		"what is both wanted and asked for":   {webhook.Types{"user.*"}, webhook.Types{"user.created", "order.paid"}, 1},
+		"a part of a part":                    {webhook.Types{"user.*"}, webhook.Types{"user.email.*"}, 1},
+		"nothing that is not wanted":          {webhook.Types{"order.paid"}, webhook.Types{"user.*"}, 0},
+		"a prefix ends at a dot":              {nil, webhook.Types{"use.*", "order.pai"}, 0},
+		"what begins with a pattern's letter": {nil, webhook.Types{"u"}, 0},
+		"several times what is the same":      {webhook.Types{"user.*", "user.created"}, webhook.Types{"user.created", "user.created", "user.*"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newTenant(t)
+			x.switched(t, false)
+			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
+				storagetest.Publish(t, x.Store, x.owner, eventType)
+			}
+			// What it wants now counts, not what it wanted then.
+			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
+				t.Fatal(err)
+			}
+			x.replays(t, webhook.Replay{EventTypes: test.asked, Only: webhook.OnlyAll}, test.want)
+		})
+	}
+}
+
+func TestReplayOfPeriod(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := tenantOf(t, store)
+		other, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
+		x.switched(t, false)
+		times := make([]int64, 9)
+		for i := range times {
+			time.Sleep(time.Second)
+			times[i] = time.Now().UnixMilli()
+			x.publish(t, 2, "user.created")
+			storagetest.Publish(t, store, other, "user.created")
+		}
+		count := func(since, until int64) int64 {
+			n, err := store.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		for i, since := range times {
+			for j, until := range times[i:] {
+				for name, got := range map[string][2]int64{
+					"from one to before another":    {count(since, until), int64(2 * j)},
+					"from one to another":           {count(since, until+1), int64(2*j + 2)},
+					"from after one to another":     {count(since+1, until+1), int64(2 * j)},
+					"from one to the present":       {count(since, 0), int64(2 * (len(times) - i))},
+					"from after one to the present": {count(since+1, 0), int64(2 * (len(times) - i - 1))},
+				} {
+					if got[0] != got[1] {
+						t.Errorf("%s (%d, %d): %d events, want %d", name, i, i+j, got[0], got[1])
+					}
+				}
+			}
+		}
+		x.replays(t, webhook.Replay{Since: times[3], Until: times[5], Only: webhook.OnlyAll}, 4)
+	})
+}
+
+func TestLongReplay(t *testing.T) {
+	t.Parallel()
+	const chunk = 1000
+
+	// There are three events more: the subscription's own, of how it was switched off and on.
+	for _, n := range []int{chunk - 4, chunk - 3, chunk - 2, 2*chunk - 3, 2*chunk + 500} {
+		t.Run("makes each delivery once, in order", func(t *testing.T) {
+			t.Parallel()
+			x := newTenant(t)
+			want := x.missed(t, n, "user.created")
+			x.replays(t, everything, int64(n))
+			jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, n+1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, job := range jobs {
+				got = append(got, job.EventID)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("of %d (-want +got):\n%s", n, d)
+			}
+		})
+	}
+
+	t.Run("finds what is rare", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		x.switched(t, false)
+		for range 3 {
+			x.publish(t, chunk, "common")
+			x.publish(t, 1, "rare")
+		}
+		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"rare"}, Only: webhook.OnlyAll}, 3)
+	})
+
+	t.Run("has no part in what is published while it runs", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		x.missed(t, 5*chunk, "user.created")
+		x.switched(t, false)
+		var publishing sync.WaitGroup
+		var first sync.Once
+		x.Watch(onChange(func() {
+			first.Do(func() { publishing.Go(func() { x.publish(t, chunk, "later") }) })
+		}))
+		made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+		publishing.Wait()
+		if err != nil || made != 5*chunk || x.pending(t) != 5*chunk {
+			t.Errorf("%d made, %d pending, error %v", made, x.pending(t), err)
+		}
+		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"later"}, Only: webhook.OnlyAll}, chunk)
+	})
+
+	t.Run("ends between two steps with its request, and goes on with the next", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		x.missed(t, 2*chunk+500, "user.created") // and the two that tell how it was switched off
+		ctx, cancel := context.WithCancel(t.Context())
+		x.Watch(onChange(cancel))
+		made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
+		f, ok := fault.As(err)
+		if made != chunk-2 || !ok || f.Kind != fault.Unavailable || f.Code != "replay_unfinished" || !strings.Contains(f.Message, "998 deliveries") ||
+			!errors.Is(err, context.Canceled) {
+			t.Errorf("%d made, error %v", made, err)
+		}
+		if details := x.audited(t); details["complete"] != false || details["deliveries"] != float64(chunk-2) {
+			t.Errorf("audit details %v", details)
+		}
+		if made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything); made != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("%d made under a context that has ended, error %v", made, err)
+		}
+		x.replays(t, everything, chunk+502)
+	})
+
+	t.Run("makes each delivery once beside another", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		x.missed(t, 2*chunk, "user.created")
+		var sum int64
+		var mu sync.Mutex
+		var replays sync.WaitGroup
+		for range 4 {
+			replays.Go(func() {
+				made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				sum += made
+				mu.Unlock()
+			})
+		}
+		replays.Wait()
+		if sum != 2*chunk || x.pending(t) != 2*chunk {
+			t.Errorf("%d made, %d pending", sum, x.pending(t))
+		}
+	})
+}
+
+// onChange is called at each change that is told.
+type onChange func()
+
+func (w onChange) Changed(...int64)    { w() }
+func (w onChange) Fresh([]webhook.Job) {}
+
+// audited returns the details of the newest line of the audit log, which must be of a replay.
+func (x tenant) audited(t *testing.T) map[string]any {
+	t.Helper()
+	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
+	if err != nil || len(log) != 1 || log[0].Type != access.SubscriptionReplayed || log[0].TargetID != x.sub.ID || log[0].Name != x.owner.User.Name {
+		t.Fatalf("audit log %+v, error %v", log, err)
+	}
+	details := map[string]any{}
+	if err := json.Unmarshal([]byte(log[0].Details), &details); err != nil {
+		t.Fatal(err)
+	}
+	return details
+}
+
+func TestReplayIsAudited(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	x.missed(t, 2, "user.created")
+	r := webhook.Replay{Since: 86_400_000, Until: time.Now().Add(time.Hour).UnixMilli(), EventTypes: webhook.Types{"user.*", "user.*"}, Only: webhook.OnlyMissed}
+	if _, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"since": "1970-01-02T00:00:00.000Z", "until": string(webhook.AppendTime(nil, r.Until)), "event_types": []any{"user.*"},
+		"only": "missed", "deliveries": 2.0, "complete": true,
+	}
+	if d := cmp.Diff(want, x.audited(t)); d != "" {
+		t.Errorf("details (-want +got):\n%s", d)
+	}
+}
+
+func TestReplayIsRefused(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	x.missed(t, 1, "user.created")
+	other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+	refused := func(why string, organization int64, want fault.Kind) {
+		t.Helper()
+		_, err1 := x.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)
+		_, err2 := x.CountReplay(t.Context(), organization, x.sub.ID, everything)
+		if fault.KindOf(err1) != want || fault.KindOf(err2) != want {
+			t.Errorf("%s: %v, %v", why, err1, err2)
+		}
+	}
+	refused("to another organization", other.Organization.RowID, fault.NotFound)
+	x.planned(t, false)
+	refused("without the plan", x.org(), fault.Forbidden)
+	if x.pending(t) != 0 {
+		t.Errorf("%d pending", x.pending(t))
+	}
+	x.planned(t, true)
+	if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+		t.Fatal(err)
+	}
+	refused("of a removed subscription", x.org(), fault.NotFound)
+}
+
+// TestReplayPlans shows that a replay walks the events of its organization and looks each one's deliveries up, its own
+// only.
+func TestReplayPlans(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	x.missed(t, 1, "user.created")
+	x.replays(t, webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}, 1)
+	plans, err := x.QueryPlans(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lookup = "SEARCH d USING INDEX deliveries_by_event (event_id=? AND subscription_id=?)"
+	for part, want := range map[string][]string{
+		"json_group_array(looked.id)":     {"SEARCH e USING INDEX events_by_organization (organization_id=? AND rowid>? AND rowid<?)", lookup},
+		"CROSS JOIN events e":             {"SEARCH e USING INTEGER PRIMARY KEY (rowid=?)", lookup},
+		"FROM events WHERE id >= ? ORDER": {"SEARCH events USING INTEGER PRIMARY KEY (rowid>?)"},
+	} {
+		found := false
+		for text, plan := range plans {
+			if !strings.Contains(text, part) {
+				continue
+			}
+			found = true
+			for _, step := range want {
+				if !slices.Contains(plan, step) {
+					t.Errorf("no %s in\n  %s", step, strings.Join(plan, "\n  "))
+				}
+			}
+			for _, step := range plan {
+				if grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
+					t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
+				}
+			}
+		}
+		if !found {
+			t.Errorf("no statement has %q", part)
+		}
+	}
+}
