@@ -111,6 +111,7 @@ func TestEveryField(t *testing.T) {
 		"POST " + subs:                              {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
 		"PATCH " + subs + sub.ID + "/":              {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
 		"POST " + subs + sub.ID + "/rotate-secret/": {"overlap_seconds": {"number"}},
+		"POST " + subs + sub.ID + "/replay/":        {"since": {"string"}, "until": {"string"}, "event_types": {"array"}, "only": {"string"}, "dry_run": {"boolean"}},
 		"POST /api/v1/events/":                      {"type": {"string"}, "data": {"object"}, "idempotency_key": {"string"}},
 		"POST /api/v1/events/batch/":                {"events": {"array"}},
 		"POST /api/v1/plans/":                       {"name": {"string"}, "api_keys": {"boolean"}, "webhooks": {"boolean"}, "api_rate_limit_per_minute": {"number", "null"}},

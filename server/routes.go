@@ -71,6 +71,7 @@ func (s *Server) table(o Options) []route {
 		id = identity{o.Store}
 		k  = keys{o.Store, re, o.KeyPrefix}
 		h  = subscriptions{o.Store, o.CheckURL}
+		rp = replays{o.Store}
 		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
 		e  = events{o.Store}
 		st = stats{o.Store}
@@ -106,6 +107,7 @@ func (s *Server) table(o Options) []route {
 		{del, hookPath + "{id}/", access.WebhooksWrite, permitted, none, noParameter, h.remove, hook},
 		{post, hookPath + "{id}/rotate-secret/", access.WebhooksWrite, permitted, small, noParameter, h.rotate, hook},
 		{post, hookPath + "{id}/test/", access.WebhooksWrite, permitted, none, noParameter, d.test, hook},
+		{post, hookPath + "{id}/replay/", access.WebhooksWrite, permitted, small, noParameter, rp.replay, hook},
 		{get, attemptPath, access.WebhooksRead, permitted, none, byAttempt, d.list, d.findLog},
 		{post, attemptPath + "{attempt_id}/redeliver/", access.WebhooksWrite, permitted, none, noParameter, d.redeliver, hook},
 

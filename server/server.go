@@ -32,6 +32,7 @@ type Store interface {
 	keyStore
 	subscriptionStore
 	deliveryStore
+	replayStore
 	eventStore
 	statsStore
 	auditStore

@@ -1,0 +1,96 @@
+package dispatch_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+
+	t.Run("arrives, each event once, with what came before and after it", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(200))
+			want := x.publish(t, 3)
+			time.Sleep(time.Minute)
+			x.activate(t, sub, false)
+			for range 3 {
+				want = append(want, x.publish(t, 1000)...)
+			}
+			x.activate(t, sub, true)
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyAll}); n != 3000 || err != nil {
+				t.Fatalf("%d are made, error %v", n, err)
+			}
+			want = append(want, x.publish(t, 3)...)
+			time.Sleep(time.Minute)
+			x.arrived(t, "a.example", want)
+			triggers := map[webhook.Trigger]int{}
+			for _, a := range x.attempts(t, sub) {
+				triggers[a.Trigger]++
+			}
+			if d := cmp.Diff(map[webhook.Trigger]int{webhook.ByEvent: 6, webhook.ByHand: 3000}, triggers); d != "" {
+				t.Errorf("triggers (-want +got):\n%s", d)
+			}
+		})
+	})
+
+	t.Run("gets another chance for what failed", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{Policy: webhook.Policy{MaxAttempts: 2, FailingAfter: 100, DisabledAfter: 200}})
+			sub := x.subscribe(t, "a.example", says(500))
+			want := x.publish(t, 20)
+			time.Sleep(time.Hour)
+			x.set("a.example", says(200))
+			r := webhook.Replay{Only: webhook.OnlyFailed}
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n != 20 || err != nil {
+				t.Fatalf("%d are made, error %v", n, err)
+			}
+			time.Sleep(time.Minute)
+			x.arrived(t, "a.example", slices.Concat(want, want, want)) // twice in vain
+			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
+				t.Errorf("%+v", h)
+			}
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n != 0 || err != nil {
+				t.Errorf("%d are made of what has arrived, error %v", n, err)
+			}
+		})
+	})
+
+	t.Run("waits for a disabled subscription", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(200))
+			x.activate(t, sub, false)
+			want := x.publish(t, 10)
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n != 10 || err != nil {
+				t.Fatalf("%d are made, error %v", n, err)
+			}
+			time.Sleep(time.Hour)
+			x.arrived(t, "a.example", nil)
+			x.activate(t, sub, true)
+			time.Sleep(time.Minute)
+			x.arrived(t, "a.example", want)
+		})
+	})
+}
+
+// arrived checks which events the host has got, in whatever order.
+func (x *rig) arrived(t *testing.T, host string, want []string) {
+	t.Helper()
+	var got []string
+	for _, q := range x.requests(host) {
+		got = append(got, q.header.Get("X-Service-Event-Id"))
+	}
+	slices.Sort(got)
+	want = slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		t.Errorf("%d events have arrived, want %d", len(got), len(want))
+	}
+}

@@ -1,0 +1,183 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, reader := storagetest.Key(t, f.store, owner, access.WebhooksRead)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.*", "order.paid")
+	attempted(t, f, owner, sub, 2) // one is delivered, one waits
+	known := map[string]string{
+		"as": bearer(token), "sub": "/api/v1/webhooks/subscriptions/" + sub.ID + "/", "reader": apiKey(reader), "org": owner.Organization.ID,
+	}
+	f.run(t, known, []scenario{
+		ok("may find nothing", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0}`),
+		ok("(closed)", "PATCH {sub}", `{"is_active":false}`, 200),
+	})
+	for _, eventType := range []string{"user.created", "user.deleted", "order.paid", "order.refunded"} {
+		storagetest.Publish(t, f.store, owner, eventType)
+	}
+	f.run(t, known, []scenario{
+		ok("count without making", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 202, `{"deliveries":3}`),
+		ok("(counted)", "GET {sub}", "", 200, `"pending_deliveries":1`),
+		ok("count what failed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"failed","dry_run":true}`, 202, `{"deliveries":0}`),
+		ok("count what was missed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"missed","dry_run":true}`, 202, `{"deliveries":3}`),
+		ok("know the end of a period", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00+01:00","dry_run":true}`, 202, `{"deliveries":0}`),
+		ok("make what is of a type", "POST {sub}replay", `{"since":"2020-01-01T00:00:00Z","event_types":["user.*","order.refunded"],"dry_run":false}`, 202, `{"deliveries":2}`),
+		ok("make the rest, of a subscription that is closed too", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z","event_types":[],"only":"all"}`, 202, `{"deliveries":1}`),
+		ok("make nothing twice", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0}`),
+		ok("leave what they make pending", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
+		ok("are in the audit log", "GET /api/v1/audit-events/?type=webhook_subscription_replayed&limit=2", "", 200, `"since":"2020-01-01T00:00:00.000Z"`,
+			`"until":"2100-01-01T00:00:00.000Z"`, `"only":"all"`, `"deliveries":1`, `"complete":true`, `"id":"`+sub.ID+`"`, `"name":"acme-owner"`),
+		bad("ask for a body", "POST {sub}replay/", "", 400, "body_required"),
+		{"ask for the permission", call{"POST {sub}replay/", "{reader}", `{"since":"2020-01-01T00:00:00Z"}`, nil}, 403, "permission_denied", nil, noSecret},
+	})
+	f.move(t, owner.Organization.ID, "free")
+	f.run(t, known, []scenario{
+		bad("ask for the plan", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 403, "plan_capability_required"),
+		bad("ask for the plan to count", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 403, "plan_capability_required"),
+	})
+}
+
+// keeping is a store that keeps events for so long.
+type keeping struct {
+	server.Store
+	kept time.Duration
+}
+
+func (k keeping) EventsKept() time.Duration { return k.kept }
+
+func TestReplayFields(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *server.Options) { o.Store = keeping{o.Store, 30 * 24 * time.Hour} })
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339Nano) }
+	recent := `"since":"` + at(time.Hour) + `"`
+	for name, tt := range map[string]struct{ body, code, problems string }{
+		"nothing":                     {`{}`, "validation_failed", "since: missing"},
+		"a day":                       {`{"since":"2020-01-31"}`, "validation_failed", "since: invalid"},
+		"no time":                     {`{"since":"yesterday"}`, "validation_failed", "since: invalid"},
+		"an empty time":               {`{"since":""}`, "validation_failed", "since: invalid"},
+		"a time of 2000 characters":   {`{"since":"` + strings.Repeat("2", 2000) + `"}`, "validation_failed", "since: too_long"},
+		"the future":                  {`{"since":"` + at(-time.Hour) + `"}`, "validation_failed", "since: in_the_future"},
+		"before what is kept":         {`{"since":"` + at(30*24*time.Hour+time.Second) + `"}`, "beyond_retention", "since: beyond_retention"},
+		"the year one":                {`{"since":"0001-01-01T00:00:00Z","until":"0001-01-01T00:00:00Z"}`, "validation_failed", "since: beyond_retention until: out_of_range"},
+		"just within what is kept":    {`{"since":"` + at(30*24*time.Hour-time.Minute) + `"}`, "", ""},
+		"an end that is no time":      {`{` + recent + `,"until":"later"}`, "validation_failed", "until: invalid"},
+		"an end before the beginning": {`{` + recent + `,"until":"` + at(2*time.Hour) + `"}`, "validation_failed", "until: out_of_range"},
+		"an end at the beginning":     {`{` + recent + `,"until":` + strings.TrimPrefix(recent, `"since":`) + `}`, "validation_failed", "until: out_of_range"},
+		"an end in the future":        {`{` + recent + `,"until":"` + at(-time.Hour) + `"}`, "", ""},
+		"a type that is none":         {`{` + recent + `,"event_types":["ok","NOT OK","*"]}`, "validation_failed", "event_types.1: invalid event_types.2: invalid"},
+		"what nobody knows":           {`{` + recent + `,"only":"lost"}`, "validation_failed", "only: invalid"},
+		"nothing of it":               {`{` + recent + `,"only":""}`, "validation_failed", "only: invalid"},
+		"another field":               {`{` + recent + `,"dryrun":true}`, "validation_failed", "dryrun: unknown_field"},
+		"all at once": {`{"since":"x","until":7,"event_types":["A"],"only":"x","dry_run":"yes","colour":"red"}`, "validation_failed",
+			"since: invalid until: wrong_type event_types.0: invalid only: invalid dry_run: wrong_type colour: unknown_field"},
+	} {
+		t.Run("of a replay: "+name, func(t *testing.T) {
+			got := f.do(t, call{"POST /api/v1/webhooks/subscriptions/" + sub.ID + "/replay/", bearer(token), tt.body, nil})
+			if tt.problems == "" {
+				got.want(t, 202, "")
+				return
+			}
+			got.want(t, 422, tt.code)
+			if fields := strings.Join(got.fields(), " "); fields != tt.problems {
+				t.Errorf("problems %q, want %q", fields, tt.problems)
+			}
+		})
+	}
+}
+
+func TestReplayBeyondRetention(t *testing.T) {
+	t.Parallel()
+	for kept, want := range map[time.Duration]string{
+		30 * 24 * time.Hour: "Events are kept for 30 days; the earliest time that can be asked for is 1999-12-02T00:02:00.000Z.",
+		24 * time.Hour:      "Events are kept for 1 day; the earliest time that can be asked for is 1999-12-31T00:02:00.000Z.",
+		90 * time.Minute:    "Events are kept for 1h30m0s; the earliest time that can be asked for is 1999-12-31T22:32:00.000Z.",
+		time.Minute:         "Events are kept for 1m0s; the earliest time that can be asked for is 1999-12-31T23:59:00.000Z.",
+	} {
+		t.Run("says how long events are kept: "+kept.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { // the clock stands at 2000-01-01T00:00:00Z
+				f := build(t, func(o *server.Options) { o.Store = keeping{o.Store, kept} })
+				owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+				sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+				ask := func(since string) answer {
+					return f.do(t, call{"POST /api/v1/webhooks/subscriptions/" + sub.ID + "/replay/", bearer(token), `{"since":"` + since + `"}`, nil})
+				}
+				got := ask("1999-01-01T00:00:00Z").want(t, 422, "beyond_retention")
+				if detail := got.field("detail"); detail != want {
+					t.Errorf("detail %q, want %q", detail, want)
+				}
+				earliest := strings.TrimSuffix(want[strings.LastIndex(want, " ")+1:], ".")
+				ask(earliest).want(t, 202, "")
+			})
+		})
+	}
+}
+
+// lengthy is a store in which a replay takes its time, unless nobody waits for it.
+type lengthy struct {
+	server.Store
+	takes time.Duration
+}
+
+func (l lengthy) Replay(ctx context.Context, _ access.Actor, _ int64, _ string, _ webhook.Replay) (int64, error) {
+	select {
+	case <-time.After(l.takes):
+		return 1, nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("replay: %w", ctx.Err())
+	}
+}
+
+func TestLengthyReplay(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		takes  time.Duration
+		status int
+	}{
+		"is waited for":          {4 * time.Minute, http.StatusAccepted},
+		"is not waited for ever": {time.Hour, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(t, func(o *server.Options) { o.Store = lengthy{o.Store, tt.takes} })
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost,
+					"http://keyhook/api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/replay/", strings.NewReader(`{"since":"1999-01-01T00:00:00Z"}`))
+				r.Header.Set("Authorization", operator)
+				r.Header.Set("Content-Type", "application/json")
+				began := time.Now()
+				response, err := s.client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				if took := time.Since(began); response.StatusCode != tt.status || took > 5*time.Minute {
+					t.Errorf("status %d after %s", response.StatusCode, took)
+				}
+				s.stop()
+				<-s.done
+			})
+		})
+	}
+}
