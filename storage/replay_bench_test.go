@@ -1,0 +1,113 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// BenchmarkReplay replays b.N events of about 1 KiB, each of which has gone to another subscription, while another
+// organization publishes. Run it with -benchtime 1000000x to see that no one waits longer, and no more memory is taken,
+// than with -benchtime 100000x.
+func BenchmarkReplay(b *testing.B) {
+	b.Run("missed", func(b *testing.B) { benchmarkReplay(b, true, int64(b.N)) })
+	b.Run("nothing", func(b *testing.B) { benchmarkReplay(b, false, 0) })
+}
+
+// benchmarkReplay wants so many deliveries for a subscription that has missed everything, or nothing.
+func benchmarkReplay(b *testing.B, missed bool, want int64) {
+	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
+	o.Synchronous = storage.Full
+	store, _ := storagetest.OpenWith(b, o)
+	ctx := context.Background()
+	owner, _ := storagetest.Tenant(b, store, "acme", "growth", access.RoleOwner)
+	neighbour, _ := storagetest.Tenant(b, store, "neighbour", "growth", access.RoleOwner)
+	storagetest.Subscription(b, store, neighbour, "https://example.com/neighbour")
+	sub, _ := storagetest.Subscription(b, store, owner, "https://example.com/hook", "order.paid")
+	storagetest.Subscription(b, store, owner, "https://example.com/other", "order.paid")
+	active := !missed
+	if _, err := store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
+		b.Fatal(err)
+	}
+	event := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"text":"` + string(bytes.Repeat([]byte{'a'}, 800)) + `"}`)}
+	for left := b.N; left > 0; left -= 1000 {
+		if _, err := store.PublishEvents(ctx, owner.Organization.RowID, slices.Repeat([]webhook.NewEvent{event}, min(left, 1000))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	runtime.GC()
+	alone := publishBeside(b, store, neighbour, event, func() { time.Sleep(time.Second) })
+	var heap uint64
+	beside := publishBeside(b, store, neighbour, event, func() {
+		heap = peakHeap(func() {
+			b.ResetTimer()
+			made, err := store.Replay(ctx, owner.Actor("", ""), owner.Organization.RowID, sub.ID, webhook.Replay{Only: webhook.OnlyAll})
+			b.StopTimer()
+			if err != nil || made != want {
+				b.Errorf("%d deliveries are made, want %d, error %v", made, want, err)
+			}
+		})
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(milliseconds(alone[len(alone)*99/100]), "alone-p99-ms")
+	b.ReportMetric(milliseconds(alone[len(alone)-1]), "alone-max-ms")
+	b.ReportMetric(milliseconds(beside[len(beside)*99/100]), "wait-p99-ms")
+	b.ReportMetric(milliseconds(beside[len(beside)-1]), "wait-max-ms")
+	b.ReportMetric(float64(heap)/(1<<20), "heap-MiB")
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// publishBeside publishes while it runs do, a few hundred times a second, and returns how long that took each time, the
+// shortest first.
+func publishBeside(b *testing.B, store *storage.Store, p access.Principal, event webhook.NewEvent, do func()) []time.Duration {
+	ctx, stop := context.WithCancel(context.Background())
+	var took []time.Duration
+	var publishing sync.WaitGroup
+	publishing.Go(func() {
+		pause := time.NewTicker(2 * time.Millisecond)
+		defer pause.Stop()
+		for ctx.Err() == nil {
+			began := time.Now()
+			if _, err := store.PublishEvents(context.Background(), p.Organization.RowID, []webhook.NewEvent{event}); err != nil {
+				b.Error(err)
+			}
+			took = append(took, time.Since(began))
+			<-pause.C
+		}
+	})
+	do()
+	stop()
+	publishing.Wait()
+	slices.Sort(took)
+	return took
+}
+
+// peakHeap returns the most that is in use on the heap while it runs do.
+func peakHeap(do func()) (most uint64) {
+	ctx, stop := context.WithCancel(context.Background())
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapInuse)
+			<-tick.C
+		}
+	})
+	do()
+	stop()
+	looking.Wait()
+	return most
+}
