@@ -96,7 +96,7 @@ func (x tenant) pending(t *testing.T) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 10_000)
+	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 10_000, nil)
 	if err != nil || int64(len(jobs)) != sub.PendingDeliveries {
 		t.Errorf("%d deliveries are pending, %d are told, error %v", len(jobs), sub.PendingDeliveries, err)
 	}
@@ -374,7 +374,7 @@ func TestLongReplay(t *testing.T) {
 			x := newTenant(t)
 			want := x.missed(t, n, "user.created")
 			x.replays(t, everything, int64(n))
-			jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, n+1)
+			jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, n+1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
