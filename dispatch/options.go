@@ -27,6 +27,9 @@ type Options struct {
 	AllowHTTP       bool              // send to http:// URLs too; false: only https://
 	Transport       http.RoundTripper // that refuses forbidden addresses, follows nothing and unpacks nothing: egress makes one
 	Logger          *slog.Logger      // nil: slog.Default
+
+	// Ended is told of each attempt, tests included, once its end is recorded. It must return at once; nil: nobody is told.
+	Ended func(r webhook.Result, made webhook.Settled)
 }
 
 // complete returns the options with their defaults, or all that is wrong with them.

@@ -38,6 +38,7 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 	if err != nil {
 		return nil, err
 	}
+	s.observer.Published(accepted(published))
 	return published, nil
 }
 

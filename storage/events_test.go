@@ -290,7 +290,8 @@ func TestQueryPlans(t *testing.T) {
 	_, err5 := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10})
 	_, err6 := x.Subscriptions(t.Context(), x.org(), "", 0, 10)
 	_, err7 := x.Attempt(t.Context(), attempt)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+	_, err8 := x.Backlog(t.Context())
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8); err != nil {
 		t.Fatal(err)
 	}
 	plans, err := x.QueryPlans(t.Context())

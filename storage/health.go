@@ -26,6 +26,7 @@ func (s *Store) stepHealth(t *tx, r webhook.Result) (next webhook.Health, before
 	if err := writeHealth(t, r.Subscription, next); err != nil {
 		return next, before, err
 	}
+	s.turned(t, sub.Status, next.Status)
 	if next.Status == sub.Status || next.Status == webhook.Healthy {
 		return next, sub.Status, nil
 	}

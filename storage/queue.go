@@ -229,6 +229,7 @@ func (s *Store) interruptSending(t *tx) error {
 		}
 	}
 	if len(left) > 0 {
+		t.onCommit(func() { s.observer.Interrupted(len(left)) })
 		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(left))
 	}
 	return nil

@@ -34,6 +34,7 @@ type Options struct {
 	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
 	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
 	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
+	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
 }
 
@@ -65,6 +66,7 @@ type Store struct {
 	principals principalCache
 	pending    pendingCount
 	watcher    atomic.Pointer[webhook.Watcher]
+	observer   Observer
 	usage      usage
 	retention  retention     // upkeep's own
 	replaying  chan struct{} // holds a token while a replay writes
@@ -76,6 +78,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s := &Store{
 		policy:    o.Policy,
 		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
+		observer:  o.Observer,
 		log:       o.Logger,
 		jobs:      make(chan *job, maxBatch),
 		stopped:   make(chan struct{}),
@@ -83,6 +86,9 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
+	}
+	if s.observer == nil {
+		s.observer = unobserved{}
 	}
 	if s.log == nil {
 		s.log = slog.Default()

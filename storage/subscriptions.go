@@ -186,6 +186,7 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 		}
 	}
 	s.changed(t, sub.RowID)
+	s.turned(t, before.Status, sub.Status)
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 

@@ -108,7 +108,8 @@ func (s *Store) commit(batch []*job) {
 // other failure rolls all of them back and is returned.
 func (s *Store) transact(batch []*job) error {
 	t := s.tx
-	t.now = time.Now().UnixMilli()
+	began := time.Now()
+	t.now = began.UnixMilli()
 	t.committed = t.committed[:0]
 	if _, err := t.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -131,6 +132,7 @@ func (s *Store) transact(batch []*job) error {
 		return errors.Join(fmt.Errorf("commit: %w", err), t.rollback())
 	}
 	s.commits.Add(1)
+	s.observer.Committed(len(batch), time.Since(began))
 	for _, fn := range t.committed {
 		fn()
 	}

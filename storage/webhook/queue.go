@@ -21,6 +21,18 @@ type Lane struct {
 	DueAt        int64 `db:"due_at"` // the earliest
 }
 
+// Backlog is what waits to be sent, by the state of the subscriptions that it waits for. Closed ones are disabled, removed,
+// or without a plan that has webhooks.
+type Backlog struct {
+	Healthy, Failing, Closed Waiting
+	OldestDue                int64 // when the delivery became due that has waited longest for an open one; 0 where none waits
+}
+
+// Waiting is how many deliveries wait, and for how many subscriptions.
+type Waiting struct {
+	Lanes, Deliveries int64
+}
+
 // Job is a pending delivery with all that sending it needs but the Target.
 type Job struct {
 	Delivery     int64   `db:"id"`

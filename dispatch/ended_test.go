@@ -1,0 +1,55 @@
+package dispatch_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestEnded(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is told of each attempt once its end is recorded, and of tests", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			type end struct {
+				Number    int
+				Trigger   webhook.Trigger
+				Succeeded bool
+				Error     string
+				Took      int64
+				State     webhook.DeliveryState
+			}
+			var mu sync.Mutex
+			var ends []end
+			x := newRig(t, dispatch.Options{Ended: func(r webhook.Result, made webhook.Settled) {
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Error, r.DurationMS, made.State})
+			}})
+			sub := x.subscribe(t, "a.example", after(time.Second, says(503)))
+			x.publish(t, 1)
+			time.Sleep(10 * time.Second)
+			x.set("a.example", says(200))
+			time.Sleep(time.Hour)
+			x.set("a.example", says(404))
+			if _, err := x.Test(t.Context(), x.org(), sub.ID); err != nil {
+				t.Fatal(err)
+			}
+			want := []end{
+				{1, webhook.ByEvent, false, "http_status: 503", 1000, webhook.Pending},
+				{2, webhook.ByRetry, true, "", 0, webhook.Delivered},
+				{1, webhook.ByTest, false, "http_status: 404", 0, webhook.Exhausted},
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if d := cmp.Diff(want, ends); d != "" {
+				t.Errorf("ends (-want +got):\n%s", d)
+			}
+		})
+	})
+}

@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"context"
+	"os"
+	"strconv"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Backlog tells what waits to be sent, by the state of the subscription that it waits for. Its cost is that of Lanes.
+func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
+	var row struct {
+		HealthyLanes   int64 `db:"healthy_lanes"`
+		HealthyPending int64 `db:"healthy_pending"`
+		FailingLanes   int64 `db:"failing_lanes"`
+		FailingPending int64 `db:"failing_pending"`
+		ClosedLanes    int64 `db:"closed_lanes"`
+		ClosedPending  int64 `db:"closed_pending"`
+		OldestDue      int64 `db:"oldest_due"`
+	}
+	err := s.get(ctx, &row, `
+		SELECT count(*) FILTER (WHERE state = 'healthy') AS healthy_lanes,
+		       coalesce(sum(pending) FILTER (WHERE state = 'healthy'), 0) AS healthy_pending,
+		       count(*) FILTER (WHERE state = 'failing') AS failing_lanes,
+		       coalesce(sum(pending) FILTER (WHERE state = 'failing'), 0) AS failing_pending,
+		       count(*) FILTER (WHERE state = 'disabled') AS closed_lanes,
+		       coalesce(sum(pending) FILTER (WHERE state = 'disabled'), 0) AS closed_pending,
+		       coalesce(min(due_at) FILTER (WHERE state <> 'disabled'), 0) AS oldest_due
+		FROM (
+			SELECT j.value AS pending,
+			       CASE WHEN p.webhooks AND s.deleted_at IS NULL THEN s.status ELSE 'disabled' END AS state,
+			       max(s.probe_at, (
+			           SELECT d.due_at FROM deliveries d INDEXED BY deliveries_pending
+			           WHERE d.subscription_id = s.id AND d.state = 0 ORDER BY d.due_at LIMIT 1)) AS due_at
+			FROM json_each(?) j
+			JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`, rowCounts(s.pending.all()))
+	return webhook.Backlog{
+		Healthy:   webhook.Waiting{Lanes: row.HealthyLanes, Deliveries: row.HealthyPending},
+		Failing:   webhook.Waiting{Lanes: row.FailingLanes, Deliveries: row.FailingPending},
+		Closed:    webhook.Waiting{Lanes: row.ClosedLanes, Deliveries: row.ClosedPending},
+		OldestDue: row.OldestDue,
+	}, err
+}
+
+// rowCounts writes the numbers as a JSON object, for json_each.
+func rowCounts(counts map[int64]int64) string {
+	b := []byte{'{'}
+	for row, n := range counts {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = strconv.AppendInt(b, row, 10)
+		b = append(b, `":`...)
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return string(append(b, '}'))
+}
+
+// Sizes returns how large the database and its write-ahead log are on disk, in bytes.
+func (s *Store) Sizes() (database, log int64, err error) {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return 0, 0, err
+	}
+	logInfo, err := os.Stat(s.path + "-wal")
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.Size(), logInfo.Size(), nil
+}

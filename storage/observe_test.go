@@ -1,0 +1,259 @@
+package storage_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// seen notes what a store tells of itself.
+type seen struct {
+	mu          sync.Mutex
+	commits     int
+	writes      int
+	took        time.Duration // the least
+	events      int
+	turns       []webhook.Status
+	interrupted int
+}
+
+func (s *seen) Committed(writes int, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.commits == 0 || took < s.took {
+		s.took = took
+	}
+	s.commits++
+	s.writes += writes
+}
+
+func (s *seen) Published(events int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events += events
+}
+
+func (s *seen) Turned(to webhook.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns = append(s.turns, to)
+}
+
+func (s *seen) Interrupted(attempts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interrupted += attempts
+}
+
+// observed makes a tenant in a store that tells o.
+func observed(t *testing.T, o *seen) tenant {
+	t.Helper()
+	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	options.Observer = o
+	store, _ := storagetest.OpenWith(t, options)
+	return tenantOf(t, store)
+}
+
+// fail has n attempts in a row fail.
+func (x tenant) fail(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		job := x.jobs(t)[0]
+		x.end(t, job, x.begin(t, job), false)
+	}
+}
+
+func TestObserver(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is told of each commit and of the writes that share it", func(t *testing.T) {
+		t.Parallel()
+		var o seen
+		x := observed(t, &o)
+		o.mu.Lock()
+		commits, writes := o.commits, o.writes
+		o.mu.Unlock()
+		const publishers = 64
+		var wg sync.WaitGroup
+		for range publishers {
+			wg.Go(func() { storagetest.Publish(t, x.Store, x.owner, "user.created") })
+		}
+		wg.Wait()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.writes-writes != publishers || o.commits-commits < 1 || o.commits-commits > publishers {
+			t.Errorf("%d commits of %d writes, for %d publishers", o.commits-commits, o.writes-writes, publishers)
+		}
+		if o.took <= 0 || o.took > time.Minute {
+			t.Errorf("a commit took %s", o.took)
+		}
+	})
+
+	t.Run("counts events that are accepted, and no repetition", func(t *testing.T) {
+		t.Parallel()
+		var o seen
+		x := observed(t, &o)
+		for range 3 {
+			if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`), keyed("l", `{"n":2}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":2}`)}); err == nil {
+			t.Error("a key that belongs to another event was accepted")
+		}
+		if o.events != 3 {
+			t.Errorf("%d events, want 3", o.events)
+		}
+	})
+
+	t.Run("is told of each change of a subscription's status, whoever made it", func(t *testing.T) {
+		t.Parallel()
+		var o seen
+		x := observed(t, &o)
+		yes, no := true, false
+		x.fail(t, 7) // the fifth makes it failing
+		job := x.jobs(t)[0]
+		x.end(t, job, x.begin(t, job), true)
+		for _, active := range []*bool{&no, &no, &yes, &yes} {
+			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: active}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.fail(t, 15)
+		want := []webhook.Status{webhook.Failing, webhook.Healthy, webhook.Disabled, webhook.Healthy, webhook.Failing, webhook.Disabled}
+		if d := cmp.Diff(want, o.turns); d != "" {
+			t.Errorf("changes (-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("is told by the next start how many attempts were cut off", func(t *testing.T) {
+		t.Parallel()
+		var o seen
+		options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		options.Observer = &o
+		store, stop := storagetest.OpenWith(t, options)
+		x := tenantOf(t, store)
+		for range 3 {
+			storagetest.Publish(t, x.Store, x.owner, "user.created")
+		}
+		for _, job := range x.jobs(t)[:2] {
+			x.begin(t, job)
+		}
+		stop()
+		_, stop = storagetest.OpenWith(t, options)
+		stop()
+		storagetest.OpenWith(t, options)
+		if o.interrupted != 2 {
+			t.Errorf("%d attempts, want 2", o.interrupted)
+		}
+	})
+}
+
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is empty where nothing waits", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		if got, err := x.Backlog(t.Context()); err != nil || got != (webhook.Backlog{}) {
+			t.Errorf("%+v, error %v", got, err)
+		}
+	})
+
+	t.Run("tells deliveries and lanes by state, and since when the longest has waited", func(t *testing.T) {
+		t.Parallel()
+		ctx, no := t.Context(), false
+		x := tenant{Store: storagetest.Open(t)}
+		x.owner, _ = storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		types := []string{"user.created", "order.paid"} // and no audit events
+		operator := storagetest.Operator(t, x.Store).Actor("", "")
+		waiting := func(want webhook.Backlog) {
+			t.Helper()
+			got, err := x.Backlog(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("backlog (-want +got):\n%s", d)
+			}
+		}
+		x.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/on", types...)
+		off, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/off", types...)
+		gone, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/gone", types...)
+		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/user", "user.created")
+		first := storagetest.Publish(t, x.Store, x.owner, "user.created").At
+		storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		waiting(webhook.Backlog{Healthy: webhook.Waiting{Lanes: 4, Deliveries: 7}, OldestDue: first})
+
+		if _, err := x.UpdateSubscription(ctx, x.actor(), x.org(), off.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+			t.Fatal(err)
+		}
+		waiting(webhook.Backlog{Healthy: webhook.Waiting{Lanes: 3, Deliveries: 5}, Closed: webhook.Waiting{Lanes: 1, Deliveries: 2}, OldestDue: first})
+		if err := x.DeleteSubscription(ctx, x.actor(), x.org(), gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Backlog(ctx) // upkeep may have dropped what was pending for it
+		if err != nil || got.Healthy != (webhook.Waiting{Lanes: 2, Deliveries: 3}) || got.Closed.Lanes < 1 || got.Closed.Lanes > 2 {
+			t.Errorf("%+v, error %v", got, err)
+		}
+
+		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+		y := tenant{Store: x.Store, owner: other}
+		y.sub, _ = storagetest.Subscription(t, x.Store, other, "https://example.com/down", types...)
+		y.fail(t, 4)
+		job := y.jobs(t)[1]
+		y.end(t, job, y.begin(t, job), false) // due again at 1000 as the first one is, but the next probe is at 2000
+		got, err = x.Backlog(ctx)
+		if err != nil || got.Failing != (webhook.Waiting{Lanes: 1, Deliveries: 4}) || got.OldestDue != 2000 {
+			t.Errorf("%+v, error %v", got, err)
+		}
+		if _, err := x.UpdateOrganization(ctx, operator, other.Organization.ID, access.OrganizationChange{Plan: new("free")}); err != nil {
+			t.Fatal(err)
+		}
+		got, err = x.Backlog(ctx)
+		if err != nil || got.Failing != (webhook.Waiting{}) || got.Closed.Deliveries < 6 || got.OldestDue != first {
+			t.Errorf("%+v, error %v", got, err)
+		}
+	})
+
+	t.Run("ends with its context", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := x.Backlog(ctx); err == nil {
+			t.Error("it was read all the same")
+		}
+	})
+}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	store, err := storage.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	database, log, err := store.Sizes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, size := range map[string]int64{options.Path: database, options.Path + "-wal": log} {
+		if info, err := os.Stat(path); err != nil || info.Size() != size || size == 0 {
+			t.Errorf("%s: %d bytes, error %v", path, size, err)
+		}
+	}
+}
