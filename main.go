@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -25,6 +26,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/metrics"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -81,10 +83,10 @@ func untilSignal(ctx context.Context) context.Context {
 // serve runs the appliance until ctx ends and all that was under way has ended too.
 func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	log := newLogger(c.Log, errs)
-	for _, name := range withoutEffect(c) {
-		log.Warn("this setting has no effect in this version", "setting", name)
+	if c.OIDC.Issuer != "" {
+		log.Warn("this setting has no effect in this version", "setting", "oidc.issuer")
 	}
-	certificate, err := loadCertificate(c.Server)
+	certificate, err := c.Server.Certificate()
 	if err != nil {
 		return err
 	}
@@ -92,12 +94,21 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("server.listen: %w; stop what listens there, or choose another address", err)
 	}
-	defer listener.Close() // again, where Serve has done so already
-	store, token, err := openStore(ctx, c, log)
+	defer listener.Close()   // again, where Serve has done so already
+	var scrapes net.Listener // nil where they come to the other one
+	if c.Metrics.Listen != "" {
+		if scrapes, err = net.Listen("tcp", c.Metrics.Listen); err != nil {
+			return fmt.Errorf("metrics.listen: %w; stop what listens there, or choose another address", err)
+		}
+		defer scrapes.Close()
+		log.Info("metrics have a listener of their own", "address", scrapes.Addr().String())
+	}
+	measured := metrics.New()
+	store, token, err := openStore(ctx, c, measured, log)
 	if err != nil {
 		return err
 	}
-	a, err := assemble(c, store, certificate, log)
+	a, err := assemble(c, store, measured, certificate, log)
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -106,13 +117,13 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 		welcome(out, c, url, token)
 	}
 	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
-	err = a.run(ctx, listener)
+	err = a.run(ctx, listener, scrapes)
 	log.Info("stopped")
 	return errors.Join(err, store.Close())
 }
 
 // openStore opens the file. token is the first operator's where the file is new.
-func openStore(ctx context.Context, c config.Config, log *slog.Logger) (*storage.Store, access.Credential, error) {
+func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *slog.Logger) (*storage.Store, access.Credential, error) {
 	token := access.Mint(access.TokenPrefix)
 	if !c.Bootstrap.Token.IsZero() {
 		token, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
@@ -126,6 +137,7 @@ func openStore(ctx context.Context, c config.Config, log *slog.Logger) (*storage
 		KeepEvents:    c.Storage.RetentionEvents,
 		KeepAudit:     c.Storage.RetentionAudit,
 		Bootstrap:     token,
+		Observer:      m,
 		Logger:        log,
 	})
 	return store, token, err
@@ -140,11 +152,12 @@ type appliance struct {
 	store      *storage.Store
 	dispatcher *dispatch.Dispatcher
 	server     *server.Server
+	metrics    *metrics.Metrics
 }
 
 // assemble makes the floors and connects them: the server asks the store, the store tells the dispatcher, the dispatcher
-// records in the store.
-func assemble(c config.Config, store *storage.Store, certificate *tls.Config, log *slog.Logger) (*appliance, error) {
+// records in the store. All of them are counted by m, which asks the store for the rest.
+func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certificate *tls.Config, log *slog.Logger) (*appliance, error) {
 	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks}
 	roots, err := egress.Roots(c.Egress.CAFile)
 	if err != nil {
@@ -165,12 +178,18 @@ func assemble(c config.Config, store *storage.Store, certificate *tls.Config, lo
 		Transport: egress.NewTransport(egress.Options{
 			Policy: guard, Roots: roots, MaxIdle: c.Webhooks.Concurrency, MaxIdlePerHost: c.Webhooks.ConcurrencyPerSubscription,
 		}),
+		Ended:  m.Ended,
 		Logger: log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	store.Watch(dispatcher)
+	m.Read(store)
+	var exposed http.Handler // by the main listener
+	if c.Metrics.Listen == "" {
+		exposed = m
+	}
 	floor, err := server.New(server.Options{
 		Store:          store,
 		Tester:         dispatcher,
@@ -180,6 +199,8 @@ func assemble(c config.Config, store *storage.Store, certificate *tls.Config, lo
 		BaseURL:        c.Server.BaseURL,
 		TrustedProxies: c.Server.TrustedProxies,
 		Checks:         []server.Check{server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval)},
+		Measure:        m.Requests,
+		Metrics:        exposed,
 		TLS:            certificate,
 		ShutdownGrace:  c.Server.ShutdownGrace,
 		TestTimeout:    c.Webhooks.Timeout,
@@ -188,12 +209,12 @@ func assemble(c config.Config, store *storage.Store, certificate *tls.Config, lo
 	if err != nil {
 		return nil, err
 	}
-	return &appliance{store, dispatcher, floor}, nil
+	return &appliance{store, dispatcher, floor, m}, nil
 }
 
-// run serves and delivers until ctx ends or one of the two fails. The store goes on until both have ended, because what
+// run serves and delivers until ctx ends or one of them fails. The store goes on until all have ended, because what
 // they have under way is recorded there.
-func (a *appliance) run(ctx context.Context, l net.Listener) error {
+func (a *appliance) run(ctx context.Context, l, scrapes net.Listener) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWriting()
 	var store errgroup.Group
@@ -202,6 +223,9 @@ func (a *appliance) run(ctx context.Context, l net.Listener) error {
 	floors, ctx := errgroup.WithContext(ctx)
 	floors.Go(func() error { return a.server.Serve(ctx, l) })
 	floors.Go(func() error { return a.dispatcher.Run(ctx) })
+	if scrapes != nil {
+		floors.Go(func() error { return a.metrics.Serve(ctx, scrapes) })
+	}
 	err := floors.Wait()
 	stopWriting()
 	return errors.Join(err, store.Wait())
@@ -213,30 +237,6 @@ func newLogger(l config.Log, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
-}
-
-// withoutEffect lists what is set and is of no use yet.
-func withoutEffect(c config.Config) []string {
-	var names []string
-	if c.OIDC.Issuer != "" {
-		names = append(names, "oidc.issuer")
-	}
-	if c.Metrics.Listen != "" {
-		names = append(names, "metrics.listen")
-	}
-	return names
-}
-
-// loadCertificate returns nil where the server speaks plain HTTP.
-func loadCertificate(s config.Server) (*tls.Config, error) {
-	if s.TLSCertFile == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("server.tls_cert_file, server.tls_key_file: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // welcome tells a first operator where to begin. A token from the settings is known already and is not printed.

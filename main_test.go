@@ -53,9 +53,10 @@ func keyhook(t testing.TB, args ...string) *exec.Cmd {
 
 // process is a running `keyhook serve`.
 type process struct {
-	cmd    *exec.Cmd
-	url    string
-	stdout *bytes.Buffer
+	cmd     *exec.Cmd
+	url     string
+	metrics string // host:port of their own listener; empty without one
+	stdout  *bytes.Buffer
 }
 
 const operatorToken = "an-operator-token-for-tests"
@@ -80,9 +81,15 @@ func start(t testing.TB, dir string, settings ...string) *process {
 	lines.Buffer(nil, 1<<20)
 	var seen strings.Builder
 	for lines.Scan() {
-		var line struct{ Msg, URL string }
+		var line struct{ Msg, URL, Address string }
 		seen.WriteString(lines.Text() + "\n")
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "ready" {
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue
+		}
+		switch line.Msg {
+		case "metrics have a listener of their own":
+			p.metrics = line.Address
+		case "ready":
 			p.url = line.URL
 			go io.Copy(io.Discard, logged) // ends with the process
 			return p
@@ -256,6 +263,95 @@ func TestServe(t *testing.T) {
 			t.Errorf("exit code %d after %s", code, time.Since(began))
 		}
 	})
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+
+	t.Run("count what the process does, and are shown to this machine", func(t *testing.T) {
+		t.Parallel()
+		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/down" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		defer receiver.Close()
+		dir := t.TempDir()
+		p := start(t, dir)
+		for _, path := range []string{"/up", "/down"} {
+			p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+path+`","event_types":["a"]}`, nil)
+		}
+		for range 6 {
+			p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+		}
+		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+			_, got := scrape(t, p.url+"/metrics")
+			if strings.Contains(got, "\nkeyhook_delivery_attempts_total{outcome=\"succeeded\"} 6\n") &&
+				strings.Contains(got, "\nkeyhook_subscription_transitions_total{status=\"failing\"} 1\n") {
+				for _, want := range []string{
+					"keyhook_events_published_total 6", `keyhook_deliveries_ended_total{state="delivered"} 6`,
+					`keyhook_deliveries_pending{state="healthy"} 0`, `keyhook_deliveries_pending{state="failing"} 6`,
+					`keyhook_lanes{state="failing"} 1`, `keyhook_delivery_attempt_failures_total{class="timeout"} 0`,
+					`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="202"} 6`,
+				} {
+					if !strings.Contains(got, "\n"+want+"\n") {
+						t.Errorf("no %s in\n%s", want, got)
+					}
+				}
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("after 20 s:\n%s", got)
+			}
+		}
+	})
+
+	t.Run("have a listener of their own where that is set, and are nowhere else then", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, t.TempDir(), "KEYHOOK_METRICS_LISTEN=127.0.0.1:0")
+		if status, got := scrape(t, "http://"+p.metrics+"/metrics"); status != 200 || !strings.Contains(got, "keyhook_build_info") {
+			t.Errorf("status %d: %s", status, got)
+		}
+		for _, url := range []string{p.url + "/metrics", p.url + "/metrics/", "http://" + p.metrics + "/api/v1/whoami/"} {
+			if status, _ := scrape(t, url); status != 404 {
+				t.Errorf("%s: status %d", url, status)
+			}
+		}
+		if status, err := p.call("GET", "/metrics", "", nil); err != nil || status != 404 {
+			t.Errorf("as operator: status %d, error %v", status, err)
+		}
+		if code := p.end(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
+	t.Run("refuse a port in use before a file is touched", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, t.TempDir())
+		second := keyhook(t, "serve", "--listen=127.0.0.1:0", "--metrics.listen="+strings.TrimPrefix(p.url, "http://"))
+		out, err := second.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "metrics.listen") || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("error %v, output %s", err, out)
+		}
+		if left, _ := filepath.Glob(filepath.Join(second.Dir, "*")); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+	})
+}
+
+// scrape gets a page of metrics without a credential.
+func scrape(t *testing.T, url string) (status int, text string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
 }
 
 func TestDemo(t *testing.T) {
@@ -541,10 +637,11 @@ func (p *process) resident(b *testing.B) int64 {
 // none of ours.
 var mayImport = map[string][]string{
 	"": {
-		"server", "server/cli", "server/config", "limiter", "dispatch", "dispatch/egress",
+		"server", "server/cli", "server/config", "server/metrics", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
 	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/webhook", "storage/fault"},
+	"server/metrics":      {"storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
 	"server/cli":          {"server/config", "storage", "storage/fault", "dispatch/signature", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
 	"storage":             {"storage/access", "storage/webhook", "storage/fault", "storage/seal"},
@@ -558,6 +655,7 @@ var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage"},
 	"github.com/jmoiron/sqlx":             {"storage"},
 	"github.com/julienschmidt/httprouter": {"server"},
+	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/spf13/cobra":              {"", "server/cli"},
 	"golang.org/x/time/rate":              {"dispatch", "server"},

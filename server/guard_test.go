@@ -32,7 +32,7 @@ func line(r server.Route) string { return r.Method + " " + r.Pattern }
 
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
-	f := start(t)
+	f := start(t, measured)
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"nobody","permissions":[]}`, nil}).want(t, http.StatusCreated, "")
 	_, token := storagetest.Tenant(t, f.store, "powerless", "growth", "nobody")
 
@@ -51,19 +51,24 @@ func TestEveryRoute(t *testing.T) {
 			})
 			for _, path := range []string{path, strings.TrimSuffix(path, "/")} {
 				at := r.Method + " " + path
+				var relayed []string
+				if r.Local {
+					f.do(t, call{at, "", "", nil}).want(t, http.StatusOK, "")
+					relayed = []string{"X-Forwarded-For", "192.0.2.1"}
+				}
 				if r.Open {
 					f.do(t, call{at, "", "", nil}).want(t, http.StatusOK, "")
 					continue
 				}
-				refused := f.do(t, call{at, "", "", nil}).want(t, http.StatusUnauthorized, "missing_credential")
+				refused := f.do(t, call{at, "", "", relayed}).want(t, http.StatusUnauthorized, "missing_credential")
 				challenges := []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 				if diff := cmp.Diff(challenges, refused.Header.Values("WWW-Authenticate")); diff != "" {
 					t.Errorf("%s: challenges (-want +got):\n%s", at, diff)
 				}
 				if r.Permission != "" {
-					f.do(t, call{at, bearer(token), "", nil}).want(t, http.StatusForbidden, "permission_denied")
+					f.do(t, call{at, bearer(token), "", relayed}).want(t, http.StatusForbidden, "permission_denied")
 				}
-				if got := f.do(t, call{at, operator, "", nil}); got.StatusCode >= 500 {
+				if got := f.do(t, call{at, operator, "", relayed}); got.StatusCode >= 500 {
 					t.Errorf("%s as operator: %d %s", at, got.StatusCode, got.body)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -44,9 +45,11 @@ func (s *Server) rescue(c *call) {
 	s.fail(c, c.cause)
 }
 
-// observe writes the line. It names the pattern and not the path, and never the query, a header or a body: each of them
-// may hold what must not be kept.
+// observe counts the request and writes the line. That names the pattern and not the path, and never the query, a header
+// or a body: each of them may hold what must not be kept.
 func (s *Server) observe(c *call) {
+	took := time.Since(c.began)
+	s.count(c, took)
 	level := c.level()
 	ctx := context.WithoutCancel(c.request.Context())
 	if !s.log.Enabled(ctx, level) {
@@ -57,7 +60,7 @@ func (s *Server) observe(c *call) {
 		slog.String("method", c.method()),
 		slog.String("route", c.pattern()),
 		slog.Int("status", c.status),
-		slog.Float64("duration_ms", float64(time.Since(c.began).Microseconds())/1000),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Int64("bytes", c.bytes),
 		slog.String("request_id", c.id),
 		slog.String("client", c.client.String()),
@@ -84,7 +87,7 @@ func (c *call) level() slog.Level {
 		return slog.LevelError
 	case c.status > http.StatusInternalServerError:
 		return slog.LevelWarn
-	case c.route != nil && c.route.access == open:
+	case c.route != nil && (c.route.access == open || c.route.access == local && c.status == http.StatusOK):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
@@ -92,17 +95,15 @@ func (c *call) level() slog.Level {
 
 // method returns the method for the log; what is not a method of HTTP is the caller's own text.
 func (c *call) method() string {
-	switch m := c.request.Method; m {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodOptions, http.MethodConnect, http.MethodTrace:
-		return m
+	if slices.Contains(methodsOfHTTP, c.request.Method) {
+		return c.request.Method
 	}
-	return "other"
+	return otherMethod
 }
 
 func (c *call) pattern() string {
 	if c.route == nil {
-		return "none"
+		return noRoute
 	}
 	return c.route.pattern
 }

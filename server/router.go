@@ -15,26 +15,23 @@ var methods = []string{
 
 // register builds the router from the table, both slash forms of each pattern. Only the router's trees are used: its
 // ServeHTTP would redirect a missing slash with a 301 that turns POST into GET, and answer OPTIONS to anybody.
-func (s *Server) register() (*httprouter.Router, map[string][]string) {
+func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]string) {
 	router := httprouter.New()
 	fixed := map[string][]string{}
 	for i := range s.routes {
 		rt := &s.routes[i]
-		handle := func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
-			c := w.(*call)
-			c.route, c.params = rt, p
-			if err := s.run(c); err != nil {
-				s.fail(c, err)
-			}
+		at := []string{rt.method}
+		if rt.method == http.MethodGet {
+			at = append(at, http.MethodHead)
 		}
-		for _, path := range []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")} {
-			at := []string{rt.method}
-			if rt.method == http.MethodGet {
-				at = append(at, http.MethodHead)
-			}
-			for _, method := range at {
+		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
+		for _, method := range at {
+			handle := s.follow(rt, measure(method, rt.pattern))
+			for _, path := range paths {
 				router.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
 			}
+		}
+		for _, path := range paths {
 			if !strings.Contains(path, "{") {
 				fixed[path] = append(fixed[path], at...)
 				slices.Sort(fixed[path])
@@ -42,6 +39,17 @@ func (s *Server) register() (*httprouter.Router, map[string][]string) {
 		}
 	}
 	return router, fixed
+}
+
+// follow leads requests down a route, and has them counted by tally.
+func (s *Server) follow(rt *route, tally tally) httprouter.Handle {
+	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
+		c := w.(*call)
+		c.route, c.params, c.tally = rt, p, tally
+		if err := s.run(c); err != nil {
+			s.fail(c, err)
+		}
+	}
 }
 
 // dispatch finds the route and follows it.
@@ -94,6 +102,9 @@ func (s *Server) unrouted(c *call, allowed []string) error {
 func (s *Server) run(c *call) error {
 	if c.route.access == open {
 		return c.route.handle(c)
+	}
+	if c.route.access == local && isLocal(c.request) {
+		return c.handle()
 	}
 	if err := s.authenticate(c); err != nil {
 		return err

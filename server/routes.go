@@ -23,6 +23,7 @@ const (
 	permitted reach = iota // a credential with the permission; one request of its window
 	anyone                 // any valid credential; one request of its window
 	open                   // everybody: no credential is looked at, and nothing counted
+	local                  // as open for who asks from this machine, as permitted for all others
 )
 
 // route is one line of the table.
@@ -167,6 +168,7 @@ type Route struct {
 	Pattern    string   // with {id}, {name} and {key} for what varies
 	Permission string   // empty: Open, or any valid credential will do
 	Open       bool     // no credential is looked at
+	Local      bool     // nor is one of a request from this machine
 	Parameters []string // of the query
 }
 
@@ -174,7 +176,7 @@ type Route struct {
 func (s *Server) Routes() []Route {
 	routes := make([]Route, len(s.routes))
 	for i, r := range s.routes {
-		routes[i] = Route{r.method, r.pattern, r.permission, r.access == open, r.parameters}
+		routes[i] = Route{r.method, r.pattern, r.permission, r.access == open, r.access == local, r.parameters}
 	}
 	return routes
 }

@@ -57,6 +57,8 @@ type Options struct {
 	BaseURL        string           // where callers reach the server; its path begins every Location
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For is believed
 	Checks         []Check          // asked by /readyz, beside the server's own
+	Measure        Measure          // nil counts nothing
+	Metrics        http.Handler     // answers /metrics, to platform:read and to this machine; nil is 404
 	TLS            *tls.Config      // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
 	ShutdownGrace  time.Duration    // for requests under way when Serve is told to stop; 0 is 20 s
 	TestTimeout    time.Duration    // how long a test delivery may take; 0 is 15 s
@@ -78,6 +80,7 @@ type Server struct {
 	routes   []route
 	router   *httprouter.Router
 	fixed    map[string][]string // path without parameters → the methods that it has
+	strays   map[string]tally    // method → what counts the requests that no route takes
 	draining atomic.Bool
 	underway sync.WaitGroup // requests
 }
@@ -99,8 +102,9 @@ func New(o Options) (*Server, error) {
 		grace:    o.ShutdownGrace,
 		log:      o.Logger,
 	}
-	s.routes = s.table(o)
-	s.router, s.fixed = s.register()
+	s.routes = append(s.table(o), exposition(o.Metrics)...)
+	s.router, s.fixed = s.register(o.Measure)
+	s.strays = o.Measure.strays()
 	return s, nil
 }
 
@@ -124,6 +128,9 @@ func (o *Options) normalize() (base string, err error) {
 	}
 	if o.Limiter == nil {
 		o.Limiter = limiter.New(limiter.Window)
+	}
+	if o.Measure == nil {
+		o.Measure = unmeasured
 	}
 	if o.KeyPrefix == "" {
 		o.KeyPrefix = "svc"

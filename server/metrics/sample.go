@@ -1,0 +1,98 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// source is what is asked at every scrape.
+type source interface {
+	// Backlog returns what waits to be sent.
+	Backlog(ctx context.Context) (webhook.Backlog, error)
+	// Sizes returns how large the database and its write-ahead log are, in bytes.
+	Sizes() (database, log int64, err error)
+}
+
+// readLimit bounds what a scrape waits for the database.
+const readLimit = 2 * time.Second
+
+// sample reads what is a state rather than a count. What cannot be read is not shown: an old number, or none in its place,
+// would be taken for the truth.
+type sample struct {
+	source   source // nil until Read was called: nothing is shown then
+	pending  *prometheus.Desc
+	lanes    *prometheus.Desc
+	age      *prometheus.Desc
+	database *prometheus.Desc
+	log      *prometheus.Desc
+	errors   prometheus.Counter
+}
+
+func newSample() sample {
+	gauge := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+	}
+	return sample{
+		pending: gauge("deliveries_pending",
+			"Deliveries that wait, by the state of their subscription; closed is disabled, removed, or without a plan for webhooks.", "state"),
+		lanes: gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
+		age: gauge("deliveries_oldest_due_age_seconds",
+			"How long the delivery is overdue that has waited longest for an open subscription; 0 where none is."),
+		database: gauge("storage_database_bytes", "Size of the database file."),
+		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
+		errors:   counter("scrape_errors_total", "Times that a scrape could not read the database, so that numbers of it are missing."),
+	}
+}
+
+// Read has s asked at every scrape. It is called once, before the first.
+func (m *Metrics) Read(s source) { m.sample.source = s }
+
+// Describe is part of prometheus.Collector.
+func (s *sample) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.database, s.log} {
+		ch <- d
+	}
+	s.errors.Describe(ch)
+}
+
+// Collect is part of prometheus.Collector.
+func (s *sample) Collect(ch chan<- prometheus.Metric) {
+	if s.source != nil {
+		s.read(func(d *prometheus.Desc, value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+		})
+	}
+	s.errors.Collect(ch) // last, so that it tells of this scrape too
+}
+
+func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+	defer cancel()
+	if b, err := s.source.Backlog(ctx); err != nil {
+		s.errors.Inc()
+	} else {
+		for state, w := range map[string]webhook.Waiting{"healthy": b.Healthy, "failing": b.Failing, "closed": b.Closed} {
+			show(s.pending, float64(w.Deliveries), state)
+			show(s.lanes, float64(w.Lanes), state)
+		}
+		show(s.age, age(b.OldestDue))
+	}
+	if database, log, err := s.source.Sizes(); err != nil {
+		s.errors.Inc()
+	} else {
+		show(s.database, float64(database))
+		show(s.log, float64(log))
+	}
+}
+
+// age is how long ago, in seconds, a time was; 0 where it is still to come, or none.
+func age(at int64) float64 {
+	if at == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.UnixMilli(at)).Seconds())
+}

@@ -1,0 +1,48 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// What a connection may cost that nobody vouches for.
+const (
+	readTimeout    = 5 * time.Second
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = 5 * time.Minute // longer than what lies between two scrapes
+	maxHeaderBytes = 8 << 10
+	maxConnections = 64
+	grace          = 5 * time.Second // for scrapes under way at a stop
+)
+
+// Serve answers /metrics, in plain HTTP and to anybody, and nothing else, from l until ctx ends. It owns l and closes it.
+func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m)
+	mux.Handle("GET /metrics/{$}", m)
+	server := &http.Server{
+		Handler: mux, DisableGeneralOptionsHandler: true, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(netutil.LimitListener(l, maxConnections)) }()
+	select {
+	case err := <-served:
+		return errors.Join(fmt.Errorf("serve metrics at %s: %w", l.Addr(), err), server.Close())
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := server.Shutdown(ending)
+	if err != nil {
+		err = server.Close()
+	}
+	<-served
+	return err
+}

@@ -1,0 +1,191 @@
+package server_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/metrics"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// measured has a floor counted, and shown at /metrics.
+func measured(o *server.Options) {
+	m := metrics.New()
+	m.Read(o.Store.(*storage.Store))
+	o.Measure, o.Metrics = m.Requests, m
+}
+
+// asked makes a request to the handler as it came from a peer, with headers as name, value, name, value.
+func (f *floor) asked(peer, line string, header ...string) *httptest.ResponseRecorder {
+	method, path, _ := strings.Cut(line, " ")
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Method, r.URL.Path, r.RemoteAddr = method, path, peer // whatever they are
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	f.server.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// counted scrapes, and returns the series of the floor by their names and labels, but for the buckets of histograms.
+func (f *floor) counted(t *testing.T) map[string]string {
+	t.Helper()
+	w := f.asked("127.0.0.1:1", "GET /metrics")
+	if w.Code != http.StatusOK {
+		t.Fatalf("scrape: status %d %s", w.Code, w.Body)
+	}
+	series := map[string]string{}
+	for line := range strings.Lines(w.Body.String()) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if ok && (strings.HasPrefix(name, "keyhook_http_") || strings.HasPrefix(name, "keyhook_auth")) && !strings.Contains(name, "_bucket{") {
+			series[name] = value
+		}
+	}
+	return series
+}
+
+func TestMetricsAccess(t *testing.T) {
+	t.Parallel()
+	f := build(t, measured, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	_, owner := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	principal := storagetest.Operator(t, f.store)
+	_, reads := storagetest.Key(t, f.store, principal, access.PlatformRead)
+	_, other := storagetest.Key(t, f.store, principal, access.EventsRead)
+	const here, there, v6, mapped = "127.0.0.1:999", "203.0.113.9:999", "[::1]:999", "[::ffff:127.0.0.1]:999"
+
+	for name, tt := range map[string]struct {
+		peer   string
+		header []string
+		status int
+		code   string
+	}{
+		"loopback needs no credential":                         {here, nil, 200, ""},
+		"nor does it over IPv6":                                {v6, nil, 200, ""},
+		"nor in its mapped form":                               {mapped, nil, 200, ""},
+		"any other does":                                       {there, nil, 401, "missing_credential"},
+		"and so does who has no address":                       {"@", nil, 401, "missing_credential"},
+		"an operator may":                                      {there, []string{"Authorization", operator}, 200, ""},
+		"a key with platform:read may":                         {there, []string{"Authorization", apiKey(reads)}, 200, ""},
+		"a key without it may not":                             {there, []string{"Authorization", apiKey(other)}, 403, "permission_denied"},
+		"an owner may not: it is not their instance":           {there, []string{"Authorization", bearer(owner)}, 403, "permission_denied"},
+		"a wrong key may not":                                  {there, []string{"Authorization", "ApiKey svc_x"}, 401, "invalid_key"},
+		"a proxy here that is trusted asks for others":         {here, []string{"X-Forwarded-For", "203.0.113.9"}, 401, "missing_credential"},
+		"even if it says that they are here":                   {here, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
+		"and if it does not say who they are":                  {here, []string{"X-Forwarded-For", ""}, 401, "missing_credential"},
+		"a proxy here that is not trusted asks for others too": {v6, []string{"X-Forwarded-For", "203.0.113.9"}, 401, "missing_credential"},
+		"as does one that speaks RFC 7239":                     {here, []string{"Forwarded", "for=203.0.113.9"}, 401, "missing_credential"},
+		"as does one that tells the host alone":                {here, []string{"X-Forwarded-Host", "keys.example.com"}, 401, "missing_credential"},
+		"as does one that has a header of its own":             {here, []string{"X-Real-IP", "203.0.113.9"}, 401, "missing_credential"},
+		"nobody comes from loopback by saying so":              {there, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
+		"through a proxy an operator may":                      {here, []string{"X-Forwarded-For", "203.0.113.9", "Authorization", operator}, 200, ""},
+		"from loopback a credential is not looked at":          {here, []string{"Authorization", "ApiKey svc_x"}, 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range []string{"/metrics", "/metrics/"} {
+				w := f.asked(tt.peer, "GET "+path, tt.header...)
+				var p struct{ Code string }
+				_ = json.Unmarshal(w.Body.Bytes(), &p)
+				if w.Code != tt.status || p.Code != tt.code || strings.Contains(w.Body.String(), "keyhook_lanes") != (tt.status == 200) {
+					t.Errorf("%s: status %d %.200s", path, w.Code, w.Body)
+				}
+			}
+		})
+	}
+
+	t.Run("nothing but GET and HEAD is there", func(t *testing.T) {
+		if w := f.asked(here, "POST /metrics"); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
+			t.Errorf("status %d, Allow %q", w.Code, w.Header().Get("Allow"))
+		}
+	})
+	t.Run("it is unknown where the metrics are shown elsewhere, to an operator too", func(t *testing.T) {
+		bare := build(t)
+		for _, header := range [][]string{nil, {"Authorization", operator}} {
+			if w := bare.asked(here, "GET /metrics", header...); w.Code != 404 {
+				t.Errorf("status %d", w.Code)
+			}
+		}
+	})
+}
+
+func TestMetricsOfRequests(t *testing.T) {
+	t.Parallel()
+
+	t.Run("count each by route, method and status, and refusals by their reason", func(t *testing.T) {
+		t.Parallel()
+		f := build(t, measured)
+		owner, key := f.key(t, "small", "2")
+		f.move(t, owner.Organization.ID, "small")
+		before := f.counted(t)
+		const peer = "203.0.113.9:999"
+		for _, line := range []string{"GET /api/v1/whoami/", "GET /api/v1/whoami", "HEAD /api/v1/whoami", "GET /nothing"} {
+			f.asked(peer, line, "Authorization", apiKey(key)) // the last two are over the limit
+		}
+		f.asked(peer, "GET /api/v1/api-keys/key_01h455vb4pex5vsknk084sn02q/")
+		f.asked(peer, "DELETE /api/v1/api-keys/", "Authorization", operator)
+		for range 30 {
+			f.asked("203.0.113.10:1", "POST /api/v1/events/", "Authorization", "ApiKey svc_x")
+		}
+		got := map[string]string{}
+		for name, value := range f.counted(t) {
+			if value != before[name] && !strings.Contains(name, "seconds_sum") {
+				got[name] = value
+			}
+		}
+		want := map[string]string{
+			`keyhook_http_requests_total{method="GET",route="/api/v1/whoami/",status="200"}`:           "2",
+			`keyhook_http_requests_total{method="HEAD",route="/api/v1/whoami/",status="429"}`:          "1",
+			`keyhook_http_requests_total{method="GET",route="none",status="429"}`:                      "1",
+			`keyhook_http_requests_total{method="GET",route="/api/v1/api-keys/{id}/",status="401"}`:    "1",
+			`keyhook_http_requests_total{method="DELETE",route="none",status="405"}`:                   "1",
+			`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="401"}`:          "20",
+			`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="429"}`:          "10",
+			`keyhook_http_requests_total{method="GET",route="/metrics/",status="200"}`:                 "1",
+			`keyhook_http_request_duration_seconds_count{method="GET",route="/api/v1/whoami/"}`:        "2",
+			`keyhook_http_request_duration_seconds_count{method="HEAD",route="/api/v1/whoami/"}`:       "1",
+			`keyhook_http_request_duration_seconds_count{method="GET",route="none"}`:                   "1",
+			`keyhook_http_request_duration_seconds_count{method="GET",route="/api/v1/api-keys/{id}/"}`: "1",
+			`keyhook_http_request_duration_seconds_count{method="DELETE",route="none"}`:                "1",
+			`keyhook_http_request_duration_seconds_count{method="POST",route="/api/v1/events/"}`:       "30",
+			`keyhook_http_request_duration_seconds_count{method="GET",route="/metrics/"}`:              "1",
+			`keyhook_http_rate_limited_total`:                                                          "2",
+			`keyhook_http_throttled_total`:                                                             "10",
+			`keyhook_authentication_failures_total{code="missing_credential"}`:                         "1",
+			`keyhook_authentication_failures_total{code="invalid_key"}`:                                "20",
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("series that have changed (-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("are few, whatever callers make up", func(t *testing.T) {
+		t.Parallel()
+		f := build(t, measured)
+		for range 1000 {
+			word := strconv.FormatUint(rand.Uint64(), 36)
+			for _, line := range []string{
+				"GET /" + word, word + " /healthz", word + " /" + word, "PATCH /api/v1/" + word, "GET /api/v1/plans/" + word + "/",
+			} {
+				f.asked("203.0.113.9:999", line, "Authorization", "ApiKey svc_"+word, "X-Organization-Id", word)
+			}
+		}
+		got := f.counted(t)
+		if len(got) > 30 {
+			t.Errorf("%d series: %v", len(got), got)
+		}
+		if n := got[`keyhook_http_request_duration_seconds_count{method="other",route="none"}`]; n != "2000" {
+			t.Errorf("%s requests had a method that there is not", n)
+		}
+	})
+}
