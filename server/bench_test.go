@@ -37,11 +37,11 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-func benchmark(b *testing.B, method, path, body string) {
-	f := build(b, func(o *server.Options) {
+func benchmark(b *testing.B, method, path, body string, change ...func(*server.Options)) {
+	f := build(b, append(change, func(o *server.Options) {
 		o.Store = sink{o.Store}
 		o.Logger = slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	})
+	})...)
 	owner, _ := storagetest.Tenant(b, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(b, f.store, owner, access.EventsWrite)
 	as, handler := apiKey(key), f.server.Handler()
@@ -61,6 +61,11 @@ func benchmark(b *testing.B, method, path, body string) {
 }
 
 func BenchmarkAuthenticatedGet(b *testing.B) { benchmark(b, http.MethodGet, "/api/v1/whoami/", "") }
+
+// The same, counted for Prometheus.
+func BenchmarkAuthenticatedGetMeasured(b *testing.B) {
+	benchmark(b, http.MethodGet, "/api/v1/whoami/", "", measured)
+}
 
 var kilobyte = `"data":{"text":"` + strings.Repeat("x", 900) + `","numbers":[1,2,3],"nested":{"a":true,"b":null}}`
 
