@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -362,6 +363,93 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+func TestBench(t *testing.T) {
+	t.Parallel()
+	cmd := keyhook(t, "bench", "--events=200", "--fanout=3", "--body=300", "--connections=8", "--json")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("error %v, errors:\n%s", err, stderr.String())
+	}
+	var got struct {
+		Events  int
+		Backlog int
+		Figures map[string]struct {
+			Value *float64
+			Unit  string
+			Ratio *float64
+		}
+	}
+	decoder := json.NewDecoder(&stdout)
+	if err := decoder.Decode(&got); err != nil || decoder.More() || got.Events != 200 || got.Backlog != 500 {
+		t.Fatalf("error %v, more %t, decoded %+v", err, decoder.More(), got)
+	}
+	// Processor times of so short a run may round to nothing, but not their sum.
+	parts := []string{"cpu_per_event_server", "cpu_per_event_receiver", "cpu_per_event_publisher"}
+	proc := append([]string{"memory_idle", "memory_saturated", "memory_peak", "cpu_per_event"}, parts...)
+	compared := []string{"end_to_end", "end_to_end_normal", "fanout", "batch", "keys", "keys_limited", "healthy_beside_hanging_p99", "healthy_beside_backlog_p99"}
+	figures := slices.Concat(proc, compared, []string{
+		"raw", "publish", "end_to_end_publish", "saturated_p50", "saturated_p99", "full_to_normal",
+		"gentle_p50", "gentle_p99", "bare", "healthy_alone_p99",
+	})
+	for _, name := range figures {
+		f, found := got.Figures[name]
+		switch {
+		case !found:
+			t.Errorf("no %s", name)
+		case runtime.GOOS != "linux" && slices.Contains(proc, name):
+			if f.Value != nil {
+				t.Errorf("%s is %g where nobody can tell", name, *f.Value)
+			}
+		case f.Value == nil || *f.Value < 0 || *f.Value == 0 && !slices.Contains(parts, name):
+			t.Errorf("%s is %+v", name, f)
+		}
+		if slices.Contains(compared, name) && (f.Ratio == nil || *f.Ratio <= 0) {
+			t.Errorf("the ratio of %s is %v", name, f.Ratio)
+		}
+	}
+	if len(got.Figures) != len(figures) {
+		t.Errorf("%d figures where %d are expected", len(got.Figures), len(figures))
+	}
+	if lines := strings.Count(stderr.String(), "\n"); lines != 9 || strings.Contains(stderr.String(), "\r") {
+		t.Errorf("the progress is not a line for each of 9 sections:\n%q", stderr.String())
+	}
+	directory, _ := strings.CutPrefix(cmd.Env[1], "TMPDIR=")
+	if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, error %v", left, err)
+	}
+}
+
+func TestBenchInterrupted(t *testing.T) {
+	t.Parallel()
+	cmd := keyhook(t, "bench", "--events=1000000")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	if !lines.Scan() { // the first section has begun, so the children run
+		t.Fatalf("no progress: %v", cmd.Wait())
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for lines.Scan() { // to the end of the pipe
+		last = lines.Text()
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(last, "interrupted") {
+		t.Errorf("error %v, last line %q", err, last)
+	}
+	directory, _ := strings.CutPrefix(cmd.Env[1], "TMPDIR=")
+	if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, error %v", left, err)
+	}
+}
+
 // TestKill kills the process again and again while events are published and delivered, and then compares what was
 // accepted, what arrived, and what is on record.
 func TestKill(t *testing.T) {
@@ -654,7 +742,7 @@ var mayImport = map[string][]string{
 var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage"},
 	"github.com/jmoiron/sqlx":             {"storage"},
-	"github.com/julienschmidt/httprouter": {"server"},
+	"github.com/julienschmidt/httprouter": {"server", "server/cli"}, // bench compares the server with a bare handler of it
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/spf13/cobra":              {"", "server/cli"},

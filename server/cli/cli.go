@@ -28,6 +28,6 @@ func New(o Options) *cobra.Command {
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.Err)
-	root.AddCommand(newDemo(), newVersion(), newConfig(o.Example))
+	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example))
 	return root
 }

@@ -46,8 +46,9 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 		return fmt.Errorf("start a receiver: %w", err)
 	}
 	defer s.receiver.Close()
-	if s.child, err = startChild(ctx, dir); err != nil {
-		return fmt.Errorf("start a server: %w", err)
+	s.child, err = startServer(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+filepath.Join(dir, "ca.pem"), "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
+	if err != nil {
+		return err
 	}
 	defer s.child.kill()
 	s.operator = client{base: s.child.url, authorization: "Bearer " + s.child.token}
@@ -67,7 +68,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 	} {
 		fmt.Fprintf(out, "\n%d. %s\n", i+1, scene.title)
 		if err := scene.play(ctx); err != nil {
-			return fmt.Errorf("scene %d (%s): %w\n\nwhat the server logged last:\n%s", i+1, scene.title, err, s.child.log.tail())
+			return fmt.Errorf("scene %d (%s): %w\n\nwhat the server logged last:\n%s", i+1, scene.title, err, s.child.tail())
 		}
 	}
 	fmt.Fprintf(out, "\nAll of it was checked, in %.1f s.\n", time.Since(began).Seconds())
@@ -77,7 +78,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 // stage is what the scenes share.
 type stage struct {
 	out      io.Writer
-	child    *child
+	child    *childServer
 	receiver *receiver
 
 	operator, owner, holder client // by the operator's token, a customer's token, and the customer's API key

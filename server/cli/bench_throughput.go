@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// unlimited is the plan without a limit of requests.
+const unlimited = "enterprise"
+
+// flow is events on their way from publishing to the record of their last attempt.
+type flow struct {
+	name   string // of organization, event type and series
+	fanout int
+	batch  int // events in a request; 0: they are published alone
+	events int
+}
+
+// flowed is how that went.
+type flowed struct {
+	published  time.Duration // from the first request to the last answer
+	took       time.Duration // from the first request to the last record
+	deliveries int
+	delay      seriesReport // from each request to its receipt
+}
+
+// deliveriesRate is deliveries a second.
+func (f flowed) rate() float64 { return float64(f.deliveries) / f.took.Seconds() }
+
+// run subscribes, publishes, and waits until everything is on record.
+func (b *bench) run(ctx context.Context, server *childServer, f flow) (done flowed, err error) {
+	t, err := newTenant(ctx, server, f.name, unlimited)
+	if err != nil {
+		return done, err
+	}
+	var ids []string
+	for i := range f.fanout {
+		id, err := t.subscribe(ctx, b.counterpart.Endpoints[i]+pathTake+f.name, "bench."+f.name)
+		if err != nil {
+			return done, err
+		}
+		ids = append(ids, id)
+	}
+	l := load{
+		address: server.address(), request: publishRequest(t.key, "bench."+f.name, b.body, f.batch),
+		status: http.StatusAccepted, n: f.events, connections: b.connections,
+	}
+	if f.batch > 0 {
+		l.n /= f.batch
+		f.events = l.n * f.batch
+	}
+	done.deliveries = f.events * f.fanout
+	began := time.Now()
+	if done.published, _, err = l.run(ctx); err != nil {
+		return done, err
+	}
+	if err := t.drained(ctx, ids...); err != nil {
+		return done, err
+	}
+	done.took = time.Since(began)
+	done.delay, err = b.received(ctx, f.name, done.deliveries)
+	return done, err
+}
+
+// measurePublish publishes what nobody wants: it is stored, and that is all.
+func (b *bench) measurePublish(ctx context.Context) error {
+	b.add(b.memoryOf("VmRSS", "memory_idle", "memory, before the first event", 30))
+	done, err := b.run(ctx, b.server, flow{name: "publish", events: b.events})
+	if err != nil {
+		return err
+	}
+	b.add(measurement{name: "publish", title: "events published, durable", value: float64(b.events) / done.published.Seconds(), unit: "1/s"})
+	return nil
+}
+
+// rated is deliveries a second, compared with what goes without Keyhook.
+func (b *bench) rated(name, title string, done flowed, atLeast float64) measurement {
+	return measurement{name: name, title: title, value: done.rate(), unit: "1/s",
+		ratio: done.rate() / b.raw, to: "raw", target: target{atLeast: atLeast, ofRatio: true}}
+}
+
+func (b *bench) measureEndToEnd(ctx context.Context) error {
+	before := processorTimes(b.server.child, b.receiver)
+	done, err := b.run(ctx, b.server, flow{name: "one", fanout: 1, events: b.events})
+	if err != nil {
+		return err
+	}
+	after := processorTimes(b.server.child, b.receiver)
+	b.add(
+		b.rated("end_to_end", "deliveries to one endpoint", done, 0.28),
+		measurement{name: "end_to_end_publish", title: "  events published meanwhile", value: float64(b.events) / done.published.Seconds(), unit: "1/s"},
+		measurement{name: "saturated_p50", title: "  publish to receipt, p50", value: done.delay.Median, unit: "ms"},
+		measurement{name: "saturated_p99", title: "  publish to receipt, p99", value: done.delay.Percentile99, unit: "ms"},
+	)
+	b.add(after.perEvent(before, b.events)...)
+	return nil
+}
+
+// measureNormal repeats measureEndToEnd on a server of its own that does not wait for the disk, and compares the two.
+func (b *bench) measureNormal(ctx context.Context) error {
+	server, err := b.startServer(ctx, "normal", "KEYHOOK_STORAGE_SYNCHRONOUS=normal")
+	if err != nil {
+		return err
+	}
+	defer server.kill()
+	done, err := b.run(ctx, server, flow{name: "one", fanout: 1, events: b.events})
+	if err != nil {
+		return err
+	}
+	full := b.value("end_to_end")
+	b.add(
+		measurement{name: "end_to_end_normal", title: "deliveries, synchronous=normal", value: done.rate(), unit: "1/s", ratio: done.rate() / b.raw, to: "raw"},
+		measurement{name: "full_to_normal", title: "  full against normal", value: full / done.rate(), target: target{atLeast: 0.85}},
+	)
+	return nil
+}
+
+func (b *bench) measureFanout(ctx context.Context) error {
+	done, err := b.run(ctx, b.server, flow{name: "fanout", fanout: b.fanout, events: max(1, 2*b.events/b.fanout)})
+	if err != nil {
+		return err
+	}
+	b.add(b.rated("fanout", "deliveries, fan-out "+strconv.Itoa(b.fanout), done, 0.55))
+	return nil
+}
+
+// batchSize is how many events are published at once where they are published in batches.
+const batchSize = 20
+
+func (b *bench) measureBatches(ctx context.Context) error {
+	done, err := b.run(ctx, b.server, flow{name: "batch", fanout: 1, batch: batchSize, events: max(batchSize, 2*b.events)})
+	if err != nil {
+		return err
+	}
+	b.add(
+		b.rated("batch", "deliveries, published in batches of "+strconv.Itoa(batchSize), done, 0.45),
+		b.peakMemory("memory_saturated", "memory, its peak until here", 80),
+	)
+	return nil
+}
+
+// value returns a figure that was measured before.
+func (b *bench) value(name string) float64 {
+	for _, m := range b.measured {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return 0
+}
+
+// gentleRate is events a second at which nothing has to wait.
+const gentleRate = 100
+
+func (b *bench) measureGentle(ctx context.Context) error {
+	const name = "gentle"
+	t, err := newTenant(ctx, b.server, name, unlimited)
+	if err != nil {
+		return err
+	}
+	id, err := t.subscribe(ctx, b.counterpart.Endpoints[0]+pathTake+name, "bench."+name)
+	if err != nil {
+		return err
+	}
+	p := paced{
+		address: b.server.address(), requests: []request{publishRequest(t.key, "bench."+name, b.body, 0)},
+		status: http.StatusAccepted, n: b.scaled(), rate: gentleRate,
+	}
+	if err := p.run(ctx); err != nil {
+		return err
+	}
+	if err := t.drained(ctx, id); err != nil {
+		return err
+	}
+	delay, err := b.received(ctx, name, p.n)
+	if err != nil {
+		return err
+	}
+	at := ", at " + strconv.Itoa(gentleRate) + " a second"
+	b.add(
+		measurement{name: "gentle_p50", title: "publish to receipt, p50" + at, value: delay.Median, unit: "ms", target: target{atMost: 2}},
+		measurement{name: "gentle_p99", title: "publish to receipt, p99" + at, value: delay.Percentile99, unit: "ms", target: target{atMost: 6}},
+	)
+	return nil
+}
