@@ -24,7 +24,7 @@ type benchOptions struct {
 	fanout      int
 	body        int // bytes of an event as it is published
 	connections int
-	backlog     int // deliveries; 0: by the number of events
+	backlog     int // pending deliveries of another tenant; 0: by the number of events
 }
 
 // Bounds of the options. An event may be 256 KiB, and the server takes 1,024 connections.
@@ -34,6 +34,7 @@ const (
 	minBody        = 128
 	maxBody        = 256 << 10
 	maxConnections = 512
+	minBacklog     = 500 // lasts for the section that it is for
 )
 
 func newBench() *cobra.Command {
@@ -44,19 +45,12 @@ func newBench() *cobra.Command {
 		Short: "Measure how fast Keyhook is on this machine",
 		Long: `Measure how fast Keyhook is on this machine: start a server and a receiver in a temporary directory, publish
 to the one and receive at the other, and compare what arrives with what the same transport can send without Keyhook.
-Only the HTTP API is used. The targets are for two processors with nothing else to do; a figure that misses one is no
-failure. It takes about a minute and a half, less with fewer --events. Nothing is left behind.`,
+Only the HTTP API is used. The database is where TMPDIR says: name a directory on the disk that Keyhook is to use, since a
+temporary directory in memory would tell nothing. The targets are for two processors with nothing else to do; a figure
+that misses one is no failure. It takes a minute or two, less with fewer --events. Nothing is left behind.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-			defer stop()
-			context.AfterFunc(ctx, stop) // a second signal ends it at once
-			if o.backlog == 0 {
-				o.backlog = o.events * 5 / 2
-			}
-			b, err := runBench(ctx, o, newProgress(cmd.ErrOrStderr()))
+			b, err := runInterruptible(cmd.Context(), o, newProgress(cmd.ErrOrStderr()))
 			switch {
-			case ctx.Err() != nil && cmd.Context().Err() == nil:
-				return errors.New("the benchmark was interrupted; nothing is left behind")
 			case err != nil:
 				return err
 			case asJSON:
@@ -76,6 +70,18 @@ failure. It takes about a minute and a half, less with fewer --events. Nothing i
 	return cmd
 }
 
+// runInterruptible runs the benchmark until it ends or somebody wants it to. A second signal ends it at once.
+func runInterruptible(ctx context.Context, o benchOptions, p *progress) (*bench, error) {
+	signalled, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(signalled, stop)
+	b, err := runBench(signalled, o, p)
+	if err != nil && signalled.Err() != nil {
+		return nil, errors.New("the benchmark was interrupted; nothing is left behind")
+	}
+	return b, err
+}
+
 // bench is a benchmark under way.
 type bench struct {
 	benchOptions
@@ -91,6 +97,9 @@ type bench struct {
 // runBench runs the sections one after another. Whatever it started has ended when it returns.
 func runBench(ctx context.Context, o benchOptions, p *progress) (b *bench, err error) {
 	b = &bench{benchOptions: o, defaults: config.Default().Dev()}
+	if b.backlog == 0 {
+		b.backlog = max(minBacklog, b.events*5/2)
+	}
 	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
 		return nil, fmt.Errorf("make a temporary directory: %w; set TMPDIR to one that is writable", err)
 	}
@@ -148,8 +157,9 @@ func (b *bench) scaled() int { return min(max(b.events/40, 50), 1000) }
 
 // setting says in one sentence how it was measured.
 func (b *bench) setting() string {
-	return fmt.Sprintf("%d events of %d bytes, %d connections, fan-out %d; all on this machine. The server has its defaults and may send\n"+
-		"to this machine (as with --dev); its log, level info, goes to a file.", b.events, b.body, b.connections, b.fanout)
+	return fmt.Sprintf("%d events of %d bytes over %d connections, database and log in %s, all on this machine.\n"+
+		"The server has its defaults, but may send to this machine (as with --dev). Its log, of a line for each request, goes to a file.",
+		b.events, b.body, b.connections, filepath.Dir(b.dir))
 }
 
 func (b *bench) write(w io.Writer) {
@@ -181,36 +191,4 @@ func (b *bench) writeJSON(w io.Writer) error {
 		Figures     map[string]measurement `json:"figures"`
 	}{readBuild().Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, runtime.NumCPU(), b.events, b.fanout, b.body,
 		b.connections, b.backlog, "info, to a file", time.Now().UTC(), figures})
-}
-
-// progress says on a terminal, in one line that it writes over, what is being measured, and elsewhere in a line each.
-type progress struct {
-	out      io.Writer
-	terminal bool
-}
-
-func newProgress(out io.Writer) *progress {
-	p := &progress{out: out}
-	if file, ok := out.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return p
-}
-
-// eraseLine goes to the begin of the line and erases it.
-const eraseLine = "\r\x1b[K"
-
-func (p *progress) begin(number, of int, title string) {
-	if p.terminal {
-		fmt.Fprintf(p.out, eraseLine+"[%d/%d] %s …", number, of, title)
-		return
-	}
-	fmt.Fprintf(p.out, "[%d/%d] %s\n", number, of, title)
-}
-
-func (p *progress) end() {
-	if p.terminal {
-		fmt.Fprint(p.out, eraseLine)
-	}
 }

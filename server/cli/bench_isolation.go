@@ -22,11 +22,10 @@ const (
 // isolation measures how long deliveries to healthy endpoints take, alone and beside others.
 type isolation struct {
 	*bench
-	healthy   *tenant
-	ids       []string
-	requests  []request
-	alone     float64 // ms
-	neighbour *tenant
+	healthy  *tenant
+	ids      []string  // of the healthy endpoints' subscriptions
+	requests []request // one for each of them
+	alone    float64   // ms
 }
 
 func (b *bench) measureIsolation(ctx context.Context) error {
@@ -74,9 +73,13 @@ func (s *isolation) measureAlone(ctx context.Context) (err error) {
 	if s.alone, err = s.round(ctx, s.scaled()); err != nil {
 		return err
 	}
-	s.add(measurement{name: "healthy_alone_p99", title: fmt.Sprintf("p99 of %d healthy endpoints, alone", healthyEndpoints), value: s.alone, unit: "ms"})
+	title := fmt.Sprintf("p99 of %d healthy endpoints, at %d a second", healthyEndpoints, isolationRate)
+	s.add(measurement{name: aloneP99, title: title, value: s.alone, unit: "ms"})
 	return nil
 }
+
+// aloneP99 is what the other figures of the section are compared with.
+const aloneP99 = "healthy_alone_p99"
 
 // beside measures a round beside something.
 func (s *isolation) beside(ctx context.Context, name, title string) error {
@@ -84,7 +87,8 @@ func (s *isolation) beside(ctx context.Context, name, title string) error {
 	if err != nil {
 		return err
 	}
-	s.add(measurement{name: name, title: title, value: p99, unit: "ms", ratio: p99 / s.alone, to: "healthy_alone_p99", target: target{atMost: 2, ofRatio: true}})
+	s.add(measurement{name: name, title: title, value: p99, unit: "ms",
+		ratio: p99 / s.alone, to: aloneP99, target: target{atMost: 2, ofRatio: true}})
 	return nil
 }
 
@@ -99,7 +103,10 @@ func (s *isolation) besideHanging(ctx context.Context) error {
 		}
 		ids = append(ids, id)
 	}
-	publish := load{address: s.server.address(), request: publishRequest(s.healthy.key, "bench.hanging", minBody, 4*slots), status: http.StatusAccepted, n: 1, connections: 1}
+	publish := load{
+		address: s.server.address(), request: publishRequest(s.healthy.key, "bench.hanging", minBody, 4*slots),
+		status: http.StatusAccepted, n: 1, connections: 1,
+	}
 	if _, _, err := publish.run(ctx); err != nil {
 		return err
 	}
@@ -114,7 +121,7 @@ func (s *isolation) besideHanging(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := (client{base: s.counterpart.Endpoints[0]}).call(ctx, "GET", pathRelease, nil, http.StatusOK, nil); err != nil {
+	if err := s.ask(ctx, pathRelease, nil); err != nil {
 		return err
 	}
 	return s.awaitHanging(ctx, 0)
@@ -128,7 +135,7 @@ func (s *isolation) awaitHanging(ctx context.Context, n int) error {
 	defer ticker.Stop()
 	for {
 		var hanging int
-		if err := (client{base: s.counterpart.Endpoints[0]}).call(ctx, "GET", pathHanging, nil, http.StatusOK, &hanging); err != nil {
+		if err := s.ask(ctx, pathHanging, &hanging); err != nil {
 			return orCause(ctx, err)
 		}
 		if hanging == n {
@@ -143,18 +150,22 @@ func (s *isolation) awaitHanging(ctx context.Context, n int) error {
 }
 
 // besideBacklog piles deliveries up for the slow endpoint of another organization, which come to it all the while.
-func (s *isolation) besideBacklog(ctx context.Context) (err error) {
-	if s.neighbour, err = newTenant(ctx, s.server, "neighbour", unlimited); err != nil {
+func (s *isolation) besideBacklog(ctx context.Context) error {
+	neighbour, err := newTenant(ctx, s.server, "neighbour", unlimited)
+	if err != nil {
 		return err
 	}
-	id, err := s.neighbour.subscribe(ctx, s.counterpart.Endpoints[isolationEndpoints-1]+pathSlow+"backlog", "bench.backlog")
+	id, err := neighbour.subscribe(ctx, s.counterpart.Endpoints[isolationEndpoints-1]+pathSlow+"backlog", "bench.backlog")
 	if err != nil {
 		return err
 	}
 	for left := s.backlog; left > 0; {
 		batch := min(left, backlogBatch)
-		l := load{address: s.server.address(), request: publishRequest(s.neighbour.key, "bench.backlog", minBody, batch), status: http.StatusAccepted, n: left / batch, connections: 4}
-		if _, _, err := l.run(ctx); err != nil {
+		publish := load{
+			address: s.server.address(), request: publishRequest(neighbour.key, "bench.backlog", minBody, batch),
+			status: http.StatusAccepted, n: left / batch, connections: 4,
+		}
+		if _, _, err := publish.run(ctx); err != nil {
 			return err
 		}
 		left %= batch
@@ -162,7 +173,7 @@ func (s *isolation) besideBacklog(ctx context.Context) (err error) {
 	if err := s.beside(ctx, "healthy_beside_backlog_p99", fmt.Sprintf("  beside another tenant's backlog of %d", s.backlog)); err != nil {
 		return err
 	}
-	if n, err := s.neighbour.pending(ctx, id); err != nil || n > 0 {
+	if n, err := neighbour.pending(ctx, id); err != nil || n > 0 {
 		return err
 	}
 	return errors.New("the backlog was gone too early to tell anything; give a larger --backlog")

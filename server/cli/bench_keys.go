@@ -16,8 +16,8 @@ const keyRounds = 3
 func (b *bench) measureKeys(ctx context.Context) error {
 	const limited = "limited"
 	operator := client{b.server.url, "Bearer " + b.server.token}
-	err := operator.call(ctx, "POST", "/api/v1/plans/", object{"name": limited, "api_keys": true, "webhooks": true, "api_rate_limit_per_minute": 1_000_000_000}, http.StatusCreated, nil)
-	if err != nil {
+	plan := object{"name": limited, "api_keys": true, "webhooks": true, "api_rate_limit_per_minute": 1_000_000_000}
+	if err := operator.call(ctx, "POST", "/api/v1/plans/", plan, http.StatusCreated, nil); err != nil {
 		return err
 	}
 	var contestants []load

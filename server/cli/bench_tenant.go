@@ -10,9 +10,8 @@ import (
 // tenant is an organization with an owner and a key. Each section has one of its own, so that none meets what another
 // left behind.
 type tenant struct {
-	server *childServer
-	owner  client
-	key    string
+	owner client
+	key   string
 }
 
 // newTenant makes an organization under a plan.
@@ -25,31 +24,35 @@ func newTenant(ctx context.Context, server *childServer, name, plan string) (*te
 	var key struct {
 		Key string `json:"key"`
 	}
-	t := &tenant{server: server, owner: client{base: server.url}}
-	if err := operator.call(ctx, "POST", "/api/v1/organizations/", object{"name": name, "plan": plan}, http.StatusCreated, &organization); err != nil {
+	err := operator.call(ctx, "POST", "/api/v1/organizations/", object{"name": name, "plan": plan}, http.StatusCreated, &organization)
+	if err != nil {
 		return nil, err
 	}
-	if err := operator.call(ctx, "POST", "/api/v1/users/", object{"email": name + "@bench.example", "name": name}, http.StatusCreated, &user); err != nil {
+	person := object{"email": name + "@bench.example", "name": name}
+	if err := operator.call(ctx, "POST", "/api/v1/users/", person, http.StatusCreated, &user); err != nil {
 		return nil, err
 	}
-	if err := operator.call(ctx, "PUT", "/api/v1/organizations/"+organization.ID+"/members/"+user.ID+"/", object{"role": "owner"}, http.StatusOK, nil); err != nil {
+	member := "/api/v1/organizations/" + organization.ID + "/members/" + user.ID + "/"
+	if err := operator.call(ctx, "PUT", member, object{"role": "owner"}, http.StatusOK, nil); err != nil {
 		return nil, err
 	}
-	if err := operator.call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", object{"organization_id": organization.ID}, http.StatusCreated, &token); err != nil {
+	in := object{"organization_id": organization.ID}
+	if err := operator.call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", in, http.StatusCreated, &token); err != nil {
 		return nil, err
 	}
-	t.owner.authorization = "Bearer " + token.Token
-	if err := t.owner.call(ctx, "POST", "/api/v1/api-keys/", object{"name": "bench", "scope": "events:write"}, http.StatusCreated, &key); err != nil {
+	owner := client{server.url, "Bearer " + token.Token}
+	wanted := object{"name": "bench", "scope": "events:write"}
+	if err := owner.call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &key); err != nil {
 		return nil, err
 	}
-	t.key = key.Key
-	return t, nil
+	return &tenant{owner, key.Key}, nil
 }
 
 // subscribe has events of a type sent to a URL, and returns the subscription's id.
 func (t *tenant) subscribe(ctx context.Context, url, eventType string) (string, error) {
 	var sub created
-	err := t.owner.call(ctx, "POST", "/api/v1/webhooks/subscriptions/", object{"url": url, "event_types": []string{eventType}}, http.StatusCreated, &sub)
+	wanted := object{"url": url, "event_types": []string{eventType}}
+	err := t.owner.call(ctx, "POST", "/api/v1/webhooks/subscriptions/", wanted, http.StatusCreated, &sub)
 	return sub.ID, err
 }
 
@@ -101,11 +104,15 @@ func (t *tenant) drained(ctx context.Context, ids ...string) error {
 	return nil
 }
 
+// ask asks the receiver.
+func (b *bench) ask(ctx context.Context, path string, result any) error {
+	return client{base: b.counterpart.Endpoints[0]}.call(ctx, "GET", path, nil, http.StatusOK, result)
+}
+
 // received returns what has come to the receiver in a series since this was last asked, which must be n deliveries.
 func (b *bench) received(ctx context.Context, name string, n int) (seriesReport, error) {
 	var report seriesReport
-	receiver := client{base: b.counterpart.Endpoints[0]}
-	if err := receiver.call(ctx, "GET", pathReport+name, nil, http.StatusOK, &report); err != nil {
+	if err := b.ask(ctx, pathReport+name, &report); err != nil {
 		return report, err
 	}
 	if report.Received != n {
