@@ -434,7 +434,7 @@ func TestBenchInterrupted(t *testing.T) {
 	if !lines.Scan() { // the first section has begun, so the children run
 		t.Fatalf("no progress: %v", cmd.Wait())
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Process.Signal(syscall.SIGTERM)); err != nil {
 		t.Fatal(err)
 	}
 	var last string

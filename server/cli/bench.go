@@ -70,11 +70,11 @@ that misses one is no failure. It takes a minute or two, less with fewer --event
 	return cmd
 }
 
-// runInterruptible runs the benchmark until it ends or somebody wants it to. A second signal ends it at once.
+// runInterruptible runs the benchmark until it ends or somebody wants it to. Cleaning up takes no time, and further signals
+// do not stop that: a terminal, or what times a command out, may send several at once.
 func runInterruptible(ctx context.Context, o benchOptions, p *progress) (*bench, error) {
 	signalled, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(signalled, stop)
 	b, err := runBench(signalled, o, p)
 	if err != nil && signalled.Err() != nil {
 		return nil, errors.New("the benchmark was interrupted; nothing is left behind")
