@@ -147,6 +147,7 @@ CREATE TABLE subscriptions (
     last_error           TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
     epoch                INTEGER NOT NULL, -- grows with every change of status, address or secret
     probe_at             INTEGER NOT NULL, -- while failing: the next probe
+    rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
     secret               BLOB    NOT NULL, -- sealed
     previous_secret      BLOB,             -- sealed; signs too until previous_until
     previous_until       INTEGER NOT NULL,

@@ -140,12 +140,12 @@ func (f *form) number(name string, least, most int64) *int64 {
 		return nil
 	}
 	if value.Kind() != jsontext.KindNumber || strings.ContainsAny(string(value), ".eE") {
-		f.refuse(name, "wrong_type", "This must be a whole number.")
+		f.refuse(name, "wrong_type", "This must be a whole number from %d to %d.", least, most)
 		return nil
 	}
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil || n < least || n > most {
-		f.refuse(name, "out_of_range", "This must be a number from %d to %d.", least, most)
+		f.refuse(name, "out_of_range", "This must be a whole number from %d to %d.", least, most)
 		return nil
 	}
 	return &n

@@ -14,6 +14,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // checked is what /readyz says: its status, and what is wrong with each check.
@@ -80,6 +81,10 @@ func TestReady(t *testing.T) {
 		f.ready(t, 200)
 		f.move(t, owner.Organization.ID, "growth")
 		f.ready(t, 503)
+		f.pace(t, owner, sub, new(int64(1))) // what waits for its pace is not late
+		f.ready(t, 200)
+		f.pace(t, owner, sub, nil)
+		f.ready(t, 503)
 		if err := f.store.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, sub.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -93,6 +98,15 @@ func TestReady(t *testing.T) {
 		want(wrong, map[string]string{"scheduler": "has not ticked yet"})
 		f.do(t, call{"GET /healthz", "", "", nil}).want(t, 200, "")
 	})
+}
+
+// pace sets the rate limit of a subscription.
+func (f *floor) pace(t *testing.T, owner access.Principal, sub webhook.Subscription, limit *int64) {
+	t.Helper()
+	if _, err := f.store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, sub.ID,
+		webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: limit}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // silent is a store whose database does not answer.

@@ -43,7 +43,7 @@ func (h plans) create(c *call) error {
 	}
 	f.require("name", "api_rate_limit_per_minute")
 	name, apiKeys, webhooks := f.word("name"), f.flag("api_keys"), f.flag("webhooks")
-	_, limit := f.rate("api_rate_limit_per_minute")
+	_, limit := f.rate("api_rate_limit_per_minute", 0, maxRate)
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (h plans) update(c *call) error {
 		return err
 	}
 	change := access.PlanChange{APIKeys: f.flag("api_keys"), Webhooks: f.flag("webhooks")}
-	change.SetRateLimit, change.RateLimitPerMinute = f.rate("api_rate_limit_per_minute")
+	change.SetRateLimit, change.RateLimitPerMinute = f.rate("api_rate_limit_per_minute", 0, maxRate)
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -117,12 +117,12 @@ func (h plans) remove(c *call) error {
 	return c.noContent()
 }
 
-// rate returns a limit of requests per minute, nil for unlimited. given tells that from a limit that is not there.
-func (f *form) rate(name string) (given bool, limit *int64) {
+// rate returns a limit of requests in some time, nil for unlimited. given tells that from a limit that is not there.
+func (f *form) rate(name string, least, most int64) (given bool, limit *int64) {
 	if f.null(name) {
 		return true, nil
 	}
-	limit = f.number(name, 0, maxRate)
+	limit = f.number(name, least, most)
 	return limit != nil, limit
 }
 

@@ -44,6 +44,7 @@ type subscriptionBody struct {
 	ConsecutiveFailures int      `json:"consecutive_failures"`
 	LastError           *string  `json:"last_error"`
 	Description         string   `json:"description"`
+	RateLimitPerSecond  *int64   `json:"rate_limit_per_second"` // null is unlimited
 	PendingDeliveries   int64    `json:"pending_deliveries"`
 	OrganizationID      string   `json:"organization_id"`
 	CreatedAt           instant  `json:"created_at"`
@@ -63,7 +64,7 @@ func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), IsActive: s.Active(), Status: string(s.Status),
 		ConsecutiveFailures: s.ConsecutiveFailures, LastError: orNull(s.LastError), Description: s.Description,
-		PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
+		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: instant(s.CreatedAt), UpdatedAt: instant(s.UpdatedAt), DisabledAt: (*instant)(s.DisabledAt),
 		LastSuccessAt: (*instant)(s.LastSuccessAt), LastFailureAt: (*instant)(s.LastFailureAt),
 	}
@@ -93,6 +94,7 @@ func (h subscriptions) change(f *form) (webhook.SubscriptionChange, error) {
 		URL: f.url("url", h.checkURL), EventTypes: f.eventTypes("event_types"),
 		Description: f.prose("description"), IsActive: f.flag("is_active"),
 	}
+	change.SetRateLimit, change.RateLimitPerSecond = f.rate("rate_limit_per_second", 1, webhook.MaxRateLimit)
 	return change, f.end()
 }
 

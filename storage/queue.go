@@ -30,7 +30,7 @@ func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 }
 
 // OldestDue returns when the delivery became due that has waited longest for an open subscription; ok is false where
-// none waits.
+// none waits. What waits for a rate limit is not late: subscriptions that have one are left out.
 func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error) {
 	var oldest sql.NullInt64
 	err = s.get(ctx, &oldest, `
@@ -40,7 +40,7 @@ func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error)
 		JOIN deliveries first ON first.id = (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)
-		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks`, rowList(maps.Keys(s.pending.all())))
+		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND s.rate_limit_per_second IS NULL AND p.webhooks`, rowList(maps.Keys(s.pending.all())))
 	return oldest.Int64, oldest.Valid, err
 }
 

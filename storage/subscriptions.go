@@ -11,7 +11,7 @@ import (
 
 const subscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.description,
-	s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at,
+	s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at, s.rate_limit_per_second,
 	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at`
 
 const subscriptionByID = `
@@ -140,6 +140,9 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 	if c.IsActive != nil {
 		details["is_active"] = *c.IsActive
 	}
+	if c.SetRateLimit {
+		details["rate_limit_per_second"] = c.RateLimitPerSecond
+	}
 	return details
 }
 
@@ -171,10 +174,17 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	} else if c.IsActive != nil {
 		sub.Health = sub.Deactivate(by.Name)
 	}
+	if c.SetRateLimit {
+		sub.RateLimitPerSecond = c.RateLimitPerSecond
+	}
 	sub.UpdatedAt = t.now
-	if _, err := t.exec("UPDATE subscriptions SET url = ?, event_types = ?, description = ?, updated_at = ? WHERE id = ?",
-		sub.URL, sub.EventTypes, sub.Description, sub.UpdatedAt, sub.RowID); err != nil {
+	if _, err := t.exec(`
+		UPDATE subscriptions SET url = ?, event_types = ?, description = ?, rate_limit_per_second = ?, updated_at = ? WHERE id = ?`,
+		sub.URL, sub.EventTypes, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
 		return err
+	}
+	if c.SetRateLimit || sub.Health != before {
+		s.changed(t, sub.RowID)
 	}
 	if sub.Health == before {
 		return nil
@@ -185,7 +195,6 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 			sub.DisabledAt = new(t.now) // a copy: the transaction's own moves on
 		}
 	}
-	s.changed(t, sub.RowID)
 	s.turned(t, before.Status, sub.Status)
 	return writeHealth(t, sub.RowID, sub.Health)
 }

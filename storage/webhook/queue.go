@@ -9,6 +9,8 @@ type Target struct {
 	Secret         Secret
 	Previous       Secret // signs beside Secret until PreviousUntil, in milliseconds; zero where there is none
 	PreviousUntil  int64
+	// RateLimitPerSecond is how many attempts may be made in a second; nil is as many as there are.
+	RateLimitPerSecond *int64
 	Health
 	Open     bool   // active, not removed, and the plan has webhooks
 	Unusable string // why the secret cannot be unsealed; empty where it can

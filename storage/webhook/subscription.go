@@ -16,6 +16,7 @@ const (
 	MaxEventTypes  = 100
 	MaxEventType   = 128 // characters
 	MaxDescription = 500 // characters
+	MaxRateLimit   = 10_000
 )
 
 // Subscription is a customer's address for events, with its health.
@@ -26,6 +27,8 @@ type Subscription struct {
 	URL            string `db:"url"`
 	EventTypes     Types  `db:"event_types"`
 	Description    string `db:"description"`
+	// RateLimitPerSecond is how many attempts may be made in a second; nil is as many as there are.
+	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	Health
 	PendingDeliveries int64  `db:"-"` // kept count, not counted
 	CreatedAt         int64  `db:"created_at"`
@@ -38,12 +41,16 @@ type Subscription struct {
 // Active reports whether the subscription sends: it is the is_active of the interface.
 func (s Subscription) Active() bool { return s.Status != Disabled }
 
-// SubscriptionChange is a partial update; nil leaves a field as it is. For a new subscription URL must be set.
+// SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says that RateLimitPerSecond is
+// meant, nil included. For a new subscription URL must be set.
 type SubscriptionChange struct {
 	URL         *string
 	EventTypes  *Types
 	Description *string
 	IsActive    *bool
+
+	SetRateLimit       bool
+	RateLimitPerSecond *int64
 }
 
 // Types is what a subscription wants: exact event types and prefixes with ".*". Empty means every type.

@@ -1,0 +1,112 @@
+package storage_test
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// pace sets the rate limit of the subscription; 0 removes it.
+func (x tenant) pace(t *testing.T, perSecond int64) webhook.Subscription {
+	t.Helper()
+	c := webhook.SubscriptionChange{SetRateLimit: true}
+	if perSecond != 0 {
+		c.RateLimitPerSecond = &perSecond
+	}
+	return must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
+}
+
+// counter counts how often the dispatcher is told of one subscription.
+type counter struct {
+	watcher
+	of    int64
+	named atomic.Int64
+}
+
+func (w *counter) Changed(subscriptions ...int64) {
+	if slices.Contains(subscriptions, w.of) {
+		w.named.Add(1)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is kept, told to the dispatcher, written to the audit log, and removed", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		w := counter{of: x.sub.RowID}
+		x.Watch(&w)
+		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+		if x.sub.RateLimitPerSecond != nil || before.RateLimitPerSecond != nil {
+			t.Fatalf("a new subscription has a limit: %+v", x.sub)
+		}
+		for i, step := range []struct {
+			limit int64
+			audit string
+		}{{10, `{"rate_limit_per_second":10}`}, {10_000, `{"rate_limit_per_second":10000}`}, {0, `{"rate_limit_per_second":null}`}} {
+			changed := x.pace(t, step.limit)
+			read := must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), x.sub.ID))
+			at := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+			for _, limit := range []*int64{changed.RateLimitPerSecond, read.RateLimitPerSecond, at.RateLimitPerSecond} {
+				if step.limit == 0 != (limit == nil) || limit != nil && *limit != step.limit {
+					t.Errorf("a limit of %d is kept as %v", step.limit, limit)
+				}
+			}
+			if at.Epoch != before.Epoch || at.Status != before.Status {
+				t.Errorf("the limit changes the health: %+v", at.Health)
+			}
+			if n := w.named.Load(); n != int64(i+1) {
+				t.Errorf("told of %d changes, want %d", n, i+1)
+			}
+			log := must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1}))
+			if len(log) != 1 || log[0].Type != access.SubscriptionUpdated || string(log[0].Details) != step.audit {
+				t.Errorf("audit log %+v, want %s", log, step.audit)
+			}
+		}
+	})
+
+	t.Run("stays when something else is changed, and can be had from the start", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		url, description, limit := "https://example.com/other", "slow", int64(7)
+		sub, _, err := x.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
+			URL: &url, SetRateLimit: true, RateLimitPerSecond: &limit,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub = must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{Description: &description}))
+		if sub.RateLimitPerSecond == nil || *sub.RateLimitPerSecond != 7 || sub.Description != "slow" {
+			t.Errorf("%+v", sub)
+		}
+	})
+
+	t.Run("beyond what there is, is refused by the schema too", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		for _, limit := range []int64{-1, 0, webhook.MaxRateLimit + 1} {
+			_, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit})
+			if err == nil || !strings.Contains(err.Error(), "CHECK") {
+				t.Errorf("a limit of %d: %v", limit, err)
+			}
+		}
+	})
+
+	t.Run("makes nothing late: who has one may have to wait", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		for _, limit := range []int64{0, 1, 0} {
+			x.pace(t, limit)
+			if _, waits, err := x.OldestDue(t.Context()); err != nil || waits != (limit == 0) {
+				t.Errorf("with a limit of %d, late %t, error %v", limit, waits, err)
+			}
+		}
+	})
+}
