@@ -78,6 +78,7 @@ type lane struct {
 	// What is known of the subscription. It holds while have is want and haveAll the scheduler's count of changes to all.
 	target           *target
 	health           webhook.Health
+	bucket           *bucket // of its rate limit; nil where it has none
 	want, have       uint64
 	haveAll          uint64
 	shut             bool  // known to be closed: its jobs are dropped and the table is left alone

@@ -95,6 +95,7 @@ func (m changed) apply(s *scheduler) {
 // apply puts what has begun in line for the wire.
 func (m begun) apply(s *scheduler) {
 	s.beginning, s.batch = false, m.attempts
+	s.lead = min(2*s.clock.Sub(s.beganAt), longestLead) // twice, because another may be under way when its turn comes
 	defer clear(m.attempts)
 	if m.err != nil {
 		s.ail("begin attempts", m.err)
@@ -141,7 +142,7 @@ func (s *scheduler) refuse(a *attempt) {
 // line puts a begun attempt in line for the wire, or gives it back if it must not be sent any more.
 func (s *scheduler) line(a *attempt) {
 	l := a.lane
-	if s.stopping || s.knows(l) && (l.closed() || a.epoch != l.health.Epoch) {
+	if s.stopping || s.knows(l) && (l.closed() || a.epoch != l.health.Epoch || l.begun.n >= l.bucket.size()) {
 		s.ahead--
 		s.giveBack = append(s.giveBack, a)
 		return
@@ -177,6 +178,7 @@ func (s *scheduler) offWire(l *lane) {
 
 func (m bounced) apply(s *scheduler) {
 	s.offWire(m.lane)
+	m.lane.bucket.restore(s.clock)
 	s.ahead++
 	s.line(m.attempt)
 	s.touch(m.lane)

@@ -75,6 +75,7 @@ func (m answer) apply(s *scheduler) {
 	l.readsFailed, l.readAt = 0, 0
 	if m.target != nil {
 		l.target, l.health, l.have, l.haveAll = m.target, m.target.Health, m.want, m.all
+		l.bucket = l.bucket.under(m.target.RateLimitPerSecond, s.clock)
 		// A refusal under the very conditions that hold now was the delivery's own: leave it alone for a while.
 		if l.refused == l.health.Epoch && !l.closed() {
 			l.readAt = s.now + s.o.PollInterval.Milliseconds()
@@ -120,7 +121,7 @@ func (s *scheduler) failRead(m answer) {
 	}
 	l := m.lane
 	s.ail("read deliveries", m.err)
-	if l.readsFailed++; l.readsFailed > 5 && l.open() == 0 && l.wire == 0 && len(l.tests) == 0 {
+	if l.readsFailed++; l.readsFailed > 5 && l.open() == 0 && l.wire == 0 && len(l.tests) == 0 && l.bucket.full(s.clock) {
 		s.shed(l, 0)
 		l.more, l.nextDue = false, 0
 		s.times.set(l, 0)

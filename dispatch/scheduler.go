@@ -50,7 +50,9 @@ type scheduler struct {
 	round       uint64 // of Begin
 	batch       []*attempt
 	beginning   bool // a Begin is under way
-	beginFailed bool // the last one failed
+	beganAt     time.Time
+	lead        time.Duration // by which attempts of lanes with a rate limit are begun before their time
+	beginFailed bool          // the last one failed
 	beginAfter  time.Time
 	unrecorded  int    // attempts whose end the store refuses to record; nothing is sent while there are any
 	recorded    uint64 // attempts whose end it has recorded
@@ -143,7 +145,7 @@ func (s *scheduler) due(at int64) bool { return at <= s.now || at > s.now+s.hori
 func (s *scheduler) pause() time.Duration {
 	d := s.o.PollInterval
 	if len(s.times) > 0 {
-		d = min(d, time.Duration(s.times[0].wakeAt-s.now)*time.Millisecond)
+		d = min(d, time.UnixMilli(s.times[0].wakeAt).Sub(s.clock))
 	}
 	if s.beginFailed && s.unrecorded == 0 && !s.beginning { // else something else is waited for
 		d = min(d, s.beginAfter.Sub(s.clock))
@@ -193,6 +195,8 @@ func (s *scheduler) touch(l *lane) {
 		s.shut(l)
 	case l.failing():
 		s.shed(l, 1)
+	case l.bucket != nil:
+		s.shed(l, l.bucket.head())
 	}
 	if s.mayBegin(l) {
 		s.turns[s.turnOf(l)].push(l)
@@ -202,10 +206,14 @@ func (s *scheduler) touch(l *lane) {
 	}
 	s.queueRead(l)
 	s.times.set(l, s.alarm(l))
-	if l.idle() && (l.shut || len(s.lanes) > maxLanes) {
+	if s.superfluous(l) && l.bucket.full(s.clock) {
 		s.leave(l)
 	}
 }
+
+// superfluous reports whether the lane has nothing to do, and is not kept for what is known of its subscription. It stays
+// until its bucket is full: else it would have a full one as soon as it is made again.
+func (s *scheduler) superfluous(l *lane) bool { return l.idle() && (l.shut || len(s.lanes) > maxLanes) }
 
 // alarm is when the lane is to be looked at again though nothing has happened; 0: never.
 func (s *scheduler) alarm(l *lane) int64 {
@@ -220,6 +228,9 @@ func (s *scheduler) alarm(l *lane) int64 {
 	}
 	if l.failing() && (l.more || l.head.n > 0) {
 		sooner(l.health.ProbeAt)
+	}
+	if l.bucket != nil {
+		s.tokens(l, sooner)
 	}
 	return at
 }

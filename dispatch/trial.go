@@ -63,7 +63,8 @@ var errStopping = errors.New("dispatch: deliveries have stopped")
 
 // Test makes a test event and sends it to one subscription at once, whatever its health, which it does not touch. It
 // returns the record of that attempt, failed or not; an error means that there is none. It waits for a slot like any
-// delivery, so Run must be running. Faults: those of the store's BeginTest.
+// delivery, so Run must be running. For the subscription's rate limit it does not wait: it takes a token where there is
+// one, and does without where there is none. Faults: those of the store's BeginTest.
 func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error) {
 	row, err := d.store.SubscriptionRow(ctx, organization, subscriptionID)
 	if err != nil {

@@ -19,7 +19,8 @@ func (s *scheduler) turnOf(l *lane) int {
 // mayBegin reports whether the lane may have another attempt begun. A healthy lane has as many begun as it has free
 // slots, and as many more as ended lately, so that the next are ready when slots become free: a Begin takes as long as
 // two commits, in which a quick receiver answers a hundred requests. A failing lane has one probe, when its time has come
-// and all that came before has been settled.
+// and all that came before has been settled. A lane with a rate limit has no more begun than there are tokens for: what
+// waits for its pace waits without a record.
 //
 // The fewer places are left, the fewer one lane gets: lanes that hang together cannot take all of them.
 func (s *scheduler) mayBegin(l *lane) bool {
@@ -27,13 +28,18 @@ func (s *scheduler) mayBegin(l *lane) bool {
 		return false
 	}
 	if l.failing() {
-		return l.open() == 0 && l.wire == 0 && s.due(l.health.ProbeAt)
+		return s.mayProbe(l) && s.inStep(l)
 	}
 	ahead := l.chosen + l.begun.n
 	if ahead >= max(s.o.PerSubscription-l.wire, 0)+min(l.pace(s.round), laneAhead*s.o.PerSubscription) {
 		return false
 	}
-	return ahead == 0 || 2*ahead < s.maxAhead()-s.ahead
+	return (ahead == 0 || 2*ahead < s.maxAhead()-s.ahead) && s.inStep(l)
+}
+
+// mayProbe reports whether the time of a failing lane's probe has come.
+func (s *scheduler) mayProbe(l *lane) bool {
+	return l.open() == 0 && l.wire == 0 && s.due(l.health.ProbeAt)
 }
 
 // maxAhead is how many may be begun ahead of a slot in all.
@@ -53,7 +59,7 @@ func (s *scheduler) choose() {
 		s.batch, s.beginFailed = batch, false
 		return
 	}
-	s.beginning = true
+	s.beginning, s.beganAt = true, s.clock
 	s.round++
 	s.work.batches <- batch
 }
@@ -88,10 +94,11 @@ func (s *scheduler) begin(l *lane) *attempt {
 }
 
 // mayLaunch reports whether the lane may have another request on the wire: one where it is failing, or not known to be
-// healthy; otherwise up to its limit, and fewer the fewer slots are left. A lane alone reaches its limit.
+// healthy; otherwise up to its limit, and fewer the fewer slots are left. A lane alone reaches its limit. Where it has a
+// rate limit, there must be a token; tests, which are made at once, do without.
 func (s *scheduler) mayLaunch(l *lane) bool {
 	known := s.knows(l)
-	if len(l.tests) == 0 && (l.begun.n == 0 || !known || l.dying(s.o.Policy.FailingAfter)) {
+	if len(l.tests) == 0 && (l.begun.n == 0 || !known || l.dying(s.o.Policy.FailingAfter) || l.bucket.wait(1, s.clock) > 0) {
 		return false
 	}
 	if l.wire == 0 {
@@ -115,6 +122,7 @@ func (s *scheduler) launch() {
 		if s.mayLaunch(l) {
 			l.wire++
 			s.wire++
+			l.bucket.take(s.clock)
 			if len(l.tests) > 0 {
 				s.grant(l)
 			} else {
@@ -160,7 +168,7 @@ func (s *scheduler) queueRead(l *lane) {
 
 // room is how many jobs more the lane may read ahead.
 func (s *scheduler) room(l *lane) int {
-	n := min(s.share(l)/l.average, headSize-l.head.n)
+	n := min(s.share(l)/l.average, l.bucket.head()-l.head.n)
 	if l.bytes == 0 && s.fits() {
 		n = max(n, 1)
 	}
@@ -176,8 +184,12 @@ func (s *scheduler) share(l *lane) int { return (heldBytes-s.bytes)/4 - l.bytes 
 // admit takes a due job into the head, if there is room.
 func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
 	w := weight(j)
-	if s.knows(l) && l.failing() {
+	switch {
+	case !s.knows(l):
+	case l.failing():
 		most = 1
+	case l.bucket != nil:
+		most = l.bucket.head()
 	}
 	if l.head.n >= most || w > heldBytes-s.bytes || l.bytes > 0 && w > s.share(l) {
 		return false

@@ -1,0 +1,427 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// pace sets the rate limit of a subscription; 0 removes it.
+func (x *rig) pace(tb testing.TB, sub webhook.Subscription, perSecond int64) {
+	tb.Helper()
+	c := webhook.SubscriptionChange{SetRateLimit: true}
+	if perSecond != 0 {
+		c.RateLimitPerSecond = &perSecond
+	}
+	if _, err := x.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, c); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// inPace fails the test where more requests came within any second than a limit and its burst allow.
+func inPace(t *testing.T, got []request, limit int) {
+	t.Helper()
+	most := limit + max(limit/10, 1)
+	for first, last := 0, 0; last < len(got); last++ {
+		for got[last].at.Sub(got[first].at) >= time.Second {
+			first++
+		}
+		if n := last - first + 1; n > most {
+			t.Fatalf("%d requests within a second, up to the one at %s, want %d at most", n, got[last].at.Format("05.000"), most)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	t.Parallel()
+
+	for _, limit := range []int{1, 3, 10, 19, 100, 1000} {
+		virtuallyNamed(t, fmt.Sprintf("of %d a second is kept, and used", limit), func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", after(30*time.Millisecond, says(200)))
+			if limit == 1000 { // sixteen slots are not enough for answers that take their time
+				x.set("a.example", says(200))
+			}
+			x.pace(t, sub, int64(limit))
+			begin := time.Now()
+			x.publish(t, 10*limit)
+			for range 9 {
+				time.Sleep(950 * time.Millisecond)
+				synctest.Wait()
+				if n := x.outcomes(t, sub); n[webhook.Sending] > x.underWay("a.example") {
+					t.Fatalf("%d attempts on record are not on the wire", n[webhook.Sending])
+				}
+			}
+			time.Sleep(time.Minute)
+			deliveredOnce(t, x, "a.example", 10*limit)
+			got := x.requests("a.example")
+			inPace(t, got, limit)
+			if took := got[len(got)-1].at.Sub(begin); took < 8900*time.Millisecond || took > 10200*time.Millisecond {
+				t.Errorf("%d requests took %s", 10*limit, took)
+			}
+			if h := x.health(t, sub); h.PendingDeliveries != 0 || h.ConsecutiveFailures != 0 {
+				t.Errorf("in the end: %+v", h)
+			}
+		})
+	}
+
+	virtuallyNamed(t, "is even where nothing can be saved up", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{})
+		x.pace(t, x.subscribe(t, "a.example", says(200)), 10)
+		begin := time.Now()
+		x.publish(t, 100)
+		time.Sleep(20 * time.Second)
+		for i, q := range x.requests("a.example") {
+			if at := q.at.Sub(begin); at != time.Duration(i)*100*time.Millisecond {
+				t.Errorf("request %d came at %s", i, at)
+			}
+		}
+	})
+
+	virtuallyNamed(t, "of a slow store is that of a quick one", func(t *testing.T) {
+		x := idleRig(t, nil, dispatch.Options{})
+		d, err := dispatch.New(sluggish{x.Store}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Dispatcher = d
+		x.Watch(d)
+		x.run(t)
+		x.pace(t, x.subscribe(t, "a.example", says(200)), 10)
+		begin := time.Now()
+		x.publish(t, 100)
+		time.Sleep(20 * time.Second)
+		got := x.requests("a.example")
+		inPace(t, got, 10)
+		if took := got[len(got)-1].at.Sub(begin); len(got) != 100 || took > 10200*time.Millisecond {
+			t.Errorf("%d requests took %s", len(got), took)
+		}
+	})
+
+	virtuallyNamed(t, "costs no attempt: what waits has no record, and is read from the table no more often than it must", func(t *testing.T) {
+		f := newFaults()
+		x := idleRig(t, f, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", says(200))
+		x.pace(t, sub, 10)
+		x.publish(t, 1000)
+		x.run(t)
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		if n := x.outcomes(t, sub); n[webhook.Succeeded] != 501 || len(n) != 1 {
+			t.Errorf("after fifty seconds: %v", n)
+		}
+		if n, reads := f.called("Begin"), f.called("PendingJobs"); n != 501 || reads > 501/3 || f.called("Target") != 1 {
+			t.Errorf("Begin %d times, PendingJobs %d times, Target %d times", n, reads, f.called("Target"))
+		}
+	})
+
+	virtuallyNamed(t, "of many with large backlogs delays nobody else", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{Concurrency: 32, PerSubscription: 8})
+		for i := range 60 {
+			x.pace(t, x.subscribe(t, "paced"+strconv.Itoa(i)+".example", says(200)), 1+int64(i%3))
+		}
+		large := make([]webhook.NewEvent, 40) // 60 times 10 MB are more than all memory that there is
+		for i := range large {
+			large[i] = webhook.NewEvent{Type: "order.paid", Data: fmt.Appendf(nil, `{"x":"%0250000d"}`, i)}
+		}
+		if _, err := x.PublishEvents(t.Context(), x.org(), large); err != nil {
+			t.Fatal(err)
+		}
+		x.subscribe(t, "free.example", says(200))
+		time.Sleep(2 * time.Second)
+		for n := range 20 {
+			begin := time.Now()
+			x.publish(t, 5)
+			time.Sleep(500 * time.Millisecond)
+			got := x.requests("free.example")
+			if len(got) != 5*(n+1) || got[len(got)-1].at.Sub(begin) > 100*time.Millisecond {
+				t.Fatalf("%d requests after %d events", len(got), 5*(n+1))
+			}
+		}
+		for i := range 60 {
+			inPace(t, x.requests("paced"+strconv.Itoa(i)+".example"), 1+i%3)
+			if n := len(x.requests("paced" + strconv.Itoa(i) + ".example")); n < 11 {
+				t.Errorf("lane %d: %d requests in twelve seconds", i, n)
+			}
+		}
+	})
+
+	for name, meanwhile := range map[string]func(*testing.T, *rig, webhook.Subscription){
+		"ran dry": func(*testing.T, *rig, webhook.Subscription) {},
+		"was closed": func(t *testing.T, x *rig, sub webhook.Subscription) {
+			x.activate(t, sub, false)
+			synctest.Wait()
+			x.activate(t, sub, true)
+		},
+	} {
+		virtuallyNamed(t, "gives no other burst to a lane that "+name, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(200))
+			x.pace(t, sub, 100)
+			var at []time.Duration
+			begin := time.Now()
+			x.publish(t, 10) // as much as may come at once
+			time.Sleep(25 * time.Millisecond)
+			meanwhile(t, x, sub)
+			x.publish(t, 4)
+			time.Sleep(time.Second)
+			for _, q := range x.requests("a.example")[10:] {
+				at = append(at, q.at.Sub(begin))
+			}
+			// Two tokens have come in meanwhile, and then there is one every ten milliseconds.
+			if want := "[25ms 25ms 30ms 40ms]"; fmt.Sprint(at) != want {
+				t.Errorf("the others came at %s, want %s", at, want)
+			}
+		})
+	}
+
+	virtuallyNamed(t, "can be changed while deliveries wait", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", says(200))
+		x.pace(t, sub, 1)
+		x.publish(t, 500)
+		count := func(d time.Duration) int {
+			before := len(x.requests("a.example"))
+			time.Sleep(d)
+			synctest.Wait()
+			return len(x.requests("a.example")) - before
+		}
+		for _, step := range []struct {
+			limit       int64
+			during      time.Duration
+			least, most int
+		}{
+			{1, 5500 * time.Millisecond, 6, 6},
+			{50, 2 * time.Second, 99, 101}, // raised: no wait for what was the next time
+			{1, 10 * time.Second, 9, 11},   // lowered
+			{200, time.Second, 199, 201},
+			{3, 2 * time.Second, 6, 7},
+			{0, 0, 100, 500}, // removed: all that is left, at once
+		} {
+			if step.limit != 1 || step.during != 5500*time.Millisecond {
+				x.pace(t, sub, step.limit)
+			}
+			if n := count(step.during); n < step.least || n > step.most {
+				t.Errorf("at %d a second, %d requests in %s, want %d to %d", step.limit, n, step.during, step.least, step.most)
+			}
+			if n := x.outcomes(t, sub)[webhook.Sending]; n != 0 {
+				t.Errorf("at %d a second, %d attempts wait on record", step.limit, n)
+			}
+		}
+		deliveredOnce(t, x, "a.example", 500)
+	})
+
+	virtuallyNamed(t, "that is changed again and again gives no other burst", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", says(200))
+		x.pace(t, sub, 100)
+		x.publish(t, 1000)
+		for i := range 400 {
+			x.pace(t, sub, 100+int64(i%2))
+			time.Sleep(5 * time.Millisecond)
+		}
+		inPace(t, x.requests("a.example"), 101)
+		if n := len(x.requests("a.example")); n < 200 {
+			t.Errorf("%d requests in two seconds", n)
+		}
+	})
+
+	virtuallyNamed(t, "that is lowered takes back what had begun under the old one", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{PerSubscription: 1})
+		sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
+		x.pace(t, sub, 10_000)
+		x.publish(t, 100)
+		x.subscribe(t, "b.example", says(200))
+		time.Sleep(2500 * time.Millisecond)
+		x.pace(t, sub, 1)
+		synctest.Wait()
+		if n := x.outcomes(t, sub)[webhook.Sending]; n > 2 { // one on the wire, one that is next
+			t.Errorf("%d attempts on record", n)
+		}
+		time.Sleep(200 * time.Second)
+		deliveredOnce(t, x, "a.example", 100)
+		inPace(t, x.requests("a.example")[3:], 1)
+	})
+
+	virtuallyNamed(t, "holds for probes and retries too", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{RetryBase: 10 * time.Millisecond, RetryFactor: 1, RetryMax: 10 * time.Millisecond})
+		sub := x.subscribe(t, "a.example", says(500))
+		x.pace(t, sub, 2)
+		x.publish(t, 20)
+		time.Sleep(5100 * time.Millisecond)
+		if h := x.health(t, sub); h.Status != webhook.Failing || h.ConsecutiveFailures != 11 || h.PendingDeliveries < 18 {
+			t.Errorf("after five seconds: %+v", h)
+		}
+		if n := x.outcomes(t, sub); n[webhook.Failed] != 11 || len(n) != 1 {
+			t.Errorf("after five seconds: %v", n)
+		}
+		x.set("a.example", says(200))
+		time.Sleep(30 * time.Second)
+		if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
+			t.Errorf("in the end: %+v", h)
+		}
+		inPace(t, x.requests("a.example"), 2)
+	})
+
+	virtuallyNamed(t, "waits no longer than a probe has to", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", says(500))
+		x.pace(t, sub, 10)
+		x.publish(t, 100)
+		time.Sleep(2 * time.Hour)
+		if h := x.health(t, sub); h.Status != webhook.Disabled || h.PendingDeliveries != 100 || len(x.requests("a.example")) != 15 {
+			t.Errorf("%d requests, %+v", len(x.requests("a.example")), h)
+		}
+		x.set("a.example", says(200))
+		x.activate(t, sub, true)
+		time.Sleep(10 * time.Second)
+		if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
+			t.Errorf("in the end: %+v", h)
+		}
+		inPace(t, x.requests("a.example"), 10)
+	})
+
+	virtuallyNamed(t, "is not waited for by a test, which takes a turn where there is one", func(t *testing.T) {
+		x := newRig(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", says(200))
+		x.pace(t, sub, 1)
+		begin := time.Now()
+		for range 3 {
+			if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+				t.Fatalf("%v, %+v", err, a)
+			}
+			x.publish(t, 1)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("tests took %s", took)
+		}
+		time.Sleep(time.Minute)
+		var at []time.Duration
+		for _, q := range x.requests("a.example") {
+			at = append(at, q.at.Sub(begin))
+		}
+		// The first to come takes the one turn that there is; nothing of all this makes for another.
+		if len(at) != 6 || at[2] != 0 || at[len(at)-1] != 3*time.Second && at[len(at)-1] != 2*time.Second {
+			t.Errorf("requests at %s", at)
+		}
+	})
+
+	virtuallyNamed(t, "loses nothing at a stop", func(t *testing.T) {
+		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+		store, closeStore := storagetest.OpenWith(t, o)
+		x := rigOn(t, store, nil, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", says(200))
+		x.pace(t, sub, 5)
+		x.run(t)
+		x.publish(t, 100)
+		time.Sleep(4100 * time.Millisecond)
+		begin := time.Now()
+		x.stop()
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the stop took %s", took)
+		}
+		if n := x.outcomes(t, sub); n[webhook.Succeeded] != 21 || len(n) != 1 {
+			t.Errorf("on record: %v", n)
+		}
+		closeStore()
+
+		store, _ = storagetest.OpenWith(t, o)
+		d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Watch(d)
+		y := &rig{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
+		y.run(t)
+		time.Sleep(20 * time.Second)
+		deliveredOnce(t, y, "a.example", 100)
+		inPace(t, y.requests("a.example")[21:], 5)
+		if n := y.outcomes(t, sub); n[webhook.Succeeded] != 100 || len(n) != 1 {
+			t.Errorf("on record: %v", n)
+		}
+	})
+}
+
+// underWay returns how many requests are under way to the host.
+func (r *receivers) underWay(host string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wire[host]
+}
+
+// sluggish is a store that takes 20 ms to begin attempts.
+type sluggish struct{ *storage.Store }
+
+func (s sluggish) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+	time.Sleep(20 * time.Millisecond)
+	return s.Store.Begin(ctx, starts)
+}
+
+// Whatever is published when, however the receivers answer, and whatever the limit is changed to, more than that never
+// comes, and nothing waits when it need not.
+func TestPaceAtRandom(t *testing.T) {
+	t.Parallel()
+	seeds := 5
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
+		virtuallyNamed(t, fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(seed), 2))
+			x := newRig(t, dispatch.Options{Policy: patient, RetryBase: time.Second})
+			type paced struct {
+				webhook.Subscription
+				host  string
+				limit int
+			}
+			var subs []paced
+			for i := range 5 {
+				s := paced{host: "r" + strconv.Itoa(i) + ".example", limit: []int{1, 1 + r.IntN(20), 1 + r.IntN(200), 1 + r.IntN(2000), 1 + r.IntN(10_000)}[i]}
+				takes, fails := time.Duration(r.IntN(20))*time.Millisecond, r.IntN(2) == 0
+				var n atomic.Int64
+				s.Subscription = x.subscribe(t, s.host, func(q *http.Request) (*http.Response, error) {
+					if fails && n.Add(1)%5 == 0 {
+						return response(500, ""), nil
+					}
+					return after(takes, says(200))(q)
+				})
+				x.pace(t, s.Subscription, int64(s.limit))
+				subs = append(subs, s)
+			}
+			published := 0
+			for range 12 {
+				n := 1 + r.IntN(30)
+				x.publish(t, n)
+				published += n
+				time.Sleep(time.Duration(r.ExpFloat64() * float64(300*time.Millisecond)))
+			}
+			time.Sleep(15 * time.Minute)
+			for _, s := range subs {
+				got := x.requests(s.host)
+				inPace(t, got, s.limit)
+				if n := x.health(t, s.Subscription).PendingDeliveries; n != 0 {
+					t.Errorf("%s: %d pending", s.host, n)
+				}
+				seen := map[string]bool{}
+				for _, q := range got {
+					seen[q.header.Get("Webhook-Id")] = true
+				}
+				if len(seen) != published {
+					t.Errorf("%s has got %d events of %d", s.host, len(seen), published)
+				}
+			}
+		})
+	}
+}
