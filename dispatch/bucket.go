@@ -10,7 +10,7 @@ import (
 // How a lane with a rate limit works.
 const (
 	longestLead = 50 * time.Millisecond // that an attempt is begun before its time on the wire
-	leastHead   = 4                     // jobs that it reads ahead, however slow it is
+	pacedBytes  = 64 << 10              // weight of what it reads ahead, however slow it is
 )
 
 // bucket holds the tokens of a lane whose subscription has a rate limit: a request takes one as it goes on the wire,
@@ -46,13 +46,13 @@ func (b *bucket) size() int {
 	return b.limiter.Burst()
 }
 
-// head is how many jobs the lane may read ahead: what it sends in a quarter of a second. It holds them for that long,
-// so more would be memory that others could make use of.
-func (b *bucket) head() int {
-	if b == nil {
+// readsAhead is how many jobs the lane may hold that have not begun. With a rate limit that is what it sends in a quarter
+// of a second, or a few that are small: it holds them for a long time, in memory that others could make use of.
+func (l *lane) readsAhead() int {
+	if l.bucket == nil {
 		return headSize
 	}
-	return min(max(int(b.limiter.Limit()/4), leastHead), headSize)
+	return min(max(int(l.bucket.limiter.Limit()/4), pacedBytes/l.average, 1), headSize)
 }
 
 // forever is a wait without an end.

@@ -75,7 +75,9 @@ func (m answer) apply(s *scheduler) {
 	l.readsFailed, l.readAt = 0, 0
 	if m.target != nil {
 		l.target, l.health, l.have, l.haveAll = m.target, m.target.Health, m.want, m.all
-		l.bucket = l.bucket.under(m.target.RateLimitPerSecond, s.clock)
+		if l.bucket = l.bucket.under(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
+			s.shed(l, l.readsAhead())
+		}
 		// A refusal under the very conditions that hold now was the delivery's own: leave it alone for a while.
 		if l.refused == l.health.Epoch && !l.closed() {
 			l.readAt = s.now + s.o.PollInterval.Milliseconds()

@@ -195,8 +195,6 @@ func (s *scheduler) touch(l *lane) {
 		s.shut(l)
 	case l.failing():
 		s.shed(l, 1)
-	case l.bucket != nil:
-		s.shed(l, l.bucket.head())
 	}
 	if s.mayBegin(l) {
 		s.turns[s.turnOf(l)].push(l)

@@ -168,7 +168,7 @@ func (s *scheduler) queueRead(l *lane) {
 
 // room is how many jobs more the lane may read ahead.
 func (s *scheduler) room(l *lane) int {
-	n := min(s.share(l)/l.average, l.bucket.head()-l.head.n)
+	n := min(s.share(l)/l.average, l.readsAhead()-l.head.n)
 	if l.bytes == 0 && s.fits() {
 		n = max(n, 1)
 	}
@@ -189,7 +189,7 @@ func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
 	case l.failing():
 		most = 1
 	case l.bucket != nil:
-		most = l.bucket.head()
+		most = l.readsAhead()
 	}
 	if l.head.n >= most || w > heldBytes-s.bytes || l.bytes > 0 && w > s.share(l) {
 		return false
