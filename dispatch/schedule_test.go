@@ -211,6 +211,37 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// A failing subscription is left alone for as long as its receiver asks, by all of its deliveries: it has one probe at a
+// time.
+func TestRetryAfterOfProbes(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]time.Duration{"300": 300 * time.Second, "3600": 600 * time.Second} {
+		t.Run("Retry-After "+value, func(t *testing.T) {
+			virtually(t, func(t *testing.T) {
+				x := newRig(t, dispatch.Options{PerSubscription: 1})
+				sub := x.subscribe(t, "a.example", says(500))
+				x.publish(t, 5)
+				time.Sleep(time.Second)
+				if h := x.health(t, sub); h.Status != webhook.Failing {
+					t.Fatalf("not failing: %+v", h)
+				}
+				x.set("a.example", says(503, "Retry-After", value))
+				x.publish(t, 50)
+				time.Sleep(30 * time.Minute)
+				got := x.requests("a.example")[5:]
+				if len(got) < 3 {
+					t.Fatalf("%d probes", len(got))
+				}
+				for i := 1; i < len(got); i++ {
+					if wait := got[i].at.Sub(got[i-1].at); i < 3 && (wait < want || wait > want+10*time.Millisecond) {
+						t.Errorf("probe %d came %s after the one before, want %s", i+1, wait, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A backlog larger than what is read ahead is delivered whole, each event once, while new ones arrive.
 func TestSpill(t *testing.T) {
 	t.Parallel()

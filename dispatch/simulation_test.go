@@ -124,6 +124,8 @@ func (m *simulation) step() {
 		m.close()
 		time.Sleep(time.Duration(m.r.IntN(100_000)) * time.Millisecond)
 		m.open()
+	case n < 99 && !sub.deleted:
+		m.pace(m.t, sub.Subscription, []int64{0, 1, 10, 100}[m.r.IntN(4)])
 	}
 	time.Sleep(time.Duration(m.r.ExpFloat64() * 3 * float64(time.Second)))
 }
@@ -136,6 +138,7 @@ func (m *simulation) heal() {
 		sub.mood = "well"
 		sub.mu.Unlock()
 		if !sub.deleted {
+			m.pace(m.t, sub.Subscription, 0)
 			m.activate(m.t, sub.Subscription, true)
 		}
 	}

@@ -1,0 +1,164 @@
+package dispatch
+
+import (
+	"log/slog"
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Inside the package, because no test from outside can tell a bucket from another.
+
+func TestBucket(t *testing.T) {
+	t.Parallel()
+
+	t.Run("what it says of waiting is what holds, and nothing makes for more than limit and burst", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(t *rapid.T) {
+			now := time.Unix(1_700_000_000, 0)
+			limit := rapid.Int64Range(1, webhook.MaxRateLimit).Draw(t, "limit")
+			highest := limit
+			var b *bucket
+			b = b.under(&limit, now)
+			if !b.full(now) || b.wait(b.size(), now) != 0 || b.wait(b.size()+1, now) != forever {
+				t.Fatalf("a new bucket of %d is not full", limit)
+			}
+			var taken []time.Time
+			for range 200 {
+				switch rapid.IntRange(0, 6).Draw(t, "what") {
+				case 0:
+					now = now.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "later")))
+				case 1: // exactly when the next is there, and a moment before
+					if d := b.wait(1, now); d > 1 {
+						if b.wait(1, now.Add(d-2)) == 0 {
+							t.Fatalf("%s is too long a wait", d)
+						}
+						if now = now.Add(d); b.wait(1, now) != 0 {
+							t.Fatalf("%s is too short a wait", d)
+						}
+					}
+				case 2:
+					limit = rapid.Int64Range(1, webhook.MaxRateLimit).Draw(t, "another limit")
+					highest = max(highest, limit)
+					if b.under(&limit, now) != b || b.size() != bucketSize(limit) || b.wait(1, now) > time.Second+time.Microsecond {
+						t.Fatalf("under a limit of %d it holds %d", limit, b.size())
+					}
+				case 3: // taken for nothing
+					if before := b.wait(b.size(), now); b.wait(1, now) == 0 {
+						b.take(now)
+						b.restore(now)
+						if after := b.wait(b.size(), now); abs(after-before) > time.Microsecond {
+							t.Fatalf("%s until it is full, and %s before", after, before)
+						}
+					}
+				default:
+					if b.wait(1, now) == 0 {
+						taken = append(taken, now)
+					}
+					b.take(now)
+				}
+			}
+			for i, first := 0, 0; i < len(taken); i++ {
+				for taken[i].Sub(taken[first]) >= time.Second {
+					first++
+				}
+				if n := i - first + 1; n > int(highest)+bucketSize(highest) {
+					t.Fatalf("%d within a second at %d a second", n, highest)
+				}
+			}
+		})
+	})
+
+	t.Run("none is never empty", func(t *testing.T) {
+		t.Parallel()
+		var b *bucket
+		now := time.Now()
+		b.take(now)
+		b.restore(now)
+		if b.wait(1_000_000, now) != 0 || !b.full(now) || b.size() != math.MaxInt || b.under(nil, now) != nil {
+			t.Error("it is not without a limit")
+		}
+	})
+}
+
+func abs(d time.Duration) time.Duration { return max(d, -d) }
+
+// pacedLane makes a scheduler with one lane under a limit, whose bucket is empty.
+func pacedLane(t *testing.T, limit int64) (*scheduler, *lane) {
+	t.Helper()
+	d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(d, &work{Dispatcher: d})
+	l := s.lane(7)
+	l.target = &target{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
+	l.health, l.have = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.want
+	l.bucket = l.bucket.under(&limit, s.clock)
+	for range l.bucket.size() {
+		l.bucket.take(s.clock)
+	}
+	return s, l
+}
+
+func TestPacedLane(t *testing.T) {
+	t.Parallel()
+
+	t.Run("gets back the token of an attempt that was not sent after all", func(t *testing.T) {
+		t.Parallel()
+		s, l := pacedLane(t, 1)
+		a := &attempt{Job: webhook.Job{Delivery: 1, Subscription: 7}, lane: l, epoch: 1}
+		l.held[1] = a
+		l.wire, s.wire, s.open = 1, 1, 1
+		bounced{a}.apply(s)
+		if l.begun.n != 1 || !s.mayLaunch(l) || !l.inRing[toLaunch] {
+			t.Errorf("%d begun, and the next token comes in %s", l.begun.n, l.bucket.wait(1, s.clock))
+		}
+	})
+
+	t.Run("is woken when the token is there, and neither before nor again and again", func(t *testing.T) {
+		t.Parallel()
+		s, l := pacedLane(t, 3)
+		if !s.admit(l, webhook.Job{Delivery: 1, Subscription: 7}, headSize) {
+			t.Fatal("no room")
+		}
+		s.touch(l)
+		wake := time.UnixMilli(l.wakeAt)
+		if wait := wake.Sub(s.clock); l.inRing[toBegin] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
+			t.Fatalf("in line %t, woken after %s", l.inRing[toBegin], wait)
+		}
+		s.lead = 20 * time.Millisecond // a Begin takes as long
+		s.touch(l)
+		if early := wake.Sub(time.UnixMilli(l.wakeAt)); early < 19*time.Millisecond || early > 21*time.Millisecond {
+			t.Errorf("woken %s before the token is there", early)
+		}
+		s.clock = s.clock.Add(time.UnixMilli(l.wakeAt).Sub(s.clock))
+		s.now = s.clock.UnixMilli()
+		if s.fire(); !l.inRing[toBegin] || l.wakeAt != 0 {
+			t.Errorf("in line %t, to be woken at %d again", l.inRing[toBegin], l.wakeAt)
+		}
+	})
+
+	t.Run("that is one of too many goes when its bucket is full, and not before", func(t *testing.T) {
+		t.Parallel()
+		s, l := pacedLane(t, 50)
+		for i := range int64(maxLanes) {
+			s.lane(100 + i)
+		}
+		s.touch(l)
+		if s.lanes[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+102 {
+			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes[7] == l, l.wakeAt-s.now)
+		}
+		s.clock = s.clock.Add(101 * time.Millisecond)
+		s.now = s.clock.UnixMilli()
+		s.fire()
+		if s.lanes[7] != nil || l.wakeAt != 0 {
+			t.Errorf("is kept %t, to be looked at again at %d", s.lanes[7] == l, l.wakeAt)
+		}
+	})
+}
