@@ -16,12 +16,11 @@ const (
 // bucket holds the tokens of a lane whose subscription has a rate limit: a request takes one as it goes on the wire,
 // because it is there that receivers count. A nil bucket is that of a lane without a limit; it never lacks tokens.
 //
-// It holds what comes in a tenth of a second, one token at least. So a lane that goes on after a pause sends a tenth of
-// its limit at once, and a round of the scheduler that takes a while costs it nothing. In any second at most limit +
-// limit/10 requests, or one more than the limit, go on the wire.
+// It holds one token, and as many as come in within a tenth of a second: a lane whose turn comes that late, because the
+// machine is busy, loses nothing. In any second at most a tenth more than the limit, and one, goes on the wire.
 type bucket struct{ limiter *rate.Limiter }
 
-func bucketSize(limit int64) int { return int(max(limit/10, 1)) }
+func bucketSize(limit int64) int { return int(1 + limit/10) }
 
 // under returns the bucket for a limit that may have changed; nil is none. What is in a bucket stays in it: a change is
 // no way to another burst.

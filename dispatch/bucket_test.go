@@ -154,10 +154,10 @@ func TestPacedLane(t *testing.T) {
 			s.lane(100 + i)
 		}
 		s.touch(l)
-		if s.lanes[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+102 {
+		if s.lanes[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+122 {
 			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes[7] == l, l.wakeAt-s.now)
 		}
-		s.clock = s.clock.Add(101 * time.Millisecond)
+		s.clock = s.clock.Add(121 * time.Millisecond)
 		s.now = s.clock.UnixMilli()
 		s.fire()
 		if s.lanes[7] != nil || l.wakeAt != 0 {
