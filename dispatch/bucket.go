@@ -88,7 +88,7 @@ func (b *bucket) restore(now time.Time) {
 // full reports whether the bucket is as good as a new one.
 func (b *bucket) full(now time.Time) bool { return b == nil || b.wait(b.size(), now) == 0 }
 
-// inStep reports whether the lane's rate limit lets another attempt begin: whether there will be a token for it, beside
+// inStep reports whether the lane's rate limit lets another attempt begin: whether there will be a token for it, besides
 // those for the attempts that have begun already, by the time it can be on the wire.
 func (s *scheduler) inStep(l *lane) bool {
 	return l.bucket == nil || l.bucket.wait(l.chosen+l.begun.n+1, s.clock) <= s.lead

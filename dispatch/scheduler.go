@@ -209,8 +209,8 @@ func (s *scheduler) touch(l *lane) {
 	}
 }
 
-// superfluous reports whether the lane has nothing to do, and is not kept for what is known of its subscription. It stays
-// until its bucket is full: else it would have a full one as soon as it is made again.
+// superfluous reports whether the lane has nothing to do, and is not kept for what is known of its subscription. It goes
+// when its bucket is full, and not before: once made again it has a full one.
 func (s *scheduler) superfluous(l *lane) bool { return l.idle() && (l.shut || len(s.lanes) > maxLanes) }
 
 // alarm is when the lane is to be looked at again though nothing has happened; 0: never.

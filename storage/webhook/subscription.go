@@ -16,7 +16,7 @@ const (
 	MaxEventTypes  = 100
 	MaxEventType   = 128 // characters
 	MaxDescription = 500 // characters
-	MaxRateLimit   = 10_000
+	MaxRateLimit   = 10_000 // attempts a second
 )
 
 // Subscription is a customer's address for events, with its health.
