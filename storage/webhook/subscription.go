@@ -14,8 +14,8 @@ import (
 const (
 	MaxURL         = 2048 // characters
 	MaxEventTypes  = 100
-	MaxEventType   = 128 // characters
-	MaxDescription = 500 // characters
+	MaxEventType   = 128    // characters
+	MaxDescription = 500    // characters
 	MaxRateLimit   = 10_000 // attempts a second
 )
 
