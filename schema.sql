@@ -136,27 +136,27 @@ CREATE INDEX audit_events_by_organization ON audit_events (organization_id);
 -- ------------------------------------------------------------------------------------------------ events and delivery
 
 CREATE TABLE subscriptions (
-    id                   INTEGER PRIMARY KEY,
-    public_id            TEXT    NOT NULL UNIQUE,
-    organization_id      INTEGER NOT NULL REFERENCES organizations (id),
-    url                  TEXT    NOT NULL,
-    event_types          TEXT    NOT NULL, -- as its owner wrote them, space-delimited; empty is every type
-    description          TEXT    NOT NULL,
-    status               TEXT    NOT NULL CHECK (status IN ('healthy', 'failing', 'disabled')),
-    consecutive_failures INTEGER NOT NULL,
-    last_error           TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
-    epoch                INTEGER NOT NULL, -- grows with every change of status, address or secret
-    probe_at             INTEGER NOT NULL, -- while failing: the next probe
+    id                    INTEGER PRIMARY KEY,
+    public_id             TEXT    NOT NULL UNIQUE,
+    organization_id       INTEGER NOT NULL REFERENCES organizations (id),
+    url                   TEXT    NOT NULL,
+    event_types           TEXT    NOT NULL, -- as its owner wrote them, space-delimited; empty is every type
+    description           TEXT    NOT NULL,
+    status                TEXT    NOT NULL CHECK (status IN ('healthy', 'failing', 'disabled')),
+    consecutive_failures  INTEGER NOT NULL,
+    last_error            TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
+    epoch                 INTEGER NOT NULL, -- grows with every change of status, address or secret
+    probe_at              INTEGER NOT NULL, -- while failing: the next probe
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
-    secret               BLOB    NOT NULL, -- sealed
-    previous_secret      BLOB,             -- sealed; signs too until previous_until
-    previous_until       INTEGER NOT NULL,
-    created_at           INTEGER NOT NULL,
-    updated_at           INTEGER NOT NULL,
-    disabled_at          INTEGER,
-    last_success_at      INTEGER,
-    last_failure_at      INTEGER,
-    deleted_at           INTEGER
+    secret                BLOB    NOT NULL, -- sealed
+    previous_secret       BLOB,             -- sealed; signs too until previous_until
+    previous_until        INTEGER NOT NULL,
+    created_at            INTEGER NOT NULL,
+    updated_at            INTEGER NOT NULL,
+    disabled_at           INTEGER,
+    last_success_at       INTEGER,
+    last_failure_at       INTEGER,
+    deleted_at            INTEGER
 ) STRICT;
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
