@@ -125,8 +125,8 @@ func runBench(ctx context.Context, o benchOptions, p *progress) (b *bench, err e
 		{"fan-out", b.measureFanout},
 		{"batches", b.measureBatches},
 		{"publish to receipt at a gentle rate", b.measureGentle},
-		{"requests with a key", b.measureKeys},
 		{"healthy endpoints beside others", b.measureIsolation},
+		{"requests with a key", b.measureKeys},
 	}
 	for i, section := range sections {
 		p.begin(i+1, len(sections), section.title)

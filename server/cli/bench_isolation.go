@@ -58,6 +58,9 @@ func (s *isolation) begin(ctx context.Context) (err error) {
 
 // round publishes to the healthy ones and returns what 99 of 100 deliveries took at most, in milliseconds.
 func (s *isolation) round(ctx context.Context, n int) (float64, error) {
+	if err := s.server.flushLog(); err != nil {
+		return 0, err
+	}
 	p := paced{address: s.server.address(), requests: s.requests, status: http.StatusAccepted, n: n, rate: isolationRate}
 	if err := p.run(ctx); err != nil {
 		return 0, err

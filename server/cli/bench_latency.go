@@ -23,6 +23,9 @@ func (b *bench) measureGentle(ctx context.Context) error {
 		address: b.server.address(), requests: []request{publishRequest(t.key, "bench."+name, b.body, 0)},
 		status: http.StatusAccepted, n: b.scaled(), rate: gentleRate,
 	}
+	if err := b.server.flushLog(); err != nil {
+		return err
+	}
 	if err := p.run(ctx); err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (b *bench) measureNormal(ctx context.Context) error {
 }
 
 func (b *bench) measureFanout(ctx context.Context) error {
-	done, err := b.run(ctx, b.server, flow{name: "fanout", fanout: b.fanout, events: max(1, 2*b.events/b.fanout)})
+	done, err := b.run(ctx, b.server, flow{name: "fanout", fanout: b.fanout, events: max(1, b.events/b.fanout)})
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (b *bench) measureFanout(ctx context.Context) error {
 const batchSize = 20
 
 func (b *bench) measureBatches(ctx context.Context) error {
-	done, err := b.run(ctx, b.server, flow{name: "batch", fanout: 1, batch: batchSize, events: max(batchSize, 2*b.events)})
+	done, err := b.run(ctx, b.server, flow{name: "batch", fanout: 1, batch: batchSize, events: max(batchSize, b.events)})
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,16 @@ func (c *child) kill() {
 	}
 }
 
+// flushLog waits until the log is on the disk. The many megabytes of a busy server would otherwise hold up
+// what else waits for the disk, long after.
+func (c *child) flushLog() error {
+	log, err := os.OpenFile(c.logFile, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(log.Sync(), log.Close())
+}
+
 // What tail shows at most.
 const (
 	tailLines = 10
