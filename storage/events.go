@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -172,15 +171,9 @@ func fanOut(t *tx, event, organization, about int64, eventType string) ([]webhoo
 const manyDeliveries = 8
 
 const insertDelivery = `
-	INSERT INTO deliveries (event_id, subscription_id, due_at, state, cause, attempts) VALUES (?1, ?3, ?2, 0, 0, 0)`
+	INSERT INTO deliveries (event_id, subscription_id, due_at, state, cause, attempts) VALUES (?, ?, ?, 0, 0, 0)`
 
-var insertManyDeliveries = func() string {
-	var more strings.Builder
-	for i := range manyDeliveries - 1 {
-		more.WriteString(", (?1, ?" + strconv.Itoa(4+i) + ", ?2, 0, 0, 0)")
-	}
-	return insertDelivery + more.String()
-}()
+var insertManyDeliveries = insertDelivery + strings.Repeat(", (?, ?, ?, 0, 0, 0)", manyDeliveries-1)
 
 // insertDeliveries inserts one delivery of an event, or manyDeliveries of them, and fills in their row ids: SQLite numbers
 // the rows of a statement one after the other.
@@ -189,12 +182,11 @@ func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	if len(jobs) > 1 {
 		statement = insertManyDeliveries
 	}
-	var args [2 + manyDeliveries]any
-	args[0], args[1] = event, t.now
+	args := make([]any, 0, 3*manyDeliveries)
 	for i := range jobs {
-		args[2+i] = jobs[i].Subscription
+		args = append(args, event, jobs[i].Subscription, t.now)
 	}
-	last, err := t.insert(statement, args[:2+len(jobs)]...)
+	last, err := t.insert(statement, args...)
 	for i := range jobs {
 		jobs[i].Delivery = last - int64(len(jobs)-1-i)
 	}

@@ -104,10 +104,10 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	row := attemptRow(start.Delivery, start.Number)
 	n, err := t.affected(`
 		INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-		SELECT ?2, subscription_id, ?4, 0, '', 0, '', ?5
-		FROM deliveries WHERE id = ?1 AND state = 0 AND attempts = ?3 - 1
+		SELECT ?, subscription_id, ?, 0, '', 0, '', ?
+		FROM deliveries WHERE id = ? AND state = 0 AND attempts = ?
 		ON CONFLICT (id) DO NOTHING`,
-		start.Delivery, row, start.Number, start.Trigger, t.now)
+		row, start.Trigger, t.now, start.Delivery, start.Number-1)
 	if err != nil || n == 0 {
 		return 0, err
 	}
