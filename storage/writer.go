@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -62,6 +63,7 @@ func (s *Store) commitLoop(ctx context.Context) {
 	for {
 		select {
 		case j := <-s.jobs:
+			runtime.Gosched()
 			batch = s.gather(append(batch, j))
 		case <-ctx.Done():
 			if batch = s.gather(batch); len(batch) == 0 {

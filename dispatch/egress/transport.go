@@ -33,7 +33,7 @@ type Options struct {
 	Policy         Policy
 	Roots          *x509.CertPool // whom to trust; nil: the system's, see Roots
 	MaxIdle        int            // idle connections kept in all; zero: 256
-	MaxIdlePerHost int            // of them to one host, at least what is sent to one at a time; zero: 16
+	MaxIdlePerHost int            // of them to one host, to which many subscriptions may lead; zero: 16
 	Resolver       *net.Resolver  // nil: Go's own, as the system is configured
 }
 
