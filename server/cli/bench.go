@@ -104,7 +104,7 @@ func runBench(ctx context.Context, o benchOptions, p *progress) (b *bench, err e
 		return nil, fmt.Errorf("make a temporary directory: %w; set TMPDIR to one that is writable", err)
 	}
 	defer os.RemoveAll(b.dir)
-	b.receiver, err = startChild(ctx, filepath.Join(b.dir, "counterpart.log"), nil, &b.counterpart,
+	b.receiver, err = startChild(ctx, filepath.Join(b.dir, "counterpart.log"), nil, readyLine(&b.counterpart),
 		"bench-counterpart", fmt.Sprintf("--endpoints=%d", max(o.fanout, isolationEndpoints)))
 	if err != nil {
 		return nil, fmt.Errorf("start a receiver: %w", err)
@@ -122,6 +122,7 @@ func runBench(ctx context.Context, o benchOptions, p *progress) (b *bench, err e
 		{"durable publishing", b.measurePublish},
 		{"one endpoint, end to end", b.measureEndToEnd},
 		{"the same with synchronous=normal", b.measureNormal},
+		{"the same with more at once", b.measureWide},
 		{"fan-out", b.measureFanout},
 		{"batches", b.measureBatches},
 		{"publish to receipt at a gentle rate", b.measureGentle},

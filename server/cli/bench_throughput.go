@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -105,14 +106,33 @@ func (b *bench) measureEndToEnd(ctx context.Context) error {
 	return nil
 }
 
-// measureNormal repeats measureEndToEnd on a server of its own that does not wait for the disk, and compares the two.
-func (b *bench) measureNormal(ctx context.Context) error {
-	server, err := b.startServer(ctx, "normal", "KEYHOOK_STORAGE_SYNCHRONOUS=normal")
+// variant repeats measureEndToEnd on a server of its own with another setting.
+func (b *bench) variant(ctx context.Context, name, setting string) (flowed, error) {
+	server, err := b.startServer(ctx, name, setting)
+	if err != nil {
+		return flowed{}, err
+	}
+	defer server.kill()
+	return b.run(ctx, server, flow{name: "one", fanout: 1, events: b.events})
+}
+
+// measureWide does so with as many requests at once to the one endpoint as there are connections of measureRaw: where
+// there is but one, the default is a limit for the sake of receivers.
+func (b *bench) measureWide(ctx context.Context) error {
+	done, err := b.variant(ctx, "wide", "KEYHOOK_WEBHOOKS_CONCURRENCY_PER_SUBSCRIPTION="+strconv.Itoa(rawAtOnce))
 	if err != nil {
 		return err
 	}
-	defer server.kill()
-	done, err := b.run(ctx, server, flow{name: "one", fanout: 1, events: b.events})
+	b.add(
+		b.rated("end_to_end_wide", fmt.Sprintf("deliveries, %d at once (default %d)", rawAtOnce, b.defaults.Webhooks.ConcurrencyPerSubscription), done, 0),
+		measurement{name: "wide_p50", title: "  publish to receipt, p50", value: done.delay.Median, unit: "ms"},
+	)
+	return nil
+}
+
+// measureNormal does so without waiting for the disk, and compares the two.
+func (b *bench) measureNormal(ctx context.Context) error {
+	done, err := b.variant(ctx, "normal", "KEYHOOK_STORAGE_SYNCHRONOUS=normal")
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,9 @@ type child struct {
 	ended   chan error // gets one value
 }
 
-// startChild runs this program with the given arguments and settings, and waits until a line of its log says that it is
-// ready. The line is read into ready.
-func startChild(ctx context.Context, logFile string, settings []string, ready any, args ...string) (*child, error) {
+// startChild runs this program with the given arguments and settings, and waits until isReady says so. That is asked again
+// and again, with the log so far, which is a few lines long at that time.
+func startChild(ctx context.Context, logFile string, settings []string, isReady func(log []byte) (bool, error), args ...string) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -44,15 +44,30 @@ func startChild(ctx context.Context, logFile string, settings []string, ready an
 		return nil, err
 	}
 	go func() { c.ended <- c.process.Wait() }()
-	if err := c.awaitReady(ctx, ready); err != nil {
+	if err := c.await(ctx, isReady); err != nil {
 		c.kill()
 		return nil, err
 	}
 	return c, nil
 }
 
-// awaitReady looks through the log, which is a few lines long at that time, until the line is there.
-func (c *child) awaitReady(ctx context.Context, ready any) error {
+// readyLine looks for the line of a log that says "ready", and reads it into ready.
+func readyLine(ready any) func(log []byte) (bool, error) {
+	return func(log []byte) (bool, error) {
+		for line := range bytes.Lines(log) {
+			var head struct {
+				Message string `json:"msg"`
+			}
+			if bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &head) == nil && head.Message == "ready" {
+				return true, json.Unmarshal(line, ready)
+			}
+		}
+		return false, nil
+	}
+}
+
+// await asks until the child is ready.
+func (c *child) await(ctx context.Context, isReady func(log []byte) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, childWait, fmt.Errorf("it was not ready within %s", childWait))
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -62,13 +77,8 @@ func (c *child) awaitReady(ctx context.Context, ready any) error {
 		if err != nil {
 			return err
 		}
-		for line := range bytes.Lines(text) {
-			var head struct {
-				Message string `json:"msg"`
-			}
-			if bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &head) == nil && head.Message == "ready" {
-				return json.Unmarshal(line, ready)
-			}
+		if is, err := isReady(text); is || err != nil {
+			return err
 		}
 		select {
 		case <-ticker.C:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 )
@@ -18,21 +20,44 @@ type childServer struct {
 // settings are further variables of its environment.
 func startServer(ctx context.Context, dir string, settings ...string) (*childServer, error) {
 	s := &childServer{token: rand.Text(), database: filepath.Join(dir, "keyhook.db")}
+	var ready struct {
+		URL string `json:"url"`
+	}
+	if err := s.start(ctx, dir, readyLine(&ready), append(settings, "KEYHOOK_SERVER_LISTEN=127.0.0.1:0")); err != nil {
+		return nil, err
+	}
+	s.url = ready.URL
+	return s, nil
+}
+
+// startSilentServer does so for a server that logs no more than warnings. It does not say where it is, so a port that was
+// free a moment ago has to do.
+func startSilentServer(ctx context.Context, dir string, settings ...string) (*childServer, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	s := &childServer{url: "http://" + address, token: rand.Text(), database: filepath.Join(dir, "keyhook.db")}
+	isReady := func([]byte) (bool, error) {
+		return client{base: s.url}.call(ctx, "GET", "/readyz/", nil, http.StatusOK, nil) == nil, nil
+	}
+	return s, s.start(ctx, dir, isReady, append(settings, "KEYHOOK_SERVER_LISTEN="+address, "KEYHOOK_LOG_LEVEL=warn"))
+}
+
+func (s *childServer) start(ctx context.Context, dir string, isReady func([]byte) (bool, error), settings []string) (err error) {
 	settings = append([]string{
-		"KEYHOOK_SERVER_LISTEN=127.0.0.1:0",
 		"KEYHOOK_STORAGE_PATH=" + s.database,
 		"KEYHOOK_BOOTSTRAP_TOKEN=" + s.token,
 		"KEYHOOK_EGRESS_ALLOWED_NETWORKS=127.0.0.0/8",
 	}, settings...)
-	var ready struct {
-		URL string `json:"url"`
+	if s.child, err = startChild(ctx, filepath.Join(dir, "serve.log"), settings, isReady, "serve", "--log.format=json"); err != nil {
+		return fmt.Errorf("start a server: %w", err)
 	}
-	var err error
-	if s.child, err = startChild(ctx, filepath.Join(dir, "serve.log"), settings, &ready, "serve", "--log.format=json"); err != nil {
-		return nil, fmt.Errorf("start a server: %w", err)
-	}
-	s.url = ready.URL
-	return s, nil
+	return nil
 }
 
 // address returns its host and port.
