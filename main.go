@@ -84,7 +84,7 @@ func untilSignal(ctx context.Context) context.Context {
 // serve runs the appliance until ctx ends and all that was under way has ended too.
 func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200) // a tenth of the processor at full load, for a few megabytes
+		debug.SetGCPercent(150) // some of the processor at full load, for a few megabytes
 	}
 	log := c.Log.Logger(errs)
 	if c.OIDC.Issuer != "" {

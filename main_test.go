@@ -411,8 +411,8 @@ func TestBench(t *testing.T) {
 	if len(got.Figures) != len(figures) {
 		t.Errorf("%d figures where %d are expected", len(got.Figures), len(figures))
 	}
-	if lines := strings.Count(stderr.String(), "\n"); lines != 9 || strings.Contains(stderr.String(), "\r") {
-		t.Errorf("the progress is not a line for each of 9 sections:\n%q", stderr.String())
+	if lines := strings.Count(stderr.String(), "\n"); lines != 10 || strings.Contains(stderr.String(), "\r") {
+		t.Errorf("the progress is not a line for each of 10 sections:\n%q", stderr.String())
 	}
 	directory, _ := strings.CutPrefix(cmd.Env[1], "TMPDIR=")
 	if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
