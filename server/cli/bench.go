@@ -91,7 +91,7 @@ type bench struct {
 	counterpart counterpartReady
 	server      *childServer
 	measured    []measurement
-	raw         float64 // requests a second without Keyhook, that others are compared with
+	raw         float64 // requests a second without Keyhook, lately, that others are compared with
 }
 
 // runBench runs the sections one after another. Whatever it started has ended when it returns.
