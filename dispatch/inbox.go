@@ -46,9 +46,11 @@ func (b *inbox) ring() {
 
 // hand takes jobs in, or notes their subscriptions where there is no room.
 func (b *inbox) hand(jobs []webhook.Job) {
-	size := 0
+	size := jobWeight * len(jobs)
 	for i := range jobs {
-		size += weight(jobs[i])
+		if i == 0 || jobs[i].Event != jobs[i-1].Event { // else it shares the body
+			size += len(jobs[i].Body)
+		}
 	}
 	b.mu.Lock()
 	if b.fresh+size <= heldBytes {

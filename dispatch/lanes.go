@@ -30,11 +30,6 @@ type attempt struct {
 	settled  webhook.Settled
 }
 
-// weight is what a job is counted as against the bound on memory; maxWeight is that of the largest.
-func weight(j webhook.Job) int { return len(j.Body) + 512 }
-
-const maxWeight = webhook.MaxEvent + 4<<10
-
 // queue is a list of attempts, first in, first out.
 type queue struct {
 	first, last *attempt

@@ -45,6 +45,7 @@ type scheduler struct {
 	wire    int // requests on the wire, tests included
 	probes  int // open attempts of failing lanes
 	bytes   int // weight of the jobs in memory
+	bodies  bodies
 	reading int
 
 	round       uint64 // of Begin
@@ -69,7 +70,7 @@ type scheduler struct {
 func newScheduler(d *Dispatcher, w *work) *scheduler {
 	s := &scheduler{
 		Dispatcher: d, work: w,
-		lanes: map[int64]*lane{}, closed: map[int64]struct{}{}, ailing: map[string]bool{},
+		lanes: map[int64]*lane{}, closed: map[int64]struct{}{}, bodies: bodies{}, ailing: map[string]bool{},
 		horizon: (d.o.RetryMax + time.Minute).Milliseconds(),
 		sweep:   true,
 	}

@@ -166,56 +166,6 @@ func (s *scheduler) queueRead(l *lane) {
 	}
 }
 
-// room is how many jobs more the lane may read ahead.
-func (s *scheduler) room(l *lane) int {
-	n := min(s.share(l)/l.average, l.readsAhead()-l.head.n)
-	if l.bytes == 0 && s.fits() {
-		n = max(n, 1)
-	}
-	return max(n, 0)
-}
-
-// fits reports whether there is room in memory for one job of any size.
-func (s *scheduler) fits() bool { return s.bytes+maxWeight <= heldBytes }
-
-// share is how much more the lane may hold in memory: less, the less is left.
-func (s *scheduler) share(l *lane) int { return (heldBytes-s.bytes)/4 - l.bytes }
-
-// admit takes a due job into the head, if there is room.
-func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
-	w := weight(j)
-	switch {
-	case !s.knows(l):
-	case l.failing():
-		most = 1
-	case l.bucket != nil:
-		most = l.readsAhead()
-	}
-	if l.head.n >= most || w > heldBytes-s.bytes || l.bytes > 0 && w > s.share(l) {
-		return false
-	}
-	a := &attempt{Job: j, lane: l, weight: w}
-	l.held[j.Delivery] = a
-	l.head.push(a)
-	l.average = (3*l.average + w) / 4
-	l.bytes += w
-	s.bytes += w
-	return true
-}
-
-// lighten counts the attempt's body as gone.
-func (s *scheduler) lighten(a *attempt) {
-	a.lane.bytes -= a.weight
-	s.bytes -= a.weight
-	a.weight, a.Body = 0, nil
-}
-
-// forget drops a job that waits in the head, or that has just left it.
-func (s *scheduler) forget(a *attempt) {
-	s.lighten(a)
-	delete(a.lane.held, a.Delivery)
-}
-
 // end drops an attempt that was open.
 func (s *scheduler) end(a *attempt) {
 	s.forget(a)

@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// TestBodies shows that deliveries of one event weigh what they hold, which is one body, however they come and go.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	s := &scheduler{lanes: map[int64]*lane{}, bodies: bodies{}, now: time.Now().UnixMilli()}
+	text := strings.Repeat("x", 10_000)
+	admit := func(lane, event, delivery int64) *attempt {
+		t.Helper()
+		j := webhook.Job{Delivery: delivery, Subscription: lane, Event: event, Body: []byte(text)} // a copy each, as read
+		if !s.admit(s.lane(lane), j, headSize) {
+			t.Fatalf("delivery %d was not admitted", delivery)
+		}
+		return s.lane(lane).held[delivery]
+	}
+	weighs := func(bodies, jobs int) {
+		t.Helper()
+		if want := bodies*len(text) + jobs*jobWeight; s.bytes != want || len(s.bodies) != bodies {
+			t.Errorf("%d bytes and %d bodies, want %d and %d", s.bytes, len(s.bodies), want, bodies)
+		}
+	}
+	one, two, other := admit(1, 7, 1), admit(2, 7, 2), admit(2, 8, 3)
+	weighs(2, 3)
+	if &one.Body[0] != &two.Body[0] || &two.Body[0] == &other.Body[0] {
+		t.Error("two deliveries of one event do not share its body, or those of two do")
+	}
+	if s.lane(2).bytes != 2*weight(two.Job) {
+		t.Errorf("the second lane holds %d bytes", s.lane(2).bytes)
+	}
+	s.lighten(one)
+	s.lighten(one) // its request has ended, and then its record
+	weighs(2, 2)
+	s.forget(one)
+	s.forget(two)
+	weighs(1, 1)
+	again := admit(1, 7, 1)
+	weighs(2, 2)
+	s.forget(other)
+	s.forget(again)
+	weighs(0, 0)
+	if s.lane(1).bytes != 0 || s.lane(2).bytes != 0 {
+		t.Errorf("the lanes hold %d and %d bytes", s.lane(1).bytes, s.lane(2).bytes)
+	}
+}
