@@ -8,6 +8,40 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
+// Tx is a transaction as jobs see it.
+type Tx = tx
+
+// Exec runs a statement that returns no rows.
+func (t *tx) Exec(text string, args ...any) error {
+	_, err := t.exec(text, args...)
+	return err
+}
+
+// OnCommit has fn called once the transaction is durable.
+func (t *tx) OnCommit(fn func()) { t.onCommit(fn) }
+
+// FailRead ends the transaction as SQLite does when the disk fails a read, and returns an error of SQLite's.
+func (t *tx) FailRead() error {
+	if _, err := t.conn.ExecContext(background, "ROLLBACK"); err != nil {
+		return err
+	}
+	var none int
+	return t.get(&none, "SELECT * FROM unreadable")
+}
+
+// Together has jobs share a transaction and returns their errors. Run must not have been called.
+func (s *Store) Together(jobs ...func(*Tx) error) []error {
+	batch, errs := make([]*job, len(jobs)), make([]error, len(jobs))
+	for i, run := range jobs {
+		batch[i] = &job{run: run, done: make(chan struct{})}
+	}
+	s.commit(batch)
+	for i, j := range batch {
+		errs[i] = j.err
+	}
+	return errs
+}
+
 // QueryPlans returns the query plan of every statement that the store has run so far, by its text. It is for the test that
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {

@@ -107,7 +107,8 @@ func (s *Store) commit(batch []*job) {
 }
 
 // transact runs the jobs and commits. A job that fails before it has written anything keeps its error to itself; any
-// other failure rolls all of them back and is returned.
+// other failure rolls all of them back and is returned. So does one of SQLite's, be it of a read: where the disk fails,
+// SQLite has ended the transaction by itself, and each statement that follows would be durable on its own.
 func (s *Store) transact(batch []*job) error {
 	t := s.tx
 	began := time.Now()
@@ -120,7 +121,7 @@ func (s *Store) transact(batch []*job) error {
 		t.dirty, j.err = false, nil
 		mark := len(t.committed)
 		if err := t.attempt(j.run); err != nil {
-			if t.dirty {
+			if t.dirty || code(err) != 0 {
 				return errors.Join(err, t.rollback())
 			}
 			t.committed = t.committed[:mark]
@@ -138,5 +139,6 @@ func (s *Store) transact(batch []*job) error {
 	for _, fn := range t.committed {
 		fn()
 	}
+	clear(t.committed) // they hold the bodies of events
 	return nil
 }
