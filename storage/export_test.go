@@ -42,6 +42,18 @@ func (s *Store) Together(jobs ...func(*Tx) error) []error {
 	return errs
 }
 
+// Wants returns how many rows the writer remembers of who wants what.
+func (s *Store) Wants(ctx context.Context) (rows int, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		rows = 0
+		for _, subscriptions := range t.known.wanting {
+			rows += len(subscriptions)
+		}
+		return nil
+	})
+	return rows, err
+}
+
 // QueryPlans returns the query plan of every statement that the store has run so far, by its text. It is for the test that
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {

@@ -15,10 +15,14 @@ import (
 type known struct {
 	subscribers map[int64]*subscriber
 	wanting     map[wish][]int64
+	wants       int // rows in wanting, and one for each wish
 }
 
-// maxKnown bounds how many things of each sort are remembered.
-const maxKnown = 10_000
+// What is remembered of each sort at most: some megabytes, whatever types events have and however many want each.
+const (
+	maxKnown = 10_000
+	maxWants = 200_000
+)
 
 // subscriber is a subscription as fan-out, Begin and Record see it.
 type subscriber struct {
@@ -46,7 +50,7 @@ type wish struct {
 func (k *known) forget(subscriptions ...int64) {
 	if len(subscriptions) == 0 {
 		clear(k.subscribers)
-		clear(k.wanting)
+		k.forgetTypes()
 	}
 	for _, row := range subscriptions {
 		delete(k.subscribers, row)
@@ -54,7 +58,10 @@ func (k *known) forget(subscriptions ...int64) {
 }
 
 // forgetTypes drops who wants what.
-func (k *known) forgetTypes() { clear(k.wanting) }
+func (k *known) forgetTypes() {
+	clear(k.wanting)
+	k.wants = 0
+}
 
 // subscriber returns a subscription; one that does not exist is closed.
 func (t *tx) subscriber(row int64) (*subscriber, error) {
@@ -100,9 +107,10 @@ func (t *tx) wanting(organization int64, eventType string) ([]int64, error) {
 		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)
 	}
-	if len(t.known.wanting) >= maxKnown {
-		clear(t.known.wanting)
+	if len(t.known.wanting) >= maxKnown || t.known.wants+len(rows) >= maxWants {
+		t.known.forgetTypes()
 	}
 	t.known.wanting[w] = rows
+	t.known.wants += 1 + len(rows)
 	return rows, nil
 }

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -77,6 +78,34 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhoWantsWhatIsRememberedWithinBounds has many subscriptions to everything, and an organization that makes event types
+// up as it goes. The subscriptions are off, so nothing is fanned out.
+func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
+	t.Parallel()
+	const subscriptions, types, bound = 500, 450, 200_000
+	store := storagetest.Open(t)
+	owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	url, no := "https://example.com/", false
+	for range subscriptions {
+		if _, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID,
+			webhook.SubscriptionChange{URL: &url, IsActive: &no}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := 0
+	for i := range types {
+		storagetest.Publish(t, store, owner, "type_"+strconv.Itoa(i))
+		rows, err := store.Wants(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, rows)
+	}
+	if most < bound/2 || most > bound {
+		t.Errorf("%d rows are remembered, and there may be %d", most, bound)
+	}
 }
 
 // failAll fails what is pending for a subscription until it is disabled, or nothing is left.
