@@ -115,7 +115,7 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 }
 
 // attemptRow is the row id of an attempt. It says which attempt of which delivery it is, so that one is found by the
-// other without an index. A delivery has at most maxMaxAttempts and maxInterruptions attempts, which is less than 256.
+// other without an index. A delivery has at most maxAttempts attempts, and maxInterruptions more, which is less than 256.
 func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
 // Release takes back attempts that were begun and not sent: it is as if they had never been begun.
@@ -235,8 +235,12 @@ func (s *Store) interruptSending(t *tx) error {
 	return nil
 }
 
-// maxInterruptions is how many attempts beyond the last a delivery gets, should each of them be cut off.
-const maxInterruptions = 5
+const (
+	// maxInterruptions is how many attempts beyond the last a delivery gets, should each of them be cut off.
+	maxInterruptions = 5
+	// maxAttempts is the most that a policy may allow: an attempt's number has 8 bits of its row id.
+	maxAttempts = 1<<8 - 1 - maxInterruptions
+)
 
 // requireWebhooks refuses where the organization's plan lacks webhooks.
 func requireWebhooks(t *tx, organization int64) error {

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -312,6 +313,18 @@ func TestQueue(t *testing.T) {
 		}
 		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Healthy || sub.ConsecutiveFailures != 0 {
 			t.Errorf("our own stop counted as the receiver's failure: %+v", sub)
+		}
+	})
+
+	t.Run("a policy of more attempts than a row id can number is refused", func(t *testing.T) {
+		t.Parallel()
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.Policy = webhook.Policy{MaxAttempts: 250, FailingAfter: 5, DisabledAfter: 15}
+		_, stop := storagetest.OpenWith(t, o)
+		stop()
+		o.Policy.MaxAttempts++
+		if store, err := storage.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "at most 250") {
+			t.Errorf("opened: %v, error %v", store != nil, err)
 		}
 	})
 

@@ -30,7 +30,7 @@ type Options struct {
 	Schema        string            // the text of schema.sql
 	Synchronous   string            // Full (the zero value) or Normal
 	EncryptionKey string            // seals signing secrets; empty: the file Path + ".key", made at first start
-	Policy        webhook.Policy    // the zero value is webhook.DefaultPolicy
+	Policy        webhook.Policy    // of at most 250 attempts; the zero value is webhook.DefaultPolicy
 	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
 	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
 	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
@@ -86,6 +86,9 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
+	}
+	if s.policy.MaxAttempts > maxAttempts {
+		return nil, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", s.policy.MaxAttempts, maxAttempts)
 	}
 	if s.observer == nil {
 		s.observer = unobserved{}
