@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -291,26 +292,46 @@ func TestQueryPlans(t *testing.T) {
 	_, err6 := x.Subscriptions(t.Context(), x.org(), "", 0, 10)
 	_, err7 := x.Attempt(t.Context(), attempt)
 	_, err8 := x.Backlog(t.Context())
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8); err != nil {
+	_, err9 := x.Series(t.Context(), x.org(), "", 1, 2, 1)
+	_, err10 := x.Series(t.Context(), x.org(), x.sub.ID, 1, 2, 1)
+	_, err11 := x.Lanes(t.Context())
+	_, _, err12 := x.OldestDue(t.Context())
+	_, err13 := x.Target(t.Context(), x.sub.RowID)
+	a, _ := x.Attempt(t.Context(), attempt)
+	err14 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
 		t.Fatal(err)
 	}
-	plans, err := x.QueryPlans(t.Context())
+	// The attempts of one event to one subscription are few, and in no index in the order of time. A series is put
+	// together out of those of all subscriptions.
+	if n := noneGrows(t, x.Store, map[string]string{
+		"FROM deliveries own": "TEMP B-TREE", "FROM subscriptions s JOIN attempt_minutes m": "TEMP B-TREE",
+	}); n < 50 {
+		t.Errorf("only %d statements were run", n)
+	}
+}
+
+// noneGrows looks at the plans of all statements that the store has run so far, and returns how many there are. A statement
+// that holds one of the texts may take steps that hold what stands beside it.
+func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
+	t.Helper()
+	plans, err := store.QueryPlans(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plans) < 40 {
-		t.Errorf("only %d statements were run", len(plans))
-	}
 	for text, plan := range plans {
 		for _, step := range plan {
-			// The attempts of one event to one subscription are few, and in no index in the order of time.
-			sorts := strings.Contains(step, "TEMP B-TREE") && !strings.Contains(text, "FROM deliveries own")
-			if grows.MatchString(step) || sorts {
+			allowed := false
+			for part, fine := range but {
+				allowed = allowed || strings.Contains(text, part) && strings.Contains(step, fine)
+			}
+			if !allowed && (grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC")) {
 				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 				break
 			}
 		}
 	}
+	return len(plans)
 }
 
 // grows matches a step that reads one of the large tables (by the aliases that our statements give them) from end to end.
