@@ -107,7 +107,8 @@ func (s *scheduler) take(l *lane, jobs []webhook.Job, meanwhile map[int64]struct
 		}
 		if !s.admit(l, j, headSize) {
 			l.more = true
-			if l.head.n == before { // it is larger than was expected
+			l.average = max(l.average, weight(j)) // or what is too large for now would be read again and again
+			if l.head.n == before {
 				l.readAt = s.now + forNothing.Milliseconds()
 			}
 			return
