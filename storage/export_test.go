@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Tx is a transaction as jobs see it.
@@ -27,6 +29,24 @@ func (t *tx) FailRead() error {
 	}
 	var none int
 	return t.get(&none, "SELECT * FROM unreadable")
+}
+
+// Write runs a job.
+func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.write(ctx, run) }
+
+// WriteHealth writes a subscription's health.
+func (t *tx) WriteHealth(subscription int64, h webhook.Health) error { return writeHealth(t, subscription, h) }
+
+// RecordIn records the end of an attempt in a transaction.
+func (s *Store) RecordIn(t *Tx, r webhook.Result) error {
+	_, err := s.record(t, r)
+	return err
+}
+
+// PublishIn publishes an event in a transaction.
+func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
+	_, err := s.publish(t, organization, "org_x", webhook.NewEvent{Type: eventType, Data: []byte("{}")}, 0)
+	return err
 }
 
 // Together has jobs share a transaction and returns their errors. Run must not have been called.

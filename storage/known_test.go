@@ -2,9 +2,13 @@ package storage_test
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -106,6 +110,49 @@ func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	if most < bound/2 || most > bound {
 		t.Errorf("%d rows are remembered, and there may be %d", most, bound)
 	}
+}
+
+// TestNothingIsRememberedOfARollback undoes what the writer remembers and counts. No time goes by, so that what it believes
+// to have written at this very moment would not be written again.
+func TestNothingIsRememberedOfARollback(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := tenantOf(t, store)
+		no := errors.New("no")
+		undone := func(run func(*storage.Tx) error) {
+			t.Helper()
+			if err := store.Write(t.Context(), func(t *storage.Tx) error { return errors.Join(run(t), no) }); err == nil || err.Error() != no.Error() {
+				t.Fatalf("not only told to fail: %v", err)
+			}
+		}
+		undone(func(t *storage.Tx) error {
+			if err := t.WriteHealth(x.sub.RowID, x.sub.Deactivate("nobody")); err != nil {
+				return err
+			}
+			return store.PublishIn(t, x.org(), "user.created")
+		})
+		if p := storagetest.Publish(t, store, x.owner, "user.created"); p.Deliveries != 1 {
+			t.Fatalf("%d deliveries", p.Deliveries)
+		}
+		job := x.jobs(t)[0]
+		r := webhook.Result{
+			Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: x.sub.RowID, Epoch: 1, Number: 1, Succeeded: true,
+		}
+		undone(func(t *storage.Tx) error { return store.RecordIn(t, r) })
+		if _, err := store.Record(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if sub, err := store.Subscription(t.Context(), x.org(), x.sub.ID); err != nil || sub.LastSuccessAt == nil {
+			t.Errorf("last success %v, error %v", sub.LastSuccessAt, err)
+		}
+		minute := time.Now().Unix() / 60
+		points, err := store.Series(t.Context(), x.org(), "", minute, minute+1, 1)
+		if err != nil || len(points) != 1 || points[0].Succeeded != 1 {
+			t.Errorf("counted %+v, error %v", points, err)
+		}
+	})
 }
 
 // failAll fails what is pending for a subscription until it is disabled, or nothing is left.

@@ -135,7 +135,7 @@ func (s *Store) Release(ctx context.Context, attempts []int64) error {
 }
 
 // Record writes how an attempt ended and all that follows from it, in one transaction: the attempt, the delivery, the
-// subscription's health, and the audit event of a transition.
+// subscription's health, the counts of the minute, and the audit event of a transition.
 func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
 	settled, err := returning(ctx, s, func(t *tx) (webhook.Settled, error) { return s.record(t, r) })
 	if err != nil {
