@@ -43,6 +43,37 @@ func TestRetentionOfWideEvents(t *testing.T) {
 	})
 }
 
+// TestRetentionWaitsForAttempts has an old event under way while nothing else keeps it: its subscription is off by now.
+// Were its rows taken, and their ids given to others, its end would be recorded there.
+func TestRetentionWaitsForAttempts(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, path)
+		o.KeepEvents = time.Hour
+		store, _ := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		sent := storagetest.Publish(t, store, x.owner, "sent")
+		job := x.jobs(t)[0]
+		attempt := x.begin(t, job)
+		no := false
+		if _, err := store.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &no}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		if _, _, err := store.Event(t.Context(), x.org(), sent.ID); err != nil {
+			t.Fatalf("an attempt is under way: %v", err)
+		}
+		if settled := x.end(t, job, attempt, true); settled.State != webhook.Delivered {
+			t.Errorf("settled %+v", settled)
+		}
+		time.Sleep(15 * time.Second)
+		if _, _, err := store.Event(t.Context(), x.org(), sent.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("still there once it has ended: %v", err)
+		}
+	})
+}
+
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
