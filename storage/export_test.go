@@ -35,7 +35,9 @@ func (t *tx) FailRead() error {
 func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.write(ctx, run) }
 
 // WriteHealth writes a subscription's health.
-func (t *tx) WriteHealth(subscription int64, h webhook.Health) error { return writeHealth(t, subscription, h) }
+func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {
+	return writeHealth(t, subscription, h)
+}
 
 // RecordIn records the end of an attempt in a transaction.
 func (s *Store) RecordIn(t *Tx, r webhook.Result) error {

@@ -99,15 +99,16 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 	return ids, nil
 }
 
-// beginAttempt inserts the record, unless the delivery has ended (there is no subscription then, which the table does not
-// take) or another attempt of that number has been made. To insert VALUES costs less than to insert from a SELECT: no more
-// than one row can come of it, so SQLite keeps nothing by to undo a part of the statement.
+// beginAttempt inserts the record, unless the delivery has ended, or is another subscription's by now, since row ids are
+// used again (there is no subscription then, which the table does not take), or another attempt of that number has been
+// made. To insert VALUES costs less than to insert from a SELECT: no more than one row can come of it, so SQLite keeps
+// nothing by to undo a part of the statement.
 func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	row := attemptRow(start.Delivery, start.Number)
 	n, err := t.affected(`
 		INSERT OR IGNORE INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND state = 0 AND attempts = ?), ?, 0, '', 0, '', ?)`,
-		row, start.Delivery, start.Number-1, start.Trigger, t.now)
+		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND subscription_id = ? AND state = 0 AND attempts = ?), ?, 0, '', 0, '', ?)`,
+		row, start.Delivery, start.Subscription, start.Number-1, start.Trigger, t.now)
 	if err != nil || n == 0 {
 		return 0, err
 	}

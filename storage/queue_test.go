@@ -128,6 +128,17 @@ func TestQueue(t *testing.T) {
 		}
 	})
 
+	t.Run("an attempt of another subscription's delivery does not begin", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "other")
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+		rows, err := x.Begin(t.Context(), []webhook.Start{{Delivery: x.jobs(t)[0].Delivery, Subscription: other.RowID, Epoch: other.Epoch, Number: 1}})
+		if err != nil || rows[0] != 0 {
+			t.Errorf("begun as %v, error %v", rows, err)
+		}
+	})
+
 	t.Run("the body is the envelope, byte for byte, with the event's own id", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
