@@ -35,7 +35,7 @@ func note(name string) func(*storage.Tx) error {
 func TestJobsThatShareATransaction(t *testing.T) {
 	t.Parallel()
 	unreadable := func(t *storage.Tx) error { return t.FailRead() }
-	panics := func(t *storage.Tx) error { panic("a defect") }
+	panics := func(*storage.Tx) error { panic("a defect") }
 	for name, fails := range map[string]func(*storage.Tx) error{
 		"with one whose read fails":  unreadable,
 		"with one that panics":       panics,
