@@ -224,7 +224,8 @@ CREATE INDEX attempts_sending ON attempts (id) WHERE outcome = 0;
 -- What the attempts of a minute came to, tests left out: kept as they are recorded, because to count them later would
 -- mean to read them all. within_N counts those that took at most N ms and more than the bound before it.
 CREATE TABLE attempt_minutes (
-    subscription_id INTEGER NOT NULL REFERENCES subscriptions (id),
+    organization_id INTEGER NOT NULL REFERENCES organizations (id),
+    subscription_id INTEGER NOT NULL, -- 0 stands for all of the organization's
     minute          INTEGER NOT NULL, -- minutes since the epoch
     succeeded       INTEGER NOT NULL,
     failed          INTEGER NOT NULL,
@@ -239,5 +240,5 @@ CREATE TABLE attempt_minutes (
     within_5000     INTEGER NOT NULL,
     within_10000    INTEGER NOT NULL,
     longer          INTEGER NOT NULL,
-    PRIMARY KEY (subscription_id, minute)
+    PRIMARY KEY (organization_id, subscription_id, minute)
 ) STRICT, WITHOUT ROWID;

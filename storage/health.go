@@ -5,15 +5,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// stepHealth takes the subscription's health one attempt further. It returns the health as it is then and the status as
-// it was. A removed subscription keeps its health.
-func (s *Store) stepHealth(t *tx, r webhook.Result) (next webhook.Health, before webhook.Status, err error) {
-	sub, err := t.subscriber(r.Subscription)
-	if err != nil {
-		return next, before, err
-	}
+// stepHealth takes the subscription's health one attempt further, and returns it as it is then.
+func (s *Store) stepHealth(t *tx, sub *subscriber, r webhook.Result) (next webhook.Health, err error) {
 	if err := t.noteEnd(r.Subscription, sub, r.Succeeded); err != nil {
-		return next, before, err
+		return next, err
 	}
 	if r.Succeeded {
 		next = sub.Succeed(r.Epoch)
@@ -21,16 +16,16 @@ func (s *Store) stepHealth(t *tx, r webhook.Result) (next webhook.Health, before
 		next = sub.Fail(r.Epoch, r.Error, r.ProbeAt, s.policy)
 	}
 	if next == sub.Health {
-		return next, sub.Status, nil
+		return next, nil
 	}
 	if err := writeHealth(t, r.Subscription, next); err != nil {
-		return next, before, err
+		return next, err
 	}
 	s.turned(t, sub.Status, next.Status)
 	if next.Status == sub.Status || next.Status == webhook.Healthy {
-		return next, sub.Status, nil
+		return next, nil
 	}
-	return next, sub.Status, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
+	return next, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
 // noteEnd writes when an attempt last succeeded, or failed.

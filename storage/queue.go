@@ -148,12 +148,16 @@ func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, 
 func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	var settled webhook.Settled
 	if r.Trigger != webhook.ByTest {
-		health, before, err := s.stepHealth(t, r)
+		sub, err := t.subscriber(r.Subscription)
 		if err != nil {
 			return settled, err
 		}
-		settled.Health, settled.Changed = health, health.Status != before
-		t.tally(r)
+		before := sub.Status
+		if settled.Health, err = s.stepHealth(t, sub, r); err != nil {
+			return settled, err
+		}
+		settled.Changed = settled.Health.Status != before
+		t.tally(sub.Organization, r)
 	}
 	settled.State, settled.DueAt = s.next(r)
 	if err := closeAttempt(t, r, settled); err != nil {

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -15,7 +17,7 @@ const (
 	retireDeliveries = 1000
 	retireAudit      = 500
 	retireMinutes    = 500
-	retireOwners     = 200                    // subscriptions whose minutes are looked at in a batch
+	retireOwners     = 200                    // subscriptions and organizations whose minutes are looked at in a batch
 	minutesInterval  = 10 * time.Minute       // between looks at the minutes
 	retireInterval   = 10 * time.Second       // between looks, once all has been looked at
 	retireSlice      = 500 * time.Millisecond // of each second
@@ -29,7 +31,7 @@ type retention struct {
 	after         int64         // event up to which all has been looked at in this pass
 	next          time.Time     // when to look again
 
-	minutesAfter int64     // subscription up to which all minutes have been looked at in this pass
+	minutesAfter counted   // up to whom all minutes have been looked at in this pass
 	minutesNext  time.Time // when to look at them again
 }
 
@@ -189,45 +191,60 @@ func (s *Store) retireAudit(ctx context.Context) (int, error) {
 	})
 }
 
-// retireMinutes takes counts as old as events may be, of a few subscriptions. more is false when it has come to the last.
+// retireMinutes takes counts as old as events may be, of a few subscriptions and organizations. more is false when it has
+// come to the last.
 func (s *Store) retireMinutes(ctx context.Context) (more bool, err error) {
 	r := &s.retention
 	if r.events == 0 || time.Now().Before(r.minutesNext) {
 		return false, nil
 	}
 	before := r.minutesAfter
-	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSomeMinutes(t, before) })
+	done, err := returning(ctx, s, func(t *tx) (counting, error) { return s.retireSomeMinutes(t, before) })
 	if err != nil {
 		return false, err
 	}
 	if r.minutesAfter = done.after; !done.more {
-		r.minutesAfter, r.minutesNext = 0, time.Now().Add(minutesInterval)
+		r.minutesAfter, r.minutesNext = counted{}, time.Now().Add(minutesInterval)
 	}
 	return done.more, nil
 }
 
-// retireSomeMinutes takes a batch of the counts of the subscriptions after the given one.
-func (s *Store) retireSomeMinutes(t *tx, after int64) (progress, error) {
-	var owners []int64
-	if err := t.list(&owners, "SELECT id FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?", after, retireOwners); err != nil {
-		return progress{}, err
-	}
-	done := progress{after, len(owners) == retireOwners}
-	for left := int64(retireMinutes); len(owners) > 0; owners = owners[1:] {
-		n, err := t.affected(`
-			DELETE FROM attempt_minutes WHERE subscription_id = ?1 AND minute IN (
-				SELECT minute FROM attempt_minutes WHERE subscription_id = ?1 AND minute < ?2 ORDER BY minute LIMIT ?3)`,
-			owners[0], (t.now-s.retention.events.Milliseconds())/minute, left)
+// counting is how far a batch has come with the counts.
+type counting struct {
+	after counted // the last whose old counts are gone
+	more  bool
+}
+
+// retireSomeMinutes takes a batch of the counts that come after.
+func (s *Store) retireSomeMinutes(t *tx, after counted) (counting, error) {
+	before := (t.now - s.retention.events.Milliseconds()) / minute
+	left := int64(retireMinutes)
+	for range retireOwners {
+		var of counted
+		err := t.get(&of, `
+			SELECT organization_id, subscription_id FROM attempt_minutes
+			WHERE (organization_id, subscription_id) > (?, ?) ORDER BY organization_id, subscription_id LIMIT 1`,
+			after.Organization, after.Subscription)
+		if errors.Is(err, sql.ErrNoRows) {
+			return counting{after: after}, nil
+		}
 		if err != nil {
-			return progress{}, err
+			return counting{}, err
+		}
+		n, err := t.affected(`
+			DELETE FROM attempt_minutes WHERE organization_id = ?1 AND subscription_id = ?2 AND minute IN (
+				SELECT minute FROM attempt_minutes
+				WHERE organization_id = ?1 AND subscription_id = ?2 AND minute < ?3 ORDER BY minute LIMIT ?4)`,
+			of.Organization, of.Subscription, before, left)
+		if err != nil {
+			return counting{}, err
 		}
 		if left -= n; left <= 0 {
-			done.more = true
-			return done, nil // the rest of this subscription's is for the next batch
+			break // the rest of these counts is for the next batch
 		}
-		done.after = owners[0]
+		after = of
 	}
-	return done, nil
+	return counting{after, true}, nil
 }
 
 // vacuum gives a few free pages back to the file system.
