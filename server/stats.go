@@ -52,7 +52,7 @@ func (c *call) period() (period, error) {
 	if since == 0 {
 		since = max(until-defaultPeriod.Milliseconds(), 0)
 	}
-	if since >= until {
+	if since >= until && len(q.problems) == 0 {
 		q.refuse("until", "must be after since")
 	}
 	if _, given := q.values["step"]; given {

@@ -26,10 +26,11 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 		       coalesce(sum(pending) FILTER (WHERE state = 'failing'), 0) AS failing_pending,
 		       count(*) FILTER (WHERE state = 'disabled') AS closed_lanes,
 		       coalesce(sum(pending) FILTER (WHERE state = 'disabled'), 0) AS closed_pending,
-		       coalesce(min(due_at) FILTER (WHERE state <> 'disabled'), 0) AS oldest_due
+		       coalesce(min(due_at) FILTER (WHERE state <> 'disabled' AND NOT paced), 0) AS oldest_due
 		FROM (
 			SELECT j.value AS pending,
 			       CASE WHEN p.webhooks AND s.deleted_at IS NULL THEN s.status ELSE 'disabled' END AS state,
+			       s.rate_limit_per_second IS NOT NULL AS paced, -- what waits for that is not late
 			       max(s.probe_at, (
 			           SELECT d.due_at FROM deliveries d INDEXED BY deliveries_pending
 			           WHERE d.subscription_id = s.id AND d.state = 0 ORDER BY d.due_at LIMIT 1)) AS due_at

@@ -104,6 +104,9 @@ func TestRateLimit(t *testing.T) {
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		for _, limit := range []int64{0, 1, 0} {
 			x.pace(t, limit)
+			if b, err := x.Backlog(t.Context()); err != nil || (b.OldestDue != 0) != (limit == 0) {
+				t.Errorf("with a limit of %d, the oldest of the backlog is due at %d, error %v", limit, b.OldestDue, err)
+			}
 			if _, waits, err := x.OldestDue(t.Context()); err != nil || waits != (limit == 0) {
 				t.Errorf("with a limit of %d, late %t, error %v", limit, waits, err)
 			}
