@@ -53,7 +53,7 @@ func (b *inbox) hand(jobs []webhook.Job) {
 		}
 	}
 	b.mu.Lock()
-	if b.fresh+size <= heldBytes {
+	if b.fresh+size <= freshBytes {
 		b.fresh += size
 		b.messages = append(b.messages, fresh{jobs})
 	} else {

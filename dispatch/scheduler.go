@@ -7,7 +7,8 @@ import (
 
 // The bounds on what is held in memory. They do not grow with the backlog.
 const (
-	heldBytes  = 20 << 20               // weight of all jobs in memory
+	heldBytes  = 14 << 20               // weight of all jobs in memory
+	freshBytes = 8 << 20                // weight of the jobs that were published since the last round
 	headSize   = 256                    // due jobs that a lane reads ahead
 	freshSize  = 8 * headSize           // jobs that it takes over as they are published
 	lowHead    = headSize / 4           // reads more when it holds no more than this
