@@ -579,7 +579,6 @@ func BenchmarkDelivery(b *testing.B) {
 	p := start(b, b.TempDir())
 	p.subscribe(b, receiver, "a")
 	p.deliver(b, "a")
-	b.ReportMetric(float64(p.processorTime(b).Microseconds())/float64(b.N), "cpu-µs/event")
 }
 
 // BenchmarkScale is BenchmarkDelivery with 1001 subscriptions, each event for one of them in turn, on files that have been
@@ -675,25 +674,6 @@ func (p *process) deliver(b *testing.B, types ...string) {
 	b.ReportMetric(float64(b.N)/published.Seconds(), "published/s")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "recorded/s")
 	b.ReportMetric(float64(p.resident(b))/1e6, "MB-resident")
-}
-
-// processorTime returns how long the process has been running on a processor, its start included.
-func (p *process) processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, fields, _ := strings.Cut(string(text), ") ") // the name before it may hold anything
-	var ticks int64
-	for _, field := range strings.Fields(fields)[11:13] { // utime and stime, see proc(5)
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / 100 // USER_HZ
 }
 
 // BenchmarkStart measures from exec to ready, on no file, and what an idle server holds resident.
