@@ -125,8 +125,19 @@ func permit(c *call) error {
 	if c.route.access == anyone || c.principal.Can(c.route.permission) {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "permission_denied", "This needs the permission %s.", c.route.permission)
+	return denied(c.route.permission)
 }
+
+func denied(permission string) error {
+	return fault.New(fault.Forbidden, codeDenied, "This needs the permission %s.", permission)
+}
+
+// The codes of refusals that stand elsewhere too.
+const (
+	codeDenied      = "permission_denied"
+	codePlan        = "plan_capability_required"
+	codeRateLimited = "rate_limited"
+)
 
 // codeUnknown is the code for every credential that was never given out, be it malformed or unknown, a key or a token.
 const codeUnknown = "invalid_key"
@@ -136,7 +147,7 @@ var (
 		"Send an API key as \"Authorization: ApiKey svc_…\" or an access token as \"Authorization: Bearer kat_…\".")
 	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This is not an API key that is known here.")
 	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This is not an access token that is known here.")
-	errPlan  = fault.New(fault.Forbidden, "plan_capability_required", "The organization's plan does not include API keys.")
+	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys.")
 	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header.")
 )
 

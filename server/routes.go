@@ -71,6 +71,7 @@ func (s *Server) table(o Options) []route {
 		re = references{o.Store}
 		id = identity{o.Store}
 		k  = keys{o.Store, re, o.KeyPrefix}
+		ve = verification{s, re}
 		h  = subscriptions{o.Store, o.CheckURL}
 		rp = replays{o.Store}
 		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
@@ -100,6 +101,8 @@ func (s *Server) table(o Options) []route {
 		{post, keyPath, access.APIKeysWrite, permitted, small, noParameter, k.create, nil},
 		{get, keyPath + "{id}/", access.APIKeysRead, permitted, none, noParameter, k.read, key},
 		{del, keyPath + "{id}/", access.APIKeysWrite, permitted, none, noParameter, k.revoke, key},
+
+		{post, api + "auth/verify/", access.APIKeysRead, permitted, small, noParameter, ve.verify, nil},
 
 		{get, hookPath, access.WebhooksRead, permitted, none, byStatus, h.list, nil},
 		{post, hookPath, access.WebhooksWrite, permitted, small, noParameter, h.create, nil},

@@ -21,7 +21,7 @@ func (s *Server) take(c *call) error {
 		return nil
 	}
 	c.set("Retry-After", strconv.FormatInt(seconds(result.Reset), 10))
-	return fault.New(fault.Limited, "rate_limited", "The key's limit of %d requests a minute is used up.", *limit)
+	return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up.", *limit)
 }
 
 // peek shows the window of a key in the headers without counting.

@@ -1,0 +1,119 @@
+package server_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.store, owner, access.EventsWrite, access.EventsRead)
+	f.plan(t, "three", true, true, "3")
+	f.plan(t, "none", false, false, "null")
+	host, hostKey := storagetest.Tenant(t, f.store, "host", "enterprise", access.RoleOperator)
+	_ = host
+
+	type verdict struct {
+		Valid          bool
+		Code           string
+		KeyID          *string `json:"key_id"`
+		UserID         *string `json:"user_id"`
+		OrganizationID *string `json:"organization_id"`
+		Scope, Plan    *string
+		RateLimit      *struct {
+			Limit, Remaining int
+			ResetAt          time.Time `json:"reset_at"`
+		} `json:"rate_limit"`
+	}
+	verify := func(t *testing.T, body string) (v verdict) {
+		t.Helper()
+		a := f.do(t, call{"POST /api/v1/auth/verify/", bearer(hostKey), body, nil}).want(t, 200, "")
+		if a.Header.Get("Cache-Control") != "no-store" {
+			t.Error("the answer may be cached")
+		}
+		if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+			t.Fatal(err)
+		}
+		if v.Valid != (v.Code == "valid") {
+			t.Errorf("valid %t and code %s", v.Valid, v.Code)
+		}
+		return v
+	}
+	shown := `{"key":"` + raw.Reveal() + `"}`
+
+	t.Run("tells whose a good key is and what it may do, and counts one request", func(t *testing.T) {
+		for n := range 2 {
+			v := verify(t, shown)
+			if !v.Valid || *v.KeyID != key.ID || *v.UserID != owner.User.ID || *v.OrganizationID != owner.Organization.ID ||
+				*v.Scope != "events:read events:write" || *v.Plan != "growth" {
+				t.Errorf("%+v", v)
+			}
+			if v.RateLimit.Limit != 600 || v.RateLimit.Remaining != 599-n || time.Until(v.RateLimit.ResetAt) > time.Minute {
+				t.Errorf("window %+v", v.RateLimit)
+			}
+		}
+	})
+
+	t.Run("asks for a permission, and counts where that is lacking too", func(t *testing.T) {
+		if v := verify(t, `{"key":"`+raw.Reveal()+`","permission":"events:write"}`); !v.Valid {
+			t.Errorf("%+v", v)
+		}
+		if v := verify(t, `{"key":"`+raw.Reveal()+`","permission":"audit:read"}`); v.Code != "permission_denied" || v.RateLimit.Remaining != 596 {
+			t.Errorf("%+v", v)
+		}
+	})
+
+	t.Run("has a code for every key that may not be used", func(t *testing.T) {
+		gone, goneRaw := storagetest.Key(t, f.store, owner, access.EventsRead)
+		if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		for shown, code := range map[string]string{
+			"":                          "invalid_key",
+			"svc_x":                     "invalid_key",
+			access.Mint("svc").Reveal(): "invalid_key",
+			token.Reveal():              "wrong_scheme",
+			goneRaw.Reveal():            "key_revoked",
+			"svc_\u0000" + raw.Reveal()[5:] + "\u2026": "invalid_key",
+		} {
+			text, _ := json.Marshal(shown)
+			if v := verify(t, `{"key":`+string(text)+`}`); v.Code != code || v.KeyID != nil || v.Scope != nil || v.RateLimit != nil {
+				t.Errorf("%q: %+v, want %s", shown, v, code)
+			}
+		}
+	})
+
+	t.Run("refuses beyond the limit, and counts nothing under a plan without keys", func(t *testing.T) {
+		other, _ := storagetest.Tenant(t, f.store, "small", "three", access.RoleOwner)
+		_, small := storagetest.Key(t, f.store, other, access.EventsRead)
+		for _, code := range []string{"valid", "valid", "valid", "rate_limited"} {
+			if v := verify(t, `{"key":"`+small.Reveal()+`"}`); v.Code != code {
+				t.Errorf("%+v, want %s", v, code)
+			}
+		}
+		f.move(t, other.Organization.ID, "none")
+		if v := verify(t, `{"key":"`+small.Reveal()+`"}`); v.Code != "plan_capability_required" || v.RateLimit != nil || v.KeyID == nil {
+			t.Errorf("%+v", v)
+		}
+	})
+
+	t.Run("is for those who may act for others, and says what is wrong with a question", func(t *testing.T) {
+		f.do(t, call{"POST /api/v1/auth/verify/", bearer(token), shown, nil}).want(t, 403, "permission_denied")
+		for body, field := range map[string]string{
+			`{}`:                                 "key: missing",
+			`{"key":1}`:                          "key: wrong_type",
+			`{"key":"x","a":1}`:                  "a: unknown_field",
+			`{"key":"x","permission":"no:such"}`: "permission: unknown_permission",
+		} {
+			if a := f.do(t, call{"POST /api/v1/auth/verify/", bearer(hostKey), body, nil}); a.StatusCode != 422 || len(a.fields()) != 1 || a.fields()[0] != field {
+				t.Errorf("%s: %d %v", body, a.StatusCode, a.fields())
+			}
+		}
+	})
+}
