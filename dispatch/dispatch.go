@@ -103,10 +103,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	under, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
-	w := &work{
-		Dispatcher: d, ctx: under,
-		batches: make(chan []*attempt, 1), asks: make(chan ask, readers+1), carry: make(chan *attempt),
-	}
+	w := &work{Dispatcher: d, ctx: under, batches: make(chan []*attempt, 1), asks: make(chan ask, readers+1)}
 	w.running.Go(w.begin)
 	for range readers {
 		w.running.Go(func() { w.read(ctx) })
@@ -114,7 +111,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	newScheduler(d, w).run(ctx, cut)
 	close(w.batches)
 	close(w.asks)
-	close(w.carry)
 	w.running.Wait()
 	return nil
 }

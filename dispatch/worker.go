@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -26,12 +25,7 @@ type work struct {
 	running sync.WaitGroup
 	batches chan []*attempt // one at a time
 	asks    chan ask
-	carry   chan *attempt // to a carrier that waits
-	waiting atomic.Int64  // carriers
 }
-
-// maxWaiting is how many carriers wait for attempts at most. One that has carried an attempt has the stack for the next.
-const maxWaiting = 128
 
 // begin has batches begun until there are no more. Once asked for, a Begin is waited for: what it has recorded must be
 // known.
@@ -56,45 +50,25 @@ func (w *work) read(ctx context.Context) {
 	}
 }
 
-// deliver has one attempt sent and its end recorded: by a carrier that waits, or else by a new one.
+// deliver sends one attempt and records its end.
 func (w *work) deliver(a *attempt) {
-	select {
-	case w.carry <- a:
-	default:
-		w.running.Go(func() { w.carrier(a) })
-	}
-}
-
-// carrier delivers an attempt, and then others, until there are enough that wait for more.
-func (w *work) carrier(a *attempt) {
-	for ok := true; ok; {
-		w.send(a)
-		if w.waiting.Add(1) <= maxWaiting {
-			a, ok = <-w.carry
-		} else {
-			ok = false
+	w.running.Go(func() {
+		// Nothing that was decided before a change is sent after it: this look comes after the store told of the change,
+		// and before the signature is made.
+		if w.inbox.changes.Load() != a.changes {
+			w.inbox.post(bounced{a})
+			return
 		}
-		w.waiting.Add(-1)
-	}
-}
-
-// send sends one attempt and records its end.
-func (w *work) send(a *attempt) {
-	// Nothing that was decided before a change is sent after it: this look comes after the store told of the change, and
-	// before the signature is made.
-	if w.inbox.changes.Load() != a.changes {
-		w.inbox.post(bounced{a})
-		return
-	}
-	end := w.sender.send(w.ctx, a.target, a.Job)
-	if end.cut {
-		w.inbox.post(cutOff{a, true})
-		return
-	}
-	r := w.result(a, end)
-	a.failed = !r.Succeeded
-	w.inbox.post(sent{a}) // which lets go of the body: the job must not be copied from here on
-	w.settle(a, r)
+		end := w.sender.send(w.ctx, a.target, a.Job)
+		if end.cut {
+			w.inbox.post(cutOff{a, true})
+			return
+		}
+		r := w.result(a, end)
+		a.failed = !r.Succeeded
+		w.inbox.post(sent{a}) // which lets go of the body: the job must not be copied from here on
+		w.settle(a, r)
+	})
 }
 
 // result is the record of how an attempt ended, with what follows if it failed.
