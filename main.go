@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -60,25 +59,11 @@ is under way has ended; a second one stops it at once.`,
 			if err != nil {
 				return err
 			}
-			return serve(untilSignal(cmd.Context()), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return serve(cli.UntilSignal(cmd.Context()), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	config.Flags(cmd.Flags())
 	return cmd
-}
-
-// untilSignal returns a context that ends with the first SIGTERM or SIGINT. The second one ends the process at once.
-func untilSignal(ctx context.Context) context.Context {
-	ctx, stop := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-	go func() {
-		<-signals
-		stop()
-		<-signals
-		os.Exit(cli.ExitFailure)
-	}()
-	return ctx
 }
 
 // serve runs the appliance until ctx ends and all that was under way has ended too.
@@ -118,7 +103,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	}
 	url := c.Server.URL(listener.Addr().String())
 	if store.Invited() {
-		welcome(out, c, url, token)
+		cli.Welcome(out, c.Storage.Path, url, token)
 	}
 	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
 	err = a.run(ctx, listener, scrapes)
@@ -126,11 +111,13 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	return errors.Join(err, store.Close())
 }
 
-// openStore opens the file. token is the first operator's where the file is new.
-func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *slog.Logger) (*storage.Store, access.Credential, error) {
-	token := access.Mint(access.TokenPrefix)
-	if !c.Bootstrap.Token.IsZero() {
-		token, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
+// openStore opens the file. token is for the first operator where the file is new; empty where the settings have it.
+func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *slog.Logger) (_ *storage.Store, token string, _ error) {
+	first := access.Mint(access.TokenPrefix)
+	if c.Bootstrap.Token.IsZero() {
+		token = first.Reveal()
+	} else {
+		first, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
 	}
 	store, err := storage.Open(ctx, storage.Options{
 		Path:          c.Storage.Path,
@@ -140,7 +127,7 @@ func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *sl
 		Policy:        policy(c.Webhooks),
 		KeepEvents:    c.Storage.RetentionEvents,
 		KeepAudit:     c.Storage.RetentionAudit,
-		Bootstrap:     token,
+		Bootstrap:     first,
 		Observer:      m,
 		Logger:        log,
 	})
@@ -233,14 +220,4 @@ func (a *appliance) run(ctx context.Context, l, scrapes net.Listener) error {
 	err := floors.Wait()
 	stopWriting()
 	return errors.Join(err, store.Wait())
-}
-
-// welcome tells a first operator where to begin. A token from the settings is known already and is not printed.
-func welcome(out io.Writer, c config.Config, url string, token access.Credential) {
-	fmt.Fprintf(out, "\nWelcome to Keyhook. Its database is %s, with the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", c.Storage.Path, url)
-	if c.Bootstrap.Token.IsZero() {
-		fmt.Fprintf(out, "  token    %s  (kept nowhere in clear)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\n", token.Reveal(), token.Reveal(), url)
-		return
-	}
-	fmt.Fprint(out, "  token    the one set as bootstrap.token\n\n")
 }
