@@ -110,7 +110,8 @@ CREATE TABLE api_keys (
     created_at      INTEGER NOT NULL,
     expires_at      INTEGER,
     last_used_at    INTEGER,
-    revoked_at      INTEGER
+    revoked_at      INTEGER,
+    replaces        INTEGER UNIQUE REFERENCES api_keys (id) -- the key that was rotated into this one
 ) STRICT;
 
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);

@@ -15,6 +15,9 @@ type keyStore interface {
 	Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)
 	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
+	// RotateKey puts a key of by in the place of another one, which lives on for the grace. Conflict where that one has
+	// ended or been rotated.
+	RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
 }
 
 // keys are the endpoints of API keys.
@@ -36,9 +39,11 @@ type keyBody struct {
 	ExpiresAt      *instant `json:"expires_at"`
 	LastUsedAt     *instant `json:"last_used_at"`
 	RevokedAt      *instant `json:"revoked_at"`
+	Replaces       *string  `json:"replaces"`   // the key that was rotated into this one
+	RotatedTo      *string  `json:"rotated_to"` // the key that this one was rotated into
 }
 
-// createdKeyBody is the one answer that shows a key.
+// createdKeyBody is the one answer that shows a key: to its creation, and to the rotation that made it.
 type createdKeyBody struct {
 	keyBody
 	ScopeNotGranted string `json:"scope_not_granted"`
@@ -51,6 +56,7 @@ func newKeyBody(k access.Key) keyBody {
 		Status:         string(k.Status(time.Now().UnixMilli())),
 		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: instant(k.CreatedAt),
 		ExpiresAt: (*instant)(k.ExpiresAt), LastUsedAt: (*instant)(k.LastUsedAt), RevokedAt: (*instant)(k.RevokedAt),
+		Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}
 }
 
@@ -71,9 +77,14 @@ func (h keys) create(c *call) error {
 	if err != nil {
 		return err
 	}
+	return c.createdKey(key, scope.Minus(key.Scope), credential)
+}
+
+// createdKey answers with a new key, this once.
+func (c *call) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
 	c.secret()
 	return c.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
-		keyBody: newKeyBody(key), ScopeNotGranted: scope.Minus(key.Scope).String(), Key: credential.Reveal(),
+		keyBody: newKeyBody(key), ScopeNotGranted: notGranted.String(), Key: credential.Reveal(),
 	})
 }
 
@@ -120,4 +131,31 @@ func (h keys) revoke(c *call) error {
 		return err
 	}
 	return c.noContent()
+}
+
+// longestGrace bounds how long a rotated key lives on, in seconds: a week, as a signing secret does.
+const longestGrace = longestOverlap
+
+func (h keys) rotate(c *call) error {
+	id, err := c.pathID("id", keyID, aKey)
+	if err != nil {
+		return err
+	}
+	f, err := c.optionalForm()
+	if err != nil {
+		return err
+	}
+	grace := f.number("grace_seconds", 0, longestGrace)
+	if err := f.end(); err != nil {
+		return err
+	}
+	if grace == nil {
+		grace = new(int64)
+	}
+	credential := access.Mint(h.prefix)
+	rotated, err := h.store.RotateKey(c.request.Context(), c.principal, c.actor(), id, credential, time.Duration(*grace)*time.Second)
+	if err != nil {
+		return err
+	}
+	return c.createdKey(rotated.Key, rotated.NotGranted, credential)
 }

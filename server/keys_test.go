@@ -110,6 +110,7 @@ func TestOtherTenants(t *testing.T) {
 	for line, tt := range map[string]struct{ theirs, body string }{
 		"GET /api/v1/api-keys/{}/":           {key.ID, ""},
 		"DELETE /api/v1/api-keys/{}/":        {key.ID, ""},
+		"POST /api/v1/api-keys/{}/rotate/":   {key.ID, ""},
 		"GET " + subs + "{}/":                {sub.ID, ""},
 		"PATCH " + subs + "{}/":              {sub.ID, `{"is_active":false}`},
 		"DELETE " + subs + "{}/":             {sub.ID, ""},

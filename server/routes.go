@@ -101,6 +101,7 @@ func (s *Server) table(o Options) []route {
 		{post, keyPath, access.APIKeysWrite, permitted, small, noParameter, k.create, nil},
 		{get, keyPath + "{id}/", access.APIKeysRead, permitted, none, noParameter, k.read, key},
 		{del, keyPath + "{id}/", access.APIKeysWrite, permitted, none, noParameter, k.revoke, key},
+		{post, keyPath + "{id}/rotate/", access.APIKeysWrite, permitted, small, noParameter, k.rotate, key},
 
 		{post, api + "auth/verify/", access.APIKeysRead, permitted, small, noParameter, ve.verify, nil},
 

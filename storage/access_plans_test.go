@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -48,6 +49,8 @@ func TestAccessQueryPlans(t *testing.T) {
 	check(x.Token(ctx, user, owner.Token.ID))
 	check(x.Keys(ctx, org.RowID, access.Active, 0, 0, 10))
 	check(x.Key(ctx, org.RowID, key.ID))
+	check(x.RotateKey(ctx, owner, x.by, key.ID, access.Mint("svc"), time.Hour))
+	check(x.RotateKey(ctx, owner, x.by, must[access.Key](t)(x.create(t, owner, access.EventsRead)).ID, access.Mint("svc"), 0))
 	check(nil, x.RevokeKey(ctx, x.by, org.RowID, key.ID))
 	check(nil, x.RevokeToken(ctx, x.by, user, owner.Token.ID))
 	for _, refused := range []error{
@@ -62,7 +65,7 @@ func TestAccessQueryPlans(t *testing.T) {
 	empty := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Empty", Plan: "pro"}))
 	check(nil, x.DeleteOrganization(ctx, x.by, empty.ID))
 
-	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|audit_events|events|e)\b`)
+	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|before|after|audit_events|events|e)\b`)
 	plans := must[map[string][]string](t)(x.QueryPlans(ctx))
 	if len(plans) < 60 {
 		t.Errorf("only %d statements were run", len(plans))

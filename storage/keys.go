@@ -12,8 +12,10 @@ import (
 
 const selectKeys = `
 	SELECT k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
-	       k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at
-	FROM api_keys k JOIN organizations o ON o.id = k.organization_id JOIN users u ON u.id = k.user_id`
+	       k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, before.public_id AS replaces, after.public_id AS rotated_to
+	FROM api_keys k JOIN organizations o ON o.id = k.organization_id JOIN users u ON u.id = k.user_id
+	LEFT JOIN api_keys before ON before.id = k.replaces
+	LEFT JOIN api_keys after ON after.replaces = k.id`
 
 // Keys lists the API keys of an organization that have the status at now, newest first; an empty status is any.
 func (s *Store) Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error) {
@@ -42,7 +44,7 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 		if err != nil {
 			return made, err
 		}
-		row, err := insertKey(t, by, k, granted)
+		row, err := insertKey(t, by, k, granted, ancestry{})
 		if err != nil {
 			return made, err
 		}
@@ -58,6 +60,18 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 
 // grantable returns the part of the requested scope that by may hand to a new key. It is not empty.
 func grantable(t *tx, by access.Principal, requested access.Scope) (access.Scope, error) {
+	held, err := heldBy(t, by)
+	if err != nil {
+		return access.Scope{}, err
+	}
+	if err := knownPermissions(t, "scope", requested); err != nil {
+		return access.Scope{}, err
+	}
+	return intersect(requested, held)
+}
+
+// heldBy returns the most that by may hand to a new key at this moment.
+func heldBy(t *tx, by access.Principal) (access.Scope, error) {
 	creator, err := creatorOf(t, by)
 	if err != nil {
 		return access.Scope{}, err
@@ -69,13 +83,16 @@ func grantable(t *tx, by access.Principal, requested access.Scope) (access.Scope
 	if !creator.Member {
 		return access.Scope{}, notMember("The creator of the key")
 	}
-	if err := knownPermissions(t, "scope", requested); err != nil {
-		return access.Scope{}, err
-	}
-	granted := requested.Intersect(effective(creator.Role))
+	held := effective(creator.Role)
 	if by.Key != nil {
-		granted = granted.Intersect(by.Key.Scope)
+		held = held.Intersect(by.Key.Scope)
 	}
+	return held, nil
+}
+
+// intersect refuses where nothing is left.
+func intersect(requested, held access.Scope) (access.Scope, error) {
+	granted := requested.Intersect(held)
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
@@ -119,13 +136,19 @@ func creatorOf(t *tx, by access.Principal) (c creator, err error) {
 	return c, missing(err, "organization")
 }
 
-// insertKey writes a key that begins a rate window of its own, named by its row id.
-func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope) (int64, error) {
+// ancestry is what a key has from the one that was rotated into it: its row, and its rate window. The zero value is of a
+// key that begins a window of its own, named by its row id.
+type ancestry struct{ row, window *int64 }
+
+// insertKey writes a key.
+func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope, from ancestry) (int64, error) {
 	digest := k.Credential.Digest()
 	return t.insert(`
-		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at)
-		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, next, ?8, ?9 FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
-		newID(keyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.now, k.ExpiresAt)
+		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
+		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11
+		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
+		newID(keyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.now, k.ExpiresAt,
+		from.window, from.row)
 }
 
 // RevokeKey revokes an API key, for all requests that begin after it has returned. Doing so again changes nothing.

@@ -4,6 +4,7 @@ package access
 const (
 	KeyCreated           = "api_key_created"
 	KeyRevoked           = "api_key_revoked"
+	KeyRotated           = "api_key_rotated"
 	SubscriptionCreated  = "webhook_subscription_created"
 	SubscriptionUpdated  = "webhook_subscription_updated"
 	SubscriptionDeleted  = "webhook_subscription_deleted"

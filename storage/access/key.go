@@ -24,6 +24,10 @@ type Key struct {
 	ExpiresAt      *int64 `db:"expires_at"`
 	LastUsedAt     *int64 `db:"last_used_at"`
 	RevokedAt      *int64 `db:"revoked_at"`
+
+	// The public ids of its neighbours in a line of rotated keys. Of the key of a Principal they are not read.
+	Replaces  *string `db:"replaces"`
+	RotatedTo *string `db:"rotated_to"`
 }
 
 // Status returns where the key stands at now.
@@ -63,4 +67,11 @@ type NewKey struct {
 	Name       string
 	Scope      Scope
 	ExpiresAt  *int64
+}
+
+// RotatedKey is the key that takes the place of another one. NotGranted is what the other's scope has and its own has
+// not: what its creator does not hold.
+type RotatedKey struct {
+	Key
+	NotGranted Scope
 }
