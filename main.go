@@ -27,6 +27,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/metrics"
+	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -101,12 +102,16 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
+	local, err := socket.Listen(c.Storage.Path, log)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
 	url := c.Server.URL(listener.Addr().String())
 	if store.Invited() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
 	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
-	err = a.run(ctx, listener, scrapes)
+	err = a.run(ctx, listener, local, scrapes)
 	log.Info("stopped")
 	return errors.Join(err, store.Close())
 }
@@ -205,7 +210,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 
 // run serves and delivers until ctx ends or one of them fails. The store goes on until all have ended, because what
 // they have under way is recorded there.
-func (a *appliance) run(ctx context.Context, l, scrapes net.Listener) error {
+func (a *appliance) run(ctx context.Context, l, local, scrapes net.Listener) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWriting()
 	var store errgroup.Group
@@ -213,6 +218,7 @@ func (a *appliance) run(ctx context.Context, l, scrapes net.Listener) error {
 
 	floors, ctx := errgroup.WithContext(ctx)
 	floors.Go(func() error { return a.server.Serve(ctx, l) })
+	floors.Go(func() error { return a.server.ServeLocal(ctx, local) })
 	floors.Go(func() error { return a.dispatcher.Run(ctx) })
 	if scrapes != nil {
 		floors.Go(func() error { return a.metrics.Serve(ctx, scrapes) })

@@ -65,9 +65,12 @@ CREATE TABLE users (
     name        TEXT    NOT NULL,
     external_id TEXT UNIQUE,
     is_active   INTEGER NOT NULL CHECK (is_active IN (0, 1)),
+    built_in    INTEGER NOT NULL CHECK (built_in IN (0, 1)), -- 1: the operator that the local socket stands for
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
 ) STRICT;
+
+CREATE UNIQUE INDEX users_built_in ON users (built_in) WHERE built_in = 1;
 
 CREATE TABLE memberships (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),

@@ -20,7 +20,8 @@ type call struct {
 	route   *route // nil while, and where, none matches
 	query   query
 	id      string     // X-Request-Id
-	client  netip.Addr // who asks; invalid on a Unix socket
+	local   bool       // whether it came over the local socket
+	client  netip.Addr // who asks; invalid on the local socket
 	base    string     // path before every Location
 	asked   bool       // whether the client has been asked for its body
 

@@ -25,6 +25,7 @@ type floor struct {
 	store  *storage.Store
 	server *server.Server
 	url    string
+	client *http.Client // nil is client
 	log    *lines
 }
 
@@ -149,6 +150,9 @@ func (f *floor) do(t testing.TB, c call) answer {
 
 // send sends a request over the wire, or straight to the handler where the floor does not listen.
 func (f *floor) send(r *http.Request) (*http.Response, error) {
+	if f.client != nil {
+		return f.client.Do(r)
+	}
 	if f.url != "" {
 		return client.Do(r)
 	}

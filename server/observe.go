@@ -13,11 +13,18 @@ import (
 )
 
 // ServeHTTP answers one request and writes one line about it to the log.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, false) }
+
+// LocalHandler answers requests that came over the local socket: what ServeLocal serves.
+func (s *Server) LocalHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, true) })
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, local bool) {
 	s.underway.Add(1)
 	defer s.underway.Done()
 	// The request id is always ours: one that a caller chose could be anything, twice, or another's.
-	c := &call{ResponseWriter: w, request: r, began: time.Now(), id: rand.Text(), base: s.base}
+	c := &call{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
 	c.client = s.clientAddr(r)
 	c.set("X-Request-Id", c.id)
 	c.set("X-Content-Type-Options", "nosniff")
@@ -63,7 +70,7 @@ func (s *Server) observe(c *call) {
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Int64("bytes", c.bytes),
 		slog.String("request_id", c.id),
-		slog.String("client", c.client.String()),
+		slog.String("client", c.clientName()),
 	)
 	if c.authenticated {
 		attrs = append(attrs, slog.String("user", c.principal.User.ID), slog.String("organization", c.principal.Organization.ID))
@@ -78,6 +85,14 @@ func (s *Server) observe(c *call) {
 		attrs = append(attrs, slog.String("cause", c.cause.Error()))
 	}
 	s.log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// clientName returns who asks for the log. The socket has no address.
+func (c *call) clientName() string {
+	if c.local {
+		return "socket"
+	}
+	return c.client.String()
 }
 
 // level says how loud the line is: what an operator must look at, and what a probe repeats every few seconds.

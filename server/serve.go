@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,14 +32,27 @@ var errStopped = errors.New("the server has stopped")
 // grace, cuts the rest, and returns nil once all have returned. It owns l and closes it. Listening is the caller's, so
 // that a busy port is an error before anything has begun.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return s.serve(ctx, l, s, s.tls)
+}
+
+// ServeLocal does so for the local socket: without TLS, and those who send no credential act as the built-in operator.
+// Whoever may connect is the listener's to say. A nil listener is none, and nothing is done.
+func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
+	if l == nil {
+		return nil
+	}
+	return s.serve(ctx, l, s.LocalHandler(), nil)
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls *tls.Config) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopped)
-	server := s.httpServer(requests)
+	server := s.httpServer(requests, h, tls)
 	served := make(chan error, 1)
 	go func() {
 		// The limit goes beneath TLS: above it, net/http would not recognize its own connections.
 		limited := netutil.LimitListener(l, maxConnections)
-		if s.tls != nil {
+		if tls != nil {
 			served <- server.ServeTLS(limited, "", "")
 			return
 		}
@@ -67,14 +81,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-func (s *Server) httpServer(requests context.Context) *http.Server {
+func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.Config) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(s.tls != nil)
+	protocols.SetHTTP2(tls != nil)
 	return &http.Server{
-		Handler:                      s,
+		Handler:                      h,
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a path like any other: unknown
-		TLSConfig:                    s.tls,
+		TLSConfig:                    tls,
 		Protocols:                    protocols,
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ReadHeaderTimeout:            readHeaderTimeout,

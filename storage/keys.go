@@ -127,11 +127,10 @@ func creatorOf(t *tx, by access.Principal) (c creator, err error) {
 		return c, refusedToken.revoked()
 	}
 	err = t.get(&c, `
-		SELECT p.api_keys, u.is_active IS 1 AND m.role_id IS NOT NULL AS member, `+principalRole+`
+		SELECT p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`
 		FROM organizations o JOIN plans p ON p.id = o.plan_id
 		LEFT JOIN users u ON u.id = ?2
-		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id
-		LEFT JOIN roles r ON r.id = m.role_id
+		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+actingRole+`
 		WHERE o.id = ?1`, by.Organization.RowID, by.User.RowID)
 	return c, missing(err, "organization")
 }

@@ -116,24 +116,28 @@ func (s *Store) PrincipalByToken(ctx context.Context, d access.Digest) (access.P
 const principalRole = `
 	coalesce(r.name, '') AS "role.name", coalesce(r.built_in, 0) AS "role.built_in", ` + listedPermissions + ` AS "role.permissions"`
 
+// actingRole joins the role r by which a user u acts: that of its membership m, or the operator's for the built-in user,
+// who has no memberships and needs none.
+const actingRole = `
+	LEFT JOIN roles r ON r.id = CASE u.built_in WHEN 1 THEN (SELECT id FROM roles WHERE name = '` + access.RoleOperator + `') ELSE m.role_id END`
+
 // The statements read all that makes a principal of a credential c at one moment: they are one statement each, so that
 // no write can come in between.
 const (
 	principalColumns = `
 	u.id AS "user.id", u.public_id AS "user.public_id", u.email AS "user.email", u.name AS "user.name",
-	u.external_id AS "user.external_id", u.is_active AS "user.is_active", u.created_at AS "user.created_at", u.updated_at AS "user.updated_at",
+	u.external_id AS "user.external_id", u.is_active AS "user.is_active", u.built_in AS "user.built_in", u.created_at AS "user.created_at", u.updated_at AS "user.updated_at",
 	o.id AS "home.id", o.public_id AS "home.public_id", o.name AS "home.name", p.name AS "home.plan",
 	o.external_id AS "home.external_id", o.created_at AS "home.created_at", o.updated_at AS "home.updated_at",
 	p.id AS "plan.id", p.name AS "plan.name", p.api_keys AS "plan.api_keys", p.webhooks AS "plan.webhooks",
 	p.api_rate_limit_per_minute AS "plan.api_rate_limit_per_minute", p.created_at AS "plan.created_at", p.updated_at AS "plan.updated_at",
-	m.role_id IS NOT NULL AS member,` + principalRole
+	r.id IS NOT NULL AS member,` + principalRole
 
 	principalJoins = `
 	JOIN users u ON u.id = c.user_id
 	JOIN organizations o ON o.id = c.organization_id
 	JOIN plans p ON p.id = o.plan_id
-	LEFT JOIN memberships m ON m.organization_id = c.organization_id AND m.user_id = c.user_id
-	LEFT JOIN roles r ON r.id = m.role_id
+	LEFT JOIN memberships m ON m.organization_id = c.organization_id AND m.user_id = c.user_id` + actingRole + `
 	WHERE c.digest = ?`
 
 	keyPrincipal = `

@@ -8,12 +8,12 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-const userColumns = "id, public_id, email, name, external_id, is_active, created_at, updated_at"
+const userColumns = "id, public_id, email, name, external_id, is_active, built_in, created_at, updated_at"
 
-// Users lists the users, newest first.
+// Users lists the users, newest first, without the built-in one.
 func (s *Store) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
 	users := []access.User{}
-	err := s.list(ctx, &users, "SELECT "+userColumns+" FROM users WHERE id < ? ORDER BY id DESC LIMIT ?", from(before), limit)
+	err := s.list(ctx, &users, "SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", from(before), limit)
 	return users, err
 }
 
@@ -154,14 +154,21 @@ func user(t *tx, row int64) (access.User, error) {
 	return u, missing(err, "user")
 }
 
-// userRow returns the row id of a user. Faults: NotFound.
-func userRow(t *tx, id string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM users WHERE public_id = ?", id)
-	return row, missing(err, "user")
+// userRow returns the row id of a user who is to be changed, or given something. Faults: NotFound; Conflict for the
+// built-in one.
+func userRow(t *tx, id string) (int64, error) {
+	var found access.User
+	if err := t.get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
+		return 0, missing(err, "user")
+	}
+	if found.BuiltIn {
+		return 0, fixed("user", found.Name)
+	}
+	return found.RowID, nil
 }
 
 func insertUser(t *tx, u access.User) (int64, error) {
 	return t.insert(`
-		INSERT INTO users (public_id, email, name, external_id, is_active, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?6)`, newID(userID), u.Email, u.Name, u.ExternalID, u.IsActive, t.now)
+		INSERT INTO users (public_id, email, name, external_id, is_active, built_in, created_at, updated_at)
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, newID(userID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.now)
 }

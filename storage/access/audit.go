@@ -37,7 +37,7 @@ const (
 // Actor is who did something, as the audit log names it.
 type Actor struct {
 	Type         string `db:"actor_type"` // "user", "api_key" or "system"
-	ID           string `db:"actor_id"`   // public id; empty for the system
+	ID           string `db:"actor_id"`   // public id; empty for the appliance itself
 	Name         string `db:"actor_name"`
 	Organization int64  `db:"-"` // row id of the organization acted in; events without one of their own go there
 	IP           string `db:"ip"`

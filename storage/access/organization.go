@@ -27,6 +27,7 @@ type User struct {
 	Name       string  `db:"name"`
 	ExternalID *string `db:"external_id"` // the identity provider's "sub", unique
 	IsActive   bool    `db:"is_active"`   // false refuses every credential of the user
+	BuiltIn    bool    `db:"built_in"`    // the one that the local socket stands for: operator of every organization, and never changed
 	CreatedAt  int64   `db:"created_at"`
 	UpdatedAt  int64   `db:"updated_at"`
 }

@@ -8,7 +8,7 @@ type Principal struct {
 	Home         Organization // the credential's own; differs only for those who may act in another
 	Plan         Plan         // of Home: it governs the credential
 	Permissions  Scope        // effective: what the role grants now, narrowed by the key's scope
-	Key          *Key         // nil unless authenticated by a key
+	Key          *Key         // nil unless authenticated by a key; without key and token, it came by the local socket
 	Token        *AccessToken // nil unless authenticated by an access token
 }
 
@@ -26,8 +26,11 @@ func (p Principal) In(o Organization) Principal {
 // Actor returns the principal as the audit log names it, for a request from ip.
 func (p Principal) Actor(ip, requestID string) Actor {
 	a := Actor{Type: "user", ID: p.User.ID, Name: p.User.Name, Organization: p.Organization.RowID, IP: ip, RequestID: requestID}
-	if p.Key != nil {
+	switch {
+	case p.Key != nil:
 		a.Type, a.ID, a.Name = "api_key", p.Key.ID, p.Key.Name
+	case p.User.BuiltIn:
+		a.Type = "system"
 	}
 	return a
 }

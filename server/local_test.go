@@ -1,0 +1,110 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/socket"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// startLocal makes a floor that listens on a local socket alone. What it is asked goes there.
+func startLocal(t *testing.T, change ...func(*server.Options)) *floor {
+	t.Helper()
+	f := build(t, change...)
+	database := filepath.Join(t.TempDir(), "keyhook.db")
+	l, err := net.Listen("unix", database+".sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- f.server.ServeLocal(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return socket.Dial(ctx, database+".sock")
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	f.url, f.client = "http://local", &http.Client{Transport: transport}
+	return f
+}
+
+func TestLocalSocket(t *testing.T) {
+	t.Parallel()
+	f := startLocal(t)
+	acme, token := storagetest.Tenant(t, f.store, "acme", "growth", "member")
+	in := []string{"X-Organization-Id", acme.Home.ID}
+
+	t.Run("needs no credential: the built-in operator asks", func(t *testing.T) {
+		got := f.do(t, call{"GET /api/v1/whoami/", "", "", nil}).want(t, http.StatusOK, "")
+		for _, want := range []string{`"name":"system"`, `"name":"Default"`, `"platform:act_as"`, `"key":null`} {
+			if !strings.Contains(got.body, want) {
+				t.Errorf("no %s in %s", want, got.body)
+			}
+		}
+		if got.Header.Get("RateLimit") != "" {
+			t.Error("it is counted")
+		}
+	})
+
+	t.Run("opens every organization that is named, for keys too, and says in the log who it was", func(t *testing.T) {
+		body := `{"name":"backend","scope":"events:write"}`
+		made := f.do(t, call{"POST /api/v1/api-keys/", "", body, in}).want(t, http.StatusCreated, "")
+		if made.field("organization_id") != acme.Home.ID || !strings.HasPrefix(made.field("key"), "svc_") {
+			t.Errorf("made %s", made.body)
+		}
+		log := f.do(t, call{"GET /api/v1/audit-events/?type=api_key_created&actor=system", "", "", in}).want(t, http.StatusOK, "")
+		for _, want := range []string{`"actor":{"type":"system","id":"usr_`, `"name":"system"}`, `"ip":null`} {
+			if !strings.Contains(log.body, want) {
+				t.Errorf("no %s in %s", want, log.body)
+			}
+		}
+		f.do(t, call{"POST /api/v1/events/", "ApiKey " + made.field("key"), `{"type":"a","data":{}}`, nil}).want(t, http.StatusAccepted, "")
+		f.do(t, call{"GET /api/v1/plans/", "ApiKey " + made.field("key"), "", nil}).want(t, http.StatusForbidden, "permission_denied")
+		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"X-Organization-Id", "org_01h455vb4pex5vsknk084sn02q"}}).want(t, http.StatusNotFound, "not_found")
+	})
+
+	t.Run("takes a credential that is sent as usual, and does not fall back where it is wrong", func(t *testing.T) {
+		got := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil}).want(t, http.StatusOK, "")
+		if !strings.Contains(got.body, acme.User.ID) {
+			t.Errorf("whoami says %s", got.body)
+		}
+		f.do(t, call{"GET /api/v1/plans/", bearer(token), "", nil}).want(t, http.StatusForbidden, "permission_denied")
+		f.do(t, call{"GET /api/v1/whoami/", "Bearer ", "", nil}).want(t, http.StatusUnauthorized, "invalid_key")
+		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Authorization", ""}}).want(t, http.StatusUnauthorized, "missing_credential")
+	})
+
+	t.Run("throttles nobody", func(t *testing.T) {
+		for range 30 {
+			f.do(t, call{"GET /api/v1/whoami/", "Bearer wrong-wrong-wrong-wrong", "", nil}).want(t, http.StatusUnauthorized, "invalid_key")
+		}
+	})
+
+	t.Run("is called so in the log of requests", func(t *testing.T) {
+		if log := f.log.String(); !strings.Contains(log, `"client":"socket"`) || strings.Contains(log, "invalid IP") {
+			t.Errorf("the log says %s", log)
+		}
+	})
+
+	t.Run("is no way in for requests that come elsewhere", func(t *testing.T) {
+		g := start(t)
+		g.do(t, call{"GET /api/v1/whoami/", "", "", nil}).want(t, http.StatusUnauthorized, "missing_credential")
+	})
+
+	t.Run("is served in the open while the main listener has TLS", func(t *testing.T) {
+		t.Parallel()
+		g := startLocal(t, func(o *server.Options) { o.TLS = &tls.Config{} })
+		g.do(t, call{"GET /api/v1/whoami/", "", "", nil}).want(t, http.StatusOK, "")
+	})
+}

@@ -1,0 +1,67 @@
+package socket_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nobody is a user who owns nothing.
+const nobody = 65534
+
+// asNobody runs f in a thread that belongs to another user. The thread ends with it: it is never handed back.
+func asNobody(t *testing.T, f func() (string, error)) (said string, err error) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		keep := ^uintptr(0)
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, nobody, keep); errno != 0 {
+			err = errno
+			return
+		}
+		said, err = f()
+	}()
+	<-done
+	return said, err
+}
+
+func TestOthersStayOut(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatal("only root can be another user")
+		}
+		t.Skip("only root can be another user") // a failure under KEYHOOK_TEST_REQUIRE
+	}
+	database := filepath.Join(t.TempDir(), "keyhook.db")
+	path, log := listen(t, database)
+	for dir := filepath.Dir(path); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	said, err := asNobody(t, func() (string, error) { return ask(t, path) })
+	if said != "" || !errors.Is(err, os.ErrPermission) {
+		t.Errorf("another user was told %q, error %v", said, err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil { // a lax file system, or a lax operator
+		t.Fatal(err)
+	}
+	said, err = asNobody(t, func() (string, error) { return ask(t, path) })
+	if said != "" || errors.Is(err, os.ErrPermission) {
+		t.Errorf("with the mode changed, another user was told %q, error %v", said, err)
+	}
+	if !strings.Contains(log.String(), "another user was refused") || !strings.Contains(log.String(), "uid=65534") {
+		t.Errorf("the log says %s", log)
+	}
+	if said, err := ask(t, path); said != "in" {
+		t.Errorf("the owner was told %q, error %v", said, err)
+	}
+}
