@@ -25,28 +25,33 @@ type principalStore interface {
 	Used(p access.Principal)
 }
 
-// authenticate finds out who asks, and whether they may ask anything at all. The order of the checks is a promise: who
-// is refused before the window is taken does not count against it.
+// authenticate finds out who asks, and whether they may ask anything at all.
 func (s *Server) authenticate(c *call) error {
 	if c.local && len(c.request.Header["Authorization"]) == 0 {
 		return s.authenticateLocal(c)
 	}
 	credential, isKey, err := s.credential(c.request.Header)
-	if isGuess(err) {
-		return s.guessed(c, err)
+	return s.admit(c, credential, isKey, err)
+}
+
+// admit makes the checks of a credential that has been read, up to its window; unread is why it could not be. Between
+// reading and looking up stands the throttle, which is about the address and not about the credential.
+func (s *Server) admit(c *call, credential access.Credential, isKey bool, unread error) (err error) {
+	if isGuess(unread) {
+		return s.guessed(c, unread)
 	}
-	if err != nil {
-		return err
+	if unread != nil {
+		return unread
 	}
-	digest := credential.Digest()
+	ctx, digest := c.request.Context(), credential.Digest()
 	if wait, blocked := s.throttle.blocked(c.client, digest); blocked {
 		return tooManyFailures(c, wait)
 	}
-	find := s.store.PrincipalByToken
 	if isKey {
-		find = s.store.PrincipalByKey
+		err = s.judge(ctx, c.lookUp(digest), access.CheckCreator)
+	} else {
+		c.principal, err = s.store.PrincipalByToken(ctx, digest)
 	}
-	p, err := find(c.request.Context(), digest)
 	if fault.KindOf(err) == fault.Unauthenticated {
 		s.throttle.failed(c.client, digest)
 		return uniform(err, isKey)
@@ -55,16 +60,14 @@ func (s *Server) authenticate(c *call) error {
 		return unreadable(err)
 	}
 	s.throttle.proved(digest)
-	c.principal, c.authenticated = p, true
-	s.store.Used(p)
-	if p.Key == nil {
-		return nil
+	c.authenticated = true
+	s.store.Used(c.principal)
+	if !isKey {
+		return nil // plan and window are for keys
 	}
-	if !p.Plan.APIKeys {
-		s.peek(c)
-		return errPlan
-	}
-	return s.take(c)
+	err = s.judge(ctx, &c.trial, access.CheckRateLimit)
+	c.showWindow()
+	return err
 }
 
 // authenticateLocal has a request over the local socket act as the built-in operator: whoever may connect there can read
@@ -113,42 +116,6 @@ func unreadable(err error) error {
 		"The credential cannot be checked at the moment; try again later.").Because(err)
 }
 
-// organizationHeader names the organization to act in, where it is not the credential's own.
-const organizationHeader = "X-Organization-Id"
-
-// actFor puts the principal into the organization that the request names. To anyone who may not act in others, they do
-// not exist.
-func (s *Server) actFor(c *call) error {
-	named := c.request.Header[organizationHeader]
-	if len(named) == 0 || len(named) == 1 && named[0] == c.principal.Home.ID {
-		return nil
-	}
-	if len(named) > 1 {
-		return fault.New(fault.Malformed, codeInvalidParameter, "The header %s may be given once.", organizationHeader)
-	}
-	if !c.principal.Can(access.PlatformActAs) || !validID(organizationID, named[0]) {
-		return fault.Missing("organization")
-	}
-	o, err := s.store.OrganizationByID(c.request.Context(), named[0])
-	if err != nil {
-		return err
-	}
-	c.principal = c.principal.In(o)
-	return nil
-}
-
-// permit asks for the permission of the route.
-func permit(c *call) error {
-	if c.route.access == anyone || c.principal.Can(c.route.permission) {
-		return nil
-	}
-	return denied(c.route.permission)
-}
-
-func denied(permission string) error {
-	return fault.New(fault.Forbidden, codeDenied, "This needs the permission %s.", permission)
-}
-
 // The codes of refusals that stand elsewhere too.
 const (
 	codeDenied      = "permission_denied"
@@ -175,16 +142,10 @@ func wrongScheme(hint string) error {
 // credential reads the one credential of a request, without asking the store. isKey tells an API key from an access
 // token. Errors: Malformed where there are two, Unauthenticated where there is none or it was never given out.
 func (s *Server) credential(h http.Header) (c access.Credential, isKey bool, err error) {
-	values := h["Authorization"]
+	scheme, raw, err := authorization(h)
 	switch {
-	case len(values) == 0 || len(values) == 1 && values[0] == "":
-		return c, false, errNoCredential
-	case len(values) > 1 || isList(values[0]):
-		return c, false, errTwo
-	}
-	scheme, raw, _ := strings.Cut(values[0], " ")
-	raw = strings.TrimLeft(raw, " ") // 1*SP, RFC 9110 section 11.4
-	switch {
+	case err != nil:
+		return c, false, err
 	case strings.EqualFold(scheme, "ApiKey"):
 		c, err = apiKey(raw)
 		return c, true, err
@@ -193,6 +154,19 @@ func (s *Server) credential(h http.Header) (c access.Credential, isKey bool, err
 		return c, false, err
 	}
 	return c, false, wrongScheme("Only the schemes ApiKey and Bearer are known: " + errNoCredential.Message)
+}
+
+// authorization splits the one Authorization header of a request.
+func authorization(h http.Header) (scheme, raw string, err error) {
+	values := h["Authorization"]
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == "":
+		return "", "", errNoCredential
+	case len(values) > 1 || isList(values[0]):
+		return "", "", errTwo
+	}
+	scheme, raw, _ = strings.Cut(values[0], " ")
+	return scheme, strings.TrimLeft(raw, " "), nil // 1*SP, RFC 9110 section 11.4
 }
 
 // apiKey reads a key of any prefix, so that keys outlive a change of the setting.

@@ -25,8 +25,9 @@ type call struct {
 	base    string     // path before every Location
 	asked   bool       // whether the client has been asked for its body
 
-	principal     access.Principal // once authenticated
-	authenticated bool
+	trial                // of its credential
+	authenticated bool   // and principal is who asks
+	dialect       string // of the proxy that asks for another request, empty where none does; see gate
 
 	values [12]string // of headers; see set
 	used   int

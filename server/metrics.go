@@ -33,13 +33,13 @@ func unmeasured(string, string) func(int, string, time.Duration) {
 	return func(int, string, time.Duration) {}
 }
 
-// strays asks for what counts the requests that no route takes, by their method.
-func (m Measure) strays() map[string]tally {
-	byMethod := map[string]tally{otherMethod: m(otherMethod, noRoute)}
+// byMethod asks for what counts the requests of a route that takes every method, or of none.
+func (m Measure) byMethod(route string) map[string]tally {
+	tallies := map[string]tally{otherMethod: m(otherMethod, route)}
 	for _, method := range methodsOfHTTP {
-		byMethod[method] = m(method, noRoute)
+		tallies[method] = m(method, route)
 	}
-	return byMethod
+	return tallies
 }
 
 // count tells who measures that the request has ended.

@@ -67,8 +67,11 @@ const retryAfter = "30"
 
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
-	c.drain()
+	if c.dialect == "" { // a proxy asks without the body of the request that it holds
+		c.drain()
+	}
 	p := describe(err)
+	p.Status = c.masked(p.Status)
 	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
 	c.code = p.Code
 	if cause := private(err); cause != nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // The methods that routes have, sorted: in this order Allow names them.
@@ -26,7 +28,7 @@ func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]str
 		}
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
 		for _, method := range at {
-			handle := s.follow(rt, measure(method, rt.pattern))
+			handle := follow(rt, measure(method, rt.pattern))
 			for _, path := range paths {
 				router.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
 			}
@@ -41,35 +43,60 @@ func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]str
 	return router, fixed
 }
 
-// follow leads requests down a route, and has them counted by tally.
-func (s *Server) follow(rt *route, tally tally) httprouter.Handle {
+// follow notes in a call which route it takes, what that asks for, and what counts it.
+func follow(rt *route, tally tally) httprouter.Handle {
+	wanted := rt.wanted()
 	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
 		c := w.(*call)
-		c.route, c.params, c.tally = rt, p, tally
-		if err := s.run(c); err != nil {
-			s.fail(c, err)
-		}
+		c.route, c.params, c.tally, c.wanted = rt, p, tally, wanted
 	}
 }
 
-// dispatch finds the route and follows it.
-func (s *Server) dispatch(c *call) {
-	path := c.request.URL.Path
-	if !strings.HasPrefix(path, "/") {
-		s.fail(c, s.unrouted(c, nil))
-		return
+// wanted are the permissions that a route asks for, with what its handler needs beside them.
+func (rt *route) wanted() access.Scope {
+	switch {
+	case rt.permission == "":
+		return access.Scope{}
+	case rt.pattern == verifyPath:
+		return access.NewScope(rt.permission, access.PlatformActAs)
 	}
-	handle, params, _ := s.router.Lookup(c.request.Method, path)
+	return access.NewScope(rt.permission)
+}
+
+// dispatch finds the route and leads the request down it.
+func (s *Server) dispatch(c *call) {
+	if err := s.lead(c); err != nil {
+		s.fail(c, err)
+	}
+}
+
+func (s *Server) lead(c *call) error {
+	method, path := c.request.Method, c.request.URL.Path
+	if dialect, wanted, isGate := gateAt(path); isGate {
+		return s.gate(c, dialect, wanted)
+	}
+	if allowed, found := s.locate(c, method, path); !found {
+		return s.unrouted(c, allowed)
+	}
+	return s.run(c)
+}
+
+// locate notes in c the route of a method and a path. Where there is none, it returns the methods that the path has.
+func (s *Server) locate(c *call, method, path string) (allowed []string, found bool) {
+	if !strings.HasPrefix(path, "/") {
+		return nil, false
+	}
+	handle, params, _ := s.router.Lookup(method, path)
 	// "batch" in /events/batch/ is no id, whatever the method: a path that is fixed is never taken for one that varies.
 	fixed, isFixed := s.fixed[path]
 	switch {
 	case isFixed && (handle == nil || len(params) > 0):
-		s.fail(c, s.unrouted(c, fixed))
+		return fixed, false
 	case handle == nil:
-		s.fail(c, s.unrouted(c, s.allowed(path)))
-	default:
-		handle(c, c.request, params)
+		return s.allowed(path), false
 	}
+	handle(c, nil, params)
+	return nil, true
 }
 
 func (s *Server) allowed(path string) []string {
@@ -98,7 +125,7 @@ func (s *Server) unrouted(c *call, allowed []string) error {
 	return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "This path has only " + list + "."}
 }
 
-// run leads a request down its route: credential, plan, window, organization, permission, query, handler.
+// run leads a request down its route: the checks, the query, the handler.
 func (s *Server) run(c *call) error {
 	if c.route.access == open {
 		return c.route.handle(c)
@@ -109,10 +136,8 @@ func (s *Server) run(c *call) error {
 	if err := s.authenticate(c); err != nil {
 		return err
 	}
-	if err := s.actFor(c); err != nil {
-		return err
-	}
-	if err := permit(c); err != nil {
+	c.at, c.named = access.CheckOrganization, c.request.Header[organizationHeader] // what comes before has been made
+	if err := s.judge(c.request.Context(), &c.trial, access.CheckPermission); err != nil {
 		return err
 	}
 	if err := c.handle(); err != nil {

@@ -103,7 +103,7 @@ func (s *Server) table(o Options) []route {
 		{del, keyPath + "{id}/", access.APIKeysWrite, permitted, none, noParameter, k.revoke, key},
 		{post, keyPath + "{id}/rotate/", access.APIKeysWrite, permitted, small, noParameter, k.rotate, key},
 
-		{post, api + "auth/verify/", access.APIKeysRead, permitted, small, noParameter, ve.verify, nil},
+		{post, verifyPath, access.APIKeysRead, permitted, small, noParameter, ve.verify, nil},
 
 		{get, hookPath, access.WebhooksRead, permitted, none, byStatus, h.list, nil},
 		{post, hookPath, access.WebhooksWrite, permitted, small, noParameter, h.create, nil},

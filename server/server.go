@@ -68,6 +68,7 @@ type Options struct {
 // Server answers HTTP requests. Use New.
 type Server struct {
 	store    principalStore
+	named    references
 	limiter  *limiter.Limiter
 	throttle *throttle
 	trusted  []netip.Prefix
@@ -81,6 +82,7 @@ type Server struct {
 	router   *httprouter.Router
 	fixed    map[string][]string // path without parameters → the methods that it has
 	strays   map[string]tally    // method → what counts the requests that no route takes
+	gated    map[string]tally    // method → what counts the requests of forward authentication
 	draining atomic.Bool
 	underway sync.WaitGroup // requests
 }
@@ -93,6 +95,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		store:    o.Store,
+		named:    references{o.Store},
 		limiter:  o.Limiter,
 		throttle: newThrottle(),
 		trusted:  o.TrustedProxies,
@@ -104,7 +107,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.routes = append(s.table(o), exposition(o.Metrics)...)
 	s.router, s.fixed = s.register(o.Measure)
-	s.strays = o.Measure.strays()
+	s.strays = o.Measure.byMethod(noRoute)
+	s.gated = o.Measure.byMethod(gateRoute.pattern)
 	return s, nil
 }
 

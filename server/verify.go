@@ -14,6 +14,8 @@ type verification struct {
 	named references
 }
 
+const verifyPath = "/api/v1/auth/verify/"
+
 // codeValid is the code of a key that passes every check. Any other is that of the first check that fails, as a request
 // with the key would be told.
 const codeValid = "valid"
@@ -39,9 +41,6 @@ type rateWindowBody struct {
 // verify judges the key by the checks of a request with it, in their order, and counts one request of its window. The
 // answer is 200 whatever the verdict: it is about the key, not about the asker. Nobody is throttled for what customers show.
 func (h verification) verify(c *call) error {
-	if !c.principal.Can(access.PlatformActAs) {
-		return denied(access.PlatformActAs) // beside the permission of the route
-	}
 	f, err := c.form()
 	if err != nil {
 		return err
@@ -51,7 +50,7 @@ func (h verification) verify(c *call) error {
 	if err := f.end(); err != nil {
 		return err
 	}
-	body, err := h.judge(c, *raw, asked)
+	body, err := h.ask(c, *raw, asked)
 	if err != nil {
 		return err
 	}
@@ -62,12 +61,12 @@ func (h verification) verify(c *call) error {
 // maxShownKey bounds what is looked at as a key, in characters.
 const maxShownKey = 512
 
-// judge makes the checks; asked are the permissions that the key must have. An error is a failure to make them.
-func (h verification) judge(c *call, raw string, asked access.Scope) (verifyBody, error) {
+// ask makes the checks; asked are the permissions that the key must have. An error is a failure to make them.
+func (h verification) ask(c *call, raw string, asked access.Scope) (verifyBody, error) {
+	ctx, t := c.request.Context(), trial{wanted: asked}
 	credential, err := apiKey(raw)
-	var p access.Principal
 	if err == nil {
-		p, err = h.store.PrincipalByKey(c.request.Context(), credential.Digest())
+		err = h.judge(ctx, t.lookUp(credential.Digest()), access.CheckCreator)
 	}
 	if e, ok := fault.As(err); ok && e.Kind == fault.Unauthenticated {
 		return verifyBody{Code: e.Code}, nil
@@ -75,27 +74,22 @@ func (h verification) judge(c *call, raw string, asked access.Scope) (verifyBody
 	if err != nil {
 		return verifyBody{}, unreadable(err)
 	}
+	p := t.principal
 	h.store.Used(p)
 	scope := p.Permissions.String()
 	body := verifyBody{
 		KeyID: &p.Key.ID, UserID: &p.User.ID, OrganizationID: &p.Organization.ID, Scope: &scope, Plan: &p.Plan.Name,
+		Valid: true, Code: codeValid,
 	}
-	if !p.Plan.APIKeys {
-		body.Code = codePlan
-		return body, nil
+	if err := h.judge(ctx, &t, access.CheckPermission); err != nil {
+		e, ok := fault.As(err)
+		if !ok {
+			return verifyBody{}, err
+		}
+		body.Valid, body.Code = false, e.Code
 	}
-	allowed := true
-	if limit := p.Plan.RateLimitPerMinute; limit != nil {
-		result := h.limiter.Take(p.Key.Window, *limit)
-		allowed, body.RateLimit = result.Allowed, newRateWindowBody(result)
-	}
-	switch {
-	case !allowed:
-		body.Code = codeRateLimited
-	case !asked.Minus(p.Permissions).Empty():
-		body.Code = codeDenied
-	default:
-		body.Valid, body.Code = true, codeValid
+	if t.windowed && t.at >= access.CheckRateLimit {
+		body.RateLimit = newRateWindowBody(t.window)
 	}
 	return body, nil
 }

@@ -5,29 +5,44 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// take counts the request in the window of its key, under the limit of the key's own organization, and says so in the
-// headers of whatever the answer will be. It is called once per request.
-func (s *Server) take(c *call) error {
-	limit := c.principal.Plan.RateLimitPerMinute
-	if limit == nil {
+// take counts a request in the window of a key, under the limit of the key's own organization. It is called once per
+// request.
+func (s *Server) take(t *trial) error {
+	limit := t.principal.Plan.RateLimitPerMinute
+	if limit == nil || t.principal.Key == nil {
 		return nil
 	}
-	result := s.limiter.Take(c.principal.Key.Window, *limit)
-	c.setWindow(result, time.Now())
-	if result.Allowed {
+	if t.quiet {
+		s.peek(t)
+	} else {
+		t.windowed, t.window = true, s.limiter.Take(t.principal.Key.Window, *limit)
+	}
+	if t.window.Allowed {
 		return nil
 	}
-	c.set("Retry-After", strconv.FormatInt(seconds(result.Reset), 10))
 	return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up.", *limit)
 }
 
-// peek shows the window of a key in the headers without counting.
-func (s *Server) peek(c *call) {
-	if limit := c.principal.Plan.RateLimitPerMinute; limit != nil {
-		c.setWindow(s.limiter.Peek(c.principal.Key.Window, *limit), time.Now())
+// peek looks at the window of a key without counting.
+func (s *Server) peek(t *trial) {
+	if limit := t.principal.Plan.RateLimitPerMinute; limit != nil {
+		t.windowed, t.window = true, s.limiter.Peek(t.principal.Key.Window, *limit)
+	}
+}
+
+// showWindow says in the headers of whatever the answer will be what is left of the window, and where that is what
+// refuses, when to come again.
+func (c *call) showWindow() {
+	if !c.windowed {
+		return
+	}
+	c.setWindow(c.window, time.Now())
+	if c.at == access.CheckRateLimit {
+		c.set("Retry-After", strconv.FormatInt(seconds(c.window.Reset), 10))
 	}
 }
 

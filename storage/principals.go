@@ -137,20 +137,24 @@ const (
 	JOIN users u ON u.id = c.user_id
 	JOIN organizations o ON o.id = c.organization_id
 	JOIN plans p ON p.id = o.plan_id
-	LEFT JOIN memberships m ON m.organization_id = c.organization_id AND m.user_id = c.user_id` + actingRole + `
-	WHERE c.digest = ?`
+	LEFT JOIN memberships m ON m.organization_id = c.organization_id AND m.user_id = c.user_id` + actingRole
 
-	keyPrincipal = `
+	byDigest = " WHERE c.digest = ?"
+
+	keyColumns = `
 	SELECT c.id AS "key.id", c.public_id AS "key.public_id", o.public_id AS "key.organization_public_id", u.public_id AS "key.created_by",
 	c.name AS "key.name", c.scope AS "key.scope", c.key_prefix AS "key.key_prefix", c.window_id AS "key.window_id",
 	c.created_at AS "key.created_at", c.expires_at AS "key.expires_at", c.last_used_at AS "key.last_used_at", c.revoked_at AS "key.revoked_at",` +
 		principalColumns + ` FROM api_keys c` + principalJoins
 
+	keyPrincipal     = keyColumns + byDigest
+	keyPrincipalByID = keyColumns + " WHERE c.public_id = ?" // for who wants to know, not for who acts
+
 	tokenPrincipal = `
 	SELECT c.id AS "token.id", c.public_id AS "token.public_id", u.public_id AS "token.user_public_id",
 	o.public_id AS "token.organization_public_id", c.name AS "token.name", c.token_prefix AS "token.token_prefix",
 	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", c.revoked_at AS "token.revoked_at",` +
-		principalColumns + ` FROM access_tokens c` + principalJoins
+		principalColumns + ` FROM access_tokens c` + principalJoins + byDigest
 )
 
 // principalRow is a row of those statements; Key or Token is nil.
@@ -164,14 +168,7 @@ type principalRow struct {
 	Role   access.Role         `db:"role"`
 }
 
-func (r principalRow) status(now int64) access.Status {
-	if r.Key != nil {
-		return r.Key.Status(now)
-	}
-	return r.Token.Status(now)
-}
-
-// readPrincipal reads a principal and makes the checks of a credential, in their order.
+// readPrincipal reads a principal and makes the checks of a credential that are its own; see access.Standing.
 func (s *Store) readPrincipal(ctx context.Context, statement string, d access.Digest, refused refusals) (*knownPrincipal, error) {
 	var row principalRow
 	if err := s.get(ctx, &row, statement, d[:]); errors.Is(err, sql.ErrNoRows) {
@@ -179,22 +176,11 @@ func (s *Store) readPrincipal(ctx context.Context, statement string, d access.Di
 	} else if err != nil {
 		return nil, err
 	}
-	switch status := row.status(time.Now().UnixMilli()); {
-	case status == access.Revoked:
-		return nil, refused.revoked()
-	case status == access.Expired:
-		return nil, refused.expired()
-	case !row.User.IsActive || !row.Member:
-		return nil, refused.inactive()
+	standing := row.standing()
+	if err := refused.at(standing.Failed(time.Now().UnixMilli())); err != nil {
+		return nil, err
 	}
-	permissions := effective(row.Role)
-	if row.Key != nil {
-		permissions = permissions.Intersect(row.Key.Scope)
-	}
-	return &knownPrincipal{Principal: access.Principal{
-		User: row.User, Organization: row.Home, Home: row.Home, Plan: row.Plan,
-		Permissions: permissions, Key: row.Key, Token: row.Token,
-	}}, nil
+	return &knownPrincipal{Principal: standing.Principal}, nil
 }
 
 // refusals name a sort of credential where it is refused.

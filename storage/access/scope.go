@@ -42,6 +42,16 @@ func (s Scope) Has(key string) bool {
 	return found
 }
 
+// HasAll reports whether the set holds all keys of o, as it does where o is empty.
+func (s Scope) HasAll(o Scope) bool {
+	for _, key := range o.keys {
+		if !s.Has(key) {
+			return false
+		}
+	}
+	return true
+}
+
 // Empty reports whether the set grants nothing.
 func (s Scope) Empty() bool { return len(s.keys) == 0 }
 
