@@ -78,23 +78,35 @@ func TestAuthorizationHeader(t *testing.T) {
 		"a list that begins with a token":   {[]string{bearer(token) + "," + apiKey(key)}, 400, "multiple_credentials"},
 		"a list of tokens without spaces":   {[]string{bearer(token) + "," + token.Reveal()}, 400, "multiple_credentials"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/v1/whoami/", nil)
-			r.Header["Authorization"] = tt.values
-			response, err := client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := answer{response, read(t, response)}
-			checkAnswer(t, name, got)
-			got.want(t, tt.status, tt.code)
-			if tt.code == "wrong_scheme" && !strings.Contains(got.field("detail"), "Authorization: ") {
-				t.Errorf("no hint: %s", got.field("detail"))
-			}
-			if leaked := key.Reveal()[:10]; strings.Contains(got.body, leaked) && tt.status != 200 {
-				t.Errorf("the answer shows the credential: %s", got.body)
-			}
-		})
+		at := map[string]struct {
+			status int
+			code   string
+		}{"/api/v1/whoami/": {tt.status, tt.code}, "/api/v1/authz/forward/": {tt.status, tt.code}}
+		if tt.status != 400 && len(tt.values) == 1 && strings.EqualFold(strings.Split(tt.values[0], " ")[0], "Bearer") {
+			at["/api/v1/authz/forward/"] = struct {
+				status int
+				code   string
+			}{401, "wrong_scheme"} // which opens to keys only
+		}
+		for path, want := range at {
+			t.Run(name+", at "+path, func(t *testing.T) {
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, nil)
+				r.Header["Authorization"] = tt.values
+				response, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := answer{response, read(t, response)}
+				checkAnswer(t, name, got)
+				got.want(t, want.status, want.code)
+				if want.code == "wrong_scheme" && !strings.Contains(got.field("detail"), "Authorization: ") {
+					t.Errorf("no hint: %s", got.field("detail"))
+				}
+				if leaked := key.Reveal()[:10]; strings.Contains(got.body, leaked) && want.status != 200 {
+					t.Errorf("the answer shows the credential: %s", got.body)
+				}
+			})
+		}
 	}
 	if text := f.log.String(); strings.Contains(text, key.Reveal()) || strings.Contains(text, token.Reveal()) || strings.Contains(text, storagetest.OperatorToken) {
 		t.Error("the log shows a credential")
@@ -355,12 +367,14 @@ func FuzzAuthorization(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
-		r.Header["Authorization"] = []string{value}
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
-		if w.Code != 400 && w.Code != 401 && w.Code != 429 {
-			t.Errorf("status %d", w.Code)
+		for _, path := range []string{"/api/v1/whoami/", "/api/v1/authz/forward/"} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Header["Authorization"] = []string{value}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			if w.Code != 400 && w.Code != 401 && w.Code != 429 {
+				t.Errorf("%s: status %d", path, w.Code)
+			}
 		}
 	})
 }
