@@ -72,6 +72,7 @@ func (s *Server) table(o Options) []route {
 		id = identity{o.Store}
 		k  = keys{o.Store, re, o.KeyPrefix}
 		ve = verification{s, re}
+		ex = explanation{s, o.Store, re}
 		h  = subscriptions{o.Store, o.CheckURL}
 		rp = replays{o.Store}
 		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
@@ -104,6 +105,7 @@ func (s *Server) table(o Options) []route {
 		{post, keyPath + "{id}/rotate/", access.APIKeysWrite, permitted, small, noParameter, k.rotate, key},
 
 		{post, verifyPath, access.APIKeysRead, permitted, small, noParameter, ve.verify, nil},
+		{post, explainPath, access.APIKeysRead, permitted, small, noParameter, ex.explain, nil},
 
 		{get, hookPath, access.WebhooksRead, permitted, none, byStatus, h.list, nil},
 		{post, hookPath, access.WebhooksWrite, permitted, small, noParameter, h.create, nil},

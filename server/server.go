@@ -30,6 +30,7 @@ type Store interface {
 	referenceStore
 	identityStore
 	keyStore
+	explainStore
 	subscriptionStore
 	deliveryStore
 	replayStore

@@ -29,6 +29,8 @@ func TestAccessQueryPlans(t *testing.T) {
 	check(x.PrincipalByKey(ctx, credential.Digest()))
 	check(x.PrincipalByToken(ctx, token.Digest()))
 	check(x.PrincipalOfSystem(ctx))
+	check(x.KeyStanding(ctx, credential.Digest()))
+	check(x.KeyStandingByID(ctx, key.ID))
 	check(x.CreatePlan(ctx, x.by, access.Plan{Name: "pro"}))
 	check(x.CreatePermission(ctx, x.by, access.Permission{Key: "orders:read"}))
 	check(x.CreateRole(ctx, x.by, access.Role{Name: "clerk"}))

@@ -34,6 +34,16 @@ func TestScopesOfASmallUniverse(t *testing.T) {
 	all := everyScope()
 	var empty access.Scope
 
+	t.Run("one holds all of another where nothing of that is missing", func(t *testing.T) {
+		t.Parallel()
+		for _, a := range all {
+			for _, b := range all {
+				if a.HasAll(b) != b.Minus(a).Empty() {
+					t.Errorf("%q has all of %q: %t", a, b, a.HasAll(b))
+				}
+			}
+		}
+	})
 	t.Run("an intersection holds exactly what both hold, in either order", func(t *testing.T) {
 		t.Parallel()
 		for _, a := range all {

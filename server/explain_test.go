@@ -1,0 +1,322 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// explained is an answer of the endpoint.
+type explained struct {
+	Allowed    bool
+	Code       string
+	KeyID      *string `json:"key_id"`
+	Route      *string
+	Permission string
+	Checks     []struct{ Check, Value, Verdict, Detail string }
+}
+
+// verdicts returns "check: verdict" of every check.
+func (e explained) verdicts() string {
+	var list []string
+	for _, c := range e.Checks {
+		list = append(list, c.Check+" "+c.Verdict)
+	}
+	return strings.Join(list, ", ")
+}
+
+// detail returns what is said of a check.
+func (e explained) detail(check string) string {
+	for _, c := range e.Checks {
+		if c.Check == check {
+			return c.Value + ": " + c.Detail
+		}
+	}
+	return ""
+}
+
+func (f *floor) explain(t *testing.T, as, key, line string, permission ...string) (e explained) {
+	t.Helper()
+	method, path, _ := strings.Cut(line, " ")
+	asked := map[string]string{"key": key, "method": method, "path": path}
+	if len(permission) > 0 {
+		asked["permission"] = permission[0]
+	}
+	body, _ := json.Marshal(asked)
+	got := f.do(t, call{"POST /api/v1/auth/explain/", as, string(body), nil}).want(t, 200, "")
+	if got.Header.Get("Cache-Control") != "no-store" {
+		t.Error("the answer may be kept")
+	}
+	if access, isKey := strings.CutPrefix(key, "svc_"); isKey && len(access) > 10 && strings.Contains(got.body, access[7:]) {
+		t.Errorf("the answer shows the key: %s", got.body)
+	}
+	if err := json.Unmarshal([]byte(got.body), &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestExplanationsAreTrue has a key for each check that it can fail, and compares what is explained with what a request
+// with that key, a proxy and a back end are told.
+func TestExplanationsAreTrue(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.plan(t, "closed", false, false, "0")
+	f.plan(t, "refusing", true, true, "0")
+	tenant := func(name string, expires time.Duration) (access.Principal, access.Key, access.Credential) {
+		p, _ := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
+		k := access.NewKey{Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope(access.EventsRead)}
+		if expires != 0 {
+			k.ExpiresAt = new(time.Now().Add(expires).UnixMilli())
+		}
+		key, err := f.store.CreateKey(t.Context(), p, p.Actor("", ""), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, key, k.Credential
+	}
+	dismiss := func(p access.Principal) {
+		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+	}
+	revoked, revokedKey, asRevoked := tenant("revoked", -time.Second)
+	if err := f.store.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, revokedKey.ID); err != nil {
+		t.Fatal(err)
+	}
+	expired, expiredKey, asExpired := tenant("expired", -time.Second)
+	inactive, inactiveKey, asInactive := tenant("inactive", 0)
+	removed, removedKey, asRemoved := tenant("removed", 0)
+	downgraded, downgradedKey, asDowngraded := tenant("downgraded", 0)
+	limited, limitedKey, asLimited := tenant("limited", 0)
+	_, powerlessKey, asPowerless := tenant("powerless", 0)
+	dismissAll := []access.Principal{revoked, expired, inactive}
+	for _, p := range dismissAll {
+		dismiss(p)
+	}
+	f.do(t, call{"DELETE /api/v1/organizations/" + removed.Organization.ID + "/members/" + removed.User.ID + "/", operator, "", nil}).want(t, 204, "")
+	for _, p := range []access.Principal{revoked, expired, inactive, removed, downgraded} {
+		f.move(t, p.Organization.ID, "closed")
+	}
+	f.move(t, limited.Organization.ID, "refusing")
+	unknown := access.Mint("svc")
+
+	checks := []string{"parse", "lookup", "revoked", "expired", "creator", "plan", "rate_limit", "organization", "permission"}
+	for _, tt := range []struct {
+		name, id, raw, check string
+		mend                 string // the end of the detail
+	}{
+		{"malformed", "", "svc_" + strings.Repeat("a", 36), "parse", "an underscore and 36 letters and digits."},
+		{"a token", "", storagetest.OperatorToken, "parse", ""},
+		{"unknown", "", unknown.Reveal(), "lookup", "POST /api/v1/api-keys/."},
+		{"revoked", revokedKey.ID, asRevoked.Reveal(), "revoked", "POST /api/v1/api-keys/."},
+		{"expired", expiredKey.ID, asExpired.Reveal(), "expired", "POST /api/v1/api-keys/."},
+		{"of an inactive creator", inactiveKey.ID, asInactive.Reveal(), "creator", "create a key."},
+		{"of one who has left", removedKey.ID, asRemoved.Reveal(), "creator", "create a key."},
+		{"under a plan without keys", downgradedKey.ID, asDowngraded.Reveal(), "plan", `{"plan": "growth"}.`},
+		{"over its limit", limitedKey.ID, asLimited.Reveal(), "rate_limit", `{"api_rate_limit_per_minute": 60}.`},
+		{"without the permission", powerlessKey.ID, asPowerless.Reveal(), "permission", "POST /api/v1/api-keys/."},
+		{"good", powerlessKey.ID, asPowerless.Reveal(), "", ""},
+	} {
+		line, permission := "GET /api/v1/audit-events/", access.AuditRead
+		if tt.check == "" {
+			line, permission = "GET /api/v1/events/?limit=3", access.EventsRead
+		}
+		told := f.do(t, call{line, "ApiKey " + tt.raw, "", nil})
+		proxied := f.do(t, call{"GET " + gate + "forward/" + permission, "ApiKey " + tt.raw, "", nil})
+		verified := f.do(t, call{"POST /api/v1/auth/verify/", operator, `{"key":"` + tt.raw + `","permission":"` + permission + `"}`, nil}).want(t, 200, "")
+		code := told.field("code")
+		if code == "" {
+			code = "valid"
+		}
+		for _, shown := range []string{tt.raw, tt.id} {
+			if shown == "" {
+				continue
+			}
+			t.Run(fmt.Sprintf("of a key that is %s, by %.4s", tt.name, shown), func(t *testing.T) {
+				e := f.explain(t, operator, shown, line)
+				if e.Code != code || e.Code != verified.field("code") || e.Allowed != (told.StatusCode == 200) || e.Allowed != (proxied.StatusCode == 200) || e.Permission != permission {
+					t.Errorf("explained %t %s, the request was told %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, told.StatusCode, code, proxied.StatusCode, verified.field("code"))
+				}
+				if other := f.explain(t, operator, shown, "GET "+gate+"envoy/"+permission+"/x"); other.verdicts() != e.verdicts() || other.Permission != permission {
+					t.Errorf("for a proxy %s, for a request %s", other.verdicts(), e.verdicts())
+				}
+				if tt.id != "" && (e.KeyID == nil || *e.KeyID != tt.id) {
+					t.Errorf("key %v", e.KeyID)
+				}
+				at := slices.Index(checks, tt.check)
+				for i, c := range e.Checks {
+					want := "passed"
+					switch {
+					case i == at:
+						want = "failed"
+					case at >= 0 && i > at:
+						want = "not_reached"
+					case c.Check == "organization", c.Check == "parse" && shown == tt.id:
+						want = "not_applicable"
+					}
+					if c.Check != checks[i] || c.Verdict != want || c.Detail == "" {
+						t.Errorf("%s is %s, want %s: %q", c.Check, c.Verdict, want, c.Detail)
+					}
+					if want == "failed" && !strings.HasSuffix(c.Detail, tt.mend) {
+						t.Errorf("%s does not say what to do: %s", c.Check, c.Detail)
+					}
+				}
+				if len(e.Checks) != len(checks) {
+					t.Errorf("%d checks", len(e.Checks))
+				}
+			})
+		}
+	}
+}
+
+// consumed counts what an explanation must not do.
+type consumed struct {
+	server.Store
+	t *testing.T
+}
+
+func (s consumed) Used(p access.Principal) {
+	if p.Key != nil {
+		s.t.Error("a use of the key is noted")
+	}
+	s.Store.Used(p)
+}
+
+func TestExplanationsConsumeNothing(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *server.Options) { o.Store = consumed{o.Store, t} })
+	f.plan(t, "three", true, true, "3")
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "three", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
+	for range 30 {
+		e := f.explain(t, operator, raw.Reveal(), "GET /api/v1/events/")
+		if !e.Allowed || !strings.HasPrefix(e.detail("rate_limit"), "3 of 3 left") {
+			t.Fatalf("%t, %s", e.Allowed, e.detail("rate_limit"))
+		}
+		f.explain(t, operator, key.ID, "GET /api/v1/audit-events/")
+		f.explain(t, operator, "svc_guess", "GET /api/v1/events/")
+	}
+	if f.server.Remembered() != 0 {
+		t.Error("somebody is held to account for what was asked about")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	f := start(t, measured)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.store, owner, access.APIKeysRead, access.EventsRead)
+	foreign, _ := storagetest.Tenant(t, f.store, "foreign", "growth", access.RoleOwner)
+	theirs, theirRaw := storagetest.Key(t, f.store, foreign, access.EventsRead)
+	as := bearer(token)
+
+	t.Run("asks for what the route asks for", func(t *testing.T) {
+		for line, want := range map[string]struct{ route, permission, code string }{
+			"GET /api/v1/events/":                   {"/api/v1/events/", "events:read", "valid"},
+			"get /api/v1/events":                    {"/api/v1/events/", "events:read", "valid"},
+			"HEAD /api/v1/events/evt_x?a=%20":       {"/api/v1/events/{id}/", "events:read", "valid"},
+			"DELETE /api/v1/api-keys/" + key.ID:     {"/api/v1/api-keys/{id}/", "api_keys:write", "permission_denied"},
+			"POST /api/v1/auth/verify/":             {"/api/v1/auth/verify/", "api_keys:read platform:act_as", "permission_denied"},
+			"GET /api/v1/whoami/":                   {"/api/v1/whoami/", "", "valid"},
+			"GET /metrics":                          {"/metrics/", "platform:read", "permission_denied"},
+			"BREW " + gate + "nginx/events:read":    {gate + "{dialect}/", "events:read", "valid"},
+			"GET " + gate + "envoy/orders/7":        {gate + "{dialect}/", "orders", "permission_denied"},
+			"GET " + gate + "forward/":              {gate + "{dialect}/", "", "valid"},
+			"GET /orders/7":                         {"", "", "valid"},
+			"PUT /api/v1/events/":                   {"", "", "valid"},
+			"GET /api/v1/authz/caddy/events:read/x": {"", "", "valid"},
+		} {
+			e := f.explain(t, as, key.ID, line)
+			route := ""
+			if e.Route != nil {
+				route = *e.Route
+			}
+			if route != want.route || e.Permission != want.permission || e.Code != want.code {
+				t.Errorf("%s: route %q, permission %q, %s", line, route, e.Permission, e.Code)
+			}
+		}
+	})
+	t.Run("asks for the permission that is named at any other path", func(t *testing.T) {
+		if e := f.explain(t, as, key.ID, "GET /orders/7", "events:read"); !e.Allowed || e.Permission != "events:read" {
+			t.Errorf("%+v", e)
+		}
+		e := f.explain(t, as, key.ID, "GET /orders/7", "webhooks:write audit:read")
+		if e.Allowed || e.detail("permission") != "audit:read webhooks:write: The key's scope, which is fixed, does not hold audit:read webhooks:write: "+
+			"create another key that has it in its scope, POST /api/v1/api-keys/." {
+			t.Errorf("%s", e.detail("permission"))
+		}
+		e = f.explain(t, as, key.ID, "GET /orders/7", "platform:read")
+		if !strings.Contains(e.detail("permission"), "The creator's role, owner, does not grant platform:read") || !strings.Contains(e.detail("permission"), "scope") {
+			t.Errorf("%s", e.detail("permission"))
+		}
+	})
+	t.Run("says where nothing is asked for", func(t *testing.T) {
+		for line, want := range map[string]string{
+			"GET /orders/7": "name the one", "PUT /api/v1/events/": "GET, HEAD, POST only", "GET /api/v1/whoami/": "any credential", "GET " + gate + "nginx": "The proxy asks for no permission",
+		} {
+			if e := f.explain(t, as, key.ID, line); !strings.Contains(e.detail("permission"), want) || !strings.HasSuffix(e.verdicts(), "permission not_applicable") {
+				t.Errorf("%s: %s", line, e.detail("permission"))
+			}
+		}
+	})
+	t.Run("says that there is no such permission", func(t *testing.T) {
+		if e := f.explain(t, as, key.ID, "GET "+gate+"forward/events.read"); !strings.Contains(e.detail("permission"), "There is no permission events.read here") {
+			t.Errorf("%s", e.detail("permission"))
+		}
+	})
+	t.Run("lets pass what looks at no credential, whatever the key", func(t *testing.T) {
+		if e := f.explain(t, as, "svc_x", "GET /healthz"); !e.Allowed || e.Code != "valid" || strings.Contains(e.verdicts(), "passed") {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("does not know the keys of other organizations, unless for who may act there", func(t *testing.T) {
+		body := `{"method":"GET","path":"/","key":"` + theirs.ID + `"}`
+		f.do(t, call{"POST /api/v1/auth/explain/", as, body, nil}).want(t, 404, "not_found")
+		of := func(key string) explained {
+			e := f.explain(t, as, key, "GET /")
+			e.Checks[0].Value = "" // its display prefix
+			return e
+		}
+		foreigner, nobody := of(theirRaw.Reveal()), of(access.Mint("svc").Reveal())
+		if diff := cmp.Diff(nobody, foreigner); diff != "" || foreigner.Code != "invalid_key" {
+			t.Errorf("a foreign key differs from an unknown one (-unknown +foreign):\n%s", diff)
+		}
+		for _, shown := range []string{theirs.ID, theirRaw.Reveal()} {
+			if e := f.explain(t, operator, shown, "GET /"); !e.Allowed || *e.KeyID != theirs.ID {
+				t.Errorf("operator: %+v", e)
+			}
+		}
+		// A key of the operator does more than its scope for nobody.
+		_, narrow := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.APIKeysRead)
+		f.do(t, call{"POST /api/v1/auth/explain/", apiKey(narrow), body, nil}).want(t, 404, "not_found")
+	})
+	t.Run("counts the request that asks, if that is one of a key", func(t *testing.T) {
+		body := `{"method":"GET","path":"/","key":"` + key.ID + `"}`
+		checkWindow(t, f.do(t, call{"POST /api/v1/auth/explain/", apiKey(raw), body, nil}).want(t, 200, ""), 600, 599)
+	})
+	t.Run("says what is wrong with a question", func(t *testing.T) {
+		for body, want := range map[string][]string{
+			`{}`:                                {"key: missing", "method: missing", "path: missing"},
+			`{"key":"x","method":"","path":""}`: {"method: invalid", "path: invalid"},
+			`{"key":"x","method":"G T","path":"orders"}`:                   {"method: invalid", "path: invalid"},
+			`{"key":"x","method":"GET","path":"http://example.com/"}`:      {"path: invalid"},
+			`{"key":"x","method":"GET","path":"/%zz"}`:                     {"path: invalid"},
+			`{"key":"x","method":"GET","path":"/","permission":"no:such"}`: {"permission: unknown_permission"},
+			`{"key":1,"method":2,"path":3,"a":4}`:                          {"key: wrong_type", "method: wrong_type", "path: wrong_type", "a: unknown_field"},
+		} {
+			got := f.do(t, call{"POST /api/v1/auth/explain/", as, body, nil}).want(t, 422, "")
+			if diff := cmp.Diff(want, got.fields()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", body, diff)
+			}
+		}
+		f.do(t, call{"POST /api/v1/auth/explain/", as, `{"key":"key_01h455vb4pex5vsknk084sn02q","method":"GET","path":"/"}`, nil}).want(t, 404, "not_found")
+	})
+}
