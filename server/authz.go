@@ -117,10 +117,14 @@ func (s *Server) explained(c *call, err error) error {
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }
 
-// masked returns the status to send in place of one that the proxy would take for a failure of ours, and says in a header
-// which it is.
-func (c *call) masked(status int) int {
-	if c.dialect != nginxDialect || status == http.StatusUnauthorized || status == http.StatusForbidden || status >= 500 {
+// masked returns the status to send in place of one that nginx would take for a failure of ours. It drops the body of a
+// refusal too, so the headers say what the body does.
+func (c *call) masked(status int, code string) int {
+	if c.dialect != nginxDialect {
+		return status
+	}
+	c.set("X-Service-Code", code)
+	if status == http.StatusUnauthorized || status == http.StatusForbidden || status >= 500 {
 		return status
 	}
 	c.set("X-Service-Status", strconv.Itoa(status))

@@ -194,6 +194,9 @@ func TestGateRefusals(t *testing.T) {
 				if got.Header.Get("X-Service-Status") != told {
 					t.Errorf("X-Service-Status %q, want %q", got.Header.Get("X-Service-Status"), told)
 				}
+				if code := got.Header.Get("X-Service-Code"); code != "" != (dialect == "nginx") || code != "" && code != tt.code {
+					t.Errorf("X-Service-Code %q", code)
+				}
 				if (got.Header.Get("Retry-After") != "") != (tt.status == 429) || (got.Header.Get("RateLimit") != "") != (tt.status == 403 || tt.status == 429) {
 					t.Errorf("headers %v", got.Header)
 				}

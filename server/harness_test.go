@@ -27,6 +27,7 @@ type floor struct {
 	url    string
 	client *http.Client // nil is client
 	log    *lines
+	stop   func() // stops listening
 }
 
 // start makes a floor that listens on loopback; change may alter its options.
@@ -35,7 +36,7 @@ func start(t testing.TB, change ...func(*server.Options)) *floor {
 	f := build(t, change...)
 	listening := httptest.NewServer(f.server.Handler())
 	t.Cleanup(listening.Close)
-	f.url = listening.URL
+	f.url, f.stop = listening.URL, listening.Close
 	return f
 }
 

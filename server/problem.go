@@ -71,7 +71,7 @@ func (s *Server) fail(c *call, err error) {
 		c.drain()
 	}
 	p := describe(err)
-	p.Status = c.masked(p.Status)
+	p.Status = c.masked(p.Status, p.Code)
 	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
 	c.code = p.Code
 	if cause := private(err); cause != nil {

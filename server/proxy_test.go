@@ -1,0 +1,382 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// snippets returns the examples of the README in one language: what is tested is what is copied.
+func snippets(t *testing.T, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, block := range strings.Split(string(text), "\n```"+language+"\n")[1:] {
+		code, _, _ := strings.Cut(block, "\n```")
+		found = append(found, code+"\n")
+	}
+	if len(found) == 0 {
+		t.Fatalf("the README has no example in %s", language)
+	}
+	return found
+}
+
+// program finds a program of another package, which is a failure to miss only where everything must be there.
+func program(t *testing.T, name, pkg string) string {
+	t.Helper()
+	for _, candidate := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+		t.Fatalf("there is no %s: install the package %s", name, pkg)
+	}
+	t.Skipf("there is no %s: install the package %s", name, pkg)
+	return ""
+}
+
+// replace replaces what must be there.
+func replace(t *testing.T, text string, pairs ...string) string {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("the example has no %s", pairs[i])
+		}
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	return text
+}
+
+// listener is a proxy that runs, as the README has it, between a client and an API.
+type listener struct {
+	url string
+	api *upstream
+}
+
+// upstream is the API behind the proxy. It notes what it gets.
+type upstream struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []*http.Request
+	body []string
+}
+
+func newUpstream(t *testing.T) *upstream {
+	u := &upstream{}
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.seen, u.body = append(u.seen, r), append(u.body, string(body))
+		w.Header().Set("X-From", "the API")
+		fmt.Fprintln(w, "orders")
+	}))
+	t.Cleanup(u.Close)
+	return u
+}
+
+// take returns the requests that came since it was last asked.
+func (u *upstream) take() (requests []*http.Request, bodies []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	requests, bodies = u.seen, u.body
+	u.seen, u.body = nil, nil
+	return requests, bodies
+}
+
+// run starts a proxy and waits until it listens. It is stopped with the test.
+func (l *listener) run(t *testing.T, address string, cmd *exec.Cmd) {
+	t.Helper()
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"), "HOME="+cmd.Dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), output.String())
+		}
+	})
+	l.url = "http://" + address
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("it ended: %v\n%s", err, output.String())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not listen: %v", err)
+		}
+	}
+}
+
+// freeAddress returns a loopback address on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func startNginx(t *testing.T, keyhook string) *listener {
+	t.Helper()
+	l, dir, address := &listener{api: newUpstream(t)}, t.TempDir(), freeAddress(t)
+	path := program(t, "nginx", "nginx-light")
+	settings := replace(t, snippets(t, "nginx")[0],
+		"listen 80;", "listen "+address+";", "127.0.0.1:8080", keyhook, "127.0.0.1:3000", l.api.Listener.Addr().String())
+	const around = `daemon off; master_process off; pid %[1]s/pid; error_log stderr;
+events {}
+http {
+	access_log off;
+	client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
+%[2]s}
+`
+	if err := os.WriteFile(filepath.Join(dir, "nginx.conf"), fmt.Appendf(nil, around, dir, settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-p", dir, "-c", "nginx.conf", "-e", "stderr")
+	cmd.Dir = dir
+	l.run(t, address, cmd)
+	return l
+}
+
+func startCaddy(t *testing.T, keyhook string) *listener {
+	t.Helper()
+	l, dir, address := &listener{api: newUpstream(t)}, t.TempDir(), freeAddress(t)
+	path := program(t, "caddy", "caddy")
+	settings := "{\n\tadmin off\n}\n" + replace(t, snippets(t, "caddyfile")[0],
+		"api.example.com", "http://"+address, "127.0.0.1:8080", keyhook, "127.0.0.1:3000", l.api.Listener.Addr().String())
+	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "run", "--config", "Caddyfile", "--adapter", "caddyfile")
+	cmd.Dir = dir
+	l.run(t, address, cmd)
+	return l
+}
+
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		start func(t *testing.T, keyhook string) *listener
+		down  int // the status where Keyhook is down
+		// How much is told of a refusal: nginx has the code of the problem only.
+		problem bool
+	}{
+		"nginx": {startNginx, 503, false},
+		"Caddy": {startCaddy, 502, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testProxy(t, tt.start, tt.down, tt.problem)
+		})
+	}
+}
+
+func testProxy(t *testing.T, start_ func(*testing.T, string) *listener, down int, problem bool) {
+	f := start(t)
+	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
+	f.plan(t, "two", true, true, "2")
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	key, raw := storagetest.Key(t, f.store, owner, "orders:read", access.EventsRead)
+	revoked, asRevoked := storagetest.Key(t, f.store, owner, "orders:read")
+	_, asNarrow := storagetest.Key(t, f.store, owner, access.EventsRead)
+	small, _ := storagetest.Tenant(t, f.store, "small", "two", access.RoleOwner)
+	_, asSmall := storagetest.Key(t, f.store, small, "orders:read")
+	if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	keyhook, _ := strings.CutPrefix(f.url, "http://")
+	l := start_(t, keyhook)
+
+	// ask makes a request of the proxy, and returns what came of it and what the API has seen of it.
+	ask := func(t *testing.T, line, as, body string, header ...string) (*http.Response, string, []*http.Request, []string) {
+		t.Helper()
+		method, path, _ := strings.Cut(line, " ")
+		r, err := http.NewRequestWithContext(t.Context(), method, l.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(header); i += 2 {
+			r.Header[header[i]] = append(r.Header[header[i]], header[i+1])
+		}
+		if as != "" {
+			r.Header.Set("Authorization", as)
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := read(t, response)
+		requests, bodies := l.api.take()
+		return response, text, requests, bodies
+	}
+	who := map[string]string{
+		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Scope": "events:read orders:read", "Plan": "growth",
+	}
+	passes := func(t *testing.T, line, body string, header ...string) {
+		t.Helper()
+		response, text, requests, bodies := ask(t, line, apiKey(raw), body, header...)
+		if response.StatusCode != 200 || response.Header.Get("X-From") != "the API" || text != "orders\n" && !strings.HasPrefix(line, "HEAD") || len(requests) != 1 {
+			t.Fatalf("%s: %d %v %q, %d requests came through", line, response.StatusCode, response.Header, text, len(requests))
+		}
+		r := requests[0]
+		if r.Method+" "+r.RequestURI != line || bodies[0] != body {
+			t.Errorf("%s %s with %d bytes came through, want %s with %d", r.Method, r.RequestURI, len(bodies[0]), line, len(body))
+		}
+		if diff := cmp.Diff(who, identity(answer{Response: &http.Response{Header: r.Header}})); diff != "" {
+			t.Errorf("identity (-want +got):\n%s", diff)
+		}
+		if dump := fmt.Sprint(r.Header); r.Header.Get("Authorization") != "" || strings.Contains(dump, raw.Reveal()) || strings.Contains(dump, "spoofed") {
+			t.Errorf("came through with %v", r.Header)
+		}
+	}
+	refuses := func(t *testing.T, as string, status int, code string) *http.Response {
+		t.Helper()
+		response, text, requests, _ := ask(t, "POST /orders/?permission=events:read", as, "a body")
+		if response.StatusCode != status || len(requests) != 0 {
+			t.Errorf("status %d, want %d; %d requests came through: %s", response.StatusCode, status, len(requests), text)
+		}
+		if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != problem {
+			t.Errorf("no problem with the code %s: %s", code, text)
+		}
+		if got := response.Header.Get("Content-Type"); got != "application/problem+json" {
+			t.Errorf("Content-Type %q", got)
+		}
+		if challenged := strings.Contains(strings.Join(response.Header.Values("WWW-Authenticate"), ","), `ApiKey realm="keyhook"`); challenged != (status == 401) {
+			t.Errorf("challenges %q", response.Header.Values("WWW-Authenticate"))
+		}
+		return response
+	}
+
+	t.Run("lets a good key pass, and says whose it is, and hides the key", func(t *testing.T) {
+		for _, line := range []string{"GET /orders/7?page=2&x=%20y", "HEAD /", "DELETE /orders/7", "PROPFIND /orders", "OPTIONS /orders"} {
+			passes(t, line, "")
+		}
+	})
+	t.Run("passes bodies on", func(t *testing.T) {
+		passes(t, "POST /orders/", `{"order":1}`, "Content-Type", "application/json")
+		passes(t, "PUT /orders/7", strings.Repeat("0123456789", 50_000))
+	})
+	t.Run("believes nothing that a client says of itself", func(t *testing.T) {
+		passes(t, "GET /orders/?key=x&permission=platform:write", "",
+			"X-Service-Key-Id", "spoofed", "x-service-user-id", "spoofed", "X-Service-Organization-Id", "spoofed", "X-Service-Organization-Id", "spoofed too",
+			"X-SERVICE-SCOPE", "spoofed", "X-Service-Plan", "spoofed", "X-Organization-Id", "org_x")
+	})
+	t.Run("lets no client have the proxy drop who it is", func(t *testing.T) {
+		passes(t, "GET /orders/", "", "Connection", "X-Service-Key-Id, X-Service-Organization-Id, X-Service-Scope")
+	})
+	t.Run("refuses a request without a credential, and one with another", func(t *testing.T) {
+		refuses(t, "", 401, "missing_credential")
+		refuses(t, bearer(token), 401, "wrong_scheme")
+		refuses(t, "ApiKey svc_x", 401, "invalid_key")
+		refuses(t, apiKey(raw)+", "+apiKey(asSmall), 400, "multiple_credentials")
+	})
+	t.Run("refuses a revoked key", func(t *testing.T) { refuses(t, apiKey(asRevoked), 401, "key_revoked") })
+	t.Run("refuses a key without the permission", func(t *testing.T) { refuses(t, apiKey(asNarrow), 403, "permission_denied") })
+	t.Run("refuses beyond the limit, and says when to come again", func(t *testing.T) {
+		for range 2 {
+			if response, _, requests, _ := ask(t, "GET /", apiKey(asSmall), ""); response.StatusCode != 200 || len(requests) != 1 {
+				t.Errorf("status %d", response.StatusCode)
+			}
+		}
+		if retry := refuses(t, apiKey(asSmall), 429, "rate_limited").Header.Get("Retry-After"); retry == "" || retry == "0" || len(retry) > 2 {
+			t.Errorf("Retry-After %q", retry)
+		}
+	})
+	t.Run("lets nothing pass while Keyhook is down", func(t *testing.T) {
+		f.stop()
+		for range 3 {
+			response, text, requests, _ := ask(t, "POST /orders/", apiKey(raw), "a body")
+			if response.StatusCode != down || len(requests) != 0 {
+				t.Errorf("status %d, %d requests came through: %s", response.StatusCode, len(requests), text)
+			}
+		}
+	})
+}
+
+// TestExamplesOfOtherProxies reads the examples that are not run here: what they ask is there, and they know every header.
+func TestExamplesOfOtherProxies(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, "orders:read")
+	var named []string
+	for name := range f.do(t, call{"GET " + gate + "forward/", apiKey(key), "", nil}).Header {
+		if strings.HasPrefix(name, "X-Service-") {
+			named = append(named, name)
+		}
+	}
+	if len(named) != 5 {
+		t.Errorf("an answer has %v", named)
+	}
+	examples := snippets(t, "yaml")
+	if len(examples) != 2 {
+		t.Fatalf("%d examples in YAML", len(examples))
+	}
+	for i, tt := range []struct{ name, address, after string }{
+		{"Traefik", "address: http://127.0.0.1:8080", ""}, {"Envoy", "path_prefix: ", "/v1/orders/7?x=1"},
+	} {
+		t.Run("is right for "+tt.name, func(t *testing.T) {
+			var parsed map[string]any
+			if err := yaml.Unmarshal([]byte(examples[i]), &parsed); err != nil {
+				t.Fatal(err)
+			}
+			_, path, found := strings.Cut(examples[i], tt.address)
+			path, _, _ = strings.Cut(path, "\n")
+			if !found || !strings.HasPrefix(path, gate) {
+				t.Fatalf("it asks %q", path)
+			}
+			f.do(t, call{"PATCH " + path + tt.after, apiKey(key), "", nil}).want(t, 200, "")
+			for _, name := range named {
+				if !strings.Contains(strings.ToLower(examples[i]), "- "+strings.ToLower(name)) && !strings.Contains(examples[i], "- exact: "+strings.ToLower(name)) {
+					t.Errorf("it has no %s", name)
+				}
+			}
+			if strings.Count(strings.ToLower(examples[i]), "authorization") == 0 {
+				t.Error("it lets the credential through")
+			}
+		})
+	}
+}
