@@ -705,11 +705,12 @@ func (p *process) resident(b *testing.B) int64 {
 // none of ours.
 var mayImport = map[string][]string{
 	"": {
-		"server", "server/cli", "server/config", "server/metrics", "server/socket", "limiter", "dispatch", "dispatch/egress",
+		"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
 	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/webhook", "storage/fault"},
-	"server/metrics":      {"storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
+	"server/oidc":         {"storage/access", "storage/fault"}, // whom a token is about, and what its holder may know of a refusal
+	"server/metrics":      {"storage/webhook"},                 // the vocabulary of what it counts; whoever counts reaches it through a hook
 	"server/cli":          {"server/config", "server/socket", "storage", "storage/fault", "dispatch/signature", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
 	"storage":             {"storage/access", "storage/webhook", "storage/fault", "storage/seal"},
@@ -722,6 +723,8 @@ var mayImport = map[string][]string{
 var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage"},
 	"github.com/jmoiron/sqlx":             {"storage"},
+	"github.com/coreos/go-oidc":           {"server/oidc"},
+	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server", "server/cli"}, // bench compares the server with a bare handler of it
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},

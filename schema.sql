@@ -100,6 +100,18 @@ CREATE TABLE access_tokens (
 CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
 
+-- Sessions of the console. One acts as its access token does, and is worth nothing once that token is.
+CREATE TABLE sessions (
+    id         INTEGER PRIMARY KEY,
+    public_id  TEXT    NOT NULL UNIQUE,
+    token_id   INTEGER NOT NULL REFERENCES access_tokens (id),
+    digest     BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of what the cookie holds
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX sessions_by_expiry ON sessions (expires_at);
+
 CREATE TABLE api_keys (
     id              INTEGER PRIMARY KEY,
     public_id       TEXT    NOT NULL UNIQUE,

@@ -20,11 +20,13 @@ const (
 
 // principalCache holds those who came with a credential lately. It is exact: whatever could change one of them bumps the
 // generation after its commit and before its caller is answered, and what was read under another generation is not used.
-// The zero value is empty. Keys and tokens stay apart, so that neither passes for the other.
+// The zero value is empty. The sorts of credentials stay apart, so that none passes for another.
 type principalCache struct {
 	generation atomic.Uint64
 	keys       principals
 	tokens     principals
+	sessions   principals
+	identities principals // by what was asked, see asked
 }
 
 type principals [principalShards]struct {
@@ -80,7 +82,7 @@ func (s *Store) PrincipalByKey(ctx context.Context, d access.Digest) (access.Pri
 	p := s.principals.keys.find(generation, d)
 	if p == nil {
 		var err error
-		if p, err = s.readPrincipal(ctx, keyPrincipal, d, refusedKey); err != nil {
+		if p, err = s.readPrincipal(ctx, keyPrincipal, refusedKey, d[:]); err != nil {
 			return access.Principal{}, err
 		}
 		p.generation = generation
@@ -100,7 +102,7 @@ func (s *Store) PrincipalByToken(ctx context.Context, d access.Digest) (access.P
 	p := s.principals.tokens.find(generation, d)
 	if p == nil {
 		var err error
-		if p, err = s.readPrincipal(ctx, tokenPrincipal, d, refusedToken); err != nil {
+		if p, err = s.readPrincipal(ctx, tokenPrincipal, refusedToken, d[:]); err != nil {
 			return access.Principal{}, err
 		}
 		p.generation = generation
@@ -150,28 +152,30 @@ const (
 	keyPrincipal     = keyColumns + byDigest
 	keyPrincipalByID = keyColumns + " WHERE c.public_id = ?" // for who wants to know, not for who acts
 
-	tokenPrincipal = `
-	SELECT c.id AS "token.id", c.public_id AS "token.public_id", u.public_id AS "token.user_public_id",
+	tokenPrincipal = `SELECT` + tokenColumns + principalColumns + ` FROM access_tokens c` + principalJoins + byDigest
+
+	tokenColumns = `
+	c.id AS "token.id", c.public_id AS "token.public_id", u.public_id AS "token.user_public_id",
 	o.public_id AS "token.organization_public_id", c.name AS "token.name", c.token_prefix AS "token.token_prefix",
-	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", c.revoked_at AS "token.revoked_at",` +
-		principalColumns + ` FROM access_tokens c` + principalJoins + byDigest
+	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", c.revoked_at AS "token.revoked_at",`
 )
 
-// principalRow is a row of those statements; Key or Token is nil.
+// principalRow is a row of those statements. What is no part of the credential is nil.
 type principalRow struct {
-	Key    *access.Key         `db:"key"`
-	Token  *access.AccessToken `db:"token"`
-	User   access.User         `db:"user"`
-	Home   access.Organization `db:"home"`
-	Plan   access.Plan         `db:"plan"`
-	Member bool                `db:"member"`
-	Role   access.Role         `db:"role"`
+	Key     *access.Key         `db:"key"`
+	Token   *access.AccessToken `db:"token"`
+	Session *access.Session     `db:"session"`
+	User    access.User         `db:"user"`
+	Home    access.Organization `db:"home"`
+	Plan    access.Plan         `db:"plan"`
+	Member  bool                `db:"member"`
+	Role    access.Role         `db:"role"`
 }
 
 // readPrincipal reads a principal and makes the checks of a credential that are its own; see access.Standing.
-func (s *Store) readPrincipal(ctx context.Context, statement string, d access.Digest, refused refusals) (*knownPrincipal, error) {
+func (s *Store) readPrincipal(ctx context.Context, statement string, refused refusals, by ...any) (*knownPrincipal, error) {
 	var row principalRow
-	if err := s.get(ctx, &row, statement, d[:]); errors.Is(err, sql.ErrNoRows) {
+	if err := s.get(ctx, &row, statement, by...); errors.Is(err, sql.ErrNoRows) {
 		return nil, refused.invalid()
 	} else if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ const (
 	eventID        = "evt"
 	attemptID      = "att"
 	auditID        = "aud"
+	sessionID      = "ses"
 )
 
 // newID makes a random public id: a TypeID over a UUIDv7.

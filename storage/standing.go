@@ -34,7 +34,8 @@ func (r principalRow) standing() access.Standing {
 	}
 	return access.Standing{
 		Principal: access.Principal{
-			User: r.User, Organization: r.Home, Home: r.Home, Plan: r.Plan, Permissions: permissions, Key: r.Key, Token: r.Token,
+			User: r.User, Organization: r.Home, Home: r.Home, Plan: r.Plan, Permissions: permissions,
+			Key: r.Key, Token: r.Token, Session: r.Session,
 		},
 		Member: r.Member, Role: r.Role.Name, Granted: granted,
 	}

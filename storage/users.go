@@ -40,6 +40,7 @@ func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) 
 		if made, err = user(t, row); err != nil {
 			return made, err
 		}
+		s.outdatePrincipals(t) // an identity that was found by its e-mail address may be this user's now
 		return made, s.audit(t, by, 0, access.UserCreated, target{Type: "user", ID: made.ID}, map[string]any{
 			"email": made.Email, "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
 		})

@@ -32,6 +32,8 @@ const (
 	MemberRemoved        = "member_removed"
 	AccessTokenCreated   = "access_token_created"
 	AccessTokenRevoked   = "access_token_revoked"
+	SessionCreated       = "session_created"
+	SessionRevoked       = "session_revoked"
 )
 
 // Actor is who did something, as the audit log names it.

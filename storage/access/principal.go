@@ -8,8 +8,9 @@ type Principal struct {
 	Home         Organization // the credential's own; differs only for those who may act in another
 	Plan         Plan         // of Home: it governs the credential
 	Permissions  Scope        // effective: what the role grants now, narrowed by the key's scope
-	Key          *Key         // nil unless authenticated by a key; without key and token, it came by the local socket
-	Token        *AccessToken // nil unless authenticated by an access token
+	Key          *Key         // nil unless authenticated by a key
+	Token        *AccessToken // nil unless authenticated by an access token, or by a session got with it
+	Session      *Session     // nil unless authenticated by a session
 }
 
 // Can reports whether the principal holds the permission. A key can never do more than its scope, because Permissions

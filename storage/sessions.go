@@ -1,0 +1,90 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// sessionLife is how long a session lasts; less where its access token expires before.
+const sessionLife = 12 * time.Hour
+
+// maxDropped bounds how many sessions are forgotten in a transaction.
+const maxDropped = 500
+
+const sessionPrincipal = `
+	SELECT s.id AS "session.id", s.public_id AS "session.public_id", s.created_at AS "session.created_at", s.expires_at AS "session.expires_at",` +
+	tokenColumns + principalColumns + ` FROM sessions s JOIN access_tokens c ON c.id = s.token_id` + principalJoins + ` WHERE s.digest = ?`
+
+// refusedSession is a session where its token is refused. One that has ended is as unknown as one that never was.
+var refusedSession = refusals{"token", "session's access token", "The user of this session", "user_inactive"}
+
+// PrincipalBySession returns for whom a session acts: as its access token does, at this moment. Faults: Unauthenticated,
+// with the code invalid_key for a session that has ended or never was, and else as of PrincipalByToken.
+func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access.Principal, error) {
+	generation := s.principals.generation.Load()
+	p := s.principals.sessions.find(generation, d)
+	if p == nil {
+		var err error
+		if p, err = s.readPrincipal(ctx, sessionPrincipal, refusedSession, d[:]); err != nil {
+			return access.Principal{}, err
+		}
+		p.generation = generation
+		s.principals.sessions.keep(d, p)
+	}
+	now := time.Now().UnixMilli()
+	switch {
+	case p.Session.ExpiresAt <= now:
+		return access.Principal{}, refusedSession.invalid()
+	case p.Token.Status(now) == access.Expired:
+		return access.Principal{}, refusedSession.expired()
+	}
+	return p.Principal, nil
+}
+
+// CreateSession begins a session that acts as the access token of p, which must have one.
+func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
+	return returning(ctx, s, func(t *tx) (access.Session, error) {
+		made := access.Session{ID: newID(sessionID), CreatedAt: t.now, ExpiresAt: t.now + sessionLife.Milliseconds()}
+		if expires := p.Token.ExpiresAt; expires != nil {
+			made.ExpiresAt = min(made.ExpiresAt, *expires)
+		}
+		digest := c.Digest()
+		row, err := t.insert("INSERT INTO sessions (public_id, token_id, digest, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
+			made.ID, p.Token.RowID, digest[:], made.CreatedAt, made.ExpiresAt)
+		if err != nil {
+			return made, err
+		}
+		made.RowID = row
+		return made, s.audit(t, by, p.Home.RowID, access.SessionCreated, target{Type: "session", ID: made.ID}, map[string]any{
+			"user_id": p.User.ID, "access_token_id": p.Token.ID, "expires_at": timeText(&made.ExpiresAt),
+		})
+	})
+}
+
+// EndSession ends the session of p, for all requests that begin after it has returned. Doing so again changes nothing.
+func (s *Store) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
+	return s.change(ctx, func(t *tx) error {
+		n, err := t.affected("DELETE FROM sessions WHERE public_id = ?", p.Session.ID)
+		if err != nil || n == 0 {
+			return err
+		}
+		s.outdatePrincipals(t)
+		return s.audit(t, by, p.Home.RowID, access.SessionRevoked, target{Type: "session", ID: p.Session.ID}, map[string]any{
+			"user_id": p.User.ID, "access_token_id": p.Token.ID,
+		})
+	})
+}
+
+// dropSessions forgets sessions that have ended by themselves. It looks before it writes: mostly there are none.
+func (s *Store) dropSessions(ctx context.Context) error {
+	var ended bool
+	if err := s.get(ctx, &ended, "SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)", time.Now().UnixMilli()); err != nil || !ended {
+		return err
+	}
+	return s.change(ctx, func(t *tx) error {
+		_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", t.now, maxDropped)
+		return err
+	})
+}
