@@ -27,6 +27,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/metrics"
+	"github.com/keyhook/keyhook/server/oidc"
 	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
@@ -73,9 +74,6 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 		debug.SetGCPercent(150) // some of the processor at full load, for a few megabytes
 	}
 	log := c.Log.Logger(errs)
-	if c.OIDC.Issuer != "" {
-		log.Warn("this setting has no effect in this version", "setting", "oidc.issuer")
-	}
 	certificate, err := c.Server.Certificate()
 	if err != nil {
 		return err
@@ -149,6 +147,7 @@ type appliance struct {
 	dispatcher *dispatch.Dispatcher
 	server     *server.Server
 	metrics    *metrics.Metrics
+	issuer     *oidc.Verifier // nil where there is none
 }
 
 // assemble makes the floors and connects them: the server asks the store, the store tells the dispatcher, the dispatcher
@@ -186,9 +185,18 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 	if c.Metrics.Listen == "" {
 		exposed = m
 	}
+	var verifier *oidc.Verifier
+	var issuer server.Issuer // not the pointer: one that is nil would be an issuer
+	if c.OIDC.Issuer != "" {
+		verifier = oidc.New(oidc.Options{
+			Issuer: c.OIDC.Issuer, Audience: c.OIDC.Audience, OrganizationClaim: c.OIDC.OrganizationClaim, Roots: roots, Logger: log,
+		})
+		issuer = verifier
+	}
 	floor, err := server.New(server.Options{
 		Store:          store,
 		Tester:         dispatcher,
+		Issuer:         issuer,
 		CheckURL:       guard.CheckURL,
 		Limiter:        limiter.New(time.Minute),
 		KeyPrefix:      c.Keys.Prefix,
@@ -205,7 +213,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 	if err != nil {
 		return nil, err
 	}
-	return &appliance{store, dispatcher, floor, m}, nil
+	return &appliance{store, dispatcher, floor, m, verifier}, nil
 }
 
 // run serves and delivers until ctx ends or one of them fails. The store goes on until all have ended, because what
@@ -220,6 +228,9 @@ func (a *appliance) run(ctx context.Context, l, local, scrapes net.Listener) err
 	floors.Go(func() error { return a.server.Serve(ctx, l) })
 	floors.Go(func() error { return a.server.ServeLocal(ctx, local) })
 	floors.Go(func() error { return a.dispatcher.Run(ctx) })
+	if a.issuer != nil {
+		floors.Go(func() error { return a.issuer.Run(ctx) })
+	}
 	if scrapes != nil {
 		floors.Go(func() error { return a.metrics.Serve(ctx, scrapes) })
 	}

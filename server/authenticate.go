@@ -19,6 +19,11 @@ type principalStore interface {
 	PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error)
 	// PrincipalOfSystem returns the built-in operator.
 	PrincipalOfSystem(ctx context.Context) (access.Principal, error)
+	// PrincipalBySession is the same for a session of the console.
+	PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// PrincipalByIdentity is the same for whom an issuer vouches for. named is the organization to act in, where neither
+	// the issuer nor the memberships of the user say it: NotFound where it is none of them, Malformed where it is empty.
+	PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error)
 	// OrganizationByID returns an organization, or NotFound.
 	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
 	// Used notes that a credential was used. It does not block.
@@ -30,42 +35,22 @@ func (s *Server) authenticate(c *call) error {
 	if c.local && len(c.request.Header["Authorization"]) == 0 {
 		return s.authenticateLocal(c)
 	}
-	credential, isKey, err := s.credential(c.request.Header)
-	return s.admit(c, credential, isKey, err)
+	credential, by, err := s.credential(c)
+	return s.admit(c, credential, by, err)
 }
 
-// admit makes the checks of a credential that has been read, up to its window; unread is why it could not be. Between
-// reading and looking up stands the throttle, which is about the address and not about the credential.
-func (s *Server) admit(c *call, credential access.Credential, isKey bool, unread error) (err error) {
+// admit makes the checks of a credential that has been read, up to its window; unread is why it could not be.
+func (s *Server) admit(c *call, credential access.Credential, by means, unread error) error {
 	if isGuess(unread) {
 		return s.guessed(c, unread)
 	}
 	if unread != nil {
 		return unread
 	}
-	ctx, digest := c.request.Context(), credential.Digest()
-	if wait, blocked := s.throttle.blocked(c.client, digest); blocked {
-		return tooManyFailures(c, wait)
+	if err := s.identify(c, credential, by); err != nil || by != byKey {
+		return err // plan and window are for keys
 	}
-	if isKey {
-		err = s.judge(ctx, c.lookUp(digest), access.CheckCreator)
-	} else {
-		c.principal, err = s.store.PrincipalByToken(ctx, digest)
-	}
-	if fault.KindOf(err) == fault.Unauthenticated {
-		s.throttle.failed(c.client, digest)
-		return uniform(err, isKey)
-	}
-	if err != nil {
-		return unreadable(err)
-	}
-	s.throttle.proved(digest)
-	c.authenticated = true
-	s.store.Used(c.principal)
-	if !isKey {
-		return nil // plan and window are for keys
-	}
-	err = s.judge(ctx, &c.trial, access.CheckRateLimit)
+	err := s.judge(c.request.Context(), &c.trial, access.CheckRateLimit)
 	c.showWindow()
 	return err
 }
@@ -96,26 +81,6 @@ func isGuess(err error) bool {
 	return fault.KindOf(err) == fault.Unauthenticated && !errors.Is(err, errNoCredential)
 }
 
-// uniform gives a credential that is unknown the very answer that a malformed one gets.
-func uniform(err error, isKey bool) error {
-	switch e, _ := fault.As(err); {
-	case e.Code != codeUnknown:
-		return err
-	case isKey:
-		return errKey
-	}
-	return errToken
-}
-
-// unreadable tells a caller whose credential could not be looked up to try again: it may well be a good one.
-func unreadable(err error) error {
-	if fault.KindOf(err) != fault.Internal {
-		return err
-	}
-	return fault.New(fault.Unavailable, "storage_unavailable",
-		"The credential cannot be checked at the moment; try again later.").Because(err)
-}
-
 // The codes of refusals that stand elsewhere too.
 const (
 	codeDenied      = "permission_denied"
@@ -132,28 +97,37 @@ var (
 	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This is not an API key that is known here.")
 	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This is not an access token that is known here.")
 	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys.")
-	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header.")
+	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header or in the cookie of a session.")
 )
 
 func wrongScheme(hint string) error {
 	return fault.New(fault.Unauthenticated, "wrong_scheme", "%s", hint)
 }
 
-// credential reads the one credential of a request, without asking the store. isKey tells an API key from an access
-// token. Errors: Malformed where there are two, Unauthenticated where there is none or it was never given out.
-func (s *Server) credential(h http.Header) (c access.Credential, isKey bool, err error) {
-	scheme, raw, err := authorization(h)
+// credential reads the one credential of a request, without asking the store. Errors: Malformed where there are two,
+// Unauthenticated where there is none or it was never given out, and as of cookie.
+func (s *Server) credential(c *call) (found access.Credential, by means, err error) {
+	cookies := s.sessionCookies(c)
+	scheme, raw, err := authorization(c.request.Header)
 	switch {
+	case errors.Is(err, errNoCredential):
+		found, err = s.cookie(c, cookies)
+		return found, bySession, err
 	case err != nil:
-		return c, false, err
+		return found, 0, err
+	case len(cookies) > 0:
+		return found, 0, errTwo
 	case strings.EqualFold(scheme, "ApiKey"):
-		c, err = apiKey(raw)
-		return c, true, err
+		found, err = apiKey(raw)
+		return found, byKey, err
+	case strings.EqualFold(scheme, "Bearer") && s.issuer != nil && access.LooksForeign(raw):
+		found, err = foreign(raw)
+		return found, byIssuer, err
 	case strings.EqualFold(scheme, "Bearer"):
-		c, err = s.bearer(raw)
-		return c, false, err
+		found, err = s.bearer(raw)
+		return found, byToken, err
 	}
-	return c, false, wrongScheme("Only the schemes ApiKey and Bearer are known: " + errNoCredential.Message)
+	return found, 0, wrongScheme("Only the schemes ApiKey and Bearer are known: " + errNoCredential.Message)
 }
 
 // authorization splits the one Authorization header of a request.

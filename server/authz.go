@@ -60,13 +60,13 @@ func (s *Server) gate(c *call, dialect string, wanted access.Scope) error {
 		c.Header()["Connection"] = closing
 	}
 	credential, err := s.keyAlone(c.request.Header)
-	if err = s.admit(c, credential, true, err); err != nil {
+	if err = s.admit(c, credential, byKey, err); err != nil {
 		return err
 	}
 	if err = s.judge(c.request.Context(), &c.trial, access.CheckPermission); err != nil {
 		return s.explained(c, err)
 	}
-	c.identify()
+	c.vouch()
 	return nil
 }
 
@@ -76,9 +76,9 @@ var (
 	zeroBytes = []string{"0"}
 )
 
-// identify answers that the request may pass, and whose it is. All of the headers are there, whatever their values, so
+// vouch answers that the request may pass, and whose it is. All of the headers are there, whatever their values, so
 // that a proxy which copies them overwrites what a client has sent under their names.
-func (c *call) identify() {
+func (c *call) vouch() {
 	p := &c.principal
 	c.set("X-Service-Key-Id", p.Key.ID)
 	c.set("X-Service-User-Id", p.User.ID)

@@ -62,7 +62,7 @@ func (s *Server) observe(c *call) {
 	if !s.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("method", c.method()),
 		slog.String("route", c.pattern()),
@@ -76,6 +76,9 @@ func (s *Server) observe(c *call) {
 		attrs = append(attrs, slog.String("user", c.principal.User.ID), slog.String("organization", c.principal.Organization.ID))
 		if c.principal.Key != nil {
 			attrs = append(attrs, slog.String("key", c.principal.Key.ID))
+		}
+		if c.principal.Session != nil {
+			attrs = append(attrs, slog.String("session", c.principal.Session.ID))
 		}
 	}
 	if c.code != "" {
@@ -102,7 +105,7 @@ func (c *call) level() slog.Level {
 		return slog.LevelError
 	case c.status > http.StatusInternalServerError:
 		return slog.LevelWarn
-	case c.route != nil && (c.route.access == open || c.route.access == local && c.status == http.StatusOK):
+	case c.route != nil && (c.route.access == open && c.route.method == http.MethodGet || c.route.access == local && c.status == http.StatusOK):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

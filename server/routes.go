@@ -86,6 +86,7 @@ func (s *Server) table(o Options) []route {
 		me = members{o.Store, re}
 		us = users{o.Store}
 		to = tokens{o.Store, re}
+		se = sessions{s, o.Store, id}
 		he = health{o.Store, o.Checks, &s.draining}
 	)
 	var (
@@ -97,6 +98,10 @@ func (s *Server) table(o Options) []route {
 		{get, "/readyz/", "", open, none, noParameter, he.ready, nil},
 
 		{get, api + "whoami/", "", anyone, none, noParameter, id.read, nil},
+
+		{post, api + "session/", "", open, small, noParameter, se.create, nil},
+		{get, api + "session/", "", anyone, none, noParameter, se.read, nil},
+		{del, api + "session/", "", anyone, none, noParameter, se.end, nil},
 
 		{get, keyPath, access.APIKeysRead, permitted, none, byStatus, k.list, nil},
 		{post, keyPath, access.APIKeysWrite, permitted, small, noParameter, k.create, nil},

@@ -44,6 +44,7 @@ type Store interface {
 	memberStore
 	userStore
 	tokenStore
+	sessionStore
 	healthStore
 }
 
@@ -51,12 +52,13 @@ type Store interface {
 type Options struct {
 	Store    Store
 	Tester   Tester
+	Issuer   Issuer                                         // whose tokens are taken beside our own; nil takes none
 	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; an *egress.URLError says what is wrong
 
 	Limiter        *limiter.Limiter // the windows of keys; nil is a new one
 	KeyPrefix      string           // of new API keys; empty is "svc"
 	BaseURL        string           // where callers reach the server; its path begins every Location
-	TrustedProxies []netip.Prefix   // whose X-Forwarded-For is believed
+	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // asked by /readyz, beside the server's own
 	Measure        Measure          // nil counts nothing
 	Metrics        http.Handler     // answers /metrics, to platform:read and to this machine; nil is 404
@@ -72,7 +74,10 @@ type Server struct {
 	named    references
 	limiter  *limiter.Limiter
 	throttle *throttle
+	issuer   Issuer // nil where there is none
 	trusted  []netip.Prefix
+	origins  *http.CrossOriginProtection
+	https    bool   // whoever asks has come by HTTPS
 	prefix   string // of API keys, with the underscore
 	base     string // path before every Location
 	tls      *tls.Config
@@ -99,12 +104,18 @@ func New(o Options) (*Server, error) {
 		named:    references{o.Store},
 		limiter:  o.Limiter,
 		throttle: newThrottle(),
+		issuer:   o.Issuer,
 		trusted:  o.TrustedProxies,
+		origins:  http.NewCrossOriginProtection(),
+		https:    o.TLS != nil,
 		prefix:   o.KeyPrefix + "_",
 		base:     base,
 		tls:      o.TLS,
 		grace:    o.ShutdownGrace,
 		log:      o.Logger,
+	}
+	if err := s.reachedAt(o.BaseURL); err != nil {
+		return nil, err
 	}
 	s.routes = append(s.table(o), exposition(o.Metrics)...)
 	s.router, s.fixed = s.register(o.Measure)

@@ -43,10 +43,18 @@ type whoamiKey struct {
 }
 
 func (h identity) read(c *call) error {
+	body, err := h.body(c)
+	if err != nil {
+		return err
+	}
+	return c.ok(body)
+}
+
+func (h identity) body(c *call) (whoamiBody, error) {
 	p := c.principal
 	plan, err := h.plan(c)
 	if err != nil {
-		return err
+		return whoamiBody{}, err
 	}
 	body := whoamiBody{
 		User:         whoamiUser{p.User.ID, p.User.Email, p.User.Name},
@@ -57,7 +65,7 @@ func (h identity) read(c *call) error {
 	if p.Key != nil {
 		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String()}
 	}
-	return c.ok(body)
+	return body, nil
 }
 
 // plan returns the plan of the organization acted in. The credential's own came with it.

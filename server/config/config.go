@@ -33,7 +33,7 @@ type Config struct {
 type Server struct {
 	Listen         string         // host:port; port 0 takes a free one
 	BaseURL        string         // as callers know it, without a slash at the end; empty: see URL
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	TLSCertFile    string         // PEM; empty, as TLSKeyFile, for plain HTTP
 	TLSKeyFile     string
 	ShutdownGrace  time.Duration // what requests and attempts in flight get at a stop

@@ -34,7 +34,7 @@ var table = []setting{
 		why:   "the address by which callers reach this server, where a proxy stands before it; empty: made from listen",
 		value: text(func(c *Config) *string { return &c.Server.BaseURL }, isBaseURL)},
 	{name: "server.trusted_proxies", fallback: "",
-		why:   "addresses and networks of proxies whose X-Forwarded-For is believed; of anyone else it is ignored",
+		why:   "addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; of anyone else they are ignored",
 		value: networks(func(c *Config) *[]netip.Prefix { return &c.Server.TrustedProxies })},
 	{name: "server.tls_cert_file", fallback: "",
 		why:   "PEM certificate chain, to serve HTTPS without a proxy; goes with tls_key_file",
@@ -104,7 +104,7 @@ var table = []setting{
 		why:   "private or loopback networks that deliveries may go to; each is a hole in the guard, so keep them narrow",
 		value: networks(func(c *Config) *[]netip.Prefix { return &c.Egress.AllowedNetworks })},
 	{name: "egress.ca_file", fallback: "",
-		why:   "PEM certificates of authorities to trust beside the system's, for receivers of your own",
+		why:   "PEM certificates of authorities to trust beside the system's, for receivers and an issuer of your own",
 		value: text(func(c *Config) *string { return &c.Egress.CAFile }, isPath)},
 
 	{name: "encryption.key", fallback: "", secret: true,
@@ -122,7 +122,7 @@ var table = []setting{
 		why:   "the audience that such a token must name, so that one made for another service does not open this one",
 		value: text(func(c *Config) *string { return &c.OIDC.Audience }, isLine)},
 	{name: "oidc.organization_claim", fallback: "",
-		why:   "claim that names the organization; empty: the user's only membership, or X-Organization-Id",
+		why:   "claim that names the organization, by its id or external_id; empty: the user's only membership, or X-Organization-Id",
 		value: text(func(c *Config) *string { return &c.OIDC.OrganizationClaim }, isLine)},
 
 	{name: "metrics.listen", fallback: "",
