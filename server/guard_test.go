@@ -16,9 +16,12 @@ import (
 
 // withoutPermission lists the routes that ask for none, with the reason. A new one needs a line here.
 var withoutPermission = map[string]string{
-	"GET /healthz/":       "probes have no credential, and it says nothing",
-	"GET /readyz/":        "probes have no credential, and it says what an operator's load balancer needs",
-	"GET /api/v1/whoami/": "whoever holds a credential may know what it is",
+	"GET /healthz/":           "probes have no credential, and it says nothing",
+	"GET /readyz/":            "probes have no credential, and it says what an operator's load balancer needs",
+	"GET /api/v1/whoami/":     "whoever holds a credential may know what it is",
+	"POST /api/v1/session/":   "it takes an access token in its body",
+	"GET /api/v1/session/":    "whoever has a session may know what it is",
+	"DELETE /api/v1/session/": "whoever has a session may end it",
 }
 
 // somewhere fills the parameters of a pattern with words that have the right form and name nothing.
@@ -57,7 +60,11 @@ func TestEveryRoute(t *testing.T) {
 					relayed = []string{"X-Forwarded-For", "192.0.2.1"}
 				}
 				if r.Open {
-					f.do(t, call{at, "", "", nil}).want(t, http.StatusOK, "")
+					status, code := http.StatusOK, ""
+					if r.Method == http.MethodPost {
+						status, code = http.StatusBadRequest, "body_required"
+					}
+					f.do(t, call{at, "", "", nil}).want(t, status, code)
 					continue
 				}
 				refused := f.do(t, call{at, "", "", relayed}).want(t, http.StatusUnauthorized, "missing_credential")

@@ -54,6 +54,24 @@ func TestAccessQueryPlans(t *testing.T) {
 	check(x.Key(ctx, org.RowID, key.ID))
 	check(x.RotateKey(ctx, owner, x.by, key.ID, access.Mint("svc"), time.Hour))
 	check(x.RotateKey(ctx, owner, x.by, must[access.Key](t)(x.create(t, owner, access.EventsRead)).ID, access.Mint("svc"), 0))
+	session := access.MintSession()
+	check(x.CreateSession(ctx, owner, x.by, session))
+	check(nil, func() error {
+		p, err := x.PrincipalBySession(ctx, session.Digest())
+		if err != nil {
+			return err
+		}
+		return x.EndSession(ctx, p, x.by)
+	}())
+	check(x.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, ""))
+	check(x.PrincipalByIdentity(ctx, access.Identity{Subject: "b", Organization: "b"}, ""))
+	check(x.SetMember(ctx, x.by, x.operator.Home.ID, user, access.RoleMember))
+	check(x.PrincipalByIdentity(ctx, access.Identity{Subject: "b"}, org.ID))
+	check(nil, x.RemoveMember(ctx, x.by, x.operator.Home.ID, user))
+	if _, err := x.PrincipalByIdentity(ctx, access.Identity{Subject: "nobody", Email: "nobody@example.com"}, ""); err == nil {
+		t.Error("nobody is somebody")
+	}
+	check(nil, x.DropSessions(ctx))
 	check(nil, x.RevokeKey(ctx, x.by, org.RowID, key.ID))
 	check(nil, x.RevokeToken(ctx, x.by, user, owner.Token.ID))
 	for _, refused := range []error{
@@ -68,7 +86,7 @@ func TestAccessQueryPlans(t *testing.T) {
 	empty := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "Empty", Plan: "pro"}))
 	check(nil, x.DeleteOrganization(ctx, x.by, empty.ID))
 
-	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|before|after|audit_events|events|e)\b`)
+	scanned := regexp.MustCompile(`^SCAN (organizations|o|users|u|memberships|m|access_tokens|a|api_keys|k|c|before|after|sessions|s|audit_events|events|e)\b`)
 	plans := must[map[string][]string](t)(x.QueryPlans(ctx))
 	if len(plans) < 60 {
 		t.Errorf("only %d statements were run", len(plans))

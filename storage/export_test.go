@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -62,6 +63,16 @@ func (s *Store) Together(jobs ...func(*Tx) error) []error {
 		errs[i] = j.err
 	}
 	return errs
+}
+
+// DropSessions forgets sessions that have ended, whether it would find any or not.
+func (s *Store) DropSessions(ctx context.Context) error {
+	return errors.Join(s.dropSessions(ctx), s.change(ctx, dropEndedSessions))
+}
+
+// Sessions returns how many sessions are kept.
+func (s *Store) Sessions(ctx context.Context) (n int, err error) {
+	return n, s.get(ctx, &n, "SELECT count(*) FROM sessions")
 }
 
 // Wants returns how many rows the writer remembers of who wants what.

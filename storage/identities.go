@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-const memberPrincipal = `SELECT` + principalColumns + ` FROM (SELECT ?1 AS user_id, ?2 AS organization_id) c` + principalJoins
+const memberPrincipal = `SELECT` + principalColumns + ` FROM memberships c` + principalJoins + ` WHERE c.user_id = ? AND c.organization_id = ?`
 
 // refusedIdentity is the user of an identity that may not act; the identity itself was verified before.
 var refusedIdentity = refusals{"token", "token", "The user of this token", "user_inactive"}

@@ -35,10 +35,10 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 	}
 	now := time.Now().UnixMilli()
 	switch {
-	case p.Session.ExpiresAt <= now:
-		return access.Principal{}, refusedSession.invalid()
 	case p.Token.Status(now) == access.Expired:
 		return access.Principal{}, refusedSession.expired()
+	case p.Session.ExpiresAt <= now:
+		return access.Principal{}, refusedSession.invalid()
 	}
 	return p.Principal, nil
 }
@@ -83,8 +83,10 @@ func (s *Store) dropSessions(ctx context.Context) error {
 	if err := s.get(ctx, &ended, "SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)", time.Now().UnixMilli()); err != nil || !ended {
 		return err
 	}
-	return s.change(ctx, func(t *tx) error {
-		_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", t.now, maxDropped)
-		return err
-	})
+	return s.change(ctx, dropEndedSessions)
+}
+
+func dropEndedSessions(t *tx) error {
+	_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", t.now, maxDropped)
+	return err
 }
