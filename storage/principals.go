@@ -82,7 +82,7 @@ func (s *Store) PrincipalByKey(ctx context.Context, d access.Digest) (access.Pri
 	p := s.principals.keys.find(generation, d)
 	if p == nil {
 		var err error
-		if p, err = s.readPrincipal(ctx, keyPrincipal, refusedKey, d[:]); err != nil {
+		if p, err = s.readCredential(ctx, keyPrincipal, d, refusedKey); err != nil {
 			return access.Principal{}, err
 		}
 		p.generation = generation
@@ -102,7 +102,7 @@ func (s *Store) PrincipalByToken(ctx context.Context, d access.Digest) (access.P
 	p := s.principals.tokens.find(generation, d)
 	if p == nil {
 		var err error
-		if p, err = s.readPrincipal(ctx, tokenPrincipal, refusedToken, d[:]); err != nil {
+		if p, err = s.readCredential(ctx, tokenPrincipal, d, refusedToken); err != nil {
 			return access.Principal{}, err
 		}
 		p.generation = generation
@@ -170,6 +170,11 @@ type principalRow struct {
 	Plan    access.Plan         `db:"plan"`
 	Member  bool                `db:"member"`
 	Role    access.Role         `db:"role"`
+}
+
+// readCredential is readPrincipal by a digest, which escapes to the heap here and not where a principal is cached.
+func (s *Store) readCredential(ctx context.Context, statement string, d access.Digest, refused refusals) (*knownPrincipal, error) {
+	return s.readPrincipal(ctx, statement, refused, d[:])
 }
 
 // readPrincipal reads a principal and makes the checks of a credential that are its own; see access.Standing.

@@ -27,7 +27,7 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 	p := s.principals.sessions.find(generation, d)
 	if p == nil {
 		var err error
-		if p, err = s.readPrincipal(ctx, sessionPrincipal, refusedSession, d[:]); err != nil {
+		if p, err = s.readCredential(ctx, sessionPrincipal, d, refusedSession); err != nil {
 			return access.Principal{}, err
 		}
 		p.generation = generation
