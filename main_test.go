@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -353,6 +357,152 @@ func scrape(t *testing.T, url string) (status int, text string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
+}
+
+// provider is a small identity provider on loopback with one key.
+type provider struct {
+	url string
+	key ed25519.PrivateKey
+}
+
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.url, p.url+"/jwks")
+	case "/jwks":
+		x := base64.RawURLEncoding.EncodeToString(p.key.Public().(ed25519.PublicKey))
+		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","use":"sig","alg":"EdDSA","x":%q}]}`, x)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// token signs one for a subject.
+func (p *provider) token(audience, subject string, expires time.Duration) string {
+	b64 := base64.RawURLEncoding.EncodeToString
+	claims, _ := json.Marshal(map[string]any{"iss": p.url, "aud": audience, "sub": subject, "exp": time.Now().Add(expires).Unix()})
+	input := b64([]byte(`{"alg":"EdDSA","kid":"1"}`)) + "." + b64(claims)
+	return input + "." + b64(ed25519.Sign(p.key, []byte(input)))
+}
+
+// as asks who a bearer is.
+func (p *process) as(t testing.TB, token string) (status int, code, user string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", p.url+"/api/v1/whoami/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body struct {
+		Code string
+		User struct{ Email string }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, body.Code, body.User.Email
+}
+
+func TestIdentityProvider(t *testing.T) {
+	t.Parallel()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	idp := &provider{key: private}
+
+	t.Run("lets its users in, as they are known here", func(t *testing.T) {
+		server := httptest.NewServer(idp)
+		defer server.Close()
+		idp.url = server.URL
+		p := start(t, t.TempDir(), "KEYHOOK_OIDC_ISSUER="+idp.url, "KEYHOOK_OIDC_AUDIENCE=keyhook")
+		var user, me struct {
+			ID           string
+			Organization struct{ ID string }
+		}
+		p.must(t, "POST", "/api/v1/users/", `{"email":"ada@example.com","external_id":"auth0|ada"}`, &user)
+		p.must(t, "GET", "/api/v1/whoami/", "", &me)
+		p.must(t, "PUT", "/api/v1/organizations/"+me.Organization.ID+"/members/"+user.ID+"/", `{"role":"owner"}`, nil)
+		for _, tt := range []struct {
+			token  string
+			status int
+			code   string
+			user   string
+		}{
+			{idp.token("keyhook", "auth0|ada", time.Minute), 200, "", "ada@example.com"},
+			{idp.token("another", "auth0|ada", time.Minute), 401, "wrong_audience", ""},
+			{idp.token("keyhook", "auth0|bob", time.Minute), 401, "unknown_user", ""},
+			{idp.token("keyhook", "auth0|ada", -2*time.Minute), 401, "token_expired", ""},
+			{idp.token("keyhook", "auth0|ada", time.Minute) + "AAAA", 401, "invalid_key", ""},
+		} {
+			if status, code, user := p.as(t, tt.token); status != tt.status || code != tt.code || user != tt.user {
+				t.Errorf("%d %s %s, want %+v", status, code, user, tt)
+			}
+		}
+		server.Close()
+		if status, code, _ := p.as(t, idp.token("keyhook", "auth0|ada", time.Minute)); status != 200 {
+			t.Errorf("once it is down: %d %s", status, code)
+		}
+		if code := p.end(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("that is down at the start keeps nobody out but its own users", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		idp.url = "http://" + l.Addr().String()
+		p := start(t, t.TempDir(), "KEYHOOK_OIDC_ISSUER="+idp.url, "KEYHOOK_OIDC_AUDIENCE=keyhook")
+		if status, code, _ := p.as(t, idp.token("keyhook", "auth0|ada", time.Minute)); status != 503 || code != "issuer_unavailable" {
+			t.Errorf("%d %s", status, code)
+		}
+		p.must(t, "GET", "/api/v1/whoami/", "", nil)
+	})
+}
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	ask := func(method, url, body string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := browser.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	p := start(t, dir)
+	if status := ask("POST", p.url+"/api/v1/session/", `{"token":"`+operatorToken+`"}`); status != 201 {
+		t.Fatalf("status %d", status)
+	}
+	p.end(syscall.SIGKILL)
+	again := start(t, dir) // at another port, which cookies do not look at
+	for _, step := range []struct {
+		method string
+		status int
+	}{{"GET", 200}, {"DELETE", 204}, {"GET", 401}} {
+		if status := ask(step.method, again.url+"/api/v1/session/", ""); status != step.status {
+			t.Errorf("%s: status %d, want %d", step.method, status, step.status)
+		}
+	}
 }
 
 func TestDemo(t *testing.T) {
