@@ -97,7 +97,7 @@ func newBareServer() *http.Server {
 			return
 		}
 		w.Header().Set("Content-Length", strconv.Itoa(size))
-		answer(w, struct {
+		respond(w, struct {
 			Text string `json:"text"`
 		}{filling[:text]})
 	})

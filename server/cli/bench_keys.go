@@ -63,7 +63,7 @@ func (b *bench) measureKeys(ctx context.Context) error {
 // whoami returns the load of a key of a new organization on that plan, which is made where it is not there.
 func (b *bench) whoami(ctx context.Context, server *childServer, plan string) (load, error) {
 	if plan != unlimited {
-		operator := client{server.url, "Bearer " + server.token}
+		operator := client{base: server.url, authorization: "Bearer " + server.token}
 		body := object{"name": plan, "api_keys": true, "webhooks": true, "api_rate_limit_per_minute": 1_000_000_000}
 		if err := operator.call(ctx, "POST", "/api/v1/plans/", body, http.StatusCreated, nil); err != nil {
 			return load{}, err

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 )
 
 // progress says on a terminal, in one line that it writes over, what is being measured, and elsewhere in a line each.
@@ -13,12 +12,7 @@ type progress struct {
 }
 
 func newProgress(out io.Writer) *progress {
-	p := &progress{out: out}
-	if file, ok := out.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return p
+	return &progress{out: out, terminal: isTerminal(out)}
 }
 
 // eraseLine goes to the begin of the line and erases it.

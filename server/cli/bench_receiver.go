@@ -71,15 +71,15 @@ func (r *benchReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.take(req, path[len(pathHang):])
 		r.hang(req)
 	case strings.HasPrefix(path, pathReport):
-		answer(w, r.report(path[len(pathReport):]))
+		respond(w, r.report(path[len(pathReport):]))
 	case path == pathHanging:
-		answer(w, r.hanging.Load())
+		respond(w, r.hanging.Load())
 	case path == pathRelease:
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		close(r.released)
 		r.released = make(chan struct{})
-		answer(w, nil)
+		respond(w, nil)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -150,8 +150,8 @@ func quantile(sorted []time.Duration, part float64) float64 {
 	return sorted[max(0, place)].Seconds() * 1000
 }
 
-// answer writes v as JSON. Where the benchmark is gone, nobody is left to tell.
-func answer(w http.ResponseWriter, v any) {
+// respond writes v as JSON. Where the benchmark is gone, nobody is left to tell.
+func respond(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v)
 }

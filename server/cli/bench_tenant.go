@@ -16,7 +16,7 @@ type tenant struct {
 
 // newTenant makes an organization under a plan.
 func newTenant(ctx context.Context, server *childServer, name, plan string) (*tenant, error) {
-	operator := client{server.url, "Bearer " + server.token}
+	operator := client{base: server.url, authorization: "Bearer " + server.token}
 	var organization, user created
 	var token struct {
 		Token string `json:"token"`
@@ -40,7 +40,7 @@ func newTenant(ctx context.Context, server *childServer, name, plan string) (*te
 	if err := operator.call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", in, http.StatusCreated, &token); err != nil {
 		return nil, err
 	}
-	owner := client{server.url, "Bearer " + token.Token}
+	owner := client{base: server.url, authorization: "Bearer " + token.Token}
 	wanted := object{"name": "bench", "scope": "events:write"}
 	if err := owner.call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &key); err != nil {
 		return nil, err

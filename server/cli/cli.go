@@ -19,8 +19,16 @@ type Options struct {
 // New returns the root command with every command of this package below it. Run it with Run.
 func New(o Options) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "keyhook",
-		Short:         "API keys and signed webhooks in one process and one file",
+		Use:   "keyhook",
+		Short: "API keys and signed webhooks in one process and one file",
+		Long: `API keys and signed webhooks in one process and one file.
+
+"keyhook serve" is the server. The other commands talk to it: on the same machine over the socket beside its
+database, without a token, as the operator "system"; to one elsewhere with --url and --token.`,
+		Example: `  keyhook serve --dev
+  keyhook subscriptions create --url http://127.0.0.1:9000/hook
+  keyhook keys create --name backend --scope events:write
+  keyhook events publish order.created '{"number": 1001}'`,
 		Version:       readBuild().Version,
 		SilenceUsage:  true, // a failure is one line, not a page
 		SilenceErrors: true, // Run prints it
@@ -28,6 +36,46 @@ func New(o Options) *cobra.Command {
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.Err)
-	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example))
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+	}
+	root.SetHelpCommandGroupID(groupOther)
+	root.SetCompletionCommandGroupID(groupOther)
+	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
+	for _, n := range nouns {
+		root.AddCommand(n.command())
+	}
 	return root
+}
+
+// The groups of the help.
+const (
+	groupServer  = "server"
+	groupClients = "clients"
+	groupOther   = "other"
+)
+
+var groups = []struct {
+	id, title string
+	commands  []string // beside those that are made of nouns
+}{
+	{groupServer, "Run a server:", []string{"serve", "config", "backup", "restore", "rekey", "healthcheck"}},
+	{groupClients, "Talk to a server:", []string{"api", "token"}},
+	{groupOther, "See for yourself:", []string{"demo", "bench", "listen", "verify", "version"}},
+}
+
+// arrange puts the commands of root into their groups, those of main too. One that no group names stands below them.
+func arrange(root *cobra.Command) {
+	of := map[string]string{}
+	for _, g := range groups {
+		for _, name := range g.commands {
+			of[name] = g.id
+		}
+	}
+	for _, n := range nouns {
+		of[n.name] = groupClients
+	}
+	for _, cmd := range root.Commands() {
+		cmd.GroupID = of[cmd.Name()]
+	}
 }

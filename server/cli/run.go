@@ -18,10 +18,16 @@ const (
 	ExitUsage   = 2 // the command line or the configuration is wrong: trying again cannot help
 )
 
+// misuse is an error of whoever typed the command, found after it has begun.
+type misuse struct{ error }
+
+func (m misuse) Unwrap() error { return m.error }
+
 // Run executes the command that args name and returns the exit code. An error is printed here, once, to the root's error
 // stream. Commands without Args take none, and a command that only groups others shows its help. Call it once per root.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	begun := false
+	arrange(root)
 	prepare(root, &begun)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -29,8 +35,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 		return ExitOK
 	}
 	var problems config.Problems
+	var misused misuse
 	switch {
-	case !begun:
+	case !begun, errors.As(err, &misused):
 		// Whatever fails before a command begins is about how it was called: cobra has no type for that.
 		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v; see %s --help\n", err, cmd.CommandPath())
 		return ExitUsage

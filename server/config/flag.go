@@ -33,6 +33,13 @@ func Flags(fs *pflag.FlagSet) {
 	}
 }
 
+// DatabaseFlags defines --config and --storage.path on fs, for commands that look for the database of a server.
+func DatabaseFlags(fs *pflag.FlagSet) {
+	fs.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
+	s, _ := find("storage.path")
+	fs.Var(&given{text: s.Default, kind: "file"}, s.Flag, "the database whose server is meant")
+}
+
 // given is the value of a flag as it was written. It is checked with everything else by Load, so that all problems are
 // reported at once.
 type given struct {

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// run makes the request of an action and shows the answer.
+func (a action) run(cmd *cobra.Command, args []string) error {
+	path, body, err := a.request(cmd, args)
+	if err != nil {
+		return misuse{err}
+	}
+	out, err := newOutput(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	if a.list != "" {
+		return a.showPages(cmd, c, path, out)
+	}
+	return a.ask(cmd.Context(), c, path, body, args, out)
+}
+
+// ask sends one request and shows its one answer.
+func (a action) ask(ctx context.Context, c client, path string, body []byte, args []string, out output) error {
+	got, err := c.send(ctx, a.method, path, body)
+	if err != nil {
+		return err
+	}
+	if !got.ok() {
+		return c.refused(got)
+	}
+	if len(got.body) == 0 {
+		words := make([]any, strings.Count(a.done, "%s"))
+		for i := range words {
+			words[i] = visible(args[i])
+		}
+		return out.say(fmt.Sprintf(a.done, words...))
+	}
+	if err := out.show(a, got.body); err != nil {
+		return err
+	}
+	return a.verdict(got.body)
+}
+
+// request makes of a command line that was checked the path, with its query, and the body; nil is none.
+func (a action) request(cmd *cobra.Command, args []string) (path string, body []byte, err error) {
+	members := object{}
+	for name, value := range a.fixed {
+		members[name] = value
+	}
+	path = a.path
+	for i, wanted := range a.arguments {
+		text := wanted.fallback
+		if i < len(args) {
+			text = args[i]
+		}
+		value, err := wanted.kind.value(cmd, text)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s: %w", wanted.name, err)
+		}
+		if wanted.member != "" {
+			members[wanted.member] = value
+			continue
+		}
+		before, after, _ := strings.Cut(path, "{}")
+		path = before + url.PathEscape(value.(string)) + after
+	}
+	for _, f := range a.body {
+		if g := flagOf(cmd, f); g.set {
+			members[f.member] = g.value
+		}
+	}
+	query := url.Values{}
+	for _, f := range a.query {
+		if g := flagOf(cmd, f); g.set {
+			query.Set(f.member, fmt.Sprint(g.value))
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	if len(members) == 0 {
+		return path, nil, nil
+	}
+	body, err = json.Marshal(members)
+	return path, body, err
+}
+
+func flagOf(cmd *cobra.Command, f field) *given { return cmd.Flags().Lookup(f.name()).Value.(*given) }
+
+// value reads an argument, from the standard input where it says so.
+func (k kind) value(cmd *cobra.Command, text string) (any, error) {
+	if !k.stdin || text != "-" {
+		return k.read(text)
+	}
+	all, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the standard input: %w", err)
+	}
+	if len(all) > maxAnswer {
+		return nil, errors.New("what comes in is larger than 16 MiB")
+	}
+	return k.read(strings.TrimSpace(string(all)))
+}
+
+// verdict makes a failure of an answer that says no.
+func (a action) verdict(body []byte) error {
+	if a.holds == "" {
+		return nil
+	}
+	member, wanted, _ := strings.Cut(a.holds, "=")
+	answer, err := parseObject(body)
+	if err != nil {
+		return err
+	}
+	if answer.text(member) == wanted {
+		return nil
+	}
+	reason := answer.text("code")
+	if reason == none {
+		reason = answer.text("error")
+	}
+	return fmt.Errorf("%s: %s", a.fails, reason)
+}
