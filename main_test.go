@@ -28,6 +28,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -503,6 +505,65 @@ func TestSession(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", step.method, status, step.status)
 		}
 	}
+}
+
+// TestScripts types what people type: whole processes, one server for many commands.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "server/cli/testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			bin := filepath.Join(env.WorkDir, ".bin")
+			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+			env.Setenv(asProgram, "1")
+			return errors.Join(os.Mkdir(bin, 0o700), os.Symlink(self, filepath.Join(bin, "keyhook")))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "ready": ready},
+	})
+}
+
+// exits runs a command that must end with an exit code: exits CODE PROGRAM ARGUMENT…
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENT…")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || strconv.Itoa(exit.ExitCode()) != args[0] {
+		ts.Fatalf("error %v, want exit code %s", err, args[0])
+	}
+}
+
+// let keeps the last output: let NAME
+func let(ts *testscript.TestScript, neg bool, args []string) {
+	value := strings.TrimSpace(ts.ReadFile("stdout"))
+	if neg || len(args) != 1 || value == "" {
+		ts.Fatalf("usage: let NAME, after a command with output")
+	}
+	ts.Setenv(args[0], value)
+}
+
+// ready waits until the log of a server says so, and sets URL: ready FILE
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ready FILE")
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		text, _ := os.ReadFile(ts.MkAbs(args[0])) // not there yet, maybe
+		for line := range bytes.Lines(text) {
+			var said struct{ Msg, URL string }
+			if json.Unmarshal(line, &said) == nil && said.Msg == "ready" {
+				ts.Setenv("URL", said.URL)
+				return
+			}
+		}
+	}
+	ts.Fatalf("not ready after 20 s:\n%s", ts.ReadFile(args[0]))
 }
 
 func TestDemo(t *testing.T) {

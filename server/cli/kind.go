@@ -31,12 +31,20 @@ var line = kind{name: "text", read: func(text string) (any, error) {
 	return prose.read(text)
 }}
 
-// prose is text that may be empty, which takes away what was there.
+// prose is text that may be empty.
 var prose = kind{name: "text", read: func(text string) (any, error) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
 		return nil, errors.New("it holds a control character")
 	}
 	return text, nil
+}}
+
+// clearable is text on a line, or nothing, which is null to the API and takes away what was there.
+var clearable = kind{name: "text", read: func(text string) (any, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return line.read(text)
 }}
 
 // yes is a switch.

@@ -8,7 +8,7 @@ var (
 )
 
 // externalID is the host product's own id of a thing.
-var externalID = field{member: "external_id", usage: "its id in your own system; empty takes it away", kind: prose}
+var externalID = field{member: "external_id", usage: "its id in your own system; empty takes it away", kind: clearable}
 
 var organizationNoun = noun{name: "organizations", short: "Organizations: each customer is one, on a plan, with members", actions: []action{
 	{
