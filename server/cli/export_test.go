@@ -39,3 +39,26 @@ func DeliveredText(eventType string, size int, at time.Time) string {
 func PublishRequest(key, eventType string, size, n int, at time.Time) string {
 	return string(publishRequest(key, eventType, size, n).stamped(nil, at))
 }
+
+// ClientExamples returns the example of each command that is a client of the API, by the command's path.
+func ClientExamples() map[string]string {
+	examples := map[string]string{}
+	root := New(Options{})
+	for _, group := range root.Commands() {
+		if group.PersistentFlags().Lookup(flagToken) == nil {
+			continue
+		}
+		if group.Runnable() {
+			examples[group.CommandPath()] = group.Example
+		}
+		for _, cmd := range group.Commands() {
+			examples[cmd.CommandPath()] = cmd.Example
+		}
+	}
+	return examples
+}
+
+// Table writes a table as it is for a terminal that has colours.
+func Table(columns []string, rows [][]string) string {
+	return output{colour: true}.table(columns, rows)
+}

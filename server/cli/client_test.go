@@ -1,0 +1,352 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server/cli"
+)
+
+// stub stands for a server: it answers what it was told to, and notes what it was asked.
+type stub struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked []string // "METHOD path?query authorization body"
+}
+
+func newStub(t *testing.T, answer http.HandlerFunc) *stub {
+	t.Helper()
+	s := &stub{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.asked = append(s.asked, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL, " ", r.Header.Get("Authorization"), " ", string(body))))
+		s.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// says answers every request alike.
+func says(status int, mediaType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", mediaType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+const (
+	jsonType = "application/json"
+	aToken   = "kat_000000000000000000000000000000000000"
+	anID     = "key_01h455vb4pex5vsknk084sn02q"
+)
+
+// ask runs a command against the stub.
+func (s *stub) ask(t *testing.T, token, command string, more ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	args := append(strings.Fields(command), more...)
+	return run(t, append(args, "--url", s.URL+"/", "--token", token))
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, token, command string
+		more                 []string
+		want                 string // without the host
+	}{
+		{"a key comes with its own scheme", "svc_000000000000000000000000000000000000", "keys get " + anID, nil,
+			"GET /api/v1/api-keys/" + anID + "/ ApiKey svc_000000000000000000000000000000000000"},
+		{"so does one with another prefix", "acme_000000000000000000000000000000000000", "keys get " + anID, nil,
+			"GET /api/v1/api-keys/" + anID + "/ ApiKey acme_000000000000000000000000000000000000"},
+		{"a token of the operator's own choosing is a bearer", "my-own-token-0123456789", "keys get " + anID, nil,
+			"GET /api/v1/api-keys/" + anID + "/ Bearer my-own-token-0123456789"},
+		{"rotate sends the grace in seconds", aToken, "keys rotate " + anID + " --grace 1h", nil,
+			"POST /api/v1/api-keys/" + anID + "/rotate/ Bearer " + aToken + ` {"grace_seconds":3600}`},
+		{"rotate without a grace sends no body", aToken, "keys rotate " + anID, nil,
+			"POST /api/v1/api-keys/" + anID + "/rotate/ Bearer " + aToken},
+		{"explain sends the path in full and the method in capitals", aToken, "keys explain " + anID + " get whoami --permission a:b", nil,
+			"POST /api/v1/auth/explain/ Bearer " + aToken + ` {"key":"` + anID + `","method":"GET","path":"/api/v1/whoami","permission":"a:b"}`},
+		{"a scope is one string, however it was written", aToken, "keys create --name x", []string{"--scope", "a:b c:d", "--scope", "e:f,g:h"},
+			"POST /api/v1/api-keys/ Bearer " + aToken + ` {"name":"x","scope":"a:b c:d e:f g:h"}`},
+		{"filters and the length of a page go into the query", aToken, "keys list --status all --limit 7", nil,
+			"GET /api/v1/api-keys/?limit=7&status=all Bearer " + aToken},
+		{"nothing for an external id is null", aToken, "organizations update org_01h455vb4pex5vsknk084sn02q --external-id", []string{""},
+			"PATCH /api/v1/organizations/org_01h455vb4pex5vsknk084sn02q/ Bearer " + aToken + ` {"external_id":null}`},
+		{"unlimited is null", aToken, "plans update growth --api-rate-limit-per-minute unlimited --webhooks=false", nil,
+			"PATCH /api/v1/plans/growth/ Bearer " + aToken + ` {"api_rate_limit_per_minute":null,"webhooks":false}`},
+		{"a permission's colons stay", aToken, "permissions get orders:read", nil,
+			"GET /api/v1/permissions/orders:read/ Bearer " + aToken},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStub(t, says(200, jsonType, `{"data":[],"has_more":false,"next_cursor":null}`))
+			_, _, _ = s.ask(t, tt.token, tt.command, tt.more...)
+			if d := cmp.Diff([]string{tt.want}, s.asked); d != "" {
+				t.Errorf("asked (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	s := newStub(t, says(200, jsonType, `{"allowed":false,"code":"permission_denied","checks":[
+		{"check":"key","value":"svc_abcdef…","verdict":"pass","detail":"known"},
+		{"check":"permission","value":"events:write","verdict":"fail","detail":"not in the scope"}]}`))
+	code, stdout, stderr := s.ask(t, aToken, "keys explain "+anID+" POST events")
+	want := `allowed  false
+code     permission_denied
+
+CHECK       VERDICT  VALUE         DETAIL
+key         pass     svc_abcdef…   known
+permission  fail     events:write  not in the scope
+`
+	if d := cmp.Diff(want, stdout); d != "" {
+		t.Errorf("output (-want +got):\n%s", d)
+	}
+	if code != cli.ExitFailure || stderr != "keyhook: the request would be refused: permission_denied\n" {
+		t.Errorf("code %d, errors %q", code, stderr)
+	}
+}
+
+func TestSecretsOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := newStub(t, says(201, jsonType, `{"id":"`+anID+`","name":"x","key":"svc_secret"}`))
+	for _, tt := range []struct{ flag, stdout, stderr string }{
+		{"", "id    " + anID + "\nname  x\nkey   svc_secret\n", "\nKeep the key now: it is not shown again.\n"},
+		{"--quiet", "svc_secret\n", ""},
+		{"--json", `{"id":"` + anID + `","name":"x","key":"svc_secret"}` + "\n", ""},
+	} {
+		t.Run("are shown with a warning, alone, or as they are: "+tt.flag, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := s.ask(t, aToken, "keys rotate "+anID+" "+tt.flag)
+			if code != cli.ExitOK || stdout != tt.stdout || stderr != tt.stderr {
+				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	const problemType = "application/problem+json"
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		stderr string
+	}{
+		{"a problem is told with each field and the id of the request", says(422, problemType,
+			`{"title":"Unprocessable Entity","detail":"Two are wrong.","code":"validation_failed","request_id":"R1","errors":[
+				{"field":"name","message":"Too long."},{"field":"scope","message":"Unknown."}]}`),
+			"keyhook: Unprocessable Entity: Two are wrong. (validation_failed, request R1)\n  name: Too long.\n  scope: Unknown.\n"},
+		{"one field is told in the same line", says(422, problemType,
+			`{"title":"Unprocessable Entity","detail":"Unknown.","code":"unknown_permission","request_id":"R1","errors":[{"field":"scope","message":"Unknown."}]}`),
+			"keyhook: Unprocessable Entity: scope: Unknown. (unknown_permission, request R1)\n"},
+		{"what a terminal would obey is written out", says(403, problemType,
+			`{"title":"Forbidden","detail":"\u001b]0;owned\u0007 \u202e","code":"x","request_id":"R1"}`),
+			"keyhook: Forbidden: \\x1b]0;owned\\a \\u202e (x, request R1)\n"},
+		{"a page of something else is not printed", says(502, "text/html", "<html>secret</html>"),
+			"keyhook: the answer is 502 Bad Gateway, and not one of Keyhook's: check --url\n"},
+		{"nor is a success of something else", says(200, "text/html", "<html>"),
+			"keyhook: the answer is no JSON object, and so not one of Keyhook's: check --url\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStub(t, tt.answer)
+			code, stdout, stderr := s.ask(t, aToken, "keys get "+anID)
+			if code != cli.ExitFailure || stdout != "" || stderr != tt.stderr {
+				t.Errorf("code %d, output %q, errors\n%q, want\n%q", code, stdout, stderr, tt.stderr)
+			}
+		})
+	}
+
+	t.Run("a redirect is not followed, since the token would go with it", func(t *testing.T) {
+		t.Parallel()
+		other := newStub(t, says(200, jsonType, "{}"))
+		s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusMovedPermanently)
+		})
+		code, _, stderr := s.ask(t, aToken, "keys get "+anID)
+		want := "keyhook: " + s.URL + " redirects to \"" + other.URL + "/api/v1/api-keys/" + anID + "/\": use the address that answers as --url\n"
+		if code != cli.ExitFailure || stderr != want || len(other.asked) > 0 {
+			t.Errorf("code %d, errors %q, asked elsewhere %q", code, stderr, other.asked)
+		}
+	})
+
+	t.Run("a certificate of nobody known is refused, and gets no token", func(t *testing.T) {
+		t.Parallel()
+		asked := false
+		s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+		s.Config.ErrorLog = nil
+		t.Cleanup(s.Close)
+		code, _, stderr := run(t, []string{"keys", "get", anID, "--url", s.URL, "--token", aToken})
+		if code != cli.ExitFailure || asked || !strings.Contains(stderr, "shows a certificate that cannot be trusted") || strings.Contains(stderr, aToken) {
+			t.Errorf("code %d, asked %t, errors %q", code, asked, stderr)
+		}
+	})
+
+	t.Run("api prints the body all the same", func(t *testing.T) {
+		t.Parallel()
+		s := newStub(t, says(404, problemType, `{"code":"not_found"}`))
+		code, stdout, stderr := s.ask(t, aToken, "api delete /nothing/here/")
+		if code != cli.ExitFailure || stdout != "{\"code\":\"not_found\"}\n" || stderr != "keyhook: 404 Not Found\n" {
+			t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
+		}
+		if d := cmp.Diff([]string{"DELETE /api/v1/nothing/here/ Bearer " + aToken}, s.asked); d != "" {
+			t.Errorf("asked (-want +got):\n%s", d)
+		}
+	})
+}
+
+// keysOf answers as a list of so many keys, in pages.
+func keysOf(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var begin, limit int
+		_, _ = fmt.Sscan(r.URL.Query().Get("cursor"), &begin)
+		_, _ = fmt.Sscan(r.URL.Query().Get("limit"), &limit)
+		data := []map[string]any{}
+		for i := begin; i < min(begin+limit, n); i++ {
+			data = append(data, map[string]any{"id": fmt.Sprint("key_", i), "name": "a\x1b[31m\nb"})
+		}
+		body := map[string]any{"data": data, "has_more": begin+limit < n, "next_cursor": nil}
+		if begin+limit < n {
+			body["next_cursor"] = fmt.Sprint(begin + limit)
+		}
+		w.Header().Set("Content-Type", jsonType)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		flags    string
+		items    int
+		requests []string // their queries
+		more     bool
+	}{
+		{"", 50, []string{"limit=50"}, true},
+		{"--limit 250", 250, []string{"limit=200", "cursor=200&limit=50"}, true},
+		{"--all", 430, []string{"limit=200", "cursor=200&limit=200", "cursor=400&limit=200"}, false},
+		{"--cursor 420", 10, []string{"cursor=420&limit=50"}, false},
+	} {
+		t.Run("are as long as they were asked for: "+tt.flags, func(t *testing.T) {
+			t.Parallel()
+			s := newStub(t, keysOf(430))
+			code, stdout, stderr := s.ask(t, aToken, "keys list --quiet "+tt.flags)
+			if lines := strings.Count(stdout, "\n"); code != cli.ExitOK || lines != tt.items || stderr != "" {
+				t.Errorf("code %d, %d lines, errors %q", code, lines, stderr)
+			}
+			var requests []string
+			for _, r := range s.asked {
+				_, query, _ := strings.Cut(strings.Fields(r)[1], "?")
+				requests = append(requests, query)
+			}
+			if d := cmp.Diff(tt.requests, requests); d != "" {
+				t.Errorf("requests (-want +got):\n%s", d)
+			}
+			var list struct {
+				Data    []any
+				HasMore bool    `json:"has_more"`
+				Next    *string `json:"next_cursor"`
+			}
+			_, stdout, _ = s.ask(t, aToken, "keys list --json "+tt.flags)
+			if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list.Data) != tt.items || list.HasMore != tt.more || (list.Next != nil) != tt.more {
+				t.Errorf("error %v, %d items, more %t", err, len(list.Data), list.HasMore)
+			}
+			if strings.Count(stdout, "\n") != 1 {
+				t.Error("it is not one document on one line")
+			}
+		})
+	}
+
+	t.Run("show nothing that a terminal would obey, and each item on its line", func(t *testing.T) {
+		t.Parallel()
+		s := newStub(t, keysOf(1))
+		_, stdout, _ := s.ask(t, aToken, "keys list")
+		if lines := strings.Split(stdout, "\n"); len(lines) != 3 || !strings.HasPrefix(lines[1], `key_0  a\x1b[31m\nb  `) {
+			t.Errorf("output %q", stdout)
+		}
+	})
+}
+
+// shellWords splits a line as a shell does, as far as examples go.
+func shellWords(text string) (words []string) {
+	var quote rune
+	word, begun := "", false
+	for _, r := range strings.TrimSpace(text) + " " {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word += string(r)
+		case r == '\'' || r == '"':
+			quote, begun = r, true
+		case r != ' ':
+			word, begun = word+string(r), true
+		case begun:
+			words, word, begun = append(words, word), "", false
+		}
+	}
+	return words
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	got := cli.Table([]string{"id", "status", "name"}, [][]string{{"sub_1", "healthy", "active"}, {"sub_22", "failing", strings.Repeat("ü", 61)}})
+	want := "\x1b[1mID\x1b[0m      \x1b[1mSTATUS\x1b[0m   \x1b[1mNAME\x1b[0m\n" +
+		"sub_1   \x1b[32mhealthy\x1b[0m  active\n" +
+		"sub_22  \x1b[33mfailing\x1b[0m  " + strings.Repeat("ü", 59) + "…\n"
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("a table in colour (-want +got):\n%s", d)
+	}
+}
+
+// TestCommands looks at every command: what the help promises must hold for all that the tables make.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	_, help, _ := run(t, nil)
+	for _, group := range []string{"Run a server:", "Talk to a server:", "See for yourself:"} {
+		if !strings.Contains(help, group) {
+			t.Errorf("the help has no %q", group)
+		}
+	}
+	if strings.Contains(help, "Additional Commands") {
+		t.Errorf("a command has no group:\n%s", help)
+	}
+	for path, example := range cli.ClientExamples() {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(example, path) {
+				t.Errorf("the example is %q", example)
+			}
+			code, stdout, stderr := run(t, append(strings.Fields(path)[1:], "--help"))
+			if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "Examples:") {
+				t.Errorf("code %d, errors %q, output:\n%s", code, stderr, stdout)
+			}
+			s := newStub(t, says(404, "application/problem+json", `{"detail":"seen"}`))
+			for typed := range strings.Lines(example) {
+				words := shellWords(typed)
+				if strings.ContainsAny(typed, "<…") || slices.Contains(words, "--url") {
+					continue // it reads a file, holds what nobody may copy, or has a --url of its own
+				}
+				code, _, stderr := run(t, append(words[1:], "--url="+s.URL, "--token="+aToken))
+				if code != cli.ExitFailure || !strings.Contains(stderr, "seen") && !strings.Contains(stderr, "404") {
+					t.Errorf("%s: code %d, errors %q", typed, code, stderr)
+				}
+			}
+		})
+	}
+}
