@@ -198,22 +198,21 @@ func startCaddy(t *testing.T, keyhook string) *listener {
 func TestProxies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		start func(t *testing.T, keyhook string) *listener
+		proxy func(t *testing.T, keyhook string) *listener
 		down  int // the status where Keyhook is down
-		// How much is told of a refusal: nginx has the code of the problem only.
-		problem bool
+		caddy bool
 	}{
 		"nginx": {startNginx, 503, false},
 		"Caddy": {startCaddy, 502, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testProxy(t, tt.start, tt.down, tt.problem)
+			testProxy(t, tt.proxy, tt.down, tt.caddy)
 		})
 	}
 }
 
-func testProxy(t *testing.T, start_ func(*testing.T, string) *listener, down int, problem bool) {
+func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int, caddy bool) {
 	f := start(t)
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
 	f.plan(t, "two", true, true, "2")
@@ -227,7 +226,7 @@ func testProxy(t *testing.T, start_ func(*testing.T, string) *listener, down int
 		t.Fatal(err)
 	}
 	keyhook, _ := strings.CutPrefix(f.url, "http://")
-	l := start_(t, keyhook)
+	l := proxy(t, keyhook)
 
 	// ask makes a request of the proxy, and returns what came of it and what the API has seen of it.
 	ask := func(t *testing.T, line, as, body string, header ...string) (*http.Response, string, []*http.Request, []string) {
@@ -277,13 +276,14 @@ func testProxy(t *testing.T, start_ func(*testing.T, string) *listener, down int
 		if response.StatusCode != status || len(requests) != 0 {
 			t.Errorf("status %d, want %d; %d requests came through: %s", response.StatusCode, status, len(requests), text)
 		}
-		if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != problem {
+		if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != caddy { // nginx has the code alone
 			t.Errorf("no problem with the code %s: %s", code, text)
 		}
 		if got := response.Header.Get("Content-Type"); got != "application/problem+json" {
 			t.Errorf("Content-Type %q", got)
 		}
-		if challenged := strings.Contains(strings.Join(response.Header.Values("WWW-Authenticate"), ","), `ApiKey realm="keyhook"`); challenged != (status == 401) {
+		challenges := strings.Count(strings.Join(response.Header.Values("WWW-Authenticate"), ","), `ApiKey realm="keyhook"`)
+		if challenges > 1 || (challenges == 1) != (status == 401) {
 			t.Errorf("challenges %q", response.Header.Values("WWW-Authenticate"))
 		}
 		return response
@@ -302,6 +302,9 @@ func testProxy(t *testing.T, start_ func(*testing.T, string) *listener, down int
 		passes(t, "GET /orders/?key=x&permission=platform:write", "",
 			"X-Service-Key-Id", "spoofed", "x-service-user-id", "spoofed", "X-Service-Organization-Id", "spoofed", "X-Service-Organization-Id", "spoofed too",
 			"X-SERVICE-SCOPE", "spoofed", "X-Service-Plan", "spoofed", "X-Organization-Id", "org_x")
+		if caddy { // nginx can name what it overwrites only
+			passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
+		}
 	})
 	t.Run("lets no client have the proxy drop who it is", func(t *testing.T) {
 		passes(t, "GET /orders/", "", "Connection", "X-Service-Key-Id, X-Service-Organization-Id, X-Service-Scope")
