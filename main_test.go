@@ -527,6 +527,38 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// TestSocketOfAnother runs a command as another user: it must not get in, and say whose the socket is.
+func TestSocketOfAnother(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatal("only root can be another user")
+		}
+		t.Skip("only root can be another user") // a failure under KEYHOOK_TEST_REQUIRE
+	}
+	dir := t.TempDir()
+	for open := dir; open != os.TempDir() && open != "/"; open = filepath.Dir(open) {
+		if err := os.Chmod(open, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, dir)
+	cmd := keyhook(t, "keys", "list")
+	program := filepath.Join(dir, "keyhook") // where the tests were built, another user may not look
+	// A copy that this process wrote could not be run while a child of another test still holds it open.
+	if out, err := exec.Command("install", "-m", "755", cmd.Path, program).CombinedOutput(); err != nil {
+		t.Fatalf("copy the program: %v: %s", err, out)
+	}
+	const nobody = 65534
+	cmd.Path, cmd.Dir = program, dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " is root's: run this as that user or as root, or name a server with --url and --token\n"
+	if cmd.ProcessState.ExitCode() != 1 || string(out) != want {
+		t.Errorf("error %v, output %q, want %q", err, out, want)
+	}
+}
+
 // exits runs a command that must end with an exit code: exits CODE PROGRAM ARGUMENT…
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"strings"
 
@@ -57,9 +58,7 @@ func (a action) ask(ctx context.Context, c client, path string, body []byte, arg
 // request makes of a command line that was checked the path, with its query, and the body; nil is none.
 func (a action) request(cmd *cobra.Command, args []string) (path string, body []byte, err error) {
 	members := object{}
-	for name, value := range a.fixed {
-		members[name] = value
-	}
+	maps.Copy(members, a.fixed)
 	path = a.path
 	for i, wanted := range a.arguments {
 		text := wanted.fallback

@@ -76,6 +76,8 @@ func TestRequests(t *testing.T) {
 			"POST /api/v1/api-keys/" + anID + "/rotate/ Bearer " + aToken + ` {"grace_seconds":3600}`},
 		{"rotate without a grace sends no body", aToken, "keys rotate " + anID, nil,
 			"POST /api/v1/api-keys/" + anID + "/rotate/ Bearer " + aToken},
+		{"explain leaves a path of another API as it is", aToken, "keys explain " + anID + " GET /orders", nil,
+			"POST /api/v1/auth/explain/ Bearer " + aToken + ` {"key":"` + anID + `","method":"GET","path":"/orders"}`},
 		{"explain sends the path in full and the method in capitals", aToken, "keys explain " + anID + " get whoami --permission a:b", nil,
 			"POST /api/v1/auth/explain/ Bearer " + aToken + ` {"key":"` + anID + `","method":"GET","path":"/api/v1/whoami","permission":"a:b"}`},
 		{"a scope is one string, however it was written", aToken, "keys create --name x", []string{"--scope", "a:b c:d", "--scope", "e:f,g:h"},
@@ -103,15 +105,15 @@ func TestRequests(t *testing.T) {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, says(200, jsonType, `{"allowed":false,"code":"permission_denied","checks":[
-		{"check":"key","value":"svc_abcdef…","verdict":"pass","detail":"known"},
-		{"check":"permission","value":"events:write","verdict":"fail","detail":"not in the scope"}]}`))
+		{"check":"key","value":"svc_abcdef…","verdict":"passed","detail":"known"},
+		{"check":"permission","value":"events:write","verdict":"failed","detail":"not in the scope, which is a longer sentence than a column of a list may have"}]}`))
 	code, stdout, stderr := s.ask(t, aToken, "keys explain "+anID+" POST events")
 	want := `allowed  false
 code     permission_denied
 
 CHECK       VERDICT  VALUE         DETAIL
-key         pass     svc_abcdef…   known
-permission  fail     events:write  not in the scope
+key         passed   svc_abcdef…   known
+permission  failed   events:write  not in the scope, which is a longer sentence than a column of a list may have
 `
 	if d := cmp.Diff(want, stdout); d != "" {
 		t.Errorf("output (-want +got):\n%s", d)

@@ -60,5 +60,5 @@ func ClientExamples() map[string]string {
 
 // Table writes a table as it is for a terminal that has colours.
 func Table(columns []string, rows [][]string) string {
-	return output{colour: true}.table(columns, rows)
+	return output{colour: true}.table(columns, rows, widest)
 }

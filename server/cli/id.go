@@ -90,6 +90,16 @@ var method = kind{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH
 	return upper, nil
 }}
 
+// requestPath is the path of any request: one that begins with a slash stands as it is, and one that does not is of the
+// API.
+var requestPath = kind{name: "path", read: func(text string) (any, error) {
+	path, err := apiPath.read(text)
+	if err == nil && strings.HasPrefix(text, "/") {
+		return text, nil
+	}
+	return path, err
+}}
+
 // apiPath is a path of the API, with or without what all of them begin with.
 var apiPath = kind{name: "path", read: func(text string) (any, error) {
 	switch {

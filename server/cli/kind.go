@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,10 +109,8 @@ var scope = kind{name: "permissions", several: true, source: pathPermissions, re
 // choice is one of a few words.
 func choice(words ...string) kind {
 	return kind{name: strings.Join(words, "|"), choices: words, read: func(text string) (any, error) {
-		for _, w := range words {
-			if text == w {
-				return text, nil
-			}
+		if slices.Contains(words, text) {
+			return text, nil
 		}
 		return nil, fmt.Errorf("it takes one of %s", strings.Join(words, ", "))
 	}}

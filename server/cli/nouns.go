@@ -68,12 +68,13 @@ var keyNoun = noun{name: "keys", short: "API keys: for the scripts and servers o
 	},
 	{
 		use: "explain KEY|ID METHOD PATH", short: "Tell, check by check, why a request with an API key is allowed or refused",
-		long:    "KEY may be - for one on the standard input. It fails where the request would be refused. Nothing is counted.",
-		example: "explain key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/",
+		long: "KEY may be - for one on the standard input. PATH is one of Keyhook's, or of your own API with --permission. The command\n" +
+			"fails where the request would be refused. Nothing is counted.",
+		example: "explain key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nexplain key_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
 		method:  "POST", path: "/api/v1/auth/explain/", id: "code", table: "checks: check verdict value detail",
 		holds: "allowed=true", fails: "the request would be refused",
-		arguments: []argument{{name: "KEY|ID", member: "key", kind: keyOrID}, {name: "METHOD", member: "method", kind: method}, {name: "PATH", member: "path", kind: apiPath}},
-		body:      []field{{member: "permission", usage: "ask about this one, and not the one that the path needs", kind: permission}},
+		arguments: []argument{{name: "KEY|ID", member: "key", kind: keyOrID}, {name: "METHOD", member: "method", kind: method}, {name: "PATH", member: "path", kind: requestPath}},
+		body:      []field{{member: "permission", usage: "what it must be allowed, beside what a path of Keyhook's needs", kind: permission}},
 	},
 }}
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,7 @@ func (o output) show(a action, body []byte) error {
 		if err != nil {
 			return err
 		}
-		text += "\n" + o.table(strings.Fields(columns), rows)
+		text += "\n" + o.table(strings.Fields(columns), rows, math.MaxInt)
 	}
 	if err := o.write(text); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (o output) showList(a action, found page) error {
 		o.note("There are none.")
 		return nil
 	}
-	if err := o.write(o.table(columns, rows)); err != nil {
+	if err := o.write(o.table(columns, rows, widest)); err != nil {
 		return err
 	}
 	if found.HasMore && found.NextCursor != nil {

@@ -10,9 +10,9 @@ const widest = 60
 
 // colours of words that say how something stands.
 var colours = map[string]string{
-	"active": green, "healthy": green, "succeeded": green, "delivered": green, "pass": green, "ok": green,
-	"failing": yellow, "pending": yellow, "sending": yellow, "interrupted": yellow, "skipped": yellow,
-	"disabled": red, "revoked": red, "expired": red, "failed": red, "exhausted": red, "dropped": red, "fail": red,
+	"active": green, "healthy": green, "succeeded": green, "delivered": green, "passed": green,
+	"failing": yellow, "pending": yellow, "sending": yellow, "interrupted": yellow,
+	"disabled": red, "revoked": red, "expired": red, "failed": red, "exhausted": red, "dropped": red,
 }
 
 const (
@@ -28,8 +28,9 @@ func isState(name string) bool {
 	return name == "status" || name == "outcome" || name == "state" || name == "verdict"
 }
 
-// table writes rows under their heads, each column as wide as it must be. Widths are counted before there are colours.
-func (o output) table(columns []string, rows [][]string) string {
+// table writes rows under their heads, each column as wide as it must be, and as most at the most. Widths are counted
+// before there are colours.
+func (o output) table(columns []string, rows [][]string, most int) string {
 	widths := make([]int, len(columns))
 	heads := make([]string, len(columns))
 	for i, name := range columns {
@@ -38,7 +39,7 @@ func (o output) table(columns []string, rows [][]string) string {
 	}
 	for _, row := range rows {
 		for i := range row {
-			row[i] = cut(row[i], widest)
+			row[i] = cut(row[i], most)
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
