@@ -1,6 +1,10 @@
 package server
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
 
 // What black-box tests cannot reach: the pure functions that fuzzing calls a million times, and how much is remembered.
 
@@ -34,3 +38,12 @@ func (s *Server) Fail(client netip.Addr) { s.throttle.failed(client, [32]byte{})
 
 // Remembered is how many addresses the throttle remembers.
 func (s *Server) Remembered() int { return s.throttle.recent.Len() }
+
+// MaxProven is how many good credentials each half of the throttle's memory holds at most.
+const MaxProven = maxProven
+
+// Prove remembers that a credential is good.
+func (s *Server) Prove(d access.Digest) { s.throttle.proved(d) }
+
+// Proven is how many good credentials the throttle remembers.
+func (s *Server) Proven() int { return len(s.throttle.proven.young) + len(s.throttle.proven.old) }

@@ -1,0 +1,224 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func unlogged(o *server.Options) { o.Logger = slog.New(slog.DiscardHandler) }
+
+// status makes a GET over the wire.
+func (f *floor) status(ctx context.Context, path string, header ...string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+// TestRevocationUnderLoad has eight connections use a key without a pause, and revokes it meanwhile. Of the requests that
+// begin once that is answered none may pass, neither here nor at a proxy.
+func TestRevocationUnderLoad(t *testing.T) {
+	t.Parallel()
+	f := start(t, unlogged)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+	key, credential := storagetest.Key(t, f.store, owner, access.EventsRead)
+	const (
+		connections = 8
+		enoughAfter = 10_000
+		enoughTime  = 2 * time.Second // on a slow machine, or with the race detector
+	)
+	var (
+		revoked              atomic.Bool
+		before, after, wrong atomic.Int64
+		warm, workers        sync.WaitGroup
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ends atomic.Int64 // when to stop, in Unix nanoseconds; not known before the key is revoked
+	warm.Add(connections)
+	for n := range connections {
+		path := []string{"/api/v1/authz/forward/events:read/", "/api/v1/events/"}[n%2]
+		workers.Go(func() {
+			warmed := sync.OnceFunc(warm.Done)
+			defer warmed()
+			for passed := 0; ; {
+				late := revoked.Load()
+				if late && (after.Load() >= enoughAfter || time.Now().UnixNano() > ends.Load()) {
+					return
+				}
+				switch status, err := f.status(ctx, path, "Authorization", apiKey(credential)); {
+				case err != nil:
+					t.Errorf("%s: %v", path, err)
+					return
+				case late && status == http.StatusUnauthorized:
+					after.Add(1)
+				case !late && status == http.StatusOK:
+					before.Add(1)
+				case late || status != http.StatusUnauthorized:
+					wrong.Add(1)
+				}
+				if passed++; passed == 50 {
+					warmed()
+				}
+			}
+		})
+	}
+	warm.Wait()
+	f.do(t, call{"DELETE /api/v1/api-keys/" + key.ID + "/", bearer(token), "", nil}).want(t, http.StatusNoContent, "")
+	ends.Store(time.Now().Add(enoughTime).UnixNano())
+	revoked.Store(true)
+	workers.Wait()
+	if wrong.Load() != 0 || before.Load() < 50*connections/2 || after.Load() < 500 {
+		t.Errorf("%d passed before, %d were refused after, %d were answered wrongly", before.Load(), after.Load(), wrong.Load())
+	}
+	t.Logf("%d passed before, %d were refused after", before.Load(), after.Load())
+}
+
+// counting is a store that counts the look-ups of keys.
+type counting struct {
+	server.Store
+	lookUps *atomic.Int64
+}
+
+func (s counting) PrincipalByKey(ctx context.Context, d access.Digest) (access.Principal, error) {
+	s.lookUps.Add(1)
+	return s.Store.PrincipalByKey(ctx, d)
+}
+
+func TestStrangersDoNotReachTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lookUps atomic.Int64
+		f := build(t, unlogged, func(o *server.Options) { o.Store = counting{o.Store, &lookUps} })
+		handler := f.server.Handler()
+		from := func(path, as string) int {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.RemoteAddr, r.Header["Authorization"] = "198.51.100.7:1", []string{as}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			return w.Code
+		}
+		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+		_, good := storagetest.Key(t, f.store, owner, access.EventsRead)
+		if status := from("/api/v1/whoami/", apiKey(good)); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+		lookUps.Store(0)
+		refused := map[int]int{}
+		for n := range 10_000 {
+			refused[from([]string{"/api/v1/whoami/", "/api/v1/authz/forward/"}[n%2], apiKey(access.Mint("svc")))]++
+		}
+		if lookUps.Load() != 20 || refused[401] != 20 || refused[429] != 9_980 {
+			t.Errorf("%d look-ups, answers %v", lookUps.Load(), refused)
+		}
+		if status := from("/api/v1/authz/forward/", apiKey(good)); status != http.StatusOK {
+			t.Errorf("a key that was good before: status %d", status)
+		}
+		if f.server.Remembered() != 1 {
+			t.Errorf("%d addresses are remembered", f.server.Remembered())
+		}
+		time.Sleep(3 * time.Second)
+		if status := from("/api/v1/authz/forward/", apiKey(access.Mint("svc"))); status != http.StatusUnauthorized || lookUps.Load() != 22 {
+			t.Errorf("after three seconds: status %d, %d look-ups", status, lookUps.Load())
+		}
+	})
+}
+
+func TestProvenCredentialsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := build(t)
+	for n := range 5 * server.MaxProven {
+		f.server.Prove(access.Digest{byte(n), byte(n >> 8), byte(n >> 16)})
+	}
+	if got := f.server.Proven(); got > 2*server.MaxProven || got < server.MaxProven {
+		t.Errorf("%d credentials are remembered, want %d to %d", got, server.MaxProven, 2*server.MaxProven)
+	}
+}
+
+// BenchmarkBesideStrangers compares how long good keys wait alone and beside 10,000 bad ones a second from one address. All
+// share the machine, the clients too.
+func BenchmarkBesideStrangers(b *testing.B) {
+	f := start(b, unlogged, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	owner, _ := storagetest.Tenant(b, f.store, "acme", "enterprise", access.RoleOwner)
+	_, credential := storagetest.Key(b, f.store, owner, access.EventsRead)
+	const path, rate = "/api/v1/authz/forward/", 10_000
+	wait := func(n int) []time.Duration { // at a gentle rate
+		waited := make([]time.Duration, 0, n)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for range n {
+			<-tick.C
+			began := time.Now()
+			if status, err := f.status(b.Context(), path, "Authorization", apiKey(credential), "X-Forwarded-For", "198.51.100.1"); err != nil || status != http.StatusOK {
+				b.Fatalf("status %d, error %v", status, err)
+			}
+			waited = append(waited, time.Since(began))
+		}
+		return waited
+	}
+	var alone, beside []time.Duration
+	var strangers atomic.Int64
+	var flood time.Duration
+	for b.Loop() {
+		alone = append(alone, wait(1000)...)
+		ctx, stop := context.WithCancel(b.Context())
+		var all sync.WaitGroup
+		began := time.Now()
+		for range 8 {
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					if ahead := time.Duration(n)*8*time.Second/rate - time.Since(began); ahead > 0 {
+						timer := time.NewTimer(ahead)
+						select {
+						case <-timer.C:
+						case <-ctx.Done():
+						}
+					}
+					if status, err := f.status(ctx, path, "Authorization", "ApiKey svc_"+strings.Repeat("a", 36), "X-Forwarded-For", "198.51.100.7"); err == nil {
+						strangers.Add(1)
+						if status != http.StatusTooManyRequests && status != http.StatusUnauthorized {
+							b.Errorf("a bad key got %d", status)
+						}
+					}
+				}
+			})
+		}
+		beside = append(beside, wait(1000)...)
+		stop()
+		all.Wait()
+		flood += time.Since(began)
+	}
+	p99 := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)*99/100].Microseconds())
+	}
+	b.ReportMetric(p99(alone), "µs-p99-alone")
+	b.ReportMetric(p99(beside), "µs-p99-beside")
+	b.ReportMetric(p99(beside)/p99(alone), "ratio")
+	b.ReportMetric(float64(strangers.Load())/flood.Seconds(), "strangers/s")
+}
