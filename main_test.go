@@ -630,10 +630,10 @@ func TestBench(t *testing.T) {
 	// Processor times of so short a run may round to nothing, but not their sum.
 	parts := []string{"cpu_per_event_server", "cpu_per_event_receiver", "cpu_per_event_publisher"}
 	proc := append([]string{"memory_idle", "memory_saturated", "memory_peak", "cpu_per_event"}, parts...)
-	compared := []string{"end_to_end", "end_to_end_normal", "end_to_end_wide", "fanout", "batch", "keys", "keys_logged", "keys_limited", "healthy_beside_hanging_p99", "healthy_beside_backlog_p99"}
+	compared := []string{"end_to_end", "end_to_end_normal", "end_to_end_wide", "fanout", "batch", "keys", "keys_logged", "keys_limited", "gate", "gate_logged", "healthy_beside_hanging_p99", "healthy_beside_backlog_p99"}
 	figures := slices.Concat(proc, compared, []string{
 		"raw", "publish", "end_to_end_publish", "saturated_p50", "saturated_p99", "wide_p50", "full_to_normal",
-		"gentle_p50", "gentle_p99", "bare", "healthy_alone_p99",
+		"gentle_p50", "gentle_p99", "bare", "bare_empty", "healthy_alone_p99",
 	})
 	for _, name := range figures {
 		f, found := got.Figures[name]

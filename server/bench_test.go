@@ -62,7 +62,15 @@ func benchmark(b *testing.B, method, path, body string, change ...func(*server.O
 
 func BenchmarkAuthenticatedGet(b *testing.B) { benchmark(b, http.MethodGet, "/api/v1/whoami/", "") }
 
-// The same, counted for Prometheus.
+// What a proxy asks: the cheapest request with a key.
+func BenchmarkGate(b *testing.B) { benchmark(b, http.MethodGet, "/api/v1/authz/forward/", "") }
+
+// The same, for a permission.
+func BenchmarkGateForPermission(b *testing.B) {
+	benchmark(b, http.MethodGet, "/api/v1/authz/forward/events:write/", "")
+}
+
+// The first, counted for Prometheus.
 func BenchmarkAuthenticatedGetMeasured(b *testing.B) {
 	benchmark(b, http.MethodGet, "/api/v1/whoami/", "", measured)
 }

@@ -81,7 +81,7 @@ const (
 	bareConnections   = 1024
 )
 
-// barePath is where the bare handler answers a JSON object of so many bytes.
+// barePath is where the bare handler answers a JSON object of so many bytes, or nothing.
 const barePath = "/api/v1/bare/:bytes/"
 
 // newBareServer returns a server with nothing but a router and an answer: what a request costs before Keyhook does
@@ -91,6 +91,11 @@ func newBareServer() *http.Server {
 	router := httprouter.New()
 	router.GET(barePath, func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
 		size, err := strconv.Atoi(p.ByName("bytes"))
+		if err == nil && size == 0 {
+			w.Header().Set("Content-Length", "0")
+			w.WriteHeader(http.StatusOK)
+			return
+		}
 		text := size - len("{\"text\":\"\"}\n")
 		if err != nil || text < 0 || text > len(filling) {
 			w.WriteHeader(http.StatusNotFound)
