@@ -143,7 +143,7 @@ func FuzzBearer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		looks := access.LooksForeign(raw)
 		c, ok := access.Foreign(raw)
-		if !looks || !ok || raw == good {
+		if !looks || !ok || strings.HasPrefix(raw, good[:len(good)-1]) { // the last character has bits that say nothing
 			return
 		}
 		if identity, err := v.Verify(t.Context(), c); err == nil || identity != (access.Identity{}) {

@@ -14,10 +14,12 @@ import (
 )
 
 // How often the issuer is asked for its keys. A key that it gives up counts for refreshInterval more, or for as long as
-// the issuer does not answer; a key that it adds counts at once, unless it was asked within tryInterval.
+// the issuer does not answer; a key that it adds counts at once, unless it was asked within tryInterval. Until the first
+// answer the interval is firstInterval: often both are being started.
 const (
 	refreshInterval = 5 * time.Minute
 	tryInterval     = 30 * time.Second
+	firstInterval   = 5 * time.Second
 )
 
 // keySet is what is known of the issuer's keys. Run alone asks the issuer; all who want a key that is not known wait for
@@ -74,7 +76,15 @@ func (s *keySet) look(id, algorithm string, ask bool) (keys []jose.JSONWebKey, f
 }
 
 func (s *keySet) mayAsk() bool {
-	return !s.ended && (s.flight != nil || s.tried.IsZero() || time.Since(s.tried) >= tryInterval)
+	return !s.ended && (s.flight != nil || s.tried.IsZero() || time.Since(s.tried) >= s.interval())
+}
+
+// interval is how long after a try another may follow.
+func (s *keySet) interval() time.Duration {
+	if s.known == nil {
+		return firstInterval
+	}
+	return tryInterval
 }
 
 // begin notes that the issuer is being asked.
@@ -88,8 +98,8 @@ func (s *keySet) begin() {
 }
 
 // end notes the answer. What was known before stays where there is none; nil keys are no answer. news reports whether the
-// issuer answers now and did not before, or the other way round.
-func (s *keySet) end(keys []jose.JSONWebKey, err error) (news bool) {
+// issuer answers now and did not before, or the other way round, and again how long to wait before the next try.
+func (s *keySet) end(keys []jose.JSONWebKey, err error) (news bool, again time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news = (err == nil) != (s.err == nil) || s.known == nil && err == nil
@@ -98,7 +108,10 @@ func (s *keySet) end(keys []jose.JSONWebKey, err error) (news bool) {
 		s.known = keys
 	}
 	s.land()
-	return news
+	if err == nil {
+		return news, refreshInterval
+	}
+	return news, s.interval()
 }
 
 // land lets go those who wait.
@@ -147,22 +160,19 @@ func (v *Verifier) Run(ctx context.Context) error {
 }
 
 // refresh asks the issuer and returns when to ask again.
-func (v *Verifier) refresh(ctx context.Context) (again time.Duration) {
+func (v *Verifier) refresh(ctx context.Context) time.Duration {
 	v.keys.begin()
 	keys, err := v.source.fetch(ctx)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	news := v.keys.end(keys, err)
+	news, again := v.keys.end(keys, err)
 	switch {
 	case err == nil && news:
 		v.log.LogAttrs(ctx, slog.LevelInfo, "the issuer's keys are known", slog.String("issuer", v.issuer), slog.Int("keys", len(keys)))
 	case err != nil && news && ctx.Err() == nil:
 		v.log.LogAttrs(ctx, slog.LevelWarn, "cannot get the keys of oidc.issuer, so tokens whose key is not known yet are answered with 503; "+
-			"this is tried again every "+tryInterval.String()+" without further lines", slog.String("issuer", v.issuer), slog.Any("cause", err))
+			"this is tried again every few seconds without further lines", slog.String("issuer", v.issuer), slog.Any("cause", err))
 	}
-	if err != nil {
-		return tryInterval
-	}
-	return refreshInterval
+	return again
 }
