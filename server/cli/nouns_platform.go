@@ -1,7 +1,5 @@
 package cli
 
-import "math"
-
 var aRole, aPermission, aPlan = []argument{{name: "NAME", kind: roleName}}, []argument{{name: "KEY", kind: permission}}, []argument{{name: "NAME", kind: planName}}
 
 var roleNoun = noun{name: "roles", short: "Roles: what members may do", actions: []action{
@@ -66,7 +64,7 @@ func planFields(limitRequired bool) []field {
 		{member: "api_keys", usage: "whether it includes API keys", kind: yes},
 		{member: "webhooks", usage: "whether it includes webhooks", kind: yes},
 		{member: "api_rate_limit_per_minute", usage: "requests that each key may make in a minute, or unlimited",
-			kind: unlimitable(0, math.MaxInt64), required: limitRequired},
+			kind: unlimitable(0, 1_000_000_000), required: limitRequired},
 	}
 }
 
