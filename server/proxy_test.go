@@ -23,7 +23,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// snippets returns the examples of the README in one language: what is tested is what is copied.
+// snippets returns the examples in one language of the README's section on proxies: what is tested is what is copied.
 func snippets(t *testing.T, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../README.md")
@@ -31,7 +31,9 @@ func snippets(t *testing.T, language string) []string {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, block := range strings.Split(string(text), "\n```"+language+"\n")[1:] {
+	_, section, _ := strings.Cut(string(text), "\n## Keys at your own gate\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, block := range strings.Split(section, "\n```"+language+"\n")[1:] {
 		code, _, _ := strings.Cut(block, "\n```")
 		found = append(found, code+"\n")
 	}
