@@ -58,10 +58,10 @@ func (s *Server) observe(c *call) {
 	took := time.Since(c.began)
 	s.count(c, took)
 	level := c.level()
-	ctx := context.WithoutCancel(c.request.Context())
-	if !s.log.Enabled(ctx, level) {
+	if !s.log.Enabled(c.request.Context(), level) {
 		return
 	}
+	ctx := context.WithoutCancel(c.request.Context())
 	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("method", c.method()),

@@ -110,7 +110,10 @@ func (c Credential) Prefix() string {
 }
 
 // Digest returns the SHA-256 of the whole credential.
-func (c Credential) Digest() Digest { return sha256.Sum256([]byte(c.Reveal())) }
+func (c Credential) Digest() Digest {
+	var buffer [64]byte // a longer one, that an operator has chosen, goes to the heap
+	return sha256.Sum256(append(buffer[:0], c.Reveal()...))
+}
 
 // Display returns enough of the credential to recognize it and too little to rebuild it: the prefix, six characters and
 // an ellipsis. Of an opaque token it shows no character.
@@ -144,7 +147,8 @@ func (c Credential) MarshalText() ([]byte, error) { return []byte(redacted), nil
 
 // checksum is the CRC-32 (IEEE) of body as six base62 digits, most significant first.
 func checksum(body string) (digits [checksumChars]byte) {
-	sum := crc32.ChecksumIEEE([]byte(body))
+	var buffer [maxPrefix + 1 + randomChars]byte
+	sum := crc32.ChecksumIEEE(append(buffer[:0], body...))
 	for i := range digits {
 		digits[checksumChars-1-i] = base62[sum%62]
 		sum /= 62

@@ -97,6 +97,9 @@ func As(err error) (e *Error, ok bool) {
 
 // KindOf returns the kind of err: Internal unless a fault is in its chain.
 func KindOf(err error) Kind {
+	if err == nil {
+		return Internal // without the allocation that As costs, since most requests ask it about no error at all
+	}
 	if e, ok := As(err); ok {
 		return e.Kind
 	}
