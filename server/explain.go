@@ -198,7 +198,7 @@ func (m *matter) body() explainBody {
 	if m.request.route != nil {
 		body.Route = &m.request.route.pattern
 	}
-	for check := access.CheckParse; check < access.CheckPassed; check++ {
+	for check := range access.CheckPassed { // from CheckParse on
 		body.Checks = append(body.Checks, m.describe(check))
 	}
 	return body
