@@ -109,6 +109,10 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
 	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
+	if hold := store.Held(); hold != nil {
+		log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then `keyhook queue release` or `discard`",
+			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
+	}
 	err = a.run(ctx, listener, local, scrapes)
 	log.Info("stopped")
 	return errors.Join(err, store.Close())

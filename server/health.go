@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // healthStore is what readiness asks of the store.
@@ -16,6 +18,8 @@ type healthStore interface {
 	// OldestDue returns when the oldest due delivery of an open subscription was due, in milliseconds; ok is false where
 	// none is.
 	OldestDue(ctx context.Context) (dueAt int64, ok bool, err error)
+	// Held returns what holds the queue; nil where nothing does.
+	Held() *webhook.Hold
 }
 
 // Check is a condition of readiness. What Run returns is shown to anybody who asks, so its text must say nothing secret.
@@ -40,6 +44,8 @@ func Ticking(name string, last func() time.Time, limit time.Duration) Check {
 // latestDue is how late a due delivery may be before deliveries count as stuck.
 const latestDue = time.Minute
 
+const deliveriesCheck = "deliveries"
+
 // checkTime bounds all checks together.
 const checkTime = 2 * time.Second
 
@@ -62,6 +68,7 @@ type readyBody struct {
 type checkResult struct {
 	OK      bool   `json:"ok"`
 	Problem string `json:"problem,omitempty"`
+	Warning string `json:"warning,omitempty"` // of what is as an operator wants it, and not for long
 }
 
 // live says that the process answers, and no more.
@@ -71,7 +78,7 @@ func (h health) live(c *call) error { return c.ok(liveBody{"ok"}) }
 func (h health) ready(c *call) error {
 	ctx, cancel := context.WithTimeout(c.request.Context(), checkTime)
 	defer cancel()
-	own := []Check{{"database", h.database}, {"deliveries", h.deliveries}, {"process", h.process}}
+	own := []Check{{"database", h.database}, {deliveriesCheck, h.deliveries}, {"process", h.process}}
 	body := readyBody{"ready", map[string]checkResult{}}
 	status := http.StatusOK
 	for _, check := range append(own, h.checks...) {
@@ -80,6 +87,9 @@ func (h health) ready(c *call) error {
 			result = checkResult{Problem: err.Error()}
 			body.Status, status = "not_ready", http.StatusServiceUnavailable
 			c.code = "not_ready"
+		}
+		if hold := h.store.Held(); hold != nil && check.Name == deliveriesCheck {
+			result.Warning = "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since))
 		}
 		body.Checks[check.Name] = result
 	}

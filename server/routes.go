@@ -64,6 +64,7 @@ func (s *Server) table(o Options) []route {
 		userPath      = api + "users/"
 		tokenPath     = userPath + "{id}/access-tokens/"
 		attemptPath   = hookPath + "{id}/deliveries/"
+		queuePath     = api + "queue/"
 		operatorReads = access.PlatformRead
 		operatorWrite = access.PlatformWrite
 	)
@@ -87,6 +88,7 @@ func (s *Server) table(o Options) []route {
 		us = users{o.Store}
 		to = tokens{o.Store, re}
 		se = sessions{s, o.Store, id}
+		qu = queue{o.Store}
 		he = health{o.Store, o.Checks, &s.draining}
 	)
 	var (
@@ -131,6 +133,11 @@ func (s *Server) table(o Options) []route {
 		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read, e.find},
 
 		{get, api + "audit-events/", access.AuditRead, permitted, none, byAudit, a.list, nil},
+
+		{get, queuePath, operatorReads, permitted, none, noParameter, qu.read, nil},
+		{post, queuePath + "hold/", operatorWrite, permitted, small, noParameter, qu.hold, nil},
+		{post, queuePath + "release/", operatorWrite, permitted, none, noParameter, qu.release, nil},
+		{post, queuePath + "discard/", operatorWrite, permitted, none, noParameter, qu.discard, nil},
 
 		{get, planPath, operatorReads, permitted, none, paged, pl.list, nil},
 		{post, planPath, operatorWrite, permitted, small, noParameter, pl.create, nil},

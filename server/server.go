@@ -45,6 +45,7 @@ type Store interface {
 	userStore
 	tokenStore
 	sessionStore
+	queueStore
 	healthStore
 }
 

@@ -37,11 +37,19 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 			FROM json_each(?) j
 			JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`, rowCounts(s.pending.all()))
+	held := s.Held() != nil
+	switch {
+	case held:
+		row.OldestDue = 0
+	case row.OldestDue != 0:
+		row.OldestDue = max(row.OldestDue, s.releasedAt.Load())
+	}
 	return webhook.Backlog{
 		Healthy:   webhook.Waiting{Lanes: row.HealthyLanes, Deliveries: row.HealthyPending},
 		Failing:   webhook.Waiting{Lanes: row.FailingLanes, Deliveries: row.FailingPending},
 		Closed:    webhook.Waiting{Lanes: row.ClosedLanes, Deliveries: row.ClosedPending},
 		OldestDue: row.OldestDue,
+		Held:      held,
 	}, err
 }
 

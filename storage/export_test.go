@@ -152,3 +152,12 @@ func parameters(text string) (n int) {
 	}
 	return n
 }
+
+// HoldIn holds the queue in a transaction.
+func (s *Store) HoldIn(t *Tx, reason string) error { return s.holdQueue(t, reason) }
+
+// Holds reports whether the queue is held as of the transaction.
+func (t *tx) Holds() (bool, error) {
+	hold, err := t.hold()
+	return hold != nil, err
+}

@@ -16,6 +16,8 @@ type known struct {
 	subscribers map[int64]*subscriber
 	wanting     map[wish][]int64
 	wants       int // rows in wanting, and one for each wish
+	hold        *webhook.Hold
+	holdKnown   bool // hold is what the file says
 }
 
 // What is remembered of each sort at most: some megabytes, whatever types events have and however many want each.
@@ -51,6 +53,7 @@ func (k *known) forget(subscriptions ...int64) {
 	if len(subscriptions) == 0 {
 		clear(k.subscribers)
 		k.forgetTypes()
+		k.holdKnown = false
 	}
 	for _, row := range subscriptions {
 		delete(k.subscribers, row)

@@ -58,6 +58,16 @@ func (p *pendingCount) all() map[int64]int64 {
 	return maps.Clone(p.count)
 }
 
+// total is how much is pending in all.
+func (p *pendingCount) total() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pending := range p.count {
+		n += pending
+	}
+	return n
+}
+
 // remove notes that a subscription is gone.
 func (p *pendingCount) remove(subscription int64) {
 	p.mu.Lock()

@@ -30,8 +30,12 @@ func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 }
 
 // OldestDue returns when the delivery became due that has waited longest for an open subscription; ok is false where
-// none waits. What waits for a rate limit is not late: subscriptions that have one are left out.
+// none waits. What waits for a rate limit is not late: subscriptions that have one are left out. Nor is what a held
+// queue keeps: it counts from the release on.
 func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error) {
+	if s.Held() != nil {
+		return 0, false, nil
+	}
 	var oldest sql.NullInt64
 	err = s.get(ctx, &oldest, `
 		SELECT min(max(s.probe_at, first.due_at)) FROM json_each(?) j
@@ -41,7 +45,7 @@ func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error)
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)
 		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND s.rate_limit_per_second IS NULL AND p.webhooks`, rowList(maps.Keys(s.pending.all())))
-	return oldest.Int64, oldest.Valid, err
+	return max(oldest.Int64, s.releasedAt.Load()), oldest.Valid, err
 }
 
 // rowList writes row ids as a JSON array, for json_each.
@@ -74,12 +78,15 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 
 // Begin records attempts before they are sent, in one transaction, and returns their row ids in the same order. An
 // attempt whose subscription is closed by now, or in another epoch than the asker believes, or whose delivery no longer
-// waits for it, gets 0 and must not be sent. The record is what claims the delivery.
+// waits for it, gets 0 and must not be sent; so do all while the queue is held. The record is what claims the delivery.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
 	err := s.change(ctx, func(t *tx) error {
+		clear(ids)
+		if hold, err := t.hold(); err != nil || hold != nil {
+			return err
+		}
 		for i, start := range starts {
-			ids[i] = 0
 			sub, err := t.subscriber(start.Subscription)
 			if err != nil {
 				return err

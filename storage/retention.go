@@ -76,7 +76,8 @@ type aged struct {
 }
 
 // retireEvents looks at the next old events and takes those that nothing waits for. more is false when it has come to
-// those that are not old.
+// those that are not old. While the queue is held nothing goes: what is restored is to be looked at, and DiscardQueue tells
+// old from new by the numbers of rows, which are used again once they are free.
 func (s *Store) retireEvents(ctx context.Context) (more bool, err error) {
 	if s.retention.events == 0 {
 		return false, nil
@@ -98,6 +99,9 @@ type progress struct {
 
 // retireSome takes a batch of the events after the given one.
 func (s *Store) retireSome(t *tx, after int64) (progress, error) {
+	if hold, err := t.hold(); err != nil || hold != nil {
+		return progress{after: after}, err
+	}
 	old := []aged{}
 	// Events are numbered in the order of time, so the old ones come first.
 	if err := t.list(&old, `

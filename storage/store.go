@@ -65,6 +65,8 @@ type Store struct {
 	lastEvent  int64 // row id of the newest event; the writer's own
 	principals principalCache
 	pending    pendingCount
+	held       atomic.Pointer[webhook.Hold] // as of the last commit
+	releasedAt atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
 	watcher    atomic.Pointer[webhook.Watcher]
 	observer   Observer
 	usage      usage
@@ -162,7 +164,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.alone(s.interruptSending); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	if err := s.pending.load(s.tx); err != nil {
+	if err := errors.Join(s.pending.load(s.tx), s.loadHold()); err != nil {
 		return err
 	}
 	if err := s.tx.get(&s.lastEvent, "SELECT coalesce(max(id), 0) FROM events"); err != nil {

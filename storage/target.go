@@ -31,7 +31,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 	at := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
-		Open: row.Active() && row.Webhooks && !row.Deleted,
+		Open: row.Active() && row.Webhooks && !row.Deleted && s.Held() == nil,
 	}
 	text, err := s.ring.Open(row.Sealed, row.ID)
 	if err != nil {

@@ -3,11 +3,13 @@ package storage
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // BeginTest makes a test event for one subscription, and the one attempt that carries it. The delivery is never pending:
-// a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks.
+// a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks, Conflict while the
+// queue is held.
 func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
 	begun, err := returning(ctx, s, func(t *tx) (b begunTest, err error) {
 		sub, err := subscriptionRow(t, organization, id)
@@ -16,6 +18,11 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		}
 		if err := requireWebhooks(t, organization); err != nil {
 			return b, err
+		}
+		if hold, err := t.hold(); err != nil {
+			return b, err
+		} else if hold != nil {
+			return b, fault.New(fault.Conflict, "queue_held", "The operator of this service holds all sending; test again once it is released.")
 		}
 		o, err := t.organization(organization)
 		if err != nil {

@@ -122,7 +122,7 @@ func TestNames(t *testing.T) {
 			"authentication_failures_total", "build_info", "deliveries_ended_total", "deliveries_oldest_due_age_seconds",
 			"deliveries_pending", "delivery_attempt_duration_seconds", "delivery_attempt_failures_total", "delivery_attempts_total",
 			"events_published_total", "http_rate_limited_total", "http_request_duration_seconds", "http_requests_total",
-			"http_throttled_total", "lanes", "scrape_errors_total", "storage_commit_duration_seconds", "storage_commit_writes",
+			"http_throttled_total", "lanes", "queue_held", "scrape_errors_total", "storage_commit_duration_seconds", "storage_commit_writes",
 			"storage_database_bytes", "storage_wal_bytes", "subscription_transitions_total",
 		}
 		if d := cmp.Diff(want, names); d != "" {
@@ -291,13 +291,13 @@ func TestSample(t *testing.T) {
 				`keyhook_deliveries_pending{state="healthy"}`: "2", `keyhook_lanes{state="healthy"}`: "1",
 				`keyhook_deliveries_pending{state="failing"}`: "4", `keyhook_lanes{state="failing"}`: "3",
 				`keyhook_deliveries_pending{state="closed"}`: "6", `keyhook_lanes{state="closed"}`: "5",
-				`keyhook_deliveries_oldest_due_age_seconds`: "90",
-				`keyhook_storage_database_bytes`:            "4096", `keyhook_storage_wal_bytes`: "1024", `keyhook_scrape_errors_total`: "0",
+				`keyhook_deliveries_oldest_due_age_seconds`: "90", `keyhook_queue_held`: "0",
+				`keyhook_storage_database_bytes`: "4096", `keyhook_storage_wal_bytes`: "1024", `keyhook_scrape_errors_total`: "0",
 			})
 			time.Sleep(30 * time.Second)
-			b.Healthy.Deliveries = 7
+			b.Healthy.Deliveries, b.Held = 7, true
 			shows(t, scrape(t, m), map[string]string{
-				`keyhook_deliveries_pending{state="healthy"}`: "7", `keyhook_deliveries_oldest_due_age_seconds`: "120",
+				`keyhook_deliveries_pending{state="healthy"}`: "7", `keyhook_deliveries_oldest_due_age_seconds`: "120", `keyhook_queue_held`: "1",
 			})
 			for name, due := range map[string]int64{"due in the future": time.Now().Add(time.Hour).UnixMilli(), "none due": 0} {
 				b.OldestDue = due

@@ -27,6 +27,7 @@ type sample struct {
 	pending  *prometheus.Desc
 	lanes    *prometheus.Desc
 	age      *prometheus.Desc
+	held     *prometheus.Desc
 	database *prometheus.Desc
 	log      *prometheus.Desc
 	errors   prometheus.Counter
@@ -42,6 +43,7 @@ func newSample() sample {
 		lanes: gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
 		age: gauge("deliveries_oldest_due_age_seconds",
 			"How long the delivery is overdue that has waited longest for an open subscription; 0 where none is."),
+		held:     gauge("queue_held", "1 while the queue is held, so that nothing is sent; else 0."),
 		database: gauge("storage_database_bytes", "Size of the database file."),
 		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
 		errors:   counter("scrape_errors_total", "Times that a scrape could not read the database, so that numbers of it are missing."),
@@ -53,7 +55,7 @@ func (m *Metrics) Read(s source) { m.sample.source = s }
 
 // Describe is part of prometheus.Collector.
 func (s *sample) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.database, s.log} {
+	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log} {
 		ch <- d
 	}
 	s.errors.Describe(ch)
@@ -80,6 +82,11 @@ func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...str
 			show(s.lanes, float64(w.Lanes), state)
 		}
 		show(s.age, age(b.OldestDue))
+		held := 0.0
+		if b.Held {
+			held = 1
+		}
+		show(s.held, held)
 	}
 	if database, log, err := s.source.Sizes(); err != nil {
 		s.errors.Inc()

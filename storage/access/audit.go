@@ -34,6 +34,11 @@ const (
 	AccessTokenRevoked   = "access_token_revoked"
 	SessionCreated       = "session_created"
 	SessionRevoked       = "session_revoked"
+	QueueHeld            = "queue_held"
+	QueueReleased        = "queue_released"
+	QueueDiscarded       = "queue_discarded"
+	BackupCreated        = "backup_created"
+	DatabaseRestored     = "database_restored"
 )
 
 // Actor is who did something, as the audit log names it.

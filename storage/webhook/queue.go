@@ -12,7 +12,7 @@ type Target struct {
 	// RateLimitPerSecond is how many attempts may be made in a second; nil is as many as there are.
 	RateLimitPerSecond *int64
 	Health
-	Open     bool   // active, not removed, and the plan has webhooks
+	Open     bool   // active, not removed, the plan has webhooks, and the queue is not held
 	Unusable string // why the secret cannot be unsealed; empty where it can
 }
 
@@ -28,6 +28,7 @@ type Lane struct {
 type Backlog struct {
 	Healthy, Failing, Closed Waiting
 	OldestDue                int64 // when the delivery became due that has waited longest for an open one; 0 where none waits
+	Held                     bool  // the whole queue is; nothing is late then
 }
 
 // Waiting is how many deliveries wait, and for how many subscriptions.

@@ -1,0 +1,141 @@
+package dispatch_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// operator acts in an organization without subscriptions, so that the news of what it does goes nowhere.
+func (x *rig) operator(tb testing.TB) access.Actor {
+	return storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
+}
+
+func (x *rig) hold(tb testing.TB) {
+	tb.Helper()
+	if err := x.HoldQueue(context.Background(), x.operator(tb), "a test"); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (x *rig) release(tb testing.TB) {
+	tb.Helper()
+	if _, err := x.ReleaseQueue(context.Background(), x.operator(tb)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestHeldQueue(t *testing.T) {
+	t.Parallel()
+
+	t.Run("sends nothing of what waited, nor of what comes, until it is released", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{})
+			up, down := x.subscribe(t, "up.example", says(200)), x.subscribe(t, "down.example", says(500))
+			x.publish(t, 1)
+			time.Sleep(time.Second) // delivered to the one, and to be tried again at the other
+			x.hold(t)
+			x.publish(t, 3)
+			time.Sleep(24 * time.Hour)
+			if a, b := len(x.requests("up.example")), len(x.requests("down.example")); a != 1 || b != 1 {
+				t.Errorf("%d and %d requests", a, b)
+			}
+			if n := len(x.attempts(t, up)) + len(x.attempts(t, down)); n != 2 {
+				t.Errorf("%d attempts on record", n)
+			}
+			if _, err := x.Test(t.Context(), x.org(), up.ID); fault.KindOf(err) != fault.Conflict {
+				t.Errorf("test: %v", err)
+			}
+			x.set("down.example", says(200))
+			x.release(t)
+			x.publish(t, 1)
+			time.Sleep(time.Second)
+			for _, sub := range []webhook.Subscription{up, down} {
+				if h := x.health(t, sub); h.PendingDeliveries != 0 || h.Status != webhook.Healthy {
+					t.Errorf("%+v", h)
+				}
+			}
+			if a, b := len(x.requests("up.example")), len(x.requests("down.example")); a != 5 || b != 6 {
+				t.Errorf("%d and %d requests after the release", a, b)
+			}
+		})
+	})
+
+	t.Run("ends what is on the wire, and takes back what was begun behind it", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			x := newRig(t, dispatch.Options{PerSubscription: 2})
+			sub := x.subscribe(t, "slow.example", after(5*time.Second, says(200)))
+			x.publish(t, 50)
+			time.Sleep(6 * time.Second) // two have ended, two are on the wire, some are begun
+			x.hold(t)
+			time.Sleep(time.Hour)
+			if n := len(x.requests("slow.example")); n != 4 {
+				t.Errorf("%d requests", n)
+			}
+			if o := x.outcomes(t, sub); o[webhook.Succeeded] != 4 || len(o) != 1 {
+				t.Errorf("outcomes %v", o)
+			}
+			x.release(t)
+			time.Sleep(5 * time.Minute)
+			if o := x.outcomes(t, sub); o[webhook.Succeeded] != 50 || len(o) != 1 {
+				t.Errorf("outcomes %v after the release", o)
+			}
+		})
+	})
+
+	t.Run("costs the store next to nothing while it waits", func(t *testing.T) {
+		virtually(t, func(t *testing.T) {
+			f := newFaults()
+			x := idleRig(t, f, dispatch.Options{})
+			for _, host := range []string{"a.example", "b.example", "c.example"} {
+				x.subscribe(t, host, says(200))
+			}
+			x.publish(t, 100)
+			x.hold(t)
+			x.run(t)
+			time.Sleep(time.Hour)
+			if reads, begins := f.called("Target")+f.called("PendingJobs"), f.called("Begin"); reads > 10 || begins > 0 {
+				t.Errorf("%d reads and %d begins in an hour", reads, begins)
+			}
+		})
+	})
+
+	t.Run("is held after a restart, and released without one", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+			store, stop := storagetest.OpenWith(t, o)
+			x := rigOn(t, store, nil, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", says(200))
+			x.publish(t, 10)
+			x.hold(t)
+			stop()
+
+			store, _ = storagetest.OpenWith(t, o)
+			y := &rig{Store: store, receivers: x.receivers, owner: x.owner}
+			var err error
+			if y.Dispatcher, err = dispatch.New(store, dispatch.Options{Transport: y.receivers}); err != nil {
+				t.Fatal(err)
+			}
+			store.Watch(y.Dispatcher)
+			y.run(t)
+			time.Sleep(time.Hour)
+			if n := len(y.requests("a.example")); n != 0 {
+				t.Errorf("%d requests while held", n)
+			}
+			y.release(t)
+			time.Sleep(time.Second)
+			if n := len(y.requests("a.example")); n != 10 || y.health(t, sub).PendingDeliveries != 0 {
+				t.Errorf("%d requests after the release", n)
+			}
+		})
+	})
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// queueStore is what the endpoints of the queue ask of the store.
+type queueStore interface {
+	// Queue tells what waits to be sent, and whether it is held.
+	Queue(ctx context.Context) (webhook.Queue, error)
+	// HoldQueue stops all sending.
+	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
+	// ReleaseQueue has all that waits sent, and returns how much that is.
+	ReleaseQueue(ctx context.Context, actor access.Actor) (int64, error)
+	// DiscardQueue drops what was pending when the queue was held, releases it, and returns how much it dropped.
+	DiscardQueue(ctx context.Context, actor access.Actor) (int64, error)
+}
+
+// discardLimit bounds how long a discard may take: a million deliveries take a fraction of it. Cut off, it leaves the queue
+// held, and goes on when it is asked for again.
+const discardLimit = 5 * time.Minute
+
+// queue is the endpoints of all that waits to be sent, whoever's it is.
+type queue struct{ store queueStore }
+
+type queueBody struct {
+	Held                 bool         `json:"held"`
+	HeldSince            *instant     `json:"held_since"`
+	Reason               *string      `json:"reason"`
+	PendingDeliveries    int64        `json:"pending_deliveries"`
+	PendingSubscriptions int64        `json:"pending_subscriptions"`
+	Pending              []queuedBody `json:"pending"` // the largest first, at most webhook.MaxQueued
+}
+
+// queuedBody shows no more of an address than whose it is.
+type queuedBody struct {
+	SubscriptionID string  `json:"subscription_id"`
+	OrganizationID string  `json:"organization_id"`
+	URLHost        string  `json:"url_host"`
+	Pending        int64   `json:"pending"`
+	OldestDue      instant `json:"oldest_due"`
+}
+
+func newQueueBody(q webhook.Queue) queueBody {
+	body := queueBody{PendingDeliveries: q.Deliveries, PendingSubscriptions: q.Subscriptions, Pending: []queuedBody{}}
+	if q.Hold != nil {
+		since := instant(q.Hold.Since)
+		body.Held, body.HeldSince, body.Reason = true, &since, orNull(q.Hold.Reason)
+	}
+	for _, w := range q.Largest {
+		item := queuedBody{w.SubscriptionID, w.OrganizationID, "", w.Pending, instant(w.OldestDue)}
+		if u, err := url.Parse(w.URL); err == nil {
+			item.URLHost = u.Host
+		}
+		body.Pending = append(body.Pending, item)
+	}
+	return body
+}
+
+func (h queue) read(c *call) error {
+	q, err := h.store.Queue(c.request.Context())
+	if err != nil {
+		return err
+	}
+	return c.ok(newQueueBody(q))
+}
+
+// hold answers with the queue, as all that change it do.
+func (h queue) hold(c *call) error {
+	f, err := c.optionalForm()
+	if err != nil {
+		return err
+	}
+	reason := f.label("reason")
+	if err := f.end(); err != nil {
+		return err
+	}
+	if reason == nil {
+		reason = new(string)
+	}
+	if err := h.store.HoldQueue(c.request.Context(), c.actor(), *reason); err != nil {
+		return err
+	}
+	return h.read(c)
+}
+
+func (h queue) release(c *call) error {
+	released, err := h.store.ReleaseQueue(c.request.Context(), c.actor())
+	if err != nil {
+		return err
+	}
+	q, err := h.store.Queue(c.request.Context())
+	if err != nil {
+		return err
+	}
+	return c.ok(struct {
+		queueBody
+		Released int64 `json:"released"`
+	}{newQueueBody(q), released})
+}
+
+func (h queue) discard(c *call) error {
+	ctx, cancel := context.WithTimeout(c.request.Context(), discardLimit)
+	defer cancel()
+	c.extend(discardLimit + writeTimeout)
+	dropped, err := h.store.DiscardQueue(ctx, c.actor())
+	if err != nil {
+		return err
+	}
+	q, err := h.store.Queue(ctx)
+	if err != nil {
+		return err
+	}
+	return c.ok(struct {
+		queueBody
+		Dropped int64 `json:"dropped"`
+	}{newQueueBody(q), dropped})
+}

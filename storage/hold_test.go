@@ -1,0 +1,274 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+
+	// The operator acts in an organization without subscriptions, or the news of the hold would wait for them.
+	operator := func(t *testing.T, x tenant) access.Actor {
+		t.Helper()
+		return storagetest.Operator(t, x.Store).Actor("127.0.0.1", "test")
+	}
+	hold := func(t *testing.T, x tenant) {
+		t.Helper()
+		if err := x.HoldQueue(t.Context(), operator(t, x), "a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("lets nothing begin, takes what is published, and ends with a release", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "a")
+		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+		hold(t, x)
+		storagetest.Publish(t, x.Store, x.owner, "b")
+		at := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
+		if at.Open || !before.Open || at.Epoch != before.Epoch {
+			t.Errorf("before %+v, held %+v", before, at)
+		}
+		jobs := x.jobs(t)
+		if len(jobs) != 2 || x.begin(t, jobs[0]) != 0 || x.begin(t, jobs[1]) != 0 {
+			t.Errorf("%d pending, or one of them began", len(jobs))
+		}
+		if _, _, _, err := x.BeginTest(t.Context(), x.org(), x.sub.ID); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("a test began: %v", err)
+		}
+		if n := must[int64](t)(x.ReleaseQueue(t.Context(), operator(t, x))); n != 2 {
+			t.Errorf("%d released", n)
+		}
+		if x.begin(t, jobs[0]) == 0 || x.begin(t, jobs[1]) == 0 {
+			t.Error("one did not begin after the release")
+		}
+	})
+
+	t.Run("holds what shares its transaction, and what a rollback would have forgotten", func(t *testing.T) {
+		t.Parallel()
+		store, err := storage.Open(t.Context(), storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		held := func(tx *storage.Tx) bool { return must[bool](t)(tx.Holds()) }
+		errs := store.Together(
+			func(tx *storage.Tx) error { return store.HoldIn(tx, "a test") },
+			func(tx *storage.Tx) error {
+				if !held(tx) {
+					t.Error("the next write of the transaction is not held")
+				}
+				return nil
+			})
+		if d := cmp.Diff([]error{nil, nil}, errs); d != "" {
+			t.Fatal(d)
+		}
+		store.Together(func(tx *storage.Tx) error { return tx.Exec("broken") })
+		store.Together(func(tx *storage.Tx) error {
+			if !held(tx) {
+				t.Error("a rollback released the queue")
+			}
+			return nil
+		})
+	})
+
+	t.Run("outlives the process, and keeps its first reason", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := tenantOf(t, store)
+		storagetest.Publish(t, store, x.owner, "a")
+		hold(t, x)
+		first := *store.Held()
+		if err := store.HoldQueue(t.Context(), operator(t, x), "another"); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		if again := store.Held(); again == nil || *again != first || first.Reason != "a test" {
+			t.Errorf("held as %+v, then %+v", first, again)
+		}
+		x.Store = store
+		if x.begin(t, x.jobs(t)[0]) != 0 {
+			t.Error("it began after a restart")
+		}
+	})
+
+	t.Run("is discarded with what was pending by then, in batches, and not with what came later", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		const many = 1200 // more than two batches
+		events := make([]webhook.NewEvent, many)
+		for i := range events {
+			events[i] = webhook.NewEvent{Type: "a", Data: []byte("{}")}
+		}
+		published := must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org(), events))
+		delivered := x.jobs(t)[0]
+		x.end(t, delivered, x.begin(t, delivered), true)
+		hold(t, x)
+		late := storagetest.Publish(t, x.Store, x.owner, "a")
+		if n := must[int64](t)(x.DiscardQueue(t.Context(), operator(t, x))); n != many-1 {
+			t.Errorf("%d dropped", n)
+		}
+		if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].EventID != late.ID || x.begin(t, jobs[0]) == 0 {
+			t.Errorf("%d pending, or it does not begin", len(jobs))
+		}
+		states := map[webhook.DeliveryState]int{}
+		for _, p := range published {
+			_, deliveries, err := x.Event(t.Context(), x.org(), p.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			states[deliveries[0].State]++
+		}
+		if d := cmp.Diff(map[webhook.DeliveryState]int{webhook.Delivered: 1, webhook.Dropped: many - 1}, states); d != "" {
+			t.Errorf("states (-want +got):\n%s", d)
+		}
+		if q := must[webhook.Queue](t)(x.Queue(t.Context())); q.Hold != nil || q.Deliveries != 1 {
+			t.Errorf("%+v", q)
+		}
+	})
+
+	t.Run("is what a discard wants", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "a")
+		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); fault.KindOf(err) != fault.Conflict || len(x.jobs(t)) != 1 {
+			t.Errorf("error %v, %d pending", err, len(x.jobs(t)))
+		}
+	})
+
+	t.Run("leaves a delivery that was on the wire to its end, though it is discarded", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "a")
+		job := x.jobs(t)[0]
+		attempt := x.begin(t, job)
+		hold(t, x)
+		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); err != nil {
+			t.Fatal(err)
+		}
+		x.end(t, job, attempt, true)
+		_, deliveries, err := x.Event(t.Context(), x.org(), job.EventID)
+		if err != nil || deliveries[0].State != webhook.Delivered {
+			t.Errorf("%+v, error %v", deliveries, err)
+		}
+	})
+
+	t.Run("is in the audit log, once for each change", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "a")
+		hold(t, x)
+		hold(t, x)
+		for range 2 {
+			if _, err := x.ReleaseQueue(t.Context(), operator(t, x)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hold(t, x)
+		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); err != nil {
+			t.Fatal(err)
+		}
+		var types []string
+		for _, e := range must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), storagetest.Operator(t, x.Store).Organization.RowID, access.AuditFilter{Limit: 4})) {
+			types = append(types, e.Type)
+		}
+		if d := cmp.Diff([]string{access.QueueDiscarded, access.QueueHeld, access.QueueReleased, access.QueueHeld}, types); d != "" {
+			t.Errorf("audit events (-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("makes nothing late, nor does its end", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x := newTenant(t)
+			storagetest.Publish(t, x.Store, x.owner, "a")
+			hold(t, x)
+			time.Sleep(time.Hour)
+			_, late, err := x.OldestDue(t.Context())
+			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); late || err != nil || !b.Held || b.OldestDue != 0 {
+				t.Errorf("late %v, error %v, backlog %+v", late, err, b)
+			}
+			if _, err := x.ReleaseQueue(t.Context(), operator(t, x)); err != nil {
+				t.Fatal(err)
+			}
+			now := time.Now().UnixMilli()
+			at, late, err := x.OldestDue(t.Context())
+			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); !late || err != nil || at != now || b.Held || b.OldestDue != now {
+				t.Errorf("due at %d of %d, error %v, backlog %+v", at, now, err, b)
+			}
+		})
+	})
+
+	t.Run("keeps what is old, until it ends", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+			o.KeepEvents = time.Hour
+			store, stop := storagetest.OpenWith(t, o)
+			defer stop()
+			x := tenantOf(t, store)
+			p := storagetest.Publish(t, store, x.owner, "a")
+			x.end(t, x.jobs(t)[0], x.begin(t, x.jobs(t)[0]), true)
+			hold(t, x)
+			time.Sleep(3 * time.Hour)
+			if _, _, err := x.Event(t.Context(), x.org(), p.ID); err != nil {
+				t.Errorf("gone while held: %v", err)
+			}
+			if _, err := x.ReleaseQueue(t.Context(), operator(t, x)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if _, _, err := x.Event(t.Context(), x.org(), p.ID); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("still there after the release: %v", err)
+			}
+		})
+	})
+
+	t.Run("is shown with those for whom most is waiting first", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "b")
+		for _, eventType := range []string{"a", "b", "c"} { // the first wants every type, and has the news of the second
+			storagetest.Publish(t, x.Store, x.owner, eventType)
+		}
+		due := x.jobs(t)[0].DueAt
+		hold(t, x)
+		q := must[webhook.Queue](t)(x.Queue(t.Context()))
+		if q.Hold == nil || q.Deliveries != 5 || q.Subscriptions != 2 || len(q.Largest) != 2 {
+			t.Fatalf("%+v", q)
+		}
+		org := x.owner.Organization.ID
+		want := []webhook.Queued{{x.sub.ID, org, x.sub.URL, 4, due}, {other.ID, org, other.URL, 1, q.Largest[1].OldestDue}}
+		if d := cmp.Diff(want, q.Largest); d != "" {
+			t.Errorf("largest (-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("asks the file nothing that grows", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "a")
+		hold(t, x)
+		if _, err := x.Queue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); err != nil {
+			t.Fatal(err)
+		}
+		noneGrows(t, x.Store, nil)
+	})
+}
