@@ -859,6 +859,95 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
+// BenchmarkBackup publishes 250 events a second to a server with a file of some 150 MB, for ten seconds without a backup and
+// ten seconds with one after the other, and reports what publishers waited: half of them, 99 of 100, and the slowest.
+func BenchmarkBackup(b *testing.B) {
+	dir := b.TempDir()
+	p := start(b, dir)
+	for row := range 40 {
+		p.subscribe(b, "http://127.0.0.1:9/", fmt.Sprintf("n%d", row))
+	}
+	p.end(syscall.SIGTERM)
+	storagetest.Grow(b, filepath.Join(dir, "keyhook.db"), storagetest.Size{History: 500_000})
+	p = start(b, dir)
+	for _, kind := range []string{"none", "by-command", "by-request", "none-again"} {
+		b.Run(kind, func(b *testing.B) {
+			ctx, cancel := context.WithCancel(b.Context())
+			var running sync.WaitGroup
+			var copies, largest int64
+			running.Go(func() {
+				for ctx.Err() == nil {
+					switch kind {
+					case "by-command":
+						cmd := keyhook(b, "backup", "--keep=1")
+						cmd.Dir = dir
+						if out, err := cmd.CombinedOutput(); err != nil {
+							b.Errorf("%v: %s", err, out)
+						}
+					case "by-request":
+						p.must(b, "POST", "/api/v1/backups/", `{"keep":1}`, nil)
+					default:
+						return
+					}
+					copies++
+				}
+			})
+			running.Go(func() {
+				for ctx.Err() == nil {
+					if info, err := os.Stat(filepath.Join(dir, "keyhook.db-wal")); err == nil {
+						largest = max(largest, info.Size())
+					}
+					<-time.After(10 * time.Millisecond)
+				}
+			})
+			begin := time.Now()
+			waits := p.paced(b, 250, 10*time.Second)
+			cancel()
+			running.Wait()
+			at := func(part float64) float64 {
+				return float64(waits[int(part*float64(len(waits)-1))].Microseconds()) / 1000
+			}
+			b.ReportMetric(at(0.5), "ms-p50")
+			b.ReportMetric(at(0.99), "ms-p99")
+			b.ReportMetric(at(1), "ms-max")
+			b.ReportMetric(float64(largest)/1e6, "MB-wal")
+			b.ReportMetric(0, "ns/op")
+			if copies > 0 {
+				b.ReportMetric(time.Since(begin).Seconds()/float64(copies), "s-backup")
+			}
+		})
+	}
+	if info, err := os.Stat(filepath.Join(dir, "keyhook.db")); err == nil {
+		b.Logf("a file of %d MB", info.Size()>>20)
+	}
+}
+
+// paced publishes so many events a second, whether those before have been answered or not, and returns how long each
+// answer took from when it should have been asked for, in order.
+func (p *process) paced(b *testing.B, rate int, during time.Duration) []time.Duration {
+	b.Helper()
+	var mu sync.Mutex
+	var waits []time.Duration
+	var all sync.WaitGroup
+	begin := time.Now()
+	for i := range rate * int(during.Seconds()) {
+		due := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		<-time.After(time.Until(due))
+		all.Go(func() {
+			status, err := p.call("POST", "/api/v1/events/", `{"type":"nobody","data":{"text":"`+strings.Repeat("x", 900)+`"}}`, nil)
+			if err != nil || status != http.StatusAccepted {
+				b.Errorf("status %d, error %v", status, err)
+			}
+			mu.Lock()
+			waits = append(waits, time.Since(due))
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	slices.Sort(waits)
+	return waits
+}
+
 // silentReceiver answers 200 to everything and returns its URL.
 func silentReceiver(b *testing.B) string {
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -951,12 +1040,12 @@ var mayImport = map[string][]string{
 		"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
-	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/webhook", "storage/fault"},
+	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/webhook", "storage/fault"},
 	"server/oidc":         {"storage/access", "storage/fault"}, // whom a token is about, and what its holder may know of a refusal
 	"server/metrics":      {"storage/webhook"},                 // the vocabulary of what it counts; whoever counts reaches it through a hook
-	"server/cli":          {"server/config", "server/socket", "storage", "storage/fault", "dispatch/signature", "dispatch/egress"},
+	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/fault", "dispatch/signature", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
-	"storage":             {"storage/access", "storage/webhook", "storage/fault", "storage/seal"},
+	"storage":             {"storage/access", "storage/backup", "storage/webhook", "storage/fault", "storage/seal"},
 	"storage/access":      {"storage/fault"},
 	"storage/webhook":     {"storage/fault"},
 	"storage/storagetest": {"storage", "storage/access", "storage/webhook"},

@@ -89,6 +89,7 @@ func (s *Server) table(o Options) []route {
 		to = tokens{o.Store, re}
 		se = sessions{s, o.Store, id}
 		qu = queue{o.Store}
+		ba = backups{o.Store}
 		he = health{o.Store, o.Checks, &s.draining}
 	)
 	var (
@@ -138,6 +139,8 @@ func (s *Server) table(o Options) []route {
 		{post, queuePath + "hold/", operatorWrite, permitted, small, noParameter, qu.hold, nil},
 		{post, queuePath + "release/", operatorWrite, permitted, none, noParameter, qu.release, nil},
 		{post, queuePath + "discard/", operatorWrite, permitted, none, noParameter, qu.discard, nil},
+
+		{post, api + "backups/", operatorWrite, permitted, small, noParameter, ba.create, nil},
 
 		{get, planPath, operatorReads, permitted, none, paged, pl.list, nil},
 		{post, planPath, operatorWrite, permitted, small, noParameter, pl.create, nil},

@@ -46,6 +46,7 @@ type Store interface {
 	tokenStore
 	sessionStore
 	queueStore
+	backupStore
 	healthStore
 }
 

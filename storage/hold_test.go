@@ -252,7 +252,10 @@ func TestHold(t *testing.T) {
 			t.Fatalf("%+v", q)
 		}
 		org := x.owner.Organization.ID
-		want := []webhook.Queued{{x.sub.ID, org, x.sub.URL, 4, due}, {other.ID, org, other.URL, 1, q.Largest[1].OldestDue}}
+		want := []webhook.Queued{
+			{SubscriptionID: x.sub.ID, OrganizationID: org, URL: x.sub.URL, Pending: 4, OldestDue: due},
+			{SubscriptionID: other.ID, OrganizationID: org, URL: other.URL, Pending: 1, OldestDue: q.Largest[1].OldestDue},
+		}
 		if d := cmp.Diff(want, q.Largest); d != "" {
 			t.Errorf("largest (-want +got):\n%s", d)
 		}

@@ -41,7 +41,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
+	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newBackup())
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}

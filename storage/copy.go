@@ -1,0 +1,152 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/seal"
+)
+
+// Why a copy cannot be made or used, besides what Open refuses. Each comes wrapped in a sentence that says what to do.
+var (
+	ErrExists        = errors.New("file exists already")
+	ErrBackupRunning = errors.New("another backup is being written")
+	ErrNoSpace       = errors.New("disk is too full")
+	ErrDamaged       = errors.New("database is damaged")
+)
+
+// fullCheck is up to what size a copy is checked in full, which takes some 10 s a gigabyte; above it, indexes are not
+// compared with their tables, which VACUUM has just made them from.
+const fullCheck = 1 << 30
+
+// openCopy opens a database to read it and no more: not even what a crash has left in its write-ahead log is folded back.
+func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
+	name, err := dsn(path, commonPragmas(), "mode=ro")
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, name, 1, commonPragmas())
+}
+
+// duplicate writes a database, as it is at one moment, into an empty file. It reads in a transaction, so that nobody who
+// writes waits for it, be it in this process or in another.
+func duplicate(ctx context.Context, from, to string) error {
+	db, err := openCopy(ctx, from)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)
+	return errors.Join(err, db.Close())
+}
+
+// inspect checks a database that nobody writes to, and tells what is in it.
+func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
+	var c backup.Contents
+	db, err := openCopy(ctx, path)
+	if code(err)&primaryMask == sqliteNotADB {
+		return c, fmt.Errorf("%w: %s is no database at all", ErrForeignFile, path)
+	}
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := identify(ctx, db, path); err != nil {
+		return c, err
+	}
+	if err := intact(ctx, db, path); err != nil {
+		return c, err
+	}
+	if err := db.GetContext(ctx, &c, `
+		SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
+		       (SELECT count(*) FROM deliveries WHERE state = 0) AS pending`); err != nil {
+		return c, err
+	}
+	var sealed []byte
+	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
+		return c, fmt.Errorf("read instance: %w", err)
+	}
+	c.KeyID, err = seal.KeyID(sealed)
+	return c, err
+}
+
+// identify refuses what is not a Keyhook database, or is one of a newer version.
+func identify(ctx context.Context, db *sqlx.DB, path string) error {
+	var app, user int64
+	err := errors.Join(db.GetContext(ctx, &app, "PRAGMA application_id"), db.GetContext(ctx, &user, "PRAGMA user_version"))
+	switch {
+	case code(err)&primaryMask == sqliteNotADB || err == nil && app != applicationID:
+		return fmt.Errorf("%w: name another than %s", ErrForeignFile, path)
+	case err != nil:
+		return fmt.Errorf("read schema version: %w", err)
+	case user > version:
+		return fmt.Errorf("%w: %s has schema %d and this binary knows %d; use the newer binary", ErrNewerSchema, path, user, version)
+	}
+	return nil
+}
+
+// intact checks the whole of a database.
+func intact(ctx context.Context, db *sqlx.DB, path string) error {
+	size, err := fileSize(path)
+	if err != nil {
+		return err
+	}
+	check := "PRAGMA integrity_check(3)"
+	if size > fullCheck {
+		check = "PRAGMA quick_check(3)"
+	}
+	var found []string
+	if err := db.SelectContext(ctx, &found, check); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	}
+	if len(found) != 1 || found[0] != "ok" {
+		return fmt.Errorf("%w: %s: %q", ErrDamaged, path, found)
+	}
+	return nil
+}
+
+// digest returns the SHA-256 and the size of a file, once it is on the disk. It closes the file again, which would end the
+// locks of SQLite on it: nothing may have it open.
+func digest(path string) (sum string, size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	h := sha256.New()
+	size, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Sync(), f.Close())
+}
+
+// requireSpace refuses where a copy of the database would leave the disk fuller than spareSpace.
+func requireSpace(database, dir string) error {
+	size, err := fileSize(database)
+	if err != nil {
+		return err
+	}
+	wal, err := fileSize(database + "-wal")
+	if err != nil {
+		return err
+	}
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("look at the disk of %s: %w", dir, err)
+	}
+	free := int64(disk.Bavail) * int64(disk.Bsize)
+	if need := size + wal + spareSpace; free < need {
+		return fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free; make room or name another directory",
+			ErrNoSpace, filepath.Base(database), need>>20, dir, free>>20)
+	}
+	return nil
+}
+
+// spareSpace is what a copy leaves to a server that writes to the same disk.
+const spareSpace = 64 << 20
