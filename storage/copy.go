@@ -54,7 +54,7 @@ func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
 	var c backup.Contents
 	db, err := openCopy(ctx, path)
 	if code(err)&primaryMask == sqliteNotADB {
-		return c, fmt.Errorf("%w: %s is no database at all", ErrForeignFile, path)
+		return c, fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
 	}
 	if err != nil {
 		return c, err
@@ -85,7 +85,7 @@ func identify(ctx context.Context, db *sqlx.DB, path string) error {
 	err := errors.Join(db.GetContext(ctx, &app, "PRAGMA application_id"), db.GetContext(ctx, &user, "PRAGMA user_version"))
 	switch {
 	case code(err)&primaryMask == sqliteNotADB || err == nil && app != applicationID:
-		return fmt.Errorf("%w: name another than %s", ErrForeignFile, path)
+		return fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
 	case err != nil:
 		return fmt.Errorf("read schema version: %w", err)
 	case user > version:

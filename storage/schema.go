@@ -27,11 +27,13 @@ type object struct {
 	SQL  string `db:"sql"`
 }
 
+// objects lists what the schema is made of: all but SQLite's own, and the two tables that Litestream makes in every database
+// that it replicates.
 func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 	list := []object{}
 	err := sqlx.SelectContext(ctx, db, &list, `
 		SELECT type, name, sql FROM sqlite_schema
-		WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type, name`)
+		WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' AND name NOT IN ('_litestream_lock', '_litestream_seq') ORDER BY type, name`)
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
