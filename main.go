@@ -42,7 +42,7 @@ var example []byte
 
 func main() {
 	syscall.Umask(0o077) // SQLite makes its files with the mode that the process lets it
-	root := cli.New(cli.Options{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Example: example})
+	root := cli.New(cli.Options{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Example: example, Schema: schema})
 	root.AddCommand(newServe())
 	os.Exit(cli.Run(context.Background(), root, os.Args[1:]))
 }

@@ -25,9 +25,9 @@ var (
 	ErrDamaged       = errors.New("database is damaged")
 )
 
-// fullCheck is up to what size a copy is checked in full, which takes some 10 s a gigabyte; above it, indexes are not
+// fullCheck is up to what size a copy is checked in full, which takes some 50 s a gigabyte; above it, indexes are not
 // compared with their tables, which VACUUM has just made them from.
-const fullCheck = 1 << 30
+const fullCheck = 256 << 20
 
 // openCopy opens a database to read it and no more: not even what a crash has left in its write-ahead log is folded back.
 func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -113,11 +112,4 @@ func keyPlace(c config.Config) string {
 		return "the setting encryption.key"
 	}
 	return filepath.Base(c.Storage.Path) + ".key"
-}
-
-func writeJSON(out io.Writer, v any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
 }

@@ -14,6 +14,7 @@ type Options struct {
 	Out     io.Writer
 	Err     io.Writer
 	Example []byte // config.example.yaml, for `config init`
+	Schema  string // schema.sql, which a backup is compared with before it is restored
 }
 
 // New returns the root command with every command of this package below it. Run it with Run.
@@ -41,7 +42,8 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newBackup())
+	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
+	root.AddCommand(newBackup(), newRestore(o.Schema), newQueue())
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}
@@ -59,7 +61,7 @@ var groups = []struct {
 	id, title string
 	commands  []string // beside those that are made of nouns
 }{
-	{groupServer, "Run a server:", []string{"serve", "config", "backup", "restore", "rekey", "healthcheck"}},
+	{groupServer, "Run a server:", []string{"serve", "config", "backup", "restore", "queue", "rekey", "healthcheck"}},
 	{groupClients, "Talk to a server:", []string{"api", "token"}},
 	{groupOther, "See for yourself:", []string{"demo", "bench", "listen", "verify", "version"}},
 }

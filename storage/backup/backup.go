@@ -33,6 +33,14 @@ type Restored struct {
 	Database string
 	Aside    string // where what was there before is now; empty where nothing was
 	Contents
+	Waiting []Waiting // the subscriptions for which most is pending
+}
+
+// Waiting is what is pending for one subscription.
+type Waiting struct {
+	SubscriptionID string
+	URL            string
+	Pending        int64
 }
 
 const dated = "20060102-150405.000"
