@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,10 +28,32 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := a.agreed(cmd); err != nil {
+		return err
+	}
 	if a.list != "" {
 		return a.showPages(cmd, c, path, out)
 	}
 	return a.ask(cmd.Context(), c, path, body, args, out)
+}
+
+// flagYes answers what would be asked.
+const flagYes = "yes"
+
+// agreed asks what must be answered before anything is done. The end of the input is an answer too: no.
+func (a action) agreed(cmd *cobra.Command) error {
+	if a.asks == "" {
+		return nil
+	}
+	if yes, _ := cmd.Flags().GetBool(flagYes); yes {
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s Type yes: ", a.asks)
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if strings.TrimSpace(answer) == "yes" {
+		return nil
+	}
+	return errors.New("nothing was done; type yes, or give --" + flagYes)
 }
 
 // ask sends one request and shows its one answer.

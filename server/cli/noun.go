@@ -28,6 +28,7 @@ type action struct {
 	arguments []argument
 	query     []field
 	body      []field
+	asks      string // what must be answered with yes before the request is made; empty asks nothing
 	fixed     object // members of the body that are always the same
 
 	list   string // the columns of a table: the answer is a list, which comes in pages
@@ -123,6 +124,9 @@ func (a action) command(parent string) *cobra.Command {
 	}
 	if a.list != "" {
 		pageFlags(cmd)
+	}
+	if a.asks != "" {
+		cmd.Flags().Bool(flagYes, false, "do not ask")
 	}
 	return cmd
 }
