@@ -86,6 +86,8 @@ func identify(ctx context.Context, db *sqlx.DB, path string) error {
 	switch {
 	case code(err)&primaryMask == sqliteNotADB || err == nil && app != applicationID:
 		return fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
+	case code(err)&primaryMask == sqliteCorrupt:
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	case err != nil:
 		return fmt.Errorf("read schema version: %w", err)
 	case user > version:

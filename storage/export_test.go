@@ -161,3 +161,6 @@ func (t *tx) Holds() (bool, error) {
 	hold, err := t.hold()
 	return hold != nil, err
 }
+
+// Path returns the name of the file.
+func (s *Store) Path() string { return s.path }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -168,7 +169,9 @@ func setAside(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	aside := path + ".replaced-" + time.Now().UTC().Format("20060102-150405.000")
-	if size > 0 {
+	if is, err := isDatabase(path); err != nil {
+		return "", err
+	} else if is {
 		if err := foldLog(ctx, path); errors.Is(err, ErrInUse) {
 			return "", err
 		}
@@ -191,6 +194,21 @@ func setAside(ctx context.Context, path string) (string, error) {
 		aside = ""
 	}
 	return aside, syncDir(filepath.Dir(path))
+}
+
+// isDatabase reports whether the file begins as every database of SQLite does.
+func isDatabase(path string) (bool, error) {
+	const magic = "SQLite format 3\x00"
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the present database: %w", explain(err))
+	}
+	head := make([]byte, len(magic))
+	_, err = io.ReadFull(f, head) // a file that is shorter begins otherwise
+	return err == nil && string(head) == magic, f.Close()
 }
 
 // foldLog folds the write-ahead log of the present database into it, so that it is one file. It returns ErrInUse where

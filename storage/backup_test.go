@@ -1,0 +1,278 @@
+package storage_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// files lists a directory.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	names := []string{}
+	for _, e := range must[[]os.DirEntry](t)(os.ReadDir(dir)) {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// integrity returns what SQLite finds wrong with a file that nobody writes to: "ok" where nothing is.
+func integrity(t *testing.T, path string) (found string) {
+	t.Helper()
+	db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+path+"?mode=ro"))
+	defer db.Close()
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&found); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestBackup(t *testing.T) {
+	t.Parallel()
+
+	t.Run("copies what was acknowledged before it began, while others write", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		path := filepath.Join(t.TempDir(), "copy.db")
+		ctx, cancel := context.WithCancel(t.Context())
+		var writers sync.WaitGroup
+		for range 4 {
+			writers.Go(func() {
+				for ctx.Err() == nil {
+					storagetest.Publish(t, x.Store, x.owner, "during")
+				}
+			})
+		}
+		const before = 50
+		for range before {
+			storagetest.Publish(t, x.Store, x.owner, "before")
+		}
+		r, err := storage.Backup(t.Context(), storage.BackupOptions{Path: x.Path(), To: path})
+		cancel()
+		writers.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := must[os.FileInfo](t)(os.Stat(path)); info.Mode().Perm() != 0o600 || info.Size() != r.Bytes || r.File != path || len(r.SHA256) != 64 {
+			t.Errorf("%v, report %+v", info, r)
+		}
+		if got := integrity(t, path); got != "ok" || r.Deliveries < before || r.Pending != r.Deliveries || len(r.KeyID) != 8 {
+			t.Errorf("integrity %s, report %+v", got, r)
+		}
+		if d := cmp.Diff([]string{"copy.db"}, files(t, filepath.Dir(path))); d != "" {
+			t.Errorf("files (-want +got):\n%s", d)
+		}
+		key := must[[]byte](t)(os.ReadFile(x.Path() + ".key"))
+		if text := must[[]byte](t)(os.ReadFile(path)); strings.Contains(string(text), strings.TrimSpace(string(key))) {
+			t.Error("the encryption key is in the copy")
+		}
+	})
+
+	t.Run("is one file, marked, and gives its pages back as the original does", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path}))
+		db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(r.File)))
+		defer db.Close()
+		for pragma, want := range map[string]string{"application_id": "1801812328", "user_version": "1", "auto_vacuum": "2", "journal_mode": "delete"} {
+			var got string
+			if err := db.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %s, error %v", pragma, got, err)
+			}
+		}
+	})
+
+	t.Run("takes along what a crash has left in the log, and leaves the original as it is", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		storagetest.Publish(t, x.Store, x.owner, "a")
+		dir := t.TempDir() // as the files are at a kill
+		for _, suffix := range []string{"", "-wal"} {
+			if err := os.WriteFile(filepath.Join(dir, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(x.Path()+suffix)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path := filepath.Join(dir, "keyhook.db")
+		before := string(must[[]byte](t)(os.ReadFile(path))) + string(must[[]byte](t)(os.ReadFile(path+"-wal")))
+		if r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path})); r.Deliveries != 1 {
+			t.Errorf("%+v", r)
+		}
+		if after := string(must[[]byte](t)(os.ReadFile(path))) + string(must[[]byte](t)(os.ReadFile(path+"-wal"))); after != before {
+			t.Error("the original was changed")
+		}
+	})
+
+	t.Run("refuses with a sentence, and leaves nothing behind", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		dir := t.TempDir()
+		there, garbage, empty := filepath.Join(dir, "there.db"), filepath.Join(dir, "garbage.db"), filepath.Join(dir, "empty.db")
+		for name, text := range map[string]string{there: "mine", garbage: strings.Repeat("garbage ", 1000), empty: ""} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		foreign := filepath.Join(dir, "foreign.db")
+		alter(t, foreign, "CREATE TABLE theirs (id INTEGER)")
+		before := files(t, dir)
+		to := func(to string) storage.BackupOptions { return storage.BackupOptions{Path: path, To: to} }
+		of := func(of string) storage.BackupOptions {
+			return storage.BackupOptions{Path: of, To: filepath.Join(dir, "copy.db")}
+		}
+		for name, refusal := range map[string]struct {
+			o    storage.BackupOptions
+			kind error
+			says string
+		}{
+			"a file that is there":           {to(there), storage.ErrExists, "--force"},
+			"the database itself":            {to(path), storage.ErrExists, "belongs to the database"},
+			"its key":                        {to(path + ".key"), storage.ErrExists, "belongs to the database"},
+			"a directory that is not there":  {to(filepath.Join(dir, "no", "copy.db")), nil, "make it first"},
+			"to keep what has no date":       {storage.BackupOptions{Path: path, To: filepath.Join(dir, "x.db"), Keep: 1}, nil, "name a directory"},
+			"a database that is not there":   {of(filepath.Join(dir, "none.db")), storage.ErrForeignFile, "no database at"},
+			"an empty file":                  {of(empty), storage.ErrForeignFile, "no database at"},
+			"garbage":                        {of(garbage), storage.ErrDamaged, "garbage.db"},
+			"another application's database": {of(foreign), storage.ErrForeignFile, ""},
+		} {
+			_, err := storage.Backup(t.Context(), refusal.o)
+			if err == nil || refusal.kind != nil && !errors.Is(err, refusal.kind) || !strings.Contains(err.Error(), refusal.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if d := cmp.Diff(before, files(t, dir)); d != "" {
+			t.Errorf("files (-before +after):\n%s", d)
+		}
+		if text := must[[]byte](t)(os.ReadFile(there)); string(text) != "mine" {
+			t.Errorf("the file that was there is %q", text)
+		}
+		if _, err := storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: there, Replace: true}); err != nil || integrity(t, there) != "ok" {
+			t.Errorf("replaced: %v", err)
+		}
+	})
+
+	t.Run("refuses a database whose pages are damaged", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		stop()
+		spoil(t, path)
+		if _, err := storage.Backup(t.Context(), storage.BackupOptions{Path: path}); !errors.Is(err, storage.ErrDamaged) {
+			t.Errorf("error %v", err)
+		}
+		if left := files(t, filepath.Join(filepath.Dir(path), "backups")); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+	})
+
+	t.Run("leaves nothing behind when it is cut off", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := storage.Backup(ctx, storage.BackupOptions{Path: path}); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		if left := files(t, filepath.Join(filepath.Dir(path), "backups")); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+	})
+
+	t.Run("is made one at a time in a directory, whole each time, over what a killed one has left", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		stop()
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "keyhook.db.partial"), []byte(strings.Repeat("left behind ", 100_000)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var made []string
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 5 {
+					r, err := storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: dir})
+					switch {
+					case err == nil:
+						mu.Lock()
+						made = append(made, r.File)
+						mu.Unlock()
+					case !errors.Is(err, storage.ErrBackupRunning) && !errors.Is(err, storage.ErrExists):
+						t.Errorf("error %v", err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if len(made) == 0 || len(files(t, dir)) != len(made) {
+			t.Errorf("%d made, and there are %v", len(made), files(t, dir))
+		}
+		for _, name := range made {
+			if got := integrity(t, name); got != "ok" {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+	})
+
+	t.Run("removes the oldest of its dated copies, and no other file", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		dir := t.TempDir()
+		database := filepath.Base(path)
+		others := []string{"keyhook-20200101-000000.000.db", "mine.db", strings.TrimSuffix(database, ".db") + "-manual.db"}
+		old := []string{"-20200101-000000.000.db", "-20200102-000000.000.db", "-20200103-000000.000.db"}
+		for i := range old {
+			old[i] = strings.TrimSuffix(database, ".db") + old[i]
+		}
+		for _, name := range append(others, old...) {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: dir, Keep: 2}))
+		if d := cmp.Diff(old[:2], r.Removed); d != "" {
+			t.Errorf("removed (-want +got):\n%s", d)
+		}
+		if left := files(t, dir); len(left) != len(others)+2 {
+			t.Errorf("left %v", left)
+		}
+	})
+
+	t.Run("is in the audit log where the server has made it", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		r := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "nightly.db", 0))
+		if r.File != filepath.Join(filepath.Dir(x.Path()), "backups", "nightly.db") {
+			t.Errorf("made %s", r.File)
+		}
+		log := must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Type: access.BackupCreated, Limit: 2}))
+		if len(log) != 1 || log[0].TargetID != "nightly.db" || !strings.Contains(log[0].Details, r.SHA256) {
+			t.Errorf("%+v", log)
+		}
+	})
+}
+
+// spoil overwrites what is in the middle of a file.
+func spoil(t *testing.T, path string) {
+	t.Helper()
+	f := must[*os.File](t)(os.OpenFile(path, os.O_RDWR, 0))
+	defer f.Close()
+	for page := int64(3); page < 45; page += 3 {
+		if _, err := f.WriteAt([]byte(strings.Repeat("\xa5", 2000)), page*4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package storage_test
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// copied makes a database in which one delivery is pending, a copy of it, and then a second delivery that the copy does not
+// have. The store is closed.
+func copied(t *testing.T) (path, of string, x tenant) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "keyhook.db")
+	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+	x = tenantOf(t, store)
+	storagetest.Publish(t, store, x.owner, "a")
+	of = filepath.Join(t.TempDir(), "copy.db")
+	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: of}))
+	storagetest.Publish(t, store, x.owner, "b")
+	stop()
+	return path, of, x
+}
+
+// sums returns the digests of all files in a directory but the lock.
+func sums(t *testing.T, dir string) map[string][32]byte {
+	t.Helper()
+	all := map[string][32]byte{}
+	for _, name := range files(t, dir) {
+		if !strings.HasSuffix(name, ".lock") {
+			all[name] = sha256.Sum256(must[[]byte](t)(os.ReadFile(filepath.Join(dir, name))))
+		}
+	}
+	return all
+}
+
+func TestRestore(t *testing.T) {
+	t.Parallel()
+
+	t.Run("puts the copy in place with its queue held, and sets aside what was there", func(t *testing.T) {
+		t.Parallel()
+		path, from, x := copied(t)
+		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+		want := []backup.Waiting{{SubscriptionID: x.sub.ID, URL: x.sub.URL, Pending: 1}}
+		if d := cmp.Diff(want, r.Waiting); d != "" || r.Database != path || r.Pending != 1 || r.Deliveries != 1 {
+			t.Errorf("%+v, waiting (-want +got):\n%s", r, d)
+		}
+		if d := cmp.Diff([]string{"keyhook.db", "keyhook.db.key", "keyhook.db.lock", filepath.Base(r.Aside)}, files(t, filepath.Dir(path))); d != "" {
+			t.Errorf("files (-want +got):\n%s", d)
+		}
+		if info := must[os.FileInfo](t)(os.Stat(path)); info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v", info.Mode())
+		}
+		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		hold := x.Held()
+		if hold == nil || hold.Reason != "restored from copy.db" {
+			t.Fatalf("held: %+v", hold)
+		}
+		jobs := x.jobs(t)
+		if len(jobs) != 1 || jobs[0].EventType != "a" || x.begin(t, jobs[0]) != 0 {
+			t.Errorf("pending %+v, or it begins", jobs)
+		}
+		log := must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), 1, access.AuditFilter{Type: access.DatabaseRestored, Limit: 2}))
+		if len(log) != 1 || log[0].Actor.Type != "system" || log[0].TargetID != "copy.db" {
+			t.Errorf("audit %+v", log)
+		}
+	})
+
+	t.Run("takes what was set aside back again", func(t *testing.T) {
+		t.Parallel()
+		path, from, x := copied(t)
+		first := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+		second := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), first.Aside))
+		if second.Pending != 2 || second.Aside == first.Aside {
+			t.Errorf("first %+v, second %+v", first, second)
+		}
+		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		if len(x.jobs(t)) != 2 || x.Held() == nil {
+			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Held())
+		}
+	})
+
+	t.Run("holds anew what was held when it was copied", func(t *testing.T) {
+		t.Parallel()
+		path, from, x := copied(t)
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x.Store = store
+		if err := x.HoldQueue(t.Context(), storagetest.Operator(t, store).Actor("", ""), "before"); err != nil {
+			t.Fatal(err)
+		}
+		storagetest.Publish(t, store, x.owner, "c")
+		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: from, Replace: true}))
+		stop()
+		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		if n := must[int64](t)(x.DiscardQueue(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""))); n != 3 {
+			t.Errorf("%d dropped", n)
+		}
+	})
+
+	t.Run("makes interrupted what was being sent when it was copied", func(t *testing.T) {
+		t.Parallel()
+		path, from, x := copied(t)
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x.Store = store
+		attempt := x.begin(t, x.jobs(t)[0])
+		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: from, Replace: true}))
+		stop()
+		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		if a := must[webhook.Attempt](t)(x.Attempt(t.Context(), attempt)); a.Outcome != webhook.Interrupted {
+			t.Errorf("%+v", a)
+		}
+	})
+
+	t.Run("restores on a machine that has nothing but the key", func(t *testing.T) {
+		t.Parallel()
+		path, from, _ := copied(t)
+		fresh := filepath.Join(t.TempDir(), "keyhook.db")
+		key := must[[]byte](t)(os.ReadFile(path + ".key"))
+		_, err := storage.Restore(t.Context(), storagetest.Options(t, fresh), from)
+		if !errors.Is(err, storage.ErrKeyMissing) || !strings.Contains(err.Error(), fresh+".key") {
+			t.Errorf("without a key: %v", err)
+		}
+		o := storagetest.Options(t, fresh)
+		o.EncryptionKey = strings.TrimSpace(string(key))
+		if r := must[backup.Restored](t)(storage.Restore(t.Context(), o, from)); r.Aside != "" || r.Pending != 1 {
+			t.Errorf("%+v", r)
+		}
+		store, _ := storagetest.OpenWith(t, o)
+		if store.Created() || store.Held() == nil {
+			t.Errorf("created %v, held %v", store.Created(), store.Held())
+		}
+	})
+
+	t.Run("refuses with a sentence, and touches nothing", func(t *testing.T) {
+		t.Parallel()
+		path, from, _ := copied(t)
+		dir := t.TempDir()
+		variant := func(name, statement string) string {
+			to := filepath.Join(dir, name)
+			if err := os.WriteFile(to, must[[]byte](t)(os.ReadFile(from)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if statement != "" {
+				alter(t, to, statement)
+			}
+			return to
+		}
+		write := func(name, text string) string {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return filepath.Join(dir, name)
+		}
+		spoiled := variant("spoiled.db", "")
+		spoil(t, spoiled)
+		half := variant("half.db", "")
+		if err := os.Truncate(half, 100_000); err != nil {
+			t.Fatal(err)
+		}
+		good := storagetest.Options(t, path)
+		other := good
+		other.EncryptionKey = strings.Repeat("ab", 32)
+		before := sums(t, filepath.Dir(path))
+		for name, refusal := range map[string]struct {
+			o    storage.Options
+			from string
+			kind error
+			says []string
+		}{
+			"a copy that is not there": {good, filepath.Join(dir, "none.db"), nil, []string{"there is no file"}},
+			"a directory":              {good, dir, storage.ErrForeignFile, nil},
+			"an empty file":            {good, write("empty.db", ""), storage.ErrForeignFile, []string{"empty.db"}},
+			"garbage":                  {good, write("garbage.db", strings.Repeat("garbage ", 1000)), storage.ErrForeignFile, []string{"garbage.db"}},
+			"another application's database": {good, func() string {
+				alter(t, filepath.Join(dir, "their.db"), "CREATE TABLE theirs (id INTEGER)")
+				return filepath.Join(dir, "their.db")
+			}(), storage.ErrForeignFile, []string{"their.db"}},
+			"a newer schema":           {good, variant("newer.db", "PRAGMA user_version = 99"), storage.ErrNewerSchema, []string{"newer.db", "99", "knows 1"}},
+			"a schema changed by hand": {good, variant("changed.db", "ALTER TABLE plans ADD COLUMN colour TEXT"), storage.ErrSchema, []string{"table plans"}},
+			"damaged pages":            {good, spoiled, storage.ErrDamaged, []string{"spoiled.db"}},
+			"half a file":              {good, half, storage.ErrDamaged, []string{"half.db"}},
+			"another key":              {other, from, storage.ErrKey, []string{"encryption.key is the key", "needs the key"}},
+			"the database itself":      {good, path, nil, []string{"itself"}},
+		} {
+			_, err := storage.Restore(t.Context(), refusal.o, refusal.from)
+			if err == nil || refusal.kind != nil && !errors.Is(err, refusal.kind) {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			for _, part := range refusal.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: the error does not say %q: %v", name, part, err)
+				}
+			}
+			if d := cmp.Diff(before, sums(t, filepath.Dir(path))); d != "" {
+				t.Errorf("%s: files (-before +after):\n%s", name, d)
+			}
+		}
+	})
+
+	t.Run("is refused while a server runs, and while another program has the file open", func(t *testing.T) {
+		t.Parallel()
+		path, from, _ := copied(t)
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		if _, err := storage.Restore(t.Context(), storagetest.Options(t, path), from); !errors.Is(err, storage.ErrInUse) {
+			t.Errorf("beside a server: %v", err)
+		}
+		stop()
+		db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+path))
+		if _, err := db.Exec("SELECT count(*) FROM events"); err != nil {
+			t.Fatal(err)
+		}
+		before := sums(t, filepath.Dir(path))
+		if _, err := storage.Restore(t.Context(), storagetest.Options(t, path), from); !errors.Is(err, storage.ErrInUse) || !strings.Contains(err.Error(), "Litestream") {
+			t.Errorf("beside another program: %v", err)
+		}
+		if d := cmp.Diff(before["keyhook.db"], sums(t, filepath.Dir(path))["keyhook.db"]); d != "" {
+			t.Errorf("the database was changed: %s", d)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+	})
+
+	t.Run("sets aside a database that cannot be opened, with its log", func(t *testing.T) {
+		t.Parallel()
+		path, from, x := copied(t)
+		garbage := strings.Repeat("garbage ", 1000)
+		for _, suffix := range []string{"", "-wal"} {
+			if err := os.WriteFile(path+suffix, []byte(garbage), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+		for _, suffix := range []string{"", "-wal"} {
+			if text := must[[]byte](t)(os.ReadFile(r.Aside + suffix)); string(text) != garbage {
+				t.Errorf("%q set aside is not what it was", suffix)
+			}
+		}
+		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+		if len(x.jobs(t)) != 1 {
+			t.Errorf("%d pending", len(x.jobs(t)))
+		}
+	})
+
+	t.Run("keeps what a kill has left in the log of what it sets aside, and plays none of it into the copy", func(t *testing.T) {
+		t.Parallel()
+		path, from, x := copied(t)
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		storagetest.Publish(t, store, x.owner, "c")
+		killed := t.TempDir() // as the files are at a kill
+		for _, suffix := range []string{"", "-wal", ".key"} {
+			if err := os.WriteFile(filepath.Join(killed, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(path+suffix)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop()
+		path = filepath.Join(killed, "keyhook.db")
+		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+		if again := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), r.Aside)); r.Pending != 1 || again.Pending != 3 {
+			t.Errorf("restored %+v, and then what was set aside: %+v", r, again)
+		}
+	})
+}
