@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -813,6 +815,298 @@ func await(t *testing.T, c <-chan struct{}) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("it did not happen within 20 s")
 	}
+}
+
+// counted is a receiver that can be down, and counts the requests that it gets.
+type counted struct {
+	*httptest.Server
+	down atomic.Bool
+	got  atomic.Int64
+}
+
+func newCounted(t *testing.T) *counted {
+	c := &counted{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c.got.Add(1)
+		if c.down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// run runs a command in dir, and fails the test unless it succeeds and its output holds the texts.
+func run(t *testing.T, dir string, args []string, texts ...string) {
+	t.Helper()
+	cmd := keyhook(t, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(string(out), text) {
+			t.Errorf("%v: no %q in\n%s", args, text, out)
+		}
+	}
+}
+
+// queue returns the arguments of a queue command for this server.
+func (p *process) queue(args ...string) []string {
+	return append([]string{"queue", "--url=" + p.url, "--token=" + operatorToken}, args...)
+}
+
+// TestRestore takes a backup while a receiver is down, has everything delivered, and goes back: what the backup takes for
+// pending is not sent again before an operator says so, or not at all.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	receiver, dir := newCounted(t), t.TempDir()
+	receiver.down.Store(true)
+	settings := []string{"KEYHOOK_WEBHOOKS_RETRY_BASE=300ms", "KEYHOOK_WEBHOOKS_RETRY_FACTOR=1", "KEYHOOK_WEBHOOKS_RETRY_MAX=300ms", "KEYHOOK_WEBHOOKS_MAX_ATTEMPTS=100", "KEYHOOK_WEBHOOKS_DISABLED_AFTER=1000"}
+	p := start(t, dir, settings...)
+	var sub struct{ ID string }
+	p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`","event_types":["a"]}`, &sub)
+	publish := func() (id string) {
+		var event struct{ ID string }
+		p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, &event)
+		return event.ID
+	}
+	const before = 10
+	var events []string
+	for range before {
+		events = append(events, publish())
+	}
+	run(t, dir, []string{"backup", "before.db"}, "10 deliveries, 10 of them pending", "keyhook.db.key apart from it")
+	refused := keyhook(t, "restore", "before.db")
+	refused.Dir = dir
+	if out, err := refused.CombinedOutput(); err == nil || !strings.Contains(string(out), strconv.Itoa(p.cmd.Process.Pid)) {
+		t.Errorf("beside the server: error %v, output %s", err, out)
+	}
+	receiver.down.Store(false)
+	p.drained(t, sub.ID)
+	states := func() map[string]int {
+		of := map[string]int{}
+		for _, id := range events {
+			var event struct{ Deliveries []struct{ State string } }
+			p.must(t, "GET", "/api/v1/events/"+id+"/", "", &event)
+			of[event.Deliveries[0].State]++
+		}
+		return of
+	}
+	for _, again := range []struct {
+		args  []string
+		says  string
+		sent  int64 // of what is pending in the backup
+		state string
+	}{
+		{[]string{"release"}, "released 11 deliveries", before, "delivered"},
+		{[]string{"discard", "--yes"}, "dropped 10 deliveries", 0, "dropped"},
+	} {
+		p.end(syscall.SIGTERM)
+		run(t, dir, []string{"restore", "before.db"}, "held", "10 deliveries for "+sub.ID, "set aside as keyhook.db.replaced-")
+		receiver.got.Store(0)
+		p = start(t, dir, settings...)
+		publish()
+		run(t, dir, p.queue("show"), "HELD", "restored from before.db", "11 deliveries wait for 1 subscription", strings.TrimPrefix(receiver.URL, "http://"))
+		p.end(syscall.SIGKILL)
+		p = start(t, dir, settings...)
+		<-time.After(time.Second) // several times as long as any of them has to wait
+		if n := receiver.got.Load(); n != 0 {
+			t.Errorf("%d requests while the queue was held", n)
+		}
+		run(t, dir, p.queue(again.args...), again.says)
+		p.drained(t, sub.ID)
+		if n := receiver.got.Load(); n != again.sent+1 {
+			t.Errorf("%d requests after %v", n, again.args)
+		}
+		if got := states(); got[again.state] != before {
+			t.Errorf("after %v: %v", again.args, got)
+		}
+	}
+}
+
+// examine opens a database that nobody writes to, and returns what is wrong with it and how many events it holds.
+func examine(t *testing.T, path string) (found string, events int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := errors.Join(db.QueryRow("PRAGMA integrity_check").Scan(&found), db.QueryRow("SELECT count(*) FROM events").Scan(&events)); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return found, events
+}
+
+// TestKilledCopy kills backups beside a server that writes, and then restores, at any moment: what has the name of a copy is
+// whole, and there is a whole database at every moment.
+func TestKilledCopy(t *testing.T) {
+	t.Parallel()
+	dir, copies := t.TempDir(), t.TempDir()
+	p := start(t, dir)
+	for range 30 {
+		p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"http://127.0.0.1:9/","event_types":["n"]}`, nil)
+	}
+	p.end(syscall.SIGTERM)
+	storagetest.Grow(t, filepath.Join(dir, "keyhook.db"), storagetest.Size{History: 20_000})
+	p = start(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var publisher sync.WaitGroup
+	publisher.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = p.call("POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+		}
+	})
+	to := filepath.Join(copies, "copy.db")
+	killed := 0
+	kill := func(args ...string) {
+		cmd := keyhook(t, args...)
+		cmd.Dir = dir
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-time.After(time.Duration(20+rand.IntN(400)) * time.Millisecond):
+		case <-t.Context().Done():
+		}
+		_ = cmd.Process.Kill() // it may have ended
+		if _ = cmd.Wait(); !cmd.ProcessState.Exited() {
+			killed++
+		}
+	}
+	for range 2 * cycles {
+		kill("backup", "--force", to)
+		if _, err := os.Stat(to); err == nil {
+			if found, events := examine(t, to); found != "ok" || events < 2000 {
+				t.Errorf("a copy has its name and is not whole: %s, %d events", found, events)
+			}
+		}
+	}
+	cancel()
+	publisher.Wait()
+	run(t, dir, []string{"backup", "--force", to})
+	if left, err := os.ReadDir(copies); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, error %v", left, err)
+	}
+	_, old := examine(t, to)
+	p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+	p.end(syscall.SIGKILL)
+	backups := killed
+	for range 2 * cycles {
+		kill("restore", to)
+		if found, events := examine(t, filepath.Join(dir, "keyhook.db")); found != "ok" || events != old && events != old+1 {
+			t.Errorf("the database is not whole: %s, %d events", found, events)
+		}
+	}
+	run(t, dir, []string{"restore", to}, "held")
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.restoring*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	t.Logf("of %d each, %d backups and %d restores were killed", 2*cycles, backups, killed-backups)
+}
+
+// litestream returns the path of the program, as KEYHOOK_LITESTREAM names it or as PATH has it.
+func litestream(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv("KEYHOOK_LITESTREAM"), "litestream"))
+	if err != nil {
+		const reason = "there is no litestream: go install github.com/benbjohnson/litestream/cmd/litestream@v0.5.18, or name it in KEYHOOK_LITESTREAM (%v)"
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatalf(reason, err)
+		}
+		t.Skipf(reason, err)
+	}
+	return path
+}
+
+// TestLitestream replicates a server that is published to, kills both, and restores the replica elsewhere.
+func TestLitestream(t *testing.T) {
+	t.Parallel()
+	program := litestream(t)
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	p := start(t, dir)
+	replica := "file://" + filepath.Join(t.TempDir(), "replica")
+	var log bytes.Buffer
+	replicate := func() *exec.Cmd {
+		cmd := exec.Command(program, "replicate", filepath.Join(dir, "keyhook.db"), replica)
+		cmd.Stdout, cmd.Stderr = &log, &log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		return cmd
+	}
+	end := func(cmd *exec.Cmd) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	restored := func(to string) (events int) {
+		_ = os.Remove(to)
+		if out, err := exec.Command(program, "restore", "-o", to, replica).CombinedOutput(); err != nil {
+			return -1 // nothing is replicated yet, or the last piece is being written
+		} else if found, n := examine(t, to); found != "ok" {
+			t.Errorf("the replica: %s\n%s", found, out)
+		} else {
+			events = n
+		}
+		return events
+	}
+	replication := replicate()
+	var ids []string
+	publish := func(n int) {
+		for range n {
+			var event struct{ ID string }
+			p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, &event)
+			ids = append(ids, event.ID)
+		}
+	}
+	publish(300)
+	copied := filepath.Join(elsewhere, "replica.db")
+	for deadline := time.Now().Add(30 * time.Second); restored(copied) < 300; <-time.After(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("300 events were published and the replica has %d:\n%s", restored(copied), &log)
+		}
+	}
+	publish(50) // of which the replica may have some
+	p.end(syscall.SIGKILL)
+	end(replication)
+	if n := restored(copied); n < 300 || n > 350 {
+		t.Errorf("the replica has %d events", n)
+	}
+
+	key, err := os.ReadFile(filepath.Join(dir, "keyhook.db.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(elsewhere, "keyhook.db.key"), key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, elsewhere, []string{"restore", copied}, "held")
+	p = start(t, elsewhere)
+	for _, id := range ids[:300] {
+		p.must(t, "GET", "/api/v1/events/"+id+"/", "", nil)
+	}
+	p.end(syscall.SIGTERM)
+
+	// The first machine goes on with the file that Litestream has left its tables in, and refuses to be restored meanwhile.
+	p = start(t, dir)
+	replication = replicate()
+	publish(1)
+	for deadline := time.Now().Add(30 * time.Second); restored(copied) < len(ids); <-time.After(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the replica does not go on:\n%s", &log)
+		}
+	}
+	p.end(syscall.SIGTERM)
+	refused := keyhook(t, "restore", copied)
+	refused.Dir = dir
+	if out, err := refused.CombinedOutput(); err == nil || !strings.Contains(string(out), "Litestream") {
+		t.Errorf("beside Litestream: error %v, output %s", err, out)
+	}
+	end(replication)
 }
 
 // BenchmarkDelivery publishes b.N events over HTTP from 64 connections to a server with synchronous=full, whose one
