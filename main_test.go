@@ -6,8 +6,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
 	"database/sql"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -900,15 +900,15 @@ func TestRestore(t *testing.T) {
 		sent  int64 // of what is pending in the backup
 		state string
 	}{
-		{[]string{"release"}, "released 11 deliveries", before, "delivered"},
-		{[]string{"discard", "--yes"}, "dropped 10 deliveries", 0, "dropped"},
+		{[]string{"release"}, "released               11\n", before, "delivered"},
+		{[]string{"discard", "--yes"}, "dropped                10\n", 0, "dropped"},
 	} {
 		p.end(syscall.SIGTERM)
 		run(t, dir, []string{"restore", "before.db"}, "held", "10 deliveries for "+sub.ID, "set aside as keyhook.db.replaced-")
 		receiver.got.Store(0)
 		p = start(t, dir, settings...)
 		publish()
-		run(t, dir, p.queue("show"), "HELD", "restored from before.db", "11 deliveries wait for 1 subscription", strings.TrimPrefix(receiver.URL, "http://"))
+		run(t, dir, p.queue("show"), "held                   true\n", "restored from before.db", "pending_deliveries     11\n", strings.TrimPrefix(receiver.URL, "http://"))
 		p.end(syscall.SIGKILL)
 		p = start(t, dir, settings...)
 		<-time.After(time.Second) // several times as long as any of them has to wait
