@@ -5,9 +5,9 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	_ "embed"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -78,15 +78,19 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", c.Server.Listen) // first, so that a busy port is told before a file is touched
+	roots, err := egress.Roots(c.Egress.CAFile)
 	if err != nil {
-		return fmt.Errorf("server.listen: %w; stop what listens there, or choose another address", err)
+		return config.Problems{{Setting: "egress.ca_file", Message: err.Error()}}
+	}
+	listener, err := cli.Listen("server.listen", c.Server.Listen) // first, so that a busy port is told before a file is touched
+	if err != nil {
+		return err
 	}
 	defer listener.Close()   // again, where Serve has done so already
 	var scrapes net.Listener // nil where they come to the other one
 	if c.Metrics.Listen != "" {
-		if scrapes, err = net.Listen("tcp", c.Metrics.Listen); err != nil {
-			return fmt.Errorf("metrics.listen: %w; stop what listens there, or choose another address", err)
+		if scrapes, err = cli.Listen("metrics.listen", c.Metrics.Listen); err != nil {
+			return err
 		}
 		defer scrapes.Close()
 		log.Info("metrics have a listener of their own", "address", scrapes.Addr().String())
@@ -96,7 +100,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	a, err := assemble(c, store, measured, certificate, log)
+	a, err := assemble(c, store, measured, certificate, roots, log)
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -156,12 +160,8 @@ type appliance struct {
 
 // assemble makes the floors and connects them: the server asks the store, the store tells the dispatcher, the dispatcher
 // records in the store. All of them are counted by m, which asks the store for the rest.
-func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certificate *tls.Config, log *slog.Logger) (*appliance, error) {
+func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certificate *tls.Config, roots *x509.CertPool, log *slog.Logger) (*appliance, error) {
 	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks}
-	roots, err := egress.Roots(c.Egress.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("egress.ca_file: %w", err)
-	}
 	dispatcher, err := dispatch.New(store, dispatch.Options{
 		Policy:          policy(c.Webhooks),
 		RetryBase:       c.Webhooks.RetryBase,

@@ -6,12 +6,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -272,6 +274,275 @@ func TestServe(t *testing.T) {
 			t.Errorf("exit code %d after %s", code, time.Since(began))
 		}
 	})
+}
+
+// nobody is the user whom programs run as that may not use a file, where this is root.
+const nobody = 65534
+
+// unprivileged has cmd run as a user without rights, and returns the id of that user. The program is reached through a
+// descriptor, because the directory that it stands in is closed to others.
+func unprivileged(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return os.Getuid()
+	}
+	program, err := os.Open(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{program}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	for dir := cmd.Dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return nobody
+}
+
+// give makes files belong to a user, if this is root.
+func give(t *testing.T, uid int, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := os.Chown(name, uid, uid); err != nil && os.Getuid() == 0 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// contents reads what a refused start must leave as it was.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range []string{"keyhook.db", "keyhook.db.key"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		all[name] = fmt.Sprintf("%t %x", err == nil, sha256.Sum256(text))
+	}
+	return all
+}
+
+// TestRefusals starts a server where it must not start: each refusal has its exit code, is one sentence that says what to
+// do, and leaves the files as they were.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	made := t.TempDir() // a database and its key
+	_, stop := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(made, "keyhook.db")))
+	stop()
+	alter := func(statement string) func(*testing.T, *exec.Cmd) []string {
+		return func(t *testing.T, cmd *exec.Cmd) []string {
+			db, err := sql.Open("sqlite", "file:"+filepath.Join(cmd.Dir, "keyhook.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		}
+	}
+	must := func(t *testing.T, errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		// prepare changes a directory that holds a database and its key, and how serve is called there. It returns what the
+		// sentence must say besides.
+		prepare func(t *testing.T, cmd *exec.Cmd) []string
+		code    int
+		says    string
+	}{
+		{"a setting that is unknown", func(_ *testing.T, cmd *exec.Cmd) []string {
+			cmd.Env = append(cmd.Env, "KEYHOOK_WEBHOOKS_TIMOUT=5s")
+			return []string{"KEYHOOK_WEBHOOKS_TIMEOUT"}
+		}, 2, "KEYHOOK_WEBHOOKS_TIMOUT: is no setting"},
+		{"a certificate that is not there", func(_ *testing.T, cmd *exec.Cmd) []string {
+			cmd.Args = append(cmd.Args, "--server.tls_cert_file=none.crt", "--server.tls_key_file=none.key")
+			return []string{"none.crt"}
+		}, 2, "server.tls_cert_file"},
+		{"authorities that are not there", func(_ *testing.T, cmd *exec.Cmd) []string {
+			cmd.Args = append(cmd.Args, "--egress.ca_file=none.pem")
+			return []string{"none.pem"}
+		}, 2, "egress.ca_file"},
+		{"a newer schema", alter("PRAGMA user_version = 99"), 3, "has schema 99 and this binary knows 1"},
+		{"a schema that was changed", alter("CREATE TABLE notes (id INTEGER)"), 4, "+ table notes"},
+		{"another application's file", alter("PRAGMA application_id = 7"), 4, "set storage.path to another file"},
+		{"garbage", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db"), bytes.Repeat([]byte("no database. "), 999), 0o600))
+			return []string{"left as it is", "storage.path", filepath.Join(cmd.Dir, "keyhook.db")}
+		}, 4, "not a Keyhook database"},
+		{"a file of which half is gone", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.Truncate(filepath.Join(cmd.Dir, "keyhook.db"), 40960))
+			return []string{"backup", filepath.Join(cmd.Dir, "keyhook.db")}
+		}, 4, "database is damaged"},
+		{"a file that a crash has left damaged", func(t *testing.T, cmd *exec.Cmd) []string {
+			db, err := sql.Open("sqlite", "file:"+filepath.Join(cmd.Dir, "keyhook.db"))
+			must(t, err)
+			var page int64
+			must(t, db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'attempts'").Scan(&page), db.Close())
+			file, err := os.OpenFile(filepath.Join(cmd.Dir, "keyhook.db"), os.O_WRONLY, 0)
+			must(t, err)
+			_, err = file.WriteAt(bytes.Repeat([]byte{0xff}, 4096), (page-1)*4096)
+			must(t, err)
+			// A write-ahead log that is there at the start is what a crash leaves.
+			must(t, file.Close(), os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db-wal"), make([]byte, 32), 0o600))
+			return []string{"backup", filepath.Join(cmd.Dir, "keyhook.db"), "btreeInitPage"} // which is what a check says
+		}, 4, "database is damaged"},
+		{"an empty file beside a key", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.Truncate(filepath.Join(cmd.Dir, "keyhook.db"), 0))
+			return []string{"keyhook.db.key", "backup", "start anew"}
+		}, 4, "empty or gone"},
+		{"no file beside a key", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")))
+			return []string{"keyhook.db.key", "backup", "start anew"}
+		}, 4, "empty or gone"},
+		{"a directory in place of the file", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.Mkdir(filepath.Join(cmd.Dir, "other"), 0o700))
+			cmd.Args = append(cmd.Args, "--storage.path=other")
+			return []string{"storage.path"}
+		}, 4, "not a regular file"},
+		{"a key that is gone", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db.key")))
+			return []string{"keyhook.db.key is gone", "encryption.key"}
+		}, 5, "encryption key is missing"},
+		{"another key", func(_ *testing.T, cmd *exec.Cmd) []string {
+			cmd.Env = append(cmd.Env, "KEYHOOK_ENCRYPTION_KEY="+strings.Repeat("ab", 32))
+			return []string{"encryption.key"}
+		}, 5, "does not fit the database"},
+		{"a key file that holds no key", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db.key"), []byte("hunter2\n"), 0o600))
+			return nil
+		}, 5, "keyhook.db.key"},
+		{"a file that another process owns", func(t *testing.T, cmd *exec.Cmd) []string {
+			p := start(t, cmd.Dir)
+			return []string{"stop that one first", strconv.Itoa(p.cmd.Process.Pid)}
+		}, 6, "database is in use"},
+		{"a port in use", func(t *testing.T, cmd *exec.Cmd) []string {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			t.Cleanup(func() { l.Close() })
+			cmd.Args = append(cmd.Args, "--listen="+l.Addr().String())
+			return []string{"server.listen", l.Addr().String(), "stop what listens there"}
+		}, 7, "cannot listen"},
+		{"an address of another machine", func(_ *testing.T, cmd *exec.Cmd) []string {
+			cmd.Args = append(cmd.Args, "--metrics.listen=192.0.2.1:80")
+			return []string{"metrics.listen"}
+		}, 7, "this machine has no such address"},
+		{"no directory", func(_ *testing.T, cmd *exec.Cmd) []string {
+			cmd.Args = append(cmd.Args, "--storage.path=no/such/keyhook.db")
+			return []string{"storage.path", "mkdir -p no/such"}
+		}, 8, "there is no directory no/such"},
+		{"a directory of another user", func(t *testing.T, cmd *exec.Cmd) []string {
+			uid := unprivileged(t, cmd)
+			must(t, os.Chmod(cmd.Dir, 0o555))
+			t.Cleanup(func() { os.Chmod(cmd.Dir, 0o755) }) //nolint:errcheck // it is removed next
+			if uid != nobody {
+				return []string{"chmod u+rwx " + cmd.Dir}
+			}
+			return []string{"uid 65534, gid 65534", "uid 0, gid 0, mode 0555", "run as root: chown 65534:65534 " + cmd.Dir + ",", "storage.path"}
+		}, 8, "may not be used by this process"},
+		{"a database of another user", func(t *testing.T, cmd *exec.Cmd) []string {
+			if unprivileged(t, cmd) != nobody {
+				require(t, "root")
+			}
+			give(t, nobody, cmd.Dir)
+			return []string{"uid 0, gid 0, mode 0600", "run as root: chown 65534:65534 " + filepath.Join(cmd.Dir, "keyhook.db") + ","}
+		}, 8, "keyhook.db may not be used by this process"},
+		{"a database that may not be written", func(t *testing.T, cmd *exec.Cmd) []string {
+			uid, file := unprivileged(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
+			must(t, os.Chmod(file, 0o444))
+			give(t, uid, cmd.Dir, file, file+".key")
+			return []string{"mode 0444; run: chmod u+rw " + file + ","}
+		}, 8, "keyhook.db may not be used by this process"},
+		{"a key file that may not be read", func(t *testing.T, cmd *exec.Cmd) []string {
+			uid, file := unprivileged(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
+			must(t, os.Chmod(file+".key", 0o000))
+			give(t, uid, cmd.Dir, file, file+".key")
+			return []string{"mode 0000; run: chmod u+rw " + file + ".key,"}
+		}, 8, "keyhook.db.key may not be used by this process"},
+		{"a network file system", func(t *testing.T, cmd *exec.Cmd) []string {
+			if os.Getuid() != 0 || runtime.GOOS != "linux" {
+				require(t, "root on Linux")
+			}
+			unshare, err := exec.LookPath("unshare")
+			if err != nil {
+				require(t, "unshare")
+			}
+			// What the kernel tells of mounts is covered by a file, for this process alone.
+			table := filepath.Join(t.TempDir(), "mountinfo")
+			must(t, os.WriteFile(table, []byte("1 0 254:1 / / rw - ext4 /dev/vda rw\n2 1 0:60 / "+cmd.Dir+" rw - nfs4 host:/export rw\n"), 0o600))
+			script := `mount --bind "$0" /proc/$$/mountinfo && exec "$@"`
+			cmd.Args = append([]string{unshare, "--mount", "sh", "-c", script, table, cmd.Path}, cmd.Args[1:]...)
+			cmd.Path = unshare
+			return []string{cmd.Dir, "storage.path", "local disk"}
+		}, 8, "is on nfs4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := keyhook(t, "serve", "--listen=127.0.0.1:0")
+			for _, name := range []string{"keyhook.db", "keyhook.db.key"} {
+				text, err := os.ReadFile(filepath.Join(made, name))
+				must(t, err, os.WriteFile(filepath.Join(cmd.Dir, name), text, 0o600))
+			}
+			says := append(tt.prepare(t, cmd), tt.says)
+			before := contents(t, cmd.Dir)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			context.AfterFunc(ctx, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended then
+			began := time.Now()
+			if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != tt.code {
+				t.Fatalf("error %v, want exit code %d:\n%s", err, tt.code, stderr.String())
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			sentence := ""
+			for line := range strings.Lines(stderr.String()) {
+				if strings.HasPrefix(line, "keyhook: ") {
+					sentence += line
+				} else if strings.HasPrefix(line, "{") == (sentence != "") && tt.says != "+ table notes" {
+					t.Errorf("neither log nor sentence: %s", line)
+				}
+			}
+			if tt.says == "+ table notes" { // which is a list
+				sentence = stderr.String()
+			}
+			t.Log(sentence)
+			for _, part := range says {
+				if !strings.Contains(sentence, part) {
+					t.Errorf("it does not say %q: %s", part, sentence)
+				}
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("output: %s", stdout.String())
+			}
+			if tt.code != 6 { // whose owner is at work
+				if after := contents(t, cmd.Dir); !maps.Equal(before, after) {
+					t.Errorf("the files were %v and are %v", before, after)
+				}
+			}
+		})
+	}
+}
+
+// require skips a test for want of something, or has it fail where all must be there.
+func require(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+		t.Fatalf("this test needs %s", what)
+	}
+	t.Skipf("this test needs %s", what) // a failure under KEYHOOK_TEST_REQUIRE
 }
 
 func TestMetrics(t *testing.T) {
@@ -1337,9 +1608,9 @@ var mayImport = map[string][]string{
 	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/webhook", "storage/fault"},
 	"server/oidc":         {"storage/access", "storage/fault"}, // whom a token is about, and what its holder may know of a refusal
 	"server/metrics":      {"storage/webhook"},                 // the vocabulary of what it counts; whoever counts reaches it through a hook
-	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/fault", "dispatch/signature", "dispatch/egress"},
+	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
-	"storage":             {"storage/access", "storage/backup", "storage/webhook", "storage/fault", "storage/seal"},
+	"storage":             {"storage/access", "storage/backup", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
 	"storage/access":      {"storage/fault"},
 	"storage/webhook":     {"storage/fault"},
 	"storage/storagetest": {"storage", "storage/access", "storage/webhook"},

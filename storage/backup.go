@@ -12,6 +12,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -88,7 +89,7 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 
 // present returns the one name of a database, which must be there.
 func present(path string) (string, error) {
-	path, err := resolve(path)
+	path, err := disk.Resolve(path)
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +106,7 @@ func destination(path string, o BackupOptions, at time.Time) (string, error) {
 	if to == "" {
 		to = filepath.Join(filepath.Dir(path), "backups")
 		if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return "", fmt.Errorf("make the directory of backups: %w", explain(err))
+			return "", fmt.Errorf("make the directory of backups: %w", disk.Explain(to, err))
 		}
 	}
 	to, err := filepath.Abs(to)
@@ -144,7 +145,7 @@ func claim(name string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("begin the copy: %w", explain(err))
+			return nil, fmt.Errorf("begin the copy: %w", disk.Explain(name, err))
 		}
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 			f.Close()

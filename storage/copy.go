@@ -22,7 +22,6 @@ var (
 	ErrExists        = errors.New("file exists already")
 	ErrBackupRunning = errors.New("another backup is being written")
 	ErrNoSpace       = errors.New("disk is too full")
-	ErrDamaged       = errors.New("database is damaged")
 )
 
 // fullCheck is up to what size a copy is checked in full, which takes some 50 s a gigabyte; above it, indexes are not

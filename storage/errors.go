@@ -3,9 +3,11 @@ package storage
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"modernc.org/sqlite"
 
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -52,6 +54,21 @@ func unavailable(err error) error {
 	}
 	if errors.Is(err, ErrStopped) {
 		return fault.New(fault.Unavailable, "shutting_down", "The server is shutting down; try again later.").Because(err)
+	}
+	return err
+}
+
+// unreadable says what an error of SQLite means for a file that is being opened, and what to do.
+func unreadable(err error) error {
+	switch code(err) & primaryMask {
+	case sqliteNotADB:
+		return fmt.Errorf("%w: it was left as it is; set storage.path to another file, or put the database back from a backup (%w)", ErrForeignFile, err)
+	case sqliteCorrupt:
+		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%w)", ErrDamaged, err)
+	case sqliteReadOnly, sqliteCantOpen:
+		return fmt.Errorf("%w: look at the modes of the files of storage.path and at its mount (%w)", disk.ErrAccess, err)
+	case sqliteFull:
+		return fmt.Errorf("%w: the disk of storage.path is full; make room there (%w)", disk.ErrAccess, err)
 	}
 	return err
 }

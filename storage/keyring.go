@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -49,7 +50,7 @@ func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 	file := keyFile{name: o.Path + ".key"}
 	text, err := os.ReadFile(file.path())
 	if err == nil && empty {
-		return nil, file, fmt.Errorf("%w: the database is empty or gone, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrKey, file.name)
+		return nil, file, fmt.Errorf("%w, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrLost, file.name)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		file.fresh = true
@@ -62,7 +63,7 @@ func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 		}
 	}
 	if err != nil {
-		return nil, file, fmt.Errorf("read key file: %w", explain(err))
+		return nil, file, disk.Explain(file.path(), err)
 	}
 	key, err := seal.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil {
@@ -75,7 +76,7 @@ func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 func createKeyFile(path string, key seal.Key) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("create key file: %w", explain(err))
+		return disk.Explain(path, err)
 	}
 	_, err = f.WriteString(key.Reveal() + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close(), syncDir(filepath.Dir(path))); err != nil {

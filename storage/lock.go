@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // ErrInUse is returned by Open when another process owns the file.
@@ -17,7 +19,7 @@ func lock(path string) (*os.File, error) {
 	name := path + ".lock"
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", explain(err))
+		return nil, disk.Explain(name, err)
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -28,11 +30,11 @@ func lock(path string) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("lock %s: %w; storage.path must be on a local file system", name, err)
+		return nil, fmt.Errorf("%w: lock %s: %w; storage.path must be on a local file system", disk.ErrFileSystem, name, err)
 	}
 	if err := errors.Join(f.Truncate(0), write(f, fmt.Sprintln(os.Getpid()))); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("write %s: %w", name, err)
+		return nil, disk.Explain(name, err)
 	}
 	return f, nil
 }
@@ -40,13 +42,4 @@ func lock(path string) (*os.File, error) {
 func write(f *os.File, text string) error {
 	_, err := f.WriteAt([]byte(text), 0)
 	return err
-}
-
-// explain adds to a permission error what mends it.
-func explain(err error) error {
-	if !errors.Is(err, os.ErrPermission) {
-		return err
-	}
-	return fmt.Errorf("%w: the directory of storage.path must be writable for uid %d (try: chown %d:%d DIRECTORY)",
-		err, os.Getuid(), os.Getuid(), os.Getgid())
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -135,7 +136,7 @@ func TestOpen(t *testing.T) {
 		}
 		o := storagetest.Options(t, path)
 		o.EncryptionKey = strings.Repeat("ab", 32)
-		refused(t, o, nil, path)
+		refused(t, o, storage.ErrForeignFile, path)
 		if after, err := os.ReadFile(path); err != nil || string(after) != garbage {
 			t.Errorf("the file was changed (error %v)", err)
 		}
@@ -177,7 +178,7 @@ func TestOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Remove(path + "-wal")
-		refused(t, storagetest.Options(t, path), storage.ErrKey, path+".key", "backup")
+		refused(t, storagetest.Options(t, path), storage.ErrLost, path+".key", "backup")
 		if info, err := os.Stat(path); err != nil || info.Size() != 0 {
 			t.Errorf("the file was touched: %v, %v", info, err)
 		}
@@ -227,7 +228,7 @@ func TestOpen(t *testing.T) {
 
 	t.Run("refuses where there is no directory", func(t *testing.T) {
 		t.Parallel()
-		refused(t, storagetest.Options(t, filepath.Join(t.TempDir(), "no", "such", "keyhook.db")), nil, "storage.path")
+		refused(t, storagetest.Options(t, filepath.Join(t.TempDir(), "no", "such", "keyhook.db")), disk.ErrAccess, "storage.path")
 	})
 
 	t.Run("keeps its files to itself", func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // restoring is what a copy is called that is being made ready to take the place of the database.
@@ -24,7 +25,7 @@ const restoring = ".restoring"
 // file system's error.
 func Restore(ctx context.Context, o Options, from string) (backup.Restored, error) {
 	var r backup.Restored
-	path, err := resolve(o.Path)
+	path, err := disk.Resolve(o.Path)
 	if err != nil {
 		return r, err
 	}
@@ -114,7 +115,7 @@ func keyOf(o Options, from, id string) (string, error) {
 func copyHeld(ctx context.Context, o Options, from string, r *backup.Restored) error {
 	f, err := os.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("begin the copy: %w", explain(err))
+		return fmt.Errorf("begin the copy: %w", disk.Explain(o.Path, err))
 	}
 	if err := f.Close(); err != nil {
 		return err
@@ -204,7 +205,7 @@ func isDatabase(path string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at the present database: %w", explain(err))
+		return false, fmt.Errorf("look at the present database: %w", disk.Explain(path, err))
 	}
 	head := make([]byte, len(magic))
 	_, err = io.ReadFull(f, head) // a file that is shorter begins otherwise

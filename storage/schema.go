@@ -18,6 +18,8 @@ var (
 	ErrNewerSchema = errors.New("database was written by a newer version")
 	ErrSchema      = errors.New("database schema is not the expected one")
 	ErrForeignFile = errors.New("file is not a Keyhook database")
+	ErrLost        = errors.New("database is empty or gone")
+	ErrDamaged     = errors.New("database is damaged")
 )
 
 // object is a table or an index of a schema.
@@ -40,16 +42,37 @@ func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 	return list, nil
 }
 
-// prepare brings the file to the schema: it creates it in an empty file, and otherwise compares. created says which.
-func (s *Store) prepare(ctx context.Context, schema string) (created bool, err error) {
-	have, err := objects(ctx, s.writer)
+// identify looks at a file before anything is written to it, which might be another application's: whether it has no
+// tables yet, and otherwise whether it is ours, of this schema, and sound.
+func (s *Store) identify(ctx context.Context, schema string, size int64, wasLeftOpen bool) (err error) {
+	name, err := dsn(s.path, readerPragmas())
+	if err != nil {
+		return err
+	}
+	db, err := connect(ctx, name, 1, readerPragmas())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if s.created, err = s.compare(ctx, db, schema); err != nil || s.created {
+		return err
+	}
+	if wasLeftOpen {
+		return s.checkFirst(ctx, db, size)
+	}
+	return nil
+}
+
+// compare compares the file with what it should be. created says that there is nothing in it yet.
+func (s *Store) compare(ctx context.Context, db sqlx.QueryerContext, schema string) (created bool, err error) {
+	have, err := objects(ctx, db)
 	if err != nil {
 		return false, err
 	}
 	var app, user int64
 	if err := errors.Join(
-		s.writer.GetContext(ctx, &app, "PRAGMA application_id"),
-		s.writer.GetContext(ctx, &user, "PRAGMA user_version"),
+		sqlx.GetContext(ctx, db, &app, "PRAGMA application_id"),
+		sqlx.GetContext(ctx, db, &user, "PRAGMA user_version"),
 	); err != nil {
 		return false, fmt.Errorf("read schema version: %w", err)
 	}
@@ -61,11 +84,11 @@ func (s *Store) prepare(ctx context.Context, schema string) (created bool, err e
 	case user > version:
 		return false, fmt.Errorf("%w: %s has schema %d and this binary knows %d; run the newer binary, or restore the copy that it set aside when it upgraded", ErrNewerSchema, s.path, user, version)
 	}
-	return false, compare(ctx, schema, have)
+	return false, compareSchema(ctx, schema, have)
 }
 
-// compare checks what the file has against the schema text, by giving that text to an empty database in memory.
-func compare(ctx context.Context, schema string, have []object) error {
+// compareSchema checks what the file has against the schema text, by giving that text to an empty database in memory.
+func compareSchema(ctx context.Context, schema string, have []object) error {
 	reference, err := sqlx.Open(driver, "file::memory:")
 	if err != nil {
 		return err

@@ -8,11 +8,9 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +47,8 @@ type Store struct {
 	created bool
 	invited bool
 
+	unchecked bool // left open by its last owner, and too large to be checked first
+
 	writer *sqlx.DB // one connection, held by tx
 	tx     *tx
 	jobs   chan *job
@@ -74,115 +74,6 @@ type Store struct {
 	replaying  chan struct{} // holds a token while a replay writes
 }
 
-// Open locks, checks and opens the file, creating it where there is none. It refuses with a sentence that says what to
-// do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrKey or ErrKeyMissing, or a file system's error.
-func Open(ctx context.Context, o Options) (_ *Store, err error) {
-	s := &Store{
-		policy:    o.Policy,
-		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
-		observer:  o.Observer,
-		log:       o.Logger,
-		jobs:      make(chan *job, maxBatch),
-		stopped:   make(chan struct{}),
-		replaying: make(chan struct{}, 1),
-	}
-	if s.policy == (webhook.Policy{}) {
-		s.policy = webhook.DefaultPolicy()
-	}
-	if s.policy.MaxAttempts > maxAttempts {
-		return nil, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", s.policy.MaxAttempts, maxAttempts)
-	}
-	if s.observer == nil {
-		s.observer = unobserved{}
-	}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
-	if o.Synchronous == "" {
-		o.Synchronous = Full
-	}
-	if o.Path, err = resolve(o.Path); err != nil {
-		return nil, err
-	}
-	s.path = o.Path
-	if s.lock, err = lock(o.Path); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if err := s.open(ctx, o); err != nil {
-		return nil, fmt.Errorf("open %s: %w", o.Path, err)
-	}
-	return s, nil
-}
-
-// open does what Open does once the lock is held, in the order in which each step relies on the one before.
-func (s *Store) open(ctx context.Context, o Options) error {
-	size, err := fileSize(o.Path)
-	if err != nil {
-		return explain(err)
-	}
-	ring, file, err := openRing(o, size == 0)
-	if err != nil {
-		return err
-	}
-	s.ring = ring
-	name, err := dsn(o.Path, writerPragmas(o.Synchronous), "_txlock=immediate", "_auto_vacuum=INCREMENTAL")
-	if err != nil {
-		return err
-	}
-	if s.writer, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
-		return err
-	}
-	if s.created, err = s.prepare(ctx, o.Schema); err != nil {
-		return err
-	}
-	conn, err := s.writer.Connx(ctx)
-	if err != nil {
-		return err
-	}
-	s.tx = newTx(conn)
-	if s.created {
-		if err := s.found(o); err != nil {
-			return fmt.Errorf("create database: %w", err)
-		}
-	}
-	if err := s.recognize(); err != nil {
-		return err
-	}
-	if err := file.keep(); err != nil {
-		return err
-	}
-	if !s.created {
-		if s.invited, err = s.invite(o.Bootstrap); err != nil {
-			return fmt.Errorf("make the first operator's token: %w", err)
-		}
-	}
-	if err := s.alone(s.interruptSending); err != nil {
-		return fmt.Errorf("mark interrupted attempts: %w", err)
-	}
-	if err := errors.Join(s.pending.load(s.tx), s.loadHold()); err != nil {
-		return err
-	}
-	if err := s.tx.get(&s.lastEvent, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
-		return fmt.Errorf("find newest event: %w", err)
-	}
-	if s.keeper, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
-		return err
-	}
-	if name, err = dsn(o.Path, readerPragmas()); err != nil {
-		return err
-	}
-	if s.reads, err = openPool(ctx, name, readers, readLimit); err != nil {
-		return err
-	}
-	s.logs, err = openPool(ctx, name, logReaders, logLimit)
-	return err
-}
-
 // Created reports whether Open has created the file.
 func (s *Store) Created() bool { return s.created }
 
@@ -200,6 +91,9 @@ func (s *Store) Run(ctx context.Context) error {
 	wg.Go(func() {
 		defer stop() // upkeep ends first: what it knows is still to be written
 		s.upkeep(ctx)
+	})
+	wg.Go(func() {
+		s.try(ctx, s.checkLater, "the database could not be checked, or is damaged; put it back from a backup")
 	})
 	s.commitLoop(writing)
 	wg.Wait()
@@ -256,30 +150,4 @@ func from(before int64) int64 {
 // change is write with a failure of the disk told to the caller as such.
 func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return unavailable(s.write(ctx, fn))
-}
-
-// resolve follows symbolic links, so that a file has one name, and one lock, however it is reached.
-func resolve(path string) (string, error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return filepath.Abs(target)
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil {
-		return "", fmt.Errorf("storage.path is %s, but there is no directory %s: create it or set storage.path", path, filepath.Dir(path))
-	}
-	return filepath.Abs(filepath.Join(dir, filepath.Base(path)))
-}
-
-func fileSize(path string) (int64, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%w: %s is not a regular file; set storage.path to another", ErrForeignFile, path)
-	}
-	return info.Size(), nil
 }

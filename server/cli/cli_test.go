@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 const example = "log:\n  level: debug\n"
@@ -79,6 +82,21 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("each sort of refusal has its code, however it is wrapped", func(t *testing.T) {
+		t.Parallel()
+		for err, want := range map[error]int{
+			storage.ErrNewerSchema: cli.ExitNewer, storage.ErrForeignFile: cli.ExitFile, storage.ErrSchema: cli.ExitFile,
+			storage.ErrLost: cli.ExitFile, storage.ErrDamaged: cli.ExitFile, storage.ErrKey: cli.ExitKey,
+			storage.ErrKeyMissing: cli.ExitKey, storage.ErrInUse: cli.ExitInUse, disk.ErrAccess: cli.ExitPlace,
+			disk.ErrFileSystem: cli.ExitPlace,
+		} {
+			code, _, stderr := run(t, []string{"serve"}, serve(fmt.Errorf("open the file: %w", errors.Join(err, errors.New("and more")))))
+			if code != want || !strings.Contains(stderr, err.Error()) {
+				t.Errorf("%v: code %d, want %d; errors %q", err, code, want, stderr)
+			}
+		}
+	})
 
 	t.Run("no command, or a group alone, shows what there is", func(t *testing.T) {
 		t.Parallel()

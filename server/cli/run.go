@@ -7,15 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/keyhook/keyhook/server/config"
-)
-
-// The exit codes of every command.
-const (
-	ExitOK      = 0
-	ExitFailure = 1 // the command began and did not succeed
-	ExitUsage   = 2 // the command line or the configuration is wrong: trying again cannot help
 )
 
 // misuse is an error of whoever typed the command, found after it has begun.
@@ -34,20 +25,14 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		return ExitOK
 	}
-	var problems config.Problems
 	var misused misuse
-	switch {
-	case !begun, errors.As(err, &misused):
+	if !begun || errors.As(err, &misused) {
 		// Whatever fails before a command begins is about how it was called: cobra has no type for that.
 		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v; see %s --help\n", err, cmd.CommandPath())
 		return ExitUsage
-	case errors.As(err, &problems):
-		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", err)
-		return ExitUsage
-	default:
-		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", err)
-		return ExitFailure
 	}
+	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", err)
+	return exitCode(err)
 }
 
 // prepare gives cmd and all below it the same manners, and has them say when they begin.

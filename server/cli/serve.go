@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,6 +23,27 @@ func UntilSignal(ctx context.Context) context.Context {
 		os.Exit(ExitFailure)
 	}()
 	return ctx
+}
+
+// errListen says that an address cannot be listened on.
+var errListen = errors.New("cannot listen")
+
+// Listen listens on the address of a setting. The error says what to do about it.
+func Listen(setting, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	mend := "choose another address"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		mend = "stop what listens there, or choose another address"
+	case errors.Is(err, syscall.EACCES):
+		mend = "ports below 1024 are for root alone; choose another, such as 8080"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		mend = "this machine has no such address; choose one that it has, or 0.0.0.0 for all"
+	}
+	return nil, fmt.Errorf("%w: %s: %w; %s", errListen, setting, err, mend)
 }
 
 // Welcome tells a first operator where to begin. token is empty where it came from the settings: then it is known

@@ -1,0 +1,121 @@
+package disk_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/disk"
+)
+
+// mounts is what a container with many volumes sees.
+const mounts = `1 0 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/l,upperdir=/u
+2 1 0:22 / /proc rw - proc proc rw
+3 1 254:1 /volumes/data /data rw,relatime master:1 - ext4 /dev/vda1 rw
+4 1 0:60 / /data/shared rw - nfs4 10.0.0.9:/export rw,vers=4.2
+5 1 0:61 / /mnt/with\040space rw - cifs //server/share rw
+6 1 0:62 / /mnt/host rw shared:7 master:2 - virtiofs host rw
+7 1 0:63 / /mnt/plan9 rw - 9p host rw
+8 1 0:64 / /mnt/ssh rw - fuse.sshfs me@there:/ rw
+9 1 0:65 / /mnt/layer rw - fuse.fuse-overlayfs fuse-overlayfs rw
+10 1 0:66 / /run rw - tmpfs tmpfs rw
+11 1 0:67 / /mnt/twice rw - nfs there:/ rw
+12 11 254:2 / /mnt/twice rw - xfs /dev/vdb rw
+13 1 0:68 / /mnt/blk rw - fuseblk /dev/sda1 rw
+this line is broken
+`
+
+func TestMounts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		path, point, kind string
+		refused           bool
+		warning           string
+	}{
+		{"/keyhook.db", "/", "overlay", false, "container's own layer"},
+		{"/data/keyhook.db", "/data", "ext4", false, ""},
+		{"/database/keyhook.db", "/", "overlay", false, "container's own layer"},
+		{"/data/shared/keyhook.db", "/data/shared", "nfs4", true, ""},
+		{"/data/shared/deep/er/keyhook.db", "/data/shared", "nfs4", true, ""},
+		{"/mnt/with space/keyhook.db", "/mnt/with space", "cifs", true, ""},
+		{"/mnt/host/keyhook.db", "/mnt/host", "virtiofs", true, ""},
+		{"/mnt/plan9/keyhook.db", "/mnt/plan9", "9p", true, ""},
+		{"/mnt/ssh/keyhook.db", "/mnt/ssh", "fuse.sshfs", true, ""},
+		{"/mnt/layer/keyhook.db", "/mnt/layer", "fuse.fuse-overlayfs", false, "container's own layer"},
+		{"/run/keyhook.db", "/run", "tmpfs", false, "in memory"},
+		{"/mnt/twice/keyhook.db", "/mnt/twice", "xfs", false, ""},
+		{"/mnt/blk/keyhook.db", "/mnt/blk", "fuseblk", false, ""},
+	} {
+		t.Run(tt.path, func(t *testing.T) {
+			t.Parallel()
+			m, err := disk.MountIn(tt.path, mounts)
+			if err != nil || m.Point != tt.point || m.Type != tt.kind {
+				t.Fatalf("%+v, error %v", m, err)
+			}
+			err = m.CheckMount(tt.path)
+			if errors.Is(err, disk.ErrFileSystem) != tt.refused {
+				t.Errorf("refused: %v", err)
+			}
+			if tt.refused && (!strings.Contains(err.Error(), tt.kind) || !strings.Contains(err.Error(), tt.path) || !strings.Contains(err.Error(), "storage.path")) {
+				t.Errorf("the sentence does not say enough: %v", err)
+			}
+			if w := m.Passing(); (w == "") != (tt.warning == "") || !strings.Contains(w, tt.warning) {
+				t.Errorf("warning %q", w)
+			}
+		})
+	}
+
+	t.Run("of an unknown kind are no reason to refuse", func(t *testing.T) {
+		t.Parallel()
+		if m, err := disk.MountIn("/data/keyhook.db", ""); err != nil || m != (disk.Mount{}) || m.CheckMount("x") != nil || m.Passing() != "" {
+			t.Errorf("%+v, error %v", m, err)
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+
+	t.Run("takes a directory of one's own, with and without files", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		for range 2 {
+			if err := disk.Check(path); err != nil {
+				t.Error(err)
+			}
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+
+	t.Run("refuses a directory that is a file", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.Check(filepath.Join(path, "keyhook.db")); !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), "not a directory") {
+			t.Error(err)
+		}
+	})
+
+	t.Run("quotes a path for the shell where that is needed", func(t *testing.T) {
+		t.Parallel()
+		_, err := disk.Resolve(filepath.Join(t.TempDir(), "it's here", "keyhook.db"))
+		if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), `it'\''s here')`) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFree(t *testing.T) {
+	t.Parallel()
+	if free, total, ok := disk.Free(t.TempDir()); ok && (free > total || total == 0) {
+		t.Errorf("%d of %d bytes", free, total)
+	} else if _, _, there := disk.Free(filepath.Join(t.TempDir(), "none")); there {
+		t.Error("room where there is nothing")
+	}
+}

@@ -1,0 +1,96 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// After a crash the structure of the file is looked at: what a disk has broken is better told at once than found by a
+// request. A small file is looked at before anything else, at some 100 MB a second; a large one, table by table, while it
+// is in use already.
+const (
+	checkedFirst = 64 << 20         // bytes
+	checkLimit   = 60 * time.Second // for one table: while it is read, the write-ahead log cannot be folded back
+)
+
+// leftOpen reports whether the last owner did not come to close the file: who closes it removes the write-ahead log.
+func leftOpen(path string) (bool, error) {
+	size, err := fileSize(path + "-wal")
+	return size > 0, err
+}
+
+// checkFirst looks at a file that was left open, if it is small; a large one it leaves to checkLater.
+func (s *Store) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int64) error {
+	if size > checkedFirst {
+		s.unchecked = true
+		s.log.Warn("the database was not closed by its last owner; it is checked while it is in use", "bytes", size)
+		return nil
+	}
+	began := time.Now()
+	if err := quickCheck(ctx, db, ""); err != nil {
+		return err
+	}
+	s.log.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
+	return nil
+}
+
+// checkLater looks at a large file while it is in use, on a connection of its own.
+func (s *Store) checkLater(ctx context.Context) error {
+	if !s.unchecked {
+		return nil
+	}
+	name, err := dsn(s.path, readerPragmas())
+	if err != nil {
+		return err
+	}
+	db, err := connect(ctx, name, 1, readerPragmas())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	tables := []string{}
+	if err := db.SelectContext(ctx, &tables, "SELECT name FROM sqlite_schema WHERE type = 'table'"); err != nil {
+		return err
+	}
+	began, all := time.Now(), true
+	for _, table := range tables {
+		limited, cancel := context.WithTimeout(ctx, checkLimit)
+		err := quickCheck(limited, db, table)
+		late := limited.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case late:
+			all = false
+			s.log.Warn("a table is too large to be checked while it is in use; check a backup of it", "table", table)
+		case err != nil:
+			return err
+		}
+	}
+	if all {
+		s.log.Info("the database was checked and is sound", "took", time.Since(began))
+	}
+	return nil
+}
+
+// quickCheck looks at the structure of a table, or of all: ErrDamaged where it is not sound.
+func quickCheck(ctx context.Context, db sqlx.QueryerContext, table string) error {
+	statement := "PRAGMA quick_check(1)"
+	if table != "" {
+		statement = `PRAGMA quick_check("` + table + `")`
+	}
+	found := []string{}
+	if err := sqlx.SelectContext(ctx, db, &found, statement); err != nil {
+		return fmt.Errorf("check the database: %w", unreadable(err))
+	}
+	if len(found) != 1 || found[0] != "ok" {
+		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%.300s)", ErrDamaged,
+			strings.Join(strings.Fields(strings.Join(found, " ")), " "))
+	}
+	return nil
+}
