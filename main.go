@@ -113,10 +113,6 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
 	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
-	if hold := store.Held(); hold != nil {
-		log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then `keyhook queue release` or `discard`",
-			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
-	}
 	err = a.run(ctx, listener, local, scrapes)
 	log.Info("stopped")
 	return errors.Join(err, store.Close())
@@ -206,13 +202,16 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		KeyPrefix:      c.Keys.Prefix,
 		BaseURL:        c.Server.BaseURL,
 		TrustedProxies: c.Server.TrustedProxies,
-		Checks:         []server.Check{server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval)},
-		Measure:        m.Requests,
-		Metrics:        exposed,
-		TLS:            certificate,
-		ShutdownGrace:  c.Server.ShutdownGrace,
-		TestTimeout:    c.Webhooks.Timeout,
-		Logger:         log,
+		Checks: []server.Check{
+			{Name: "storage", Run: store.Ready},
+			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
+		},
+		Measure:       m.Requests,
+		Metrics:       exposed,
+		TLS:           certificate,
+		ShutdownGrace: c.Server.ShutdownGrace,
+		TestTimeout:   c.Webhooks.Timeout,
+		Logger:        log,
 	})
 	if err != nil {
 		return nil, err
@@ -221,12 +220,12 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 }
 
 // run serves and delivers until ctx ends or one of them fails. The store goes on until all have ended, because what
-// they have under way is recorded there.
+// they have under way is recorded there. Where the store itself fails, nothing is waited for: no answer could be kept.
 func (a *appliance) run(ctx context.Context, l, local, scrapes net.Listener) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWriting()
-	var store errgroup.Group
-	store.Go(func() error { return a.store.Run(writing) })
+	stored, ended := make(chan error, 1), make(chan error, 1)
+	go func() { stored <- a.store.Run(writing) }()
 
 	floors, ctx := errgroup.WithContext(ctx)
 	floors.Go(func() error { return a.server.Serve(ctx, l) })
@@ -238,7 +237,12 @@ func (a *appliance) run(ctx context.Context, l, local, scrapes net.Listener) err
 	if scrapes != nil {
 		floors.Go(func() error { return a.metrics.Serve(ctx, scrapes) })
 	}
-	err := floors.Wait()
-	stopWriting()
-	return errors.Join(err, store.Wait())
+	go func() { ended <- floors.Wait() }()
+	select {
+	case err := <-stored:
+		return err // the process ends with it
+	case err := <-ended:
+		stopWriting()
+		return errors.Join(err, <-stored)
+	}
 }

@@ -68,6 +68,8 @@ type process struct {
 	url     string
 	metrics string // host:port of their own listener; empty without one
 	stdout  *bytes.Buffer
+	stderr  *bytes.Buffer // what it says after it is ready; to be read after end
+	silent  chan struct{} // closed when it says nothing more
 }
 
 const operatorToken = "an-operator-token-for-tests"
@@ -78,7 +80,7 @@ func start(t testing.TB, dir string, settings ...string) *process {
 	cmd := keyhook(t, "serve", "--dev", "--listen=127.0.0.1:0", "--log.format=json")
 	cmd.Dir = dir
 	cmd.Env = append(append(cmd.Env, "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken), settings...)
-	p := &process{cmd: cmd, stdout: new(bytes.Buffer)}
+	p := &process{cmd: cmd, stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), silent: make(chan struct{})}
 	cmd.Stdout = p.stdout
 	logged, err := cmd.StderrPipe()
 	if err != nil {
@@ -102,7 +104,12 @@ func start(t testing.TB, dir string, settings ...string) *process {
 			p.metrics = line.Address
 		case "ready":
 			p.url = line.URL
-			go io.Copy(io.Discard, logged) // ends with the process
+			go func() { // ends with the process
+				defer close(p.silent)
+				for lines.Scan() {
+					p.stderr.WriteString(lines.Text() + "\n")
+				}
+			}()
 			return p
 		}
 	}
@@ -114,7 +121,10 @@ func start(t testing.TB, dir string, settings ...string) *process {
 func (p *process) end(s os.Signal) int {
 	if p.cmd.ProcessState == nil {
 		_ = p.cmd.Process.Signal(s) // it may have ended by itself
-		_ = p.cmd.Wait()            // the exit code says it
+		if p.url != "" {
+			<-p.silent
+		}
+		_ = p.cmd.Wait() // the exit code says it
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -533,6 +543,229 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFailStop takes the files away from a server at work: it stops at once and says why, nobody is told afterwards that
+// anything was kept, and what stands in the file's place is left alone.
+func TestFailStop(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		take func(path string) error
+		busy bool
+		says string
+		next int // the exit code of the next start; 0: it starts
+	}{
+		{"removed", func(path string) error {
+			return errors.Join(os.Remove(path), os.Remove(path+"-wal"), os.Remove(path+"-shm"))
+		}, true, "keyhook.db was removed beneath the running process", 4},
+		{"removed while nothing happens", func(path string) error { return os.Remove(path) }, false, "keyhook.db was removed", 4},
+		{"replaced", func(path string) error {
+			return errors.Join(os.WriteFile(path+".other", []byte("another file"), 0o600), os.Rename(path+".other", path))
+		}, true, "keyhook.db was replaced beneath the running process", 4},
+		{"robbed of the log", func(path string) error { return os.Remove(path + "-wal") }, true, "keyhook.db-wal was removed", 0},
+		{"robbed of the lock", func(path string) error { return os.Remove(path + ".lock") }, true, "keyhook.db.lock was removed", 0},
+		{"moved with its directory", func(path string) error { return os.Rename(filepath.Dir(path), filepath.Dir(path)+".moved") }, true, "was removed", 8},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "keyhook.db")
+			p := start(t, dir)
+			var mu sync.Mutex
+			var taken time.Time
+			accepted, late := 0, 0
+			enough := make(chan struct{})
+			publish := func() error {
+				began := time.Now()
+				status, err := p.call("POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil && status == http.StatusAccepted {
+					if accepted++; accepted == 50 {
+						close(enough)
+					}
+					if !taken.IsZero() && began.After(taken) {
+						late++
+					}
+				}
+				return err
+			}
+			var publishers sync.WaitGroup
+			if tt.busy {
+				for range 4 {
+					publishers.Go(func() {
+						for publish() == nil {
+						}
+					})
+				}
+				await(t, enough)
+			}
+			if err := tt.take(path); err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			taken = time.Now()
+			mu.Unlock()
+			left := contents(t, dir)
+			await(t, p.silent)
+			code := p.end(syscall.Signal(0))
+			took := time.Since(taken)
+			publishers.Wait()
+			if code != 74 || took > 5*time.Second {
+				t.Errorf("exit code %d after %s", code, took)
+			}
+			if late > 0 {
+				t.Errorf("%d events were accepted that began after the file was gone", late)
+			}
+			logged := p.stderr.String()
+			if !strings.Contains(logged, `"level":"ERROR","msg":"stopping at once`) || strings.Count(logged, "keyhook: ") != 1 || !strings.Contains(logged, tt.says) {
+				t.Errorf("it said:\n%s", logged)
+			}
+			if after := contents(t, dir); !maps.Equal(left, after) && !strings.HasPrefix(tt.name, "robbed") {
+				t.Errorf("the files were %v and are %v", left, after)
+			}
+			t.Logf("%d accepted, ended after %s: %s", accepted, took, logged[strings.LastIndex(logged, "keyhook: "):])
+			if tt.next == 0 {
+				start(t, dir)
+				return
+			}
+			next := keyhook(t, "serve", "--listen=127.0.0.1:0", "--storage.path="+path)
+			time.AfterFunc(20*time.Second, func() { next.Process.Kill() }) //nolint:errcheck // it has ended then
+			if out, err := next.CombinedOutput(); next.ProcessState.ExitCode() != tt.next {
+				t.Errorf("the next start: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestDiskFull fills the disk beneath a server at work.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", dir).CombinedOutput(); err != nil {
+		require(t, fmt.Sprintf("root, and to be allowed to mount (%v: %s)", err, out))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	var mu sync.Mutex
+	requests := map[string]int{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests[r.Header.Get("X-Service-Event-Id")+" "+r.Header.Get("X-Service-Attempt")]++
+	}))
+	defer receiver.Close()
+	p := start(t, dir)
+	var sub struct{ ID string }
+	p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`","event_types":["a"]}`, &sub)
+	var key struct{ Key string }
+	p.must(t, "POST", "/api/v1/api-keys/", `{"name":"backend","scope":"events:write events:read"}`, &key)
+	accepted := map[string]bool{}
+	publish := func() (status int, header http.Header) {
+		req, err := http.NewRequest("POST", p.url+"/api/v1/events/", strings.NewReader(`{"type":"a","data":{"text":"`+strings.Repeat("x", 4000)+`"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "ApiKey "+key.Key)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var event struct{ ID string }
+		if err := json.NewDecoder(resp.Body).Decode(&event); err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode == http.StatusAccepted {
+			accepted[event.ID] = true
+		}
+		return resp.StatusCode, resp.Header
+	}
+	for range 20 {
+		publish()
+	}
+	ballast, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ballast.Close()
+	for err == nil {
+		_, err = ballast.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+
+	refused := 0
+	for deadline := time.Now().Add(20 * time.Second); refused < 50; {
+		switch status, header := publish(); {
+		case status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
+			refused++
+		case status != http.StatusAccepted:
+			t.Fatalf("status %d, %v", status, header)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the disk does not fill")
+		}
+	}
+	if status, body := scrape(t, p.url+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, `"storage":{"ok":false,"problem":"the disk is full`) {
+		t.Errorf("/readyz: status %d, %s", status, body)
+	}
+	if status, body := scrape(t, p.url+"/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: status %d, %s", status, body)
+	}
+	if _, body := scrape(t, p.url+"/metrics"); !strings.Contains(body, "\nkeyhook_degraded{reason=\"disk_full\"} 1\n") {
+		t.Errorf("/metrics:\n%s", body)
+	}
+	p.must(t, "GET", "/api/v1/whoami/", "", nil)
+	var verified struct{ Valid bool }
+	p.must(t, "POST", "/api/v1/auth/verify/", `{"key":"`+key.Key+`"}`, &verified)
+	if !verified.Valid {
+		t.Error("the key does not hold while the disk is full")
+	}
+	p.must(t, "GET", "/api/v1/webhooks/subscriptions/"+sub.ID+"/deliveries/", "", nil)
+
+	if err := os.Remove(ballast.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if err := ballast.Close(); err != nil {
+		t.Fatal(err)
+	}
+	began, ready := time.Now(), 0
+	for ; ready != http.StatusOK; <-time.After(10 * time.Millisecond) {
+		if ready, _ = scrape(t, p.url+"/readyz"); time.Since(began) > 5*time.Second {
+			t.Fatal("it does not heal within 5 s")
+		}
+	}
+	t.Logf("%d accepted, %d refused, healed in %s", len(accepted), refused, time.Since(began))
+	if status, _ := publish(); status != http.StatusAccepted {
+		t.Errorf("healed, and the status is %d", status)
+	}
+	p.drained(t, sub.ID)
+	recorded := p.attempts(t, sub.ID)
+	mu.Lock()
+	defer mu.Unlock()
+	for id := range accepted {
+		if requests[id+" 1"] == 0 {
+			t.Errorf("%s was accepted and never arrived", id)
+		}
+	}
+	for request := range requests {
+		if recorded[request] != 1 {
+			t.Errorf("attempt %s was on the wire and is on record %d times", request, recorded[request])
+		}
+	}
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 
@@ -1618,7 +1851,8 @@ var mayImport = map[string][]string{
 
 // fences is where a module may be imported.
 var fences = map[string][]string{
-	"modernc.org/sqlite":                  {"storage"},
+	"modernc.org/sqlite":                  {"storage", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
+	"modernc.org/libc":                    {"storage/faultdisk"},
 	"github.com/jmoiron/sqlx":             {"storage"},
 	"github.com/coreos/go-oidc":           {"server/oidc"},
 	"github.com/go-jose/go-jose":          {"server/oidc"},

@@ -28,9 +28,13 @@ func TestEveryBody(t *testing.T) {
 		"users/{id}", "users/"+owner.User.ID, "{user_id}", owner.User.ID,
 		"plans/{name}", "plans/growth", "roles/{name}", "roles/clerk", "permissions/{key}", "permissions/orders:read",
 	)
-	optional := []string{"POST /api/v1/webhooks/subscriptions/{id}/rotate-secret/", "POST /api/v1/api-keys/{id}/rotate/"}
+	optional := []string{
+		"POST /api/v1/webhooks/subscriptions/{id}/rotate-secret/", "POST /api/v1/api-keys/{id}/rotate/",
+		"POST /api/v1/queue/hold/", "POST /api/v1/backups/",
+	}
 	withoutBody := []string{
 		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
+		"POST /api/v1/queue/release/", "POST /api/v1/queue/discard/",
 	}
 	nested := func(depth int) string {
 		return `{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}`

@@ -25,6 +25,12 @@ const (
 	sqliteCorrupt    = 11
 	sqliteCantOpen   = 14
 	sqliteNotADB     = 26
+
+	sqliteRead      = 266
+	sqliteShortRead = 522
+	sqliteFsync     = 1034
+	sqliteDirFsync  = 1290
+	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index
 )
 
 // code returns SQLite's extended result code, 0 for what is not SQLite's.
@@ -49,6 +55,10 @@ func inUse(err error) bool { return code(err) == sqliteForeignKey }
 func unavailable(err error) error {
 	switch code(err) & primaryMask {
 	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
+		return fault.New(fault.Unavailable, "storage_unavailable",
+			"The database cannot be used at the moment; try again later.").Because(err)
+	}
+	if errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) {
 		return fault.New(fault.Unavailable, "storage_unavailable",
 			"The database cannot be used at the moment; try again later.").Because(err)
 	}

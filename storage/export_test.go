@@ -164,3 +164,9 @@ func (t *tx) Holds() (bool, error) {
 
 // Path returns the name of the file.
 func (s *Store) Path() string { return s.path }
+
+// CheckLater checks a file as one that is too large to be checked at its opening.
+func (s *Store) CheckLater(ctx context.Context) error {
+	s.unchecked = true
+	return s.checkLater(ctx)
+}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,6 +69,9 @@ func (s *Store) checkLater(ctx context.Context) error {
 		case late:
 			all = false
 			s.log.Warn("a table is too large to be checked while it is in use; check a backup of it", "table", table)
+		case errors.Is(err, ErrDamaged):
+			s.condition.ail(byReading, damaged, err)
+			return nil
 		case err != nil:
 			return err
 		}

@@ -36,6 +36,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	s.condition = newCondition(s.log)
 	if o.Synchronous == "" {
 		o.Synchronous = Full
 	}
@@ -140,11 +141,14 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if name, err = dsn(o.Path, readerPragmas()); err != nil {
 		return err
 	}
-	if s.reads, err = openPool(ctx, name, readers, readLimit); err != nil {
+	note := func(err error) { s.condition.note(byReading, err) }
+	if s.reads, err = openPool(ctx, name, readers, readLimit, note); err != nil {
 		return err
 	}
-	s.logs, err = openPool(ctx, name, logReaders, logLimit)
-	return err
+	if s.logs, err = openPool(ctx, name, logReaders, logLimit, note); err != nil {
+		return err
+	}
+	return s.remember()
 }
 
 // fileSize is 0 where there is no file.

@@ -27,15 +27,16 @@ var errLateRead = errors.New("a read took longer than its limit")
 type pool struct {
 	db       *sqlx.DB
 	limit    time.Duration // of one read
+	note     func(error)   // is told of what fails
 	prepared sync.Map      // statement text → *sqlx.Stmt
 }
 
-func openPool(ctx context.Context, name string, connections int, limit time.Duration) (*pool, error) {
+func openPool(ctx context.Context, name string, connections int, limit time.Duration, note func(error)) (*pool, error) {
 	db, err := connect(ctx, name, connections, readerPragmas())
 	if err != nil {
 		return nil, err
 	}
-	return &pool{db: db, limit: limit}, nil
+	return &pool{db: db, limit: limit, note: note}, nil
 }
 
 func (p *pool) close() error {
@@ -84,6 +85,9 @@ func (p *pool) read(ctx context.Context, text string, run func(context.Context, 
 	if err != nil && errors.Is(context.Cause(ctx), errLateRead) {
 		return fault.New(fault.Unavailable, "too_slow",
 			"This took too long to look up; narrow the period, or try again later.").Because(err)
+	}
+	if err != nil {
+		p.note(err)
 	}
 	return unavailable(err)
 }

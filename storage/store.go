@@ -48,6 +48,8 @@ type Store struct {
 	invited bool
 
 	unchecked bool // left open by its last owner, and too large to be checked first
+	files     []identity
+	condition *condition
 
 	writer *sqlx.DB // one connection, held by tx
 	tx     *tx
@@ -57,7 +59,7 @@ type Store struct {
 
 	keeper       *sqlx.DB // one connection, for checkpoints beside the writer
 	commits      atomic.Int64
-	checkpointed int64 // what commits was at the last checkpoint; upkeep's own
+	checkpointed int64 // what commits was at the last checkpoint; watch's own
 
 	reads *pool // what requests and deliveries wait for
 	logs  *pool // lists with filters, which may have far to look
@@ -84,24 +86,37 @@ func (s *Store) Invited() bool { return s.created || s.invited }
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }
 
-// Run writes, and looks after the file, until ctx ends; then it finishes what waits and returns.
+// Run writes, and looks after the file, until ctx ends; then it finishes what waits and returns nil. It ends by itself,
+// with ErrFailed, as soon as what was acknowledged cannot be kept.
 func (s *Store) Run(ctx context.Context) error {
+	ctx, halt := context.WithCancel(ctx)
+	defer halt()
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-s.condition.failed:
+			halt()
+		case <-ctx.Done():
+		}
+	})
 	wg.Go(func() {
 		defer stop() // upkeep ends first: what it knows is still to be written
 		s.upkeep(ctx)
 	})
-	wg.Go(func() {
-		s.try(ctx, s.checkLater, "the database could not be checked, or is damaged; put it back from a backup")
-	})
+	wg.Go(func() { s.watch(ctx) })
+	wg.Go(func() { s.try(ctx, s.checkLater, "the database could not be checked to its end") })
 	s.commitLoop(writing)
 	wg.Wait()
-	return nil
+	return s.condition.ended()
 }
 
-// Close closes the file and gives up the lock. Run must have returned, or never have been called.
+// Close closes the file and gives up the lock. Run must have returned, or never have been called. After ErrFailed it does
+// nothing: closing would fold the write-ahead log into a file that is not trusted, or not ours.
 func (s *Store) Close() error {
+	if s.condition.ended() != nil {
+		return nil
+	}
 	var errs []error
 	for _, p := range []*pool{s.reads, s.logs} {
 		if p != nil {

@@ -24,7 +24,6 @@ func (s *Store) upkeep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		s.try(ctx, s.checkpoint, "checkpoint failed: what was acknowledged is in the write-ahead log; check the disk of storage.path")
 		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
 		s.try(ctx, s.retire, "cannot forget what is older than storage.retention_events and storage.retention_audit")
 		s.try(ctx, s.dropSessions, "cannot forget sessions that have ended")

@@ -92,6 +92,7 @@ func (s *Store) gather(batch []*job) []*job {
 // transaction of its own, so that a job's failure is its own.
 func (s *Store) commit(batch []*job) {
 	err := s.transact(batch)
+	s.condition.note(byCommit, err)
 	if err != nil && len(batch) > 1 {
 		for i := range batch {
 			s.commit(batch[i : i+1])
@@ -110,6 +111,9 @@ func (s *Store) commit(batch []*job) {
 // other failure rolls all of them back and is returned. So does one of SQLite's, be it of a read: where the disk fails,
 // SQLite has ended the transaction by itself, and each statement that follows would be durable on its own.
 func (s *Store) transact(batch []*job) error {
+	if err := s.condition.refusal(); err != nil {
+		return err
+	}
 	t := s.tx
 	began := time.Now()
 	t.now = began.UnixMilli()
@@ -133,6 +137,9 @@ func (s *Store) transact(batch []*job) error {
 	}
 	if _, err := t.exec("COMMIT"); err != nil {
 		return errors.Join(fmt.Errorf("commit: %w", err), t.rollback())
+	}
+	if s.lost() || s.condition.ended() != nil {
+		return s.condition.ended()
 	}
 	s.commits.Add(1)
 	s.observer.Committed(len(batch), time.Since(began))

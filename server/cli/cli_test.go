@@ -89,7 +89,7 @@ func TestRun(t *testing.T) {
 			storage.ErrNewerSchema: cli.ExitNewer, storage.ErrForeignFile: cli.ExitFile, storage.ErrSchema: cli.ExitFile,
 			storage.ErrLost: cli.ExitFile, storage.ErrDamaged: cli.ExitFile, storage.ErrKey: cli.ExitKey,
 			storage.ErrKeyMissing: cli.ExitKey, storage.ErrInUse: cli.ExitInUse, disk.ErrAccess: cli.ExitPlace,
-			disk.ErrFileSystem: cli.ExitPlace,
+			disk.ErrFileSystem: cli.ExitPlace, storage.ErrFailed: cli.ExitDisk,
 		} {
 			code, _, stderr := run(t, []string{"serve"}, serve(fmt.Errorf("open the file: %w", errors.Join(err, errors.New("and more")))))
 			if code != want || !strings.Contains(stderr, err.Error()) {

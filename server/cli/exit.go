@@ -28,6 +28,7 @@ var codes = []struct {
 	is   error
 	code int
 }{
+	{storage.ErrFailed, ExitDisk},
 	{storage.ErrNewerSchema, ExitNewer},
 	{storage.ErrForeignFile, ExitFile},
 	{storage.ErrSchema, ExitFile},

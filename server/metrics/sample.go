@@ -15,6 +15,10 @@ type source interface {
 	Backlog(ctx context.Context) (webhook.Backlog, error)
 	// Sizes returns how large the database and its write-ahead log are, in bytes.
 	Sizes() (database, log int64, err error)
+	// Free returns how many bytes can still be written to the disk of the database; ok is false where nobody can tell.
+	Free() (bytes uint64, ok bool)
+	// Degraded tells, of each reason for which nothing may be written at present, whether it holds.
+	Degraded() map[string]bool
 }
 
 // readLimit bounds what a scrape waits for the database.
@@ -30,6 +34,8 @@ type sample struct {
 	held     *prometheus.Desc
 	database *prometheus.Desc
 	log      *prometheus.Desc
+	free     *prometheus.Desc
+	degraded *prometheus.Desc
 	errors   prometheus.Counter
 }
 
@@ -46,6 +52,8 @@ func newSample() sample {
 		held:     gauge("queue_held", "1 while the queue is held, so that nothing is sent; else 0."),
 		database: gauge("storage_database_bytes", "Size of the database file."),
 		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
+		free:     gauge("storage_free_bytes", "Room that is left on the disk of the database."),
+		degraded: gauge("degraded", "Whether nothing can be written to the database at present, by the reason; 1 is so.", "reason"),
 		errors:   counter("scrape_errors_total", "Times that a scrape could not read the database, so that numbers of it are missing."),
 	}
 }
@@ -55,7 +63,7 @@ func (m *Metrics) Read(s source) { m.sample.source = s }
 
 // Describe is part of prometheus.Collector.
 func (s *sample) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log} {
+	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded} {
 		ch <- d
 	}
 	s.errors.Describe(ch)
@@ -93,6 +101,16 @@ func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...str
 	} else {
 		show(s.database, float64(database))
 		show(s.log, float64(log))
+	}
+	if bytes, ok := s.source.Free(); ok {
+		show(s.free, float64(bytes))
+	}
+	for reason, is := range s.source.Degraded() {
+		value := 0.0
+		if is {
+			value = 1
+		}
+		show(s.degraded, value, reason)
 	}
 }
 

@@ -1,0 +1,99 @@
+package faultdisk_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/faultdisk"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The power fails again and again while events are published: with synchronous=full nothing is lost that was
+// acknowledged, with normal the last moments may be, and neither damages the file.
+func TestPowerCut(t *testing.T) {
+	for _, tt := range []struct {
+		synchronous string
+		cuts        int
+		loses       bool
+	}{{storage.Full, 60, false}, {storage.Normal, 30, true}} {
+		t.Run(tt.synchronous, func(t *testing.T) {
+			seed := rand.Uint64()
+			chance := rand.New(rand.NewPCG(seed, 0))
+			dir := t.TempDir()
+			faultdisk.Track(true)
+			defer faultdisk.Track(false)
+			o := options(t, filepath.Join(dir, "keyhook.db"))
+			o.Synchronous = tt.synchronous
+			store, stop := storagetest.OpenWith(t, o)
+			owner := storagetest.Operator(t, store)
+			storagetest.Subscription(t, store, owner, "https://example.com/hook")
+
+			var mu sync.Mutex
+			var acked []string
+			progress := make(chan struct{}, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			var publishers sync.WaitGroup
+			for range 3 {
+				publishers.Go(func() {
+					for ctx.Err() == nil {
+						published, err := store.PublishEvents(context.WithoutCancel(ctx), owner.Organization.RowID,
+							[]webhook.NewEvent{{Type: "a", Data: []byte(`{"n":1}`)}})
+						if err != nil {
+							t.Errorf("publish: %v", err)
+							return
+						}
+						mu.Lock()
+						acked = append(acked, published[0].ID)
+						mu.Unlock()
+						select {
+						case progress <- struct{}{}:
+						default:
+						}
+					}
+				})
+			}
+			type cut struct {
+				dir   string
+				acked []string
+			}
+			var cuts []cut
+			for range tt.cuts {
+				for range 1 + chance.IntN(20) {
+					<-progress
+				}
+				mu.Lock()
+				c := cut{t.TempDir(), slices.Clone(acked)} // what is acknowledged from here on may be lost or not
+				mu.Unlock()
+				if err := faultdisk.Cut(dir, c.dir, chance); err != nil {
+					t.Fatal(err)
+				}
+				cuts = append(cuts, c)
+			}
+			cancel()
+			publishers.Wait()
+			stop()
+			faultdisk.Track(false)
+
+			total, gone := 0, 0
+			for i, c := range cuts {
+				after := open(t, filepath.Join(c.dir, "keyhook.db")) // which checks it too
+				if err := after.publish(t, 10); err != nil {
+					t.Errorf("after cut %d: %v", i, err)
+				}
+				after.close(t)
+				total += len(c.acked)
+				gone += lost(c.acked, events(t, after.path))
+			}
+			if (gone > 0) != tt.loses {
+				t.Errorf("%d of %d acknowledged events are lost (seed %d)", gone, total, seed)
+			}
+			t.Logf("%d cuts, %d events acknowledged before them, %d lost", len(cuts), total, gone)
+		})
+	}
+}

@@ -1,0 +1,366 @@
+package faultdisk_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/faultdisk"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// None of these tests is parallel to another: they share the one disk.
+func TestMain(m *testing.M) {
+	faultdisk.Install()
+	os.Exit(m.Run())
+}
+
+// The codes that SQLite is told.
+const (
+	full          = 13
+	cantOpen      = 14
+	ioRead        = 266
+	ioWrite       = 778
+	ioFsync       = 1034
+	ioTruncate    = 1546
+	databaseFile  = ".db"
+	writeAheadLog = "-wal"
+)
+
+// rig is a store on the disk, and what it has acknowledged.
+type rig struct {
+	*storage.Store
+	path  string
+	owner access.Principal
+	acked []string
+	ended chan error // gets what Run returns
+	stop  context.CancelFunc
+}
+
+func options(t *testing.T, path string) storage.Options {
+	o := storagetest.Options(t, path)
+	o.Synchronous = storage.Full
+	o.EncryptionKey = strings.Repeat("ab", 32)
+	return o
+}
+
+// open opens a store that has a subscription to every event.
+func open(t *testing.T, path string) *rig {
+	t.Helper()
+	x := openWith(t, options(t, path))
+	storagetest.Subscription(t, x.Store, x.owner, "https://example.com/hook")
+	return x
+}
+
+func openWith(t *testing.T, o storage.Options) *rig {
+	t.Helper()
+	store, err := storage.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	x := &rig{Store: store, path: o.Path, ended: make(chan error, 1), stop: stop}
+	go func() { x.ended <- store.Run(ctx) }()
+	x.owner = storagetest.Operator(t, store)
+	return x
+}
+
+// publish publishes an event of a size and remembers it if that is acknowledged.
+func (x *rig) publish(t *testing.T, size int) error {
+	t.Helper()
+	published, err := x.PublishEvents(t.Context(), x.owner.Organization.RowID,
+		[]webhook.NewEvent{{Type: "a", Data: []byte(`"` + strings.Repeat("x", size) + `"`)}})
+	if err == nil {
+		x.acked = append(x.acked, published[0].ID)
+	}
+	return err
+}
+
+// close ends a store that has not failed.
+func (x *rig) close(t *testing.T) {
+	t.Helper()
+	x.stop()
+	if err := errors.Join(<-x.ended, x.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// events lists what a file that nobody has open holds, and checks that it is sound.
+func events(t *testing.T, path string) []string {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var sound string
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&sound); err != nil || sound != "ok" {
+		t.Fatalf("integrity: %s, error %v", sound, err)
+	}
+	rows, err := db.Query("SELECT body ->> 'id' FROM events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, id)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// lost counts what was acknowledged and is not there.
+func lost(acked, there []string) (n int) {
+	slices.Sort(there)
+	for _, id := range acked {
+		if _, found := slices.BinarySearch(there, id); !found {
+			n++
+		}
+	}
+	return n
+}
+
+// until waits until a condition holds, 5 seconds at most, and returns how long that took.
+func until(t *testing.T, what string, holds func() bool) time.Duration {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; <-tick.C {
+		if holds() {
+			return time.Since(began)
+		}
+		if time.Since(began) > 5*time.Second {
+			t.Fatalf("%s: not within 5 s", what)
+		}
+	}
+}
+
+// Whichever write fails, once or from then on: the caller is told, nothing that was acknowledged is lost, reading goes on,
+// and the store heals as soon as the disk does.
+func TestWritesThatFail(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		fault  faultdisk.Fault
+		reason string
+	}{
+		{"full", faultdisk.Fault{Op: faultdisk.Write, Code: full}, "disk_full"},
+		{"write error", faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite}, "io_error"},
+		{"write error of the log", faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite, File: writeAheadLog}, "io_error"},
+		{"full while the log is folded back", faultdisk.Fault{Op: faultdisk.Write, Code: full, File: databaseFile}, "disk_full"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
+			atCheckpoint := tt.fault.File == databaseFile
+			refused := 0
+			for n := 1; n <= 60; n++ {
+				f := tt.fault
+				f.From, f.Once = 1+n/2, n%2 == 0
+				faultdisk.Break(f)
+				for range 8 {
+					err := x.publish(t, 6000)
+					if err != nil && fault.KindOf(err) != fault.Unavailable {
+						t.Fatalf("write %d: %v", n, err)
+					}
+					if err != nil {
+						refused++
+					}
+					if _, err := x.PrincipalByToken(t.Context(), storageToken().Digest()); err != nil {
+						t.Fatalf("write %d: a token cannot be looked up: %v", n, err)
+					}
+					if _, err := x.Events(t.Context(), x.owner.Organization.RowID, 0, 5); err != nil {
+						t.Fatalf("write %d: events cannot be listed: %v", n, err)
+					}
+				}
+				faultdisk.Mend()
+				if err := x.publish(t, 10); err != nil {
+					t.Fatalf("after write %d the disk is well and the store is not: %v", n, err)
+				}
+			}
+			if !atCheckpoint && refused < 60 {
+				t.Errorf("%d writes were refused, want many more", refused)
+			}
+			until(t, "well again", func() bool { return x.Ready(t.Context()) == nil })
+
+			faultdisk.Break(tt.fault)
+			until(t, "degraded", func() bool {
+				_ = x.publish(t, 6000) // is refused, or the checkpoint is
+				return x.Degraded()[tt.reason]
+			})
+			if err := x.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "disk") {
+				t.Errorf("it says that it is %v", err)
+			}
+			faultdisk.Mend()
+			t.Logf("%d refused, %d acknowledged, healed in %s", refused, len(x.acked),
+				until(t, "healed", func() bool { return x.Ready(t.Context()) == nil && !x.Degraded()[tt.reason] }))
+			x.close(t)
+			if n := lost(x.acked, events(t, x.path)); n > 0 {
+				t.Errorf("%d of %d acknowledged events are lost", n, len(x.acked))
+			}
+		})
+	}
+}
+
+// Giving back the room of what was forgotten fails: it is tried again until it works.
+func TestTruncatingThatFails(t *testing.T) {
+	o := options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.KeepEvents = time.Millisecond
+	x := openWith(t, o)
+	for range 200 { // nobody waits for them
+		if err := x.publish(t, 6000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Truncate, Code: ioTruncate, File: databaseFile})
+	until(t, "degraded", func() bool { return x.Degraded()["io_error"] })
+	if hits := faultdisk.Mend(); hits == 0 {
+		t.Error("nothing was truncated")
+	}
+	until(t, "healed", func() bool { return x.Ready(t.Context()) == nil })
+	x.close(t)
+}
+
+// storageToken is the operator's.
+func storageToken() access.Credential {
+	token, _ := access.Opaque(storagetest.OperatorToken)
+	return token
+}
+
+func TestReadsThatFail(t *testing.T) {
+	t.Run("once are told to the caller, and that is all", func(t *testing.T) {
+		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		failed := 0
+		for range 2 {
+			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead, Once: true})
+			until(t, "a read that fails", func() bool {
+				err := errors.Join(x.publish(t, 100), x.Ping(t.Context()))
+				if _, e := x.Events(t.Context(), x.owner.Organization.RowID, 0, 100); e != nil {
+					err = e
+				}
+				if err != nil && fault.KindOf(err) != fault.Unavailable {
+					t.Fatal(err)
+				}
+				if err != nil {
+					failed++
+				}
+				return faultdisk.Hits() > 0
+			})
+			faultdisk.Mend()
+		}
+		if err := errors.Join(x.publish(t, 10), x.Ready(t.Context())); err != nil || failed == 0 {
+			t.Errorf("%d failed, then: %v", failed, err)
+		}
+		x.close(t)
+	})
+
+	t.Run("again and again end the process", func(t *testing.T) {
+		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead})
+		defer faultdisk.Mend()
+		until(t, "the end", func() bool {
+			_ = x.publish(t, 100)
+			_, _ = x.Events(t.Context(), x.owner.Organization.RowID, 0, 100)
+			select {
+			case err := <-x.ended:
+				if !errors.Is(err, storage.ErrFailed) {
+					t.Errorf("it ended with %v", err)
+				}
+				return true
+			default:
+				return false
+			}
+		})
+	})
+}
+
+// What cannot be flushed cannot be promised: the store ends at once, and acknowledges nothing more.
+func TestFlushingThatFails(t *testing.T) {
+	for _, tt := range []struct {
+		name, file string
+		tells      bool // the caller of the write
+	}{
+		{"of the log at a commit", writeAheadLog, true},
+		{"of the database at a checkpoint", databaseFile, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "keyhook.db")
+			x := open(t, path)
+			for range 20 {
+				if err := x.publish(t, 100); err != nil {
+					t.Fatal(err)
+				}
+			}
+			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Sync, Code: ioFsync, File: tt.file})
+			began := time.Now()
+			if err := x.publish(t, 100); (err != nil) != tt.tells {
+				t.Errorf("the write that cannot be flushed: %v", err)
+			}
+			select {
+			case err := <-x.ended:
+				if !errors.Is(err, storage.ErrFailed) {
+					t.Errorf("it ended with %v", err)
+				}
+				t.Logf("ended after %s: %v", time.Since(began), err)
+			case <-time.After(5 * time.Second):
+				t.Fatal("it goes on")
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			faultdisk.Mend()
+			if err := x.publish(t, 100); fault.KindOf(err) != fault.Unavailable {
+				t.Errorf("a write after the end: %v", err)
+			}
+			if err := x.Ready(t.Context()); err == nil {
+				t.Error("it calls itself ready")
+			}
+			if err := x.Close(); err != nil {
+				t.Error(err)
+			}
+			// The next process finds the file as this one has left it.
+			copied := filepath.Join(t.TempDir(), "keyhook.db")
+			for _, suffix := range []string{"", writeAheadLog} {
+				text, err := os.ReadFile(path + suffix)
+				if err == nil {
+					err = os.WriteFile(copied+suffix, text, 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			next := open(t, copied)
+			next.close(t)
+			if n := lost(x.acked, events(t, copied)); n > 0 {
+				t.Errorf("%d of %d acknowledged events are lost", n, len(x.acked))
+			}
+		})
+	}
+}
+
+func TestOpeningThatFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	open(t, path).close(t)
+	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Open, Code: cantOpen})
+	defer faultdisk.Mend()
+	if _, err := storage.Open(t.Context(), options(t, path)); !errors.Is(err, disk.ErrAccess) || !strings.Contains(fmt.Sprint(err), path) {
+		t.Errorf("error %v", err)
+	}
+}
