@@ -304,12 +304,21 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 		passes(t, "GET /orders/?key=x&permission=platform:write", "",
 			"X-Service-Key-Id", "spoofed", "x-service-user-id", "spoofed", "X-Service-Organization-Id", "spoofed", "X-Service-Organization-Id", "spoofed too",
 			"X-SERVICE-SCOPE", "spoofed", "X-Service-Plan", "spoofed", "X-Organization-Id", "org_x")
+		// CGI, WSGI and Rack read all of these as one.
+		passes(t, "GET /orders/", "", "X_Service_Key_Id", "spoofed", "X-Service_Key_Id", "spoofed", "X_Service-User-Id", "spoofed", "x_service_plan", "spoofed")
 		if caddy { // nginx can name what it overwrites only
 			passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
 		}
 	})
 	t.Run("lets no client have the proxy drop who it is", func(t *testing.T) {
 		passes(t, "GET /orders/", "", "Connection", "X-Service-Key-Id, X-Service-Organization-Id, X-Service-Scope")
+		passes(t, "GET /orders/", "", "Connection", "keep-alive", "Connection", "x-service-key-id")
+	})
+	t.Run("switches to another protocol where the proxy can", func(t *testing.T) {
+		_, _, requests, _ := ask(t, "GET /orders/", apiKey(raw), "", "Connection", "Upgrade", "Upgrade", "orders")
+		if len(requests) != 1 || (requests[0].Header.Get("Upgrade") == "orders") != caddy || requests[0].Header.Get("X-Service-Key-Id") != key.ID {
+			t.Errorf("%d requests came through: %v", len(requests), requests)
+		}
 	})
 	t.Run("refuses a request without a credential, and one with another", func(t *testing.T) {
 		refuses(t, "", 401, "missing_credential")
