@@ -32,7 +32,7 @@ type principalStore interface {
 
 // authenticate finds out who asks, and whether they may ask anything at all.
 func (s *Server) authenticate(c *call) error {
-	if c.local && len(c.request.Header["Authorization"]) == 0 {
+	if s.isOperators(c) {
 		return s.authenticateLocal(c)
 	}
 	credential, by, err := s.credential(c)
@@ -55,9 +55,16 @@ func (s *Server) admit(c *call, credential access.Credential, by means, unread e
 	return err
 }
 
-// authenticateLocal has a request over the local socket act as the built-in operator: whoever may connect there can read
-// and write the file too. A credential that is sent counts as everywhere else, an empty one included: in a script that
-// wanted to act as somebody, it is a variable without a value.
+// isOperators reports whether a request is of somebody who connected to the local socket, and so can read and write the
+// file too. A credential that is sent counts as everywhere else, an empty one included: in a script that wanted to act as
+// somebody, it is a variable without a value. What a browser asks, or a proxy passes on that was pointed to the socket, is
+// some stranger's.
+func (s *Server) isOperators(c *call) bool {
+	return c.local && len(c.request.Header["Authorization"]) == 0 && len(s.sessionCookies(c)) == 0 &&
+		!isRelayed(c.request) && len(c.request.Header["Origin"]) == 0 && len(c.request.Header["Sec-Fetch-Site"]) == 0
+}
+
+// authenticateLocal has a request act as the built-in operator.
 func (s *Server) authenticateLocal(c *call) error {
 	p, err := s.store.PrincipalOfSystem(c.request.Context())
 	if err != nil {

@@ -85,6 +85,26 @@ func TestLocalSocket(t *testing.T) {
 		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Authorization", ""}}).want(t, http.StatusUnauthorized, "missing_credential")
 	})
 
+	t.Run("is nobody's who comes by a browser or through a proxy that was pointed to it", func(t *testing.T) {
+		for _, header := range [][]string{
+			{"X-Forwarded-For", "198.51.100.7"}, {"Forwarded", "for=198.51.100.7"}, {"Via", "1.1 proxy"}, {"X-Real-Ip", "198.51.100.7"},
+			{"Origin", "http://console.example"}, {"Sec-Fetch-Site", "none"},
+		} {
+			f.do(t, call{"GET /api/v1/whoami/", "", "", header}).want(t, http.StatusUnauthorized, "missing_credential")
+			f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", header}).want(t, http.StatusOK, "")
+		}
+	})
+
+	t.Run("takes the cookie of a session as what it is", func(t *testing.T) {
+		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", "keyhook_session=gone"}}).want(t, http.StatusUnauthorized, "invalid_session")
+		made := f.do(t, call{"POST /api/v1/session/", "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, http.StatusCreated, "")
+		cookie, _, _ := strings.Cut(made.Header.Get("Set-Cookie"), ";")
+		got := f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", cookie}}).want(t, http.StatusOK, "")
+		if !strings.Contains(got.body, acme.User.ID) {
+			t.Errorf("whoami says %s", got.body)
+		}
+	})
+
 	t.Run("throttles nobody", func(t *testing.T) {
 		for range 30 {
 			f.do(t, call{"GET /api/v1/whoami/", "Bearer wrong-wrong-wrong-wrong", "", nil}).want(t, http.StatusUnauthorized, "invalid_key")

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -68,11 +69,9 @@ var relayed = []string{"X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Fo
 
 // isLocal reports whether a request was made on this machine, as far as can be seen. A proxy that stands here passes on
 // what others ask, whether it is trusted or not.
-func isLocal(r *http.Request) bool {
-	for _, name := range relayed {
-		if len(r.Header[name]) > 0 {
-			return false
-		}
-	}
-	return peer(r.RemoteAddr).IsLoopback()
+func isLocal(r *http.Request) bool { return !isRelayed(r) && peer(r.RemoteAddr).IsLoopback() }
+
+// isRelayed reports whether a request shows that it came through a proxy.
+func isRelayed(r *http.Request) bool {
+	return slices.ContainsFunc(relayed, func(name string) bool { return len(r.Header[name]) > 0 })
 }
