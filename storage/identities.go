@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -54,7 +55,8 @@ func asked(i access.Identity, named string) access.Digest {
 }
 
 // userOf returns the row id of the identity's user. An address that belongs to a user with another external id says
-// nothing: the issuer may have given it to somebody else since.
+// nothing: the issuer may have given it to somebody else since. Nor does the one that the first operator was founded with,
+// which everybody knows: it stands on no machine in particular, so it is nobody's to prove.
 func (s *Store) userOf(ctx context.Context, i access.Identity) (row int64, err error) {
 	var found struct {
 		Row      int64 `db:"id"`
@@ -62,7 +64,7 @@ func (s *Store) userOf(ctx context.Context, i access.Identity) (row int64, err e
 		Taken    bool  `db:"taken"`
 	}
 	const columns = "SELECT id, is_active, external_id IS NOT NULL AND external_id <> ?1 AS taken FROM users WHERE "
-	if err = s.get(ctx, &found, columns+"external_id = ?1", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" {
+	if err = s.get(ctx, &found, columns+"external_id = ?1", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, firstEmail) {
 		err = s.get(ctx, &found, columns+"email = ?2 AND built_in = 0", i.Subject, i.Email)
 	}
 	switch {

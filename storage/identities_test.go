@@ -46,6 +46,8 @@ func TestIdentities(t *testing.T) {
 		"by the address":                           {access.Identity{Subject: "p-1", Email: "PLAIN@example.com"}, "", plain.ID, two.ID, 0, ""},
 		"not by the address of another subject":    {access.Identity{Subject: "p-1", Email: single.Email}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by an address that nobody has":        {access.Identity{Subject: "p-1", Email: "no@example.com"}, "", "", "", fault.Unauthenticated, "unknown_user"},
+		"not as the first operator by the address": {access.Identity{Subject: "p-1", Email: "Admin@localhost"}, "", "", "", fault.Unauthenticated, "unknown_user"},
+		"not as the built-in user by its word":     {access.Identity{Subject: "p-1", Email: "system"}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by a subject that nobody has":         {access.Identity{Subject: "p-1"}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by a subject of another case":         {access.Identity{Subject: "S-1"}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by an address as the subject":         {access.Identity{Subject: plain.Email}, "", "", "", fault.Unauthenticated, "unknown_user"},
