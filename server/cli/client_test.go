@@ -121,6 +121,21 @@ permission  failed   events:write  not in the scope, which is a longer sentence 
 	}
 }
 
+func TestSecretsOutOfPlace(t *testing.T) {
+	t.Parallel()
+	const raw = "svc_abcdefghijklmnopqrstuvwxyz0123456789"
+	for _, command := range []string{
+		"keys get " + raw, "keys delete " + aToken, "keys get https://keys.example.com/" + raw, "api GET https://x/" + raw, "keys create x " + raw,
+		"permissions get " + aToken, "keys list --organization " + raw,
+	} {
+		s := newStub(t, says(200, jsonType, "{}"))
+		code, stdout, stderr := s.ask(t, aToken, command)
+		if code != cli.ExitUsage || len(s.asked) != 0 || stdout != "" || strings.Contains(stderr, raw[10:]) || strings.Contains(stderr, aToken) {
+			t.Errorf("%s: code %d, %d requests, output %q, errors %q", command, code, len(s.asked), stdout, stderr)
+		}
+	}
+}
+
 func TestSecretsOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, says(201, jsonType, `{"id":"`+anID+`","name":"x","key":"svc_secret"}`))
