@@ -43,7 +43,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema))
+	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck())
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}
@@ -61,7 +61,7 @@ var groups = []struct {
 	id, title string
 	commands  []string // beside those that are made of nouns
 }{
-	{groupServer, "Run a server:", []string{"serve", "config", "backup", "restore", "rekey", "healthcheck"}},
+	{groupServer, "Run a server:", []string{"serve", "config", "backup", "restore", "rekey", "healthcheck", "doctor"}},
 	{groupClients, "Talk to a server:", []string{"api", "token"}},
 	{groupOther, "See for yourself:", []string{"demo", "bench", "listen", "verify", "version"}},
 }
