@@ -77,7 +77,13 @@ const operatorToken = "an-operator-token-for-tests"
 // start runs `serve` in dir, whose database it keeps between runs, and waits until it is ready.
 func start(t testing.TB, dir string, settings ...string) *process {
 	t.Helper()
-	cmd := keyhook(t, "serve", "--dev", "--listen=127.0.0.1:0", "--log.format=json")
+	return startAt(t, "127.0.0.1:0", dir, settings...)
+}
+
+// startAt is start with an address of one's choice.
+func startAt(t testing.TB, address, dir string, settings ...string) *process {
+	t.Helper()
+	cmd := keyhook(t, "serve", "--dev", "--listen="+address, "--log.format=json")
 	cmd.Dir = dir
 	cmd.Env = append(append(cmd.Env, "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken), settings...)
 	p := &process{cmd: cmd, stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), silent: make(chan struct{})}
@@ -766,6 +772,56 @@ func TestDiskFull(t *testing.T) {
 	}
 	if code := p.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestLookingOn asks a server at work how it is, from beside it: it goes on undisturbed, and its database is not opened.
+func TestLookingOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := startAt(t, address, dir)
+	for _, name := range []string{"healthcheck", "doctor"} {
+		t.Run(name, func(t *testing.T) {
+			strace, err := exec.LookPath("strace")
+			if err != nil {
+				require(t, "strace")
+			}
+			cmd := keyhook(t, name, "--listen="+address)
+			cmd.Dir = dir
+			opened := filepath.Join(t.TempDir(), "opened")
+			cmd.Args = append([]string{strace, "-f", "-qq", "-o", opened, "-e", "trace=open,openat,openat2,unlink,unlinkat,rename,renameat", cmd.Path}, cmd.Args[1:]...)
+			cmd.Path = strace
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			} else if !strings.Contains(string(out), "ready") || name == "doctor" && !strings.Contains(string(out), fmt.Sprintf("process %d owns", p.cmd.Process.Pid)) {
+				t.Errorf("it said:\n%s", out)
+			}
+			calls, err := os.ReadFile(opened)
+			if err != nil || len(calls) == 0 {
+				t.Fatalf("no calls, error %v", err)
+			}
+			for line := range strings.Lines(string(calls)) {
+				if strings.Contains(line, `keyhook.db"`) || strings.Contains(line, `keyhook.db-`) || strings.Contains(line, "O_CREAT") || strings.Contains(line, "unlink(") {
+					t.Errorf("it did %s", line)
+				}
+			}
+		})
+	}
+	p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	gone := keyhook(t, "healthcheck", "--listen="+address)
+	if out, err := gone.CombinedOutput(); gone.ProcessState.ExitCode() != 1 || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("of a server that has ended: %v\n%s", err, out)
 	}
 }
 

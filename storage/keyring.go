@@ -50,7 +50,7 @@ func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 	file := keyFile{name: o.Path + ".key"}
 	text, err := os.ReadFile(file.path())
 	if err == nil && empty {
-		return nil, file, fmt.Errorf("%w, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrLost, file.name)
+		return nil, file, lostBesideKey(file.name)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		file.fresh = true
@@ -70,6 +70,10 @@ func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 		return nil, file, fmt.Errorf("%w: %s: %w", ErrKey, file.path(), err)
 	}
 	return seal.NewRing(key), file, nil
+}
+
+func lostBesideKey(key string) error {
+	return fmt.Errorf("%w, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrLost, key)
 }
 
 // createKeyFile writes a new key and sees it onto the disk before anything is sealed with it.
@@ -114,6 +118,11 @@ func (s *Store) recognize() error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read instance: %w", err)
 	}
+	return s.fits(sealed)
+}
+
+// fits checks the encryption key with the canary that was sealed when the file was made.
+func (s *Store) fits(sealed []byte) error {
 	if text, err := s.ring.Open(sealed, canary); err != nil || string(text) != canary {
 		return fmt.Errorf("%w: set encryption.key, or put back %s.key, as it was when the database was made (%w)", ErrKey, s.path, err)
 	}

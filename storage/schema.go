@@ -82,9 +82,14 @@ func (s *Store) compare(ctx context.Context, db sqlx.QueryerContext, schema stri
 	case app != applicationID:
 		return false, fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, s.path)
 	case user > version:
-		return false, fmt.Errorf("%w: %s has schema %d and this binary knows %d; run the newer binary, or restore the copy that it set aside when it upgraded", ErrNewerSchema, s.path, user, version)
+		return false, newerSchema(s.path, user)
 	}
 	return false, compareSchema(ctx, schema, have)
+}
+
+func newerSchema(path string, user int64) error {
+	return fmt.Errorf("%w: %s has schema %d and this binary knows %d; run the newer binary, or restore the copy that it set aside when it upgraded",
+		ErrNewerSchema, path, user, version)
 }
 
 // compareSchema checks what the file has against the schema text, by giving that text to an empty database in memory.

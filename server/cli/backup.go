@@ -99,7 +99,8 @@ func contents(c backup.Contents) string {
 	return fmt.Sprintf("%s, %s, %d of them pending", counted(c.Events, "event", "events"), counted(c.Deliveries, "delivery", "deliveries"), c.Pending)
 }
 
-func counted(n int64, one, many string) string {
+// counted says how many of something there are.
+func counted[N int | int64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
 const example = "log:\n  level: debug\n"
@@ -26,7 +27,7 @@ const example = "log:\n  level: debug\n"
 func run(t *testing.T, args []string, more ...*cobra.Command) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	root := cli.New(cli.Options{In: strings.NewReader(""), Out: &out, Err: &err, Example: []byte(example)})
+	root := cli.New(cli.Options{In: strings.NewReader(""), Out: &out, Err: &err, Example: []byte(example), Schema: storagetest.Schema(t)})
 	root.AddCommand(more...)
 	code = cli.Run(t.Context(), root, args)
 	return code, out.String(), err.String()

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/socket"
 )
 
 // askTime bounds the whole of a health check: whoever runs it gives it some seconds.
@@ -84,12 +83,12 @@ func (r readiness) wrong() []string {
 func askReady(ctx context.Context, c config.Config) (readiness, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("no answer within %s", askTime))
 	defer cancel()
-	socket := c.Storage.Path + ".sock"
-	if info, err := os.Stat(socket); err == nil && info.Mode()&fs.ModeSocket != 0 {
-		if r, err := askAt(ctx, "http://localhost", "unix", socket); err == nil {
-			r.where = socket
+	if path, err := socket.Path(c.Storage.Path); err == nil {
+		r, err := askAt(ctx, "http://local", func(ctx context.Context) (net.Conn, error) { return socket.Dial(ctx, path) })
+		if err == nil {
+			r.where = path
 			return r, nil
-		} // else it is left from a crash
+		} // else there is none, or it is left from a crash
 	}
 	host, port, err := net.SplitHostPort(c.Server.Listen)
 	if err != nil {
@@ -108,7 +107,9 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 	if c.Server.TLSCertFile != "" {
 		scheme = "https"
 	}
-	r, err := askAt(ctx, scheme+"://"+address, "tcp", address)
+	r, err := askAt(ctx, scheme+"://"+address, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return r, fmt.Errorf("no server listens on %s (server.listen); start one with: keyhook serve", address)
 	}
@@ -116,16 +117,14 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 }
 
 // askAt asks at one address. Who answers there is this machine, whatever its certificate says.
-func askAt(ctx context.Context, base, network, address string) (readiness, error) {
+func askAt(ctx context.Context, base string, dial func(context.Context) (net.Conn, error)) (readiness, error) {
 	r := readiness{where: base}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
 		return r, err
 	}
 	client := &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; nothing secret is sent
 		DisableKeepAlives: true,
 	}}

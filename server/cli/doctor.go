@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/config"
+)
+
+// What a finding may be.
+const (
+	isWell    = "ok"
+	isWarning = "warning"
+	isProblem = "problem"
+)
+
+// finding is one thing that was looked at.
+type finding struct {
+	Result string `json:"result"`
+	Check  string `json:"check"`
+	Text   string `json:"text"`
+	Mend   string `json:"mend,omitempty"`
+}
+
+// diagnosis is all that was found.
+type diagnosis struct {
+	schema string
+	list   []finding
+}
+
+func (d *diagnosis) well(check, format string, args ...any) {
+	d.list = append(d.list, finding{isWell, check, fmt.Sprintf(format, args...), ""})
+}
+
+// warn is for what works, though not as it should.
+func (d *diagnosis) warn(check, mend, format string, args ...any) {
+	d.list = append(d.list, finding{isWarning, check, fmt.Sprintf(format, args...), mend})
+}
+
+// wrong is for what does not work, or will not.
+func (d *diagnosis) wrong(check, mend, format string, args ...any) {
+	d.list = append(d.list, finding{isProblem, check, fmt.Sprintf(format, args...), mend})
+}
+
+// refused takes over the sentence of an error, which says what to do after its last semicolon.
+func (d *diagnosis) refused(check string, err error) {
+	text := err.Error()
+	if at := strings.LastIndex(text, "; "); at > 0 && !strings.Contains(text, "\n") {
+		d.wrong(check, text[at+2:], "%s", text[:at])
+		return
+	}
+	d.wrong(check, "", "%s", text)
+}
+
+func (d *diagnosis) count(result string) (n int) {
+	for _, f := range d.list {
+		if f.Result == result {
+			n++
+		}
+	}
+	return n
+}
+
+func newDoctor(schema string) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "doctor [URL]",
+		Short: "Look for what is wrong, here or with a receiver, and say how to mend it",
+		Long: `Look for what is wrong and say how to mend it: settings, secrets, directory, disk, database, certificate, clock. Call it
+with the flags and in the environment that serve is called with. It changes nothing, and a running server is only asked
+how it is.
+
+With a URL it also looks at a receiver of webhooks as deliveries will find it: name, addresses, certificate, redirects,
+times, clock. For that it sends the URL one HEAD request without a body, and no more.
+
+It ends with 1 where there is a problem.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d := &diagnosis{schema: schema}
+			c, err := config.Load(cmd.Flags())
+			if d.settings(cmd.Flags(), err) {
+				d.secrets(c)
+				d.files(cmd.Context(), c)
+				d.serving(c)
+				d.clock(cmd.Context())
+				if len(args) == 1 {
+					d.receiver(cmd.Context(), c, args[0])
+				}
+			}
+			return d.write(cmd.OutOrStdout(), asJSON)
+		},
+	}
+	config.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	return cmd
+}
+
+// write shows what was found, for eyes or for a machine. The error says that there is a problem.
+func (d *diagnosis) write(out io.Writer, asJSON bool) error {
+	problems, warnings := d.count(isProblem), d.count(isWarning)
+	if asJSON {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(object{"findings": d.list, "problems": problems, "warnings": warnings}); err != nil {
+			return err
+		}
+	} else {
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, f := range d.list {
+			lines := strings.Split(strings.TrimSpace(f.Text), "\n")
+			if f.Mend != "" {
+				lines = append(lines, "→ "+f.Mend)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Result, f.Check, lines[0])
+			for _, line := range lines[1:] {
+				fmt.Fprintf(w, "\t\t%s\n", strings.TrimSpace(line))
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if problems > 0 {
+		return fmt.Errorf("%s and %s found", counted(problems, "problem", "problems"), counted(warnings, "warning", "warnings"))
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/keyhook/keyhook/storage/disk"
+)
+
+// State is what stands at a path.
+type State int
+
+// The states of a file that Open would take.
+const (
+	None     State = iota // there is no database yet
+	Closed                // its last owner has closed it
+	LeftOpen              // it has not: the next start checks the file
+)
+
+// Owner tells which process owns the file at path, by the lock beside it; running is false where none does. The file is not
+// touched.
+func Owner(path string) (pid string, running bool) {
+	f, err := os.Open(path + ".lock")
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+		return "", false // closing gives a lock back that was had
+	}
+	text, _ := io.ReadAll(io.LimitReader(f, 64)) // of no consequence where it cannot be read
+	return strings.TrimSpace(string(text)), true
+}
+
+// Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
+// nothing. It looks less far into a file that was left open, which only its next owner may read.
+func Examine(ctx context.Context, o Options) (State, error) {
+	path, err := disk.Resolve(o.Path)
+	if err != nil {
+		return None, err
+	}
+	o.Path = path
+	size, err := fileSize(path)
+	if err != nil {
+		return None, err
+	}
+	if size == 0 {
+		if _, err := os.Stat(path + ".key"); err == nil && o.EncryptionKey == "" {
+			return None, lostBesideKey(path + ".key")
+		}
+		return None, nil
+	}
+	if err := examineHeader(path); err != nil {
+		return None, err
+	}
+	ring, _, err := openRing(o, false)
+	if err != nil {
+		return None, err
+	}
+	if left, err := leftOpen(path); left || err != nil {
+		return LeftOpen, err
+	}
+	name, err := dsn(path, readerPragmas(), "immutable=1", "mode=ro")
+	if err != nil {
+		return None, err
+	}
+	db, err := connect(ctx, name, 1, readerPragmas())
+	if err != nil {
+		return None, unreadable(err)
+	}
+	defer db.Close()
+	s := &Store{path: path, ring: ring}
+	if empty, err := s.compare(ctx, db, o.Schema); err != nil || empty {
+		return None, unreadable(err)
+	}
+	var sealed []byte
+	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
+		return None, fmt.Errorf("read instance: %w", unreadable(err))
+	}
+	return Closed, s.fits(sealed)
+}
+
+// examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).
+func examineHeader(path string) error {
+	const size, versionAt, applicationAt = 100, 60, 68
+	f, err := os.Open(path)
+	if err != nil {
+		return disk.Explain(path, err)
+	}
+	defer f.Close()
+	header := make([]byte, size)
+	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte("SQLite format 3\x00")) {
+		return fmt.Errorf("%w: %s is no database at all; set storage.path to another file, or put the database back from a backup", ErrForeignFile, path)
+	}
+	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {
+		return fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, path)
+	}
+	if user := binary.BigEndian.Uint32(header[versionAt:]); user > version {
+		return newerSchema(path, int64(user))
+	}
+	return nil
+}
