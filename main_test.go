@@ -68,6 +68,7 @@ type process struct {
 	url     string
 	metrics string // host:port of their own listener; empty without one
 	stdout  *bytes.Buffer
+	before  string        // what it said before it was ready
 	stderr  *bytes.Buffer // what it says after it is ready; to be read after end
 	silent  chan struct{} // closed when it says nothing more
 }
@@ -109,7 +110,7 @@ func startAt(t testing.TB, address, dir string, settings ...string) *process {
 		case "metrics have a listener of their own":
 			p.metrics = line.Address
 		case "ready":
-			p.url = line.URL
+			p.url, p.before = line.URL, seen.String()
 			go func() { // ends with the process
 				defer close(p.silent)
 				for lines.Scan() {
@@ -646,6 +647,50 @@ func TestFailStop(t *testing.T) {
 				t.Errorf("the next start: %v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestFlushFails has the kernel refuse to flush: the process ends before it acknowledges anything more, and the next one
+// checks the file.
+func TestFlushFails(t *testing.T) {
+	t.Parallel()
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		require(t, "strace")
+	}
+	dir := t.TempDir()
+	p := start(t, dir)
+	for range 20 {
+		p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+	}
+	inject := exec.Command(strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "calls"), "-p", strconv.Itoa(p.cmd.Process.Pid),
+		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
+	if err := inject.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = inject.Wait() }) // it ends with the process that it watches
+	accepted := 0
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		status, err := p.call("POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+		if err != nil || status != http.StatusAccepted {
+			break
+		}
+		if accepted++; time.Now().After(deadline) {
+			require(t, "to be allowed to trace other processes")
+		}
+	}
+	await(t, p.silent)
+	if code := p.end(syscall.Signal(0)); code != 74 || !strings.Contains(p.stderr.String(), "stopping at once") {
+		t.Errorf("exit code %d after %d more events:\n%s", code, accepted, p.stderr)
+	}
+	next := start(t, dir)
+	if !strings.Contains(next.before, "was not closed by its last owner; it was checked and is sound") {
+		t.Errorf("the next start says\n%s", next.before)
+	}
+	var list struct{ Data []struct{ ID string } }
+	next.must(t, "GET", "/api/v1/events/?limit=200", "", &list)
+	if len(list.Data) < min(20+accepted, 200) {
+		t.Errorf("%d events of %d are there", len(list.Data), 20+accepted)
 	}
 }
 

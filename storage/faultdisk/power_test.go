@@ -21,7 +21,7 @@ func TestPowerCut(t *testing.T) {
 		synchronous string
 		cuts        int
 		loses       bool
-	}{{storage.Full, 60, false}, {storage.Normal, 30, true}} {
+	}{{storage.Full, 40, false}, {storage.Normal, 12, true}} {
 		t.Run(tt.synchronous, func(t *testing.T) {
 			seed := rand.Uint64()
 			chance := rand.New(rand.NewPCG(seed, 0))

@@ -171,7 +171,7 @@ func TestWritesThatFail(t *testing.T) {
 			x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 			atCheckpoint := tt.fault.File == databaseFile
 			refused := 0
-			for n := 1; n <= 60; n++ {
+			for n := 1; n <= 40; n++ {
 				f := tt.fault
 				f.From, f.Once = 1+n/2, n%2 == 0
 				faultdisk.Break(f)
@@ -195,7 +195,7 @@ func TestWritesThatFail(t *testing.T) {
 					t.Fatalf("after write %d the disk is well and the store is not: %v", n, err)
 				}
 			}
-			if !atCheckpoint && refused < 60 {
+			if !atCheckpoint && refused < 40 {
 				t.Errorf("%d writes were refused, want many more", refused)
 			}
 			until(t, "well again", func() bool { return x.Ready(t.Context()) == nil })
