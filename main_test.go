@@ -422,6 +422,13 @@ func TestRefusals(t *testing.T) {
 			must(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")))
 			return []string{"keyhook.db.key", "backup", "start anew"}
 		}, 4, "empty or gone"},
+		{"no file where there was one, whose key is a setting", func(t *testing.T, cmd *exec.Cmd) []string {
+			must(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")), os.Remove(filepath.Join(cmd.Dir, "keyhook.db.key")))
+			cmd.Env = append(cmd.Env, "KEYHOOK_ENCRYPTION_KEY="+strings.Repeat("ab", 32))
+			start(t, cmd.Dir, cmd.Env...).end(syscall.SIGTERM)
+			must(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")))
+			return []string{"keyhook.db.lock says that one was made here", "backup", "start anew"}
+		}, 4, "empty or gone"},
 		{"a directory in place of the file", func(t *testing.T, cmd *exec.Cmd) []string {
 			must(t, os.Mkdir(filepath.Join(cmd.Dir, "other"), 0o700))
 			cmd.Args = append(cmd.Args, "--storage.path=other")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/keyhook/keyhook/storage/disk"
@@ -35,8 +34,7 @@ func Owner(path string) (pid string, running bool) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 		return "", false // closing gives a lock back that was had
 	}
-	text, _ := io.ReadAll(io.LimitReader(f, 64)) // of no consequence where it cannot be read
-	return strings.TrimSpace(string(text)), true
+	return readLock(f).owner, true
 }
 
 // Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
@@ -54,6 +52,12 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	if size == 0 {
 		if _, err := os.Stat(path + ".key"); err == nil && o.EncryptionKey == "" {
 			return None, lostBesideKey(path + ".key")
+		}
+		if f, err := os.Open(path + ".lock"); err == nil && o.EncryptionKey != "" {
+			defer f.Close()
+			if readLock(f).made {
+				return None, lostUnderLock(path)
+			}
 		}
 		return None, nil
 	}

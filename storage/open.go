@@ -84,6 +84,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	ring, file, err := openRing(o, size == 0)
+	if err == nil && size == 0 && !file.fresh && readLock(s.lock).made {
+		return lostUnderLock(o.Path)
+	}
 	if err != nil {
 		return err
 	}
@@ -120,6 +123,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	}
 	if err := file.keep(); err != nil {
 		return err
+	}
+	if err := writeLock(s.lock, true); err != nil {
+		return disk.Explain(o.Path+".lock", err)
 	}
 	if !s.created {
 		if s.invited, err = s.invite(o.Bootstrap); err != nil {

@@ -86,6 +86,8 @@ func Explain(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: %s is on a read-only file system; mount it writable, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("%w: there is no room for %s; make room on that disk, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
 	case errors.Is(err, fs.ErrPermission):
 		who := fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid())
 		owner, mend := owner(name)
