@@ -43,7 +43,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema))
+	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), newListen(), newVerify())
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}

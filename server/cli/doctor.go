@@ -27,28 +27,28 @@ type finding struct {
 	Mend   string `json:"mend,omitempty"`
 }
 
-// diagnosis is all that was found.
-type diagnosis struct {
+// examination is all that was found.
+type examination struct {
 	schema string
 	list   []finding
 }
 
-func (d *diagnosis) well(check, format string, args ...any) {
+func (d *examination) well(check, format string, args ...any) {
 	d.list = append(d.list, finding{isWell, check, fmt.Sprintf(format, args...), ""})
 }
 
 // warn is for what works, though not as it should.
-func (d *diagnosis) warn(check, mend, format string, args ...any) {
+func (d *examination) warn(check, mend, format string, args ...any) {
 	d.list = append(d.list, finding{isWarning, check, fmt.Sprintf(format, args...), mend})
 }
 
 // wrong is for what does not work, or will not.
-func (d *diagnosis) wrong(check, mend, format string, args ...any) {
+func (d *examination) wrong(check, mend, format string, args ...any) {
 	d.list = append(d.list, finding{isProblem, check, fmt.Sprintf(format, args...), mend})
 }
 
 // refused takes over the sentence of an error, which says what to do after its last semicolon.
-func (d *diagnosis) refused(check string, err error) {
+func (d *examination) refused(check string, err error) {
 	text := err.Error()
 	if at := strings.LastIndex(text, "; "); at > 0 && !strings.Contains(text, "\n") {
 		d.wrong(check, text[at+2:], "%s", text[:at])
@@ -57,7 +57,7 @@ func (d *diagnosis) refused(check string, err error) {
 	d.wrong(check, "", "%s", text)
 }
 
-func (d *diagnosis) count(result string) (n int) {
+func (d *examination) count(result string) (n int) {
 	for _, f := range d.list {
 		if f.Result == result {
 			n++
@@ -81,7 +81,7 @@ times, clock. For that it sends the URL one HEAD request without a body, and no 
 It ends with 1 where there is a problem.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d := &diagnosis{schema: schema}
+			d := &examination{schema: schema}
 			c, err := config.Load(cmd.Flags())
 			if d.settings(cmd.Flags(), err) {
 				d.secrets(c)
@@ -101,7 +101,7 @@ It ends with 1 where there is a problem.`,
 }
 
 // write shows what was found, for eyes or for a machine. The error says that there is a problem.
-func (d *diagnosis) write(out io.Writer, asJSON bool) error {
+func (d *examination) write(out io.Writer, asJSON bool) error {
 	problems, warnings := d.count(isProblem), d.count(isWarning)
 	if asJSON {
 		encoder := json.NewEncoder(out)

@@ -22,7 +22,7 @@ const (
 )
 
 // files looks at the place of the database, and at the database or at the server that owns it.
-func (d *diagnosis) files(ctx context.Context, c config.Config) {
+func (d *examination) files(ctx context.Context, c config.Config) {
 	path, err := disk.Resolve(c.Storage.Path)
 	if err != nil {
 		d.refused("directory", err)
@@ -59,7 +59,7 @@ func (d *diagnosis) files(ctx context.Context, c config.Config) {
 	}
 }
 
-func (d *diagnosis) room(path string) {
+func (d *examination) room(path string) {
 	free, total, known := disk.Free(path)
 	if !known { // there may be no file yet
 		free, total, known = disk.Free(filepath.Dir(path))
@@ -77,7 +77,7 @@ func (d *diagnosis) room(path string) {
 }
 
 // modes looks at who else may read what is secret.
-func (d *diagnosis) modes(c config.Config, path string) {
+func (d *examination) modes(c config.Config, path string) {
 	names := []string{path, path + ".key", os.Getenv(config.EnvFile), c.Server.TLSKeyFile}
 	for _, s := range config.Settings() {
 		if strings.HasSuffix(s.Env, "_FILE") && s.Env != "KEYHOOK_SERVER_TLS_CERT_FILE" && s.Env != "KEYHOOK_EGRESS_CA_FILE" {
@@ -106,7 +106,7 @@ func (d *diagnosis) modes(c config.Config, path string) {
 }
 
 // database looks at a file that nobody owns.
-func (d *diagnosis) database(ctx context.Context, c config.Config) {
+func (d *examination) database(ctx context.Context, c config.Config) {
 	state, err := storage.Examine(ctx, storage.Options{Path: c.Storage.Path, Schema: d.schema, EncryptionKey: c.Encryption.Key.Reveal()})
 	switch {
 	case err != nil:
@@ -121,7 +121,7 @@ func (d *diagnosis) database(ctx context.Context, c config.Config) {
 }
 
 // free looks whether a server could listen.
-func (d *diagnosis) free(setting, address string) {
+func (d *examination) free(setting, address string) {
 	l, err := Listen(setting, address)
 	if err != nil {
 		d.refused("port", err)
@@ -134,7 +134,7 @@ func (d *diagnosis) free(setting, address string) {
 }
 
 // server asks the running server how it is.
-func (d *diagnosis) server(ctx context.Context, c config.Config) {
+func (d *examination) server(ctx context.Context, c config.Config) {
 	r, err := askReady(ctx, c)
 	if err != nil {
 		d.wrong("server", "call doctor with the settings of that server; if they are, look at its log", "it owns the database and does not answer: %v", err)
@@ -157,7 +157,7 @@ const (
 )
 
 // skew compares the clock of who answered with this machine's. The header tells whole seconds.
-func (d *diagnosis) skew(check, who string, header http.Header, now time.Time) {
+func (d *examination) skew(check, who string, header http.Header, now time.Time) {
 	at, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		return

@@ -22,7 +22,7 @@ import (
 
 // clock compares the system's clock with the one that runs while the machine is off. Linux only; elsewhere, and in most
 // virtual machines, there is none to be seen.
-func (d *diagnosis) clock(context.Context) {
+func (d *examination) clock(context.Context) {
 	text, err := os.ReadFile("/sys/class/rtc/rtc0/since_epoch")
 	if err != nil {
 		return
@@ -44,7 +44,7 @@ type times struct {
 }
 
 // receiver looks at a receiver as a delivery would find it.
-func (d *diagnosis) receiver(ctx context.Context, c config.Config, raw string) {
+func (d *examination) receiver(ctx context.Context, c config.Config, raw string) {
 	policy := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks}
 	canonical, err := policy.CheckURL(raw)
 	if err != nil {
@@ -105,7 +105,7 @@ func issuer(leaf *x509.Certificate) string {
 }
 
 // addresses looks up the name and judges each address as a delivery would.
-func (d *diagnosis) addresses(ctx context.Context, policy egress.Policy, host string) (reachable bool) {
+func (d *examination) addresses(ctx context.Context, policy egress.Policy, host string) (reachable bool) {
 	list := []netip.Addr{}
 	if literal, err := netip.ParseAddr(host); err == nil {
 		list = append(list, literal)
@@ -139,7 +139,7 @@ func (d *diagnosis) addresses(ctx context.Context, policy egress.Policy, host st
 }
 
 // unreachable tells why there was no answer.
-func (d *diagnosis) unreachable(err error) {
+func (d *examination) unreachable(err error) {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	var host x509.HostnameError
@@ -156,7 +156,7 @@ func (d *diagnosis) unreachable(err error) {
 }
 
 // answered tells what the answer means for deliveries, which are POST requests.
-func (d *diagnosis) answered(resp *http.Response) {
+func (d *examination) answered(resp *http.Response) {
 	switch status := resp.StatusCode; {
 	case status >= 300 && status < 400:
 		d.wrong("receiver", "subscribe the URL that it leads to", "it answers with a redirect (%d to %s), and deliveries follow none", status, resp.Header.Get("Location"))
@@ -187,7 +187,7 @@ func (t *times) trace() *httptrace.ClientTrace {
 }
 
 // timing tells how long the parts took.
-func (d *diagnosis) timing(t *times) {
+func (d *examination) timing(t *times) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ms := func(from, to time.Time) string {

@@ -18,7 +18,7 @@ import (
 )
 
 // settings tells whether the settings hold; nothing else can be looked at where they do not.
-func (d *diagnosis) settings(flags *pflag.FlagSet, err error) bool {
+func (d *examination) settings(flags *pflag.FlagSet, err error) bool {
 	var problems config.Problems
 	if errors.As(err, &problems) {
 		for _, p := range problems {
@@ -114,7 +114,7 @@ func distinct(text string) int {
 }
 
 // secrets looks at what the secrets came to.
-func (d *diagnosis) secrets(c config.Config) {
+func (d *examination) secrets(c config.Config) {
 	odd := false
 	for name, secret := range map[string]config.Secret{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
 		if secret.IsZero() {
@@ -134,7 +134,7 @@ func (d *diagnosis) secrets(c config.Config) {
 const certificateSoon = 14 * 24 * time.Hour
 
 // serving looks at how the server is reached, and where deliveries may go.
-func (d *diagnosis) serving(c config.Config) {
+func (d *examination) serving(c config.Config) {
 	d.certificate(c)
 	d.proxies(c)
 	if _, err := egress.Roots(c.Egress.CAFile); err != nil {
@@ -150,7 +150,7 @@ func (d *diagnosis) serving(c config.Config) {
 	}
 }
 
-func (d *diagnosis) certificate(c config.Config) {
+func (d *examination) certificate(c config.Config) {
 	pair, err := c.Server.Certificate()
 	if err != nil {
 		d.wrong("tls", "set both to PEM files that this process may read", "%v", err)
@@ -168,7 +168,7 @@ func (d *diagnosis) certificate(c config.Config) {
 }
 
 // expiry tells of the end of a certificate.
-func (d *diagnosis) expiry(check, mend, what string, leaf *x509.Certificate) {
+func (d *examination) expiry(check, mend, what string, leaf *x509.Certificate) {
 	left := time.Until(leaf.NotAfter)
 	days := int(left.Hours() / 24)
 	switch {
@@ -182,7 +182,7 @@ func (d *diagnosis) expiry(check, mend, what string, leaf *x509.Certificate) {
 }
 
 // proxies looks at who is believed, and at what travels in the open.
-func (d *diagnosis) proxies(c config.Config) {
+func (d *examination) proxies(c config.Config) {
 	for _, n := range c.Server.TrustedProxies {
 		if least := map[bool]int{true: 8, false: 32}[n.Addr().Is4()]; n.Bits() < least {
 			d.wrong("proxies", "name the addresses of your own proxies in server.trusted_proxies",

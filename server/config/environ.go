@@ -11,8 +11,11 @@ const envPrefix = "KEYHOOK_"
 // EnvFile is the name in the environment of the path that --config takes.
 const EnvFile = envPrefix + "CONFIG"
 
-// otherEnv are the names that belong to other parts: the commands that are clients, and the tests.
-var otherEnv = []string{EnvFile, envPrefix + "URL", envPrefix + "TOKEN", envPrefix + "TEST_REQUIRE"}
+// EnvWebhookSecret is the name in the environment of a subscription's signing secret, for the commands that verify.
+const EnvWebhookSecret = envPrefix + "WEBHOOK_SECRET"
+
+// otherEnv are the names that belong to other parts: the commands that are clients or receivers, and the tests.
+var otherEnv = []string{EnvFile, EnvWebhookSecret, envPrefix + "URL", envPrefix + "TOKEN", envPrefix + "TEST_REQUIRE"}
 
 func envName(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))

@@ -338,7 +338,7 @@ func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 		})
 	}
 	t.Run("names of other parts are left alone", func(t *testing.T) {
-		for _, name := range []string{"KEYHOOK_URL", "KEYHOOK_TOKEN", "KEYHOOK_TEST_REQUIRE", "KEYHOOKS_X", "NOT_KEYHOOK_X"} {
+		for _, name := range []string{"KEYHOOK_URL", "KEYHOOK_TOKEN", "KEYHOOK_WEBHOOK_SECRET", "KEYHOOK_TEST_REQUIRE", "KEYHOOKS_X", "NOT_KEYHOOK_X"} {
 			t.Setenv(name, "x")
 		}
 		if _, err := config.Load(nil); err != nil {
