@@ -1562,7 +1562,7 @@ func TestKilledCopy(t *testing.T) {
 		p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"http://127.0.0.1:9/","event_types":["n"]}`, nil)
 	}
 	p.end(syscall.SIGTERM)
-	storagetest.Grow(t, filepath.Join(dir, "keyhook.db"), storagetest.Size{History: 20_000})
+	storagetest.Grow(t, filepath.Join(dir, "keyhook.db"), storagetest.Size{History: 40_000})
 	p = start(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -1574,14 +1574,14 @@ func TestKilledCopy(t *testing.T) {
 	})
 	to := filepath.Join(copies, "copy.db")
 	killed := 0
-	kill := func(args ...string) {
+	kill := func(within int, args ...string) {
 		cmd := keyhook(t, args...)
 		cmd.Dir = dir
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case <-time.After(time.Duration(20+rand.IntN(400)) * time.Millisecond):
+		case <-time.After(time.Duration(20+rand.IntN(within)) * time.Millisecond):
 		case <-t.Context().Done():
 		}
 		_ = cmd.Process.Kill() // it may have ended
@@ -1590,9 +1590,9 @@ func TestKilledCopy(t *testing.T) {
 		}
 	}
 	for range 2 * cycles {
-		kill("backup", "--force", to)
+		kill(200, "backup", "--force", to) // most of which it writes
 		if _, err := os.Stat(to); err == nil {
-			if found, events := examine(t, to); found != "ok" || events < 2000 {
+			if found, events := examine(t, to); found != "ok" || events < 4000 {
 				t.Errorf("a copy has its name and is not whole: %s, %d events", found, events)
 			}
 		}
@@ -1608,7 +1608,7 @@ func TestKilledCopy(t *testing.T) {
 	p.end(syscall.SIGKILL)
 	backups := killed
 	for range 2 * cycles {
-		kill("restore", to)
+		kill(400, "restore", to)
 		if found, events := examine(t, filepath.Join(dir, "keyhook.db")); found != "ok" || events != old && events != old+1 {
 			t.Errorf("the database is not whole: %s, %d events", found, events)
 		}

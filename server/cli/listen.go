@@ -117,8 +117,8 @@ func (o *listenOptions) welcome(w io.Writer, url string, verifies bool) {
 	fmt.Fprintf(w, `
 To have something sent here, by a server that runs with --dev:
 
-  keyhook api POST /api/v1/webhooks/subscriptions/ '{"url": "%s"}'
-  keyhook api POST /api/v1/events/ '{"type": "order.created", "data": {"number": 1001}}'
+  keyhook subscriptions create --url %s
+  keyhook events publish order.created '{"number": 1001}'
 
 The answer to the first holds the signing secret.
 

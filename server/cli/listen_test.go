@@ -102,7 +102,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 		for _, want := range []string{
-			"keyhook api POST /api/v1/webhooks/subscriptions/ '{\"url\": \"" + l.url + "\"}'", "order.paid  evt_1  attempt 1  /hook\n",
+			"keyhook subscriptions create --url " + l.url + "\n", "order.paid  evt_1  attempt 1  /hook\n",
 			"X-Service-Signature right · webhook-signature right\n", "answered 204 after", "                \"type\": \"order.paid\",\n",
 			"Deliveries: 1, of 1 events, in ", "Answered with success: 1, not so: 0. With a wrong signature: 0, not verified: 0.\n",
 		} {
