@@ -122,6 +122,8 @@ func TestEveryField(t *testing.T) {
 		"POST " + subs + sub.ID + "/replay/":                                {"since": {"string"}, "until": {"string"}, "event_types": {"array"}, "only": {"string"}, "dry_run": {"boolean"}},
 		"POST /api/v1/events/":                                              {"type": {"string"}, "data": {"object"}, "idempotency_key": {"string"}},
 		"POST /api/v1/events/batch/":                                        {"events": {"array"}},
+		"POST /api/v1/queue/hold/":                                          {"reason": {"string"}},
+		"POST /api/v1/backups/":                                             {"file": {"string"}, "keep": {"number"}},
 		"POST /api/v1/plans/":                                               {"name": {"string"}, "api_keys": {"boolean"}, "webhooks": {"boolean"}, "api_rate_limit_per_minute": {"number", "null"}},
 		"PATCH /api/v1/plans/growth/":                                       {"api_keys": {"boolean"}, "webhooks": {"boolean"}, "api_rate_limit_per_minute": {"number", "null"}},
 		"POST /api/v1/permissions/":                                         {"key": {"string"}, "description": {"string"}},

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -187,17 +187,51 @@ func prune(dir, database string, keep int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for older copies: %w", err)
 	}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
-		return !e.Type().IsRegular() || !backup.IsDated(e.Name(), database)
-	})
-	var removed []string
-	for _, old := range entries[:max(0, len(entries)-keep)] {
-		if err := os.Remove(filepath.Join(dir, old.Name())); err != nil {
-			return removed, fmt.Errorf("remove an older copy: %w", err)
+	var dated, removed []string
+	for _, e := range entries {
+		name, going := strings.CutSuffix(e.Name(), goingSuffix)
+		switch {
+		case !e.Type().IsRegular() || !backup.IsDated(name, database):
+		case going: // an earlier run was cut off
+			err = errors.Join(err, shrinkAway(filepath.Join(dir, e.Name())))
+		default:
+			dated = append(dated, name)
 		}
-		removed = append(removed, old.Name())
+	}
+	for _, name := range dated[:max(0, len(dated)-keep)] {
+		old := filepath.Join(dir, name)
+		err = errors.Join(err, os.Rename(old, old+goingSuffix), shrinkAway(old+goingSuffix))
+		removed = append(removed, name)
+	}
+	if err != nil {
+		return removed, fmt.Errorf("remove older copies: %w", err)
 	}
 	return removed, nil
+}
+
+const (
+	goingSuffix = ".removed"
+	shrinkStep  = 8 << 20
+	shrinkPause = 20 * time.Millisecond
+)
+
+// shrinkAway removes a file a piece at a time: with a large one, some file systems hold up every fsync for as long as it
+// takes to free all of it.
+func shrinkAway(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		tick := time.NewTicker(shrinkPause)
+		defer tick.Stop()
+		for size := info.Size() - shrinkStep; err == nil && size > 0; size -= shrinkStep {
+			err = f.Truncate(size)
+			<-tick.C
+		}
+	}
+	return errors.Join(err, f.Close(), os.Remove(path))
 }
 
 func removeIfThere(name string) error {

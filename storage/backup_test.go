@@ -242,6 +242,13 @@ func TestBackup(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := os.Truncate(filepath.Join(dir, old[0]), 20<<20); err != nil { // goes in pieces
+			t.Fatal(err)
+		}
+		cutOff := strings.TrimSuffix(database, ".db") + "-20191231-000000.000.db.removed" // by an earlier run
+		if err := os.WriteFile(filepath.Join(dir, cutOff), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: dir, Keep: 2}))
 		if d := cmp.Diff(old[:2], r.Removed); d != "" {
 			t.Errorf("removed (-want +got):\n%s", d)
