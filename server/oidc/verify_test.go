@@ -281,7 +281,7 @@ func TestIssuersThatAreNone(t *testing.T) {
 		"an endless answer":    {endless, "too large"},
 		"a redirect":           {func(*issuer) http.HandlerFunc { return redirect(elsewhere.url) }, "redirects"},
 		"a redirect to itself": {func(*issuer) http.HandlerFunc {
-			return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", 307) }
+			return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusTemporaryRedirect) }
 		}, "redirects"},
 		"a cut connection": {func(*issuer) http.HandlerFunc {
 			return func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
