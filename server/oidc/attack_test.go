@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"strings"
 	"testing"
 
@@ -36,9 +37,7 @@ func TestForgeries(t *testing.T) {
 
 	by := func(k key, header map[string]any) string {
 		x := i.token(k)
-		for name, value := range header {
-			x.header[name] = value
-		}
+		maps.Copy(x.header, header)
 		return x.encode(t)
 	}
 	symmetric := func(algorithm, id string, secret []byte) string {

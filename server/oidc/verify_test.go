@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -94,9 +95,7 @@ func TestVerify(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				x := i.token(keys().ed)
-				for claim, value := range tt.claims {
-					x.claims[claim] = value
-				}
+				maps.Copy(x.claims, tt.claims)
 				got, err := v.verify(t, x.encode(t))
 				if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
 					t.Errorf("error %v (-want +got):\n%s", err, diff)
