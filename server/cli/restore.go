@@ -74,6 +74,9 @@ Start the server, look at what waits with "keyhook queue show", and then:
 
   keyhook queue release   sends it; receivers may get again what they have had since the backup was made
   keyhook queue discard   drops it, and sends only what is published from the restore on
+
+Keys, tokens and signing secrets are those of the backup, too: what has been revoked or rotated since it was made is
+good again until you do so once more. What is set aside knows what that was.
 `)
 	return err
 }
