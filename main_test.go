@@ -1419,6 +1419,135 @@ func (p *process) attempts(t *testing.T, subscription string) map[string]int {
 	}
 }
 
+// TestRekey kills the change of the encryption key again and again, and looks each time whether every secret is there.
+func TestRekey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := storagetest.Options(t, filepath.Join(dir, "keyhook.db"))
+	store, stop := storagetest.OpenWith(t, o)
+	operator := storagetest.Operator(t, store)
+	var mu sync.Mutex
+	secrets := map[int64]string{}
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 100 {
+				sub, secret := storagetest.Subscription(t, store, operator, "https://example.com/", "order.*")
+				mu.Lock()
+				secrets[sub.RowID] = secret.Reveal()
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	stop()
+	rekey := func() *exec.Cmd {
+		cmd := keyhook(t, "rekey")
+		cmd.Dir = dir
+		return cmd
+	}
+	began := time.Now()
+	if out, err := rekey().CombinedOutput(); err != nil || !strings.Contains(string(out), "Sealed 1600 signing secrets") {
+		t.Fatalf("error %v, output %s", err, out)
+	}
+	whole := time.Since(began)
+	midway := 0
+	for range rekeys {
+		cmd := rekey()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(whole/4 + rand.N(whole))
+		_ = cmd.Process.Kill() // it may have ended by itself
+		_ = cmd.Wait()         // which the key file tells as well
+		keys, err := os.ReadFile(o.Path + ".key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(strings.Fields(string(keys))) > 1 {
+			midway++
+		}
+		store, stop := storagetest.OpenWith(t, o)
+		for row, secret := range secrets {
+			if at, err := store.Target(t.Context(), row); err != nil || at.Secret.Reveal() != secret {
+				t.Fatalf("subscription %d: %q, error %v", row, at.Unusable, err)
+			}
+		}
+		stop()
+	}
+	t.Logf("of %d changes, %d were killed midway", rekeys, midway)
+	p := start(t, dir) // with whatever the last one left
+	out, err := rekey().CombinedOutput()
+	if err == nil || !strings.Contains(string(out), strconv.Itoa(p.cmd.Process.Pid)) || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("beside a server: error %v, output %s", err, out)
+	}
+	p.end(syscall.SIGTERM)
+	if out, err := rekey().CombinedOutput(); err != nil {
+		t.Errorf("error %v, output %s", err, out)
+	}
+	if left, _ := filepath.Glob(o.Path + ".key*.part"); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// rekeys is how often TestRekey kills.
+const rekeys = 20
+
+// TestPrefixes changes keys.prefix and webhooks.header_prefix while a key is in use and a delivery waits for its retry.
+func TestPrefixes(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan http.Header, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		arrived <- r.Header
+	}))
+	defer receiver.Close()
+	dir := t.TempDir()
+	p := start(t, dir, "KEYHOOK_WEBHOOKS_RETRY_BASE=2s")
+	const path = "/api/v1/api-keys/"
+	var older, newer struct {
+		Key       string
+		ID        string
+		KeyPrefix string `json:"key_prefix"`
+	}
+	p.must(t, "POST", path, `{"name":"older","scope":"events:write api_keys:write"}`, &older)
+	p.must(t, "POST", "/api/v1/webhooks/subscriptions/", `{"url":"`+receiver.URL+`","event_types":["a"]}`, nil)
+	p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+	first := <-arrived
+	p.end(syscall.SIGTERM)
+	p = start(t, dir, "KEYHOOK_KEYS_PREFIX=acme", "KEYHOOK_WEBHOOKS_HEADER_PREFIX=X-Acme")
+	whoami := func(key string) int {
+		t.Helper()
+		req, _ := http.NewRequest("GET", p.url+"/api/v1/whoami", nil)
+		req.Header.Set("Authorization", "ApiKey "+key)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if status := whoami(older.Key); status != 200 || !strings.HasPrefix(older.Key, "svc_") {
+		t.Errorf("the older key gets %d", status)
+	}
+	p.must(t, "POST", path+older.ID+"/rotate/", `{"grace_seconds":60}`, &newer)
+	if !strings.HasPrefix(newer.Key, "acme_") || !strings.HasPrefix(newer.KeyPrefix, "acme_") || whoami(newer.Key) != 200 || whoami(older.Key) != 200 {
+		t.Errorf("the newer key is %s", newer.KeyPrefix)
+	}
+	second := <-arrived
+	for _, name := range []string{"Signature", "Timestamp", "Event-Id", "Event-Type", "Attempt"} {
+		if first.Get("X-Service-"+name) == "" || first.Get("X-Acme-"+name) != "" {
+			t.Errorf("%s before the change: %v", name, first)
+		}
+		if second.Get("X-Acme-"+name) == "" || second.Get("X-Service-"+name) != "" {
+			t.Errorf("%s after the change: %v", name, second)
+		}
+	}
+	if second.Get("X-Acme-Attempt") != "2" || second.Get("Webhook-Signature") == "" {
+		t.Errorf("the second attempt: %v", second)
+	}
+}
+
 // await waits for what must happen soon.
 func await(t *testing.T, c <-chan struct{}) {
 	t.Helper()

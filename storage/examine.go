@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/keyhook/keyhook/storage/disk"
@@ -64,7 +65,7 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	if err := examineHeader(path); err != nil {
 		return None, err
 	}
-	ring, _, err := openRing(o, false)
+	ring, file, err := openRing(o, false)
 	if err != nil {
 		return None, err
 	}
@@ -84,11 +85,16 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	if empty, err := s.compare(ctx, db, o.Schema); err != nil || empty {
 		return None, unreadable(err)
 	}
-	var sealed []byte
-	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
+	var sealed struct {
+		Canary []byte `db:"canary"`
+		Change []byte `db:"change"`
+	}
+	if err := db.GetContext(ctx, &sealed, `
+		SELECT (SELECT value FROM instance WHERE name = 'canary') AS canary, (SELECT value FROM instance WHERE name = ?) AS change`,
+		changingKeys); err != nil {
 		return None, fmt.Errorf("read instance: %w", unreadable(err))
 	}
-	return Closed, s.fits(sealed)
+	return Closed, s.fits(sealed.Canary, strings.Fields(string(sealed.Change)), file)
 }
 
 // examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -21,34 +20,21 @@ var (
 // canary is sealed when the file is made, so that a wrong key is noticed at the start and not at the first delivery.
 const canary = "keyhook canary"
 
-// keyFile is where the key stands that nobody configured. It gets its name only once the database that it belongs to is
-// there: until then it is name + fresh. So a first start that was cut off is not taken for a database that was lost.
-type keyFile struct {
-	name  string
-	fresh bool
-}
-
-const freshSuffix = ".new"
-
-func (f keyFile) path() string {
-	if f.fresh {
-		return f.name + freshSuffix
-	}
-	return f.name
-}
-
-// openRing finds the key that seals signing secrets: the configured one, else the file beside the database. That file is
-// made with a new database only: one made later could open nothing that is already there.
+// openRing finds the keys that signing secrets are sealed with: the configured one, else those of the file beside the
+// database. That file is made with a new database only: one made later could open nothing that is already there.
 func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
+	if o.rekeying != nil {
+		return o.rekeying.openRing(o, empty)
+	}
 	if o.EncryptionKey != "" {
-		key, err := seal.ParseKey(o.EncryptionKey)
+		key, err := configuredKey(o)
 		if err != nil {
-			return nil, keyFile{}, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
+			return nil, keyFile{}, err
 		}
 		return seal.NewRing(key), keyFile{}, nil
 	}
 	file := keyFile{name: o.Path + ".key"}
-	text, err := os.ReadFile(file.path())
+	keys, err := file.read()
 	if err == nil && empty {
 		return nil, file, lostBesideKey(file.name)
 	}
@@ -56,75 +42,94 @@ func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 		file.fresh = true
 		if empty {
 			key := seal.NewKey()
-			return seal.NewRing(key), file, createKeyFile(file.path(), key)
+			return seal.NewRing(key), file, file.write(key)
 		}
-		if text, err = os.ReadFile(file.path()); errors.Is(err, os.ErrNotExist) {
+		if keys, err = file.read(); errors.Is(err, os.ErrNotExist) {
 			return nil, file, fmt.Errorf("%w: %s is gone and encryption.key is not set; put back the key file that belongs to this database, or set encryption.key", ErrKeyMissing, file.name)
 		}
 	}
 	if err != nil {
-		return nil, file, disk.Explain(file.path(), err)
+		return nil, file, err
 	}
-	key, err := seal.ParseKey(strings.TrimSpace(string(text)))
-	if err != nil {
-		return nil, file, fmt.Errorf("%w: %s: %w", ErrKey, file.path(), err)
-	}
-	return seal.NewRing(key), file, nil
+	return seal.NewRing(keys[0], keys[1:]...), file, nil
 }
 
 func lostBesideKey(key string) error {
 	return fmt.Errorf("%w, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrLost, key)
 }
 
-// createKeyFile writes a new key and sees it onto the disk before anything is sealed with it.
-func createKeyFile(path string, key seal.Key) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+// configuredKey is the key of the settings.
+func configuredKey(o Options) (seal.Key, error) {
+	key, err := seal.ParseKey(o.EncryptionKey)
 	if err != nil {
-		return disk.Explain(path, err)
+		return key, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
 	}
-	_, err = f.WriteString(key.Reveal() + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close(), syncDir(filepath.Dir(path))); err != nil {
-		return fmt.Errorf("write key file: %w", err)
-	}
-	return nil
+	return key, nil
 }
 
-// keep gives a fresh key file its name, now that its database is there.
-func (f keyFile) keep() error {
-	if !f.fresh {
-		return nil
-	}
-	if err := errors.Join(os.Rename(f.path(), f.name), syncDir(filepath.Dir(f.name))); err != nil {
-		return fmt.Errorf("name key file: %w", err)
-	}
-	return nil
-}
-
-func syncDir(name string) error {
-	dir, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// recognize reads what the file knows of itself and checks that the encryption key is its own.
-func (s *Store) recognize() error {
-	var sealed []byte
+// recognize reads what the file knows of itself and checks that the encryption key is its own, and that no other one is
+// needed too. file is where the key came from.
+func (s *Store) recognize(file keyFile) error {
 	if err := s.tx.get(&s.ids.salt, "SELECT value FROM instance WHERE name = 'salt'"); err != nil {
 		return fmt.Errorf("read instance: %w", err)
 	}
-	err := s.tx.get(&sealed, "SELECT value FROM instance WHERE name = 'canary'")
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("read instance: %w", err)
+	sealed, err := s.instance("canary")
+	if err != nil {
+		return err
 	}
-	return s.fits(sealed)
+	needed, err := s.changing()
+	if err != nil {
+		return err
+	}
+	if err := s.fits(sealed, needed, file); err != nil {
+		return err
+	}
+	if len(needed) > 0 && s.rekeying == nil {
+		s.log.Warn("a change of the encryption key was interrupted; stop this server and run keyhook rekey to finish it", "keys", needed)
+	}
+	return nil
 }
 
-// fits checks the encryption key with the canary that was sealed when the file was made.
-func (s *Store) fits(sealed []byte) error {
-	if text, err := s.ring.Open(sealed, canary); err != nil || string(text) != canary {
+// fits checks the keys at hand: with the canary that was sealed when the file was made, or with the last change of the key,
+// and with the ids of those that are needed while one takes the place of another. Then some secrets are sealed with this
+// one, and some with that one.
+func (s *Store) fits(sealed []byte, needed []string, file keyFile) error {
+	for _, id := range needed {
+		if !slices.Contains(s.ring.IDs(), id) {
+			return fmt.Errorf("%w: a change from one key to another was interrupted, and the keys %s are both needed until it is finished; at hand is %s: run keyhook rekey again, as it was called before",
+				ErrKey, strings.Join(needed, " and "), strings.Join(s.ring.IDs(), " and "))
+		}
+	}
+	text, err := s.ring.Open(sealed, canary)
+	var other *seal.UnknownKeyError
+	switch {
+	case errors.As(err, &other):
+		mend := "put back the key file that holds that one, or set encryption.key to it"
+		if file.name == "" {
+			mend = "set encryption.key to that one, or, where " + s.path + ".key holds it, leave encryption.key out"
+		}
+		return fmt.Errorf("%w, which is sealed with the key %s, while at hand is %s; %s", ErrKey, other.ID, strings.Join(s.ring.IDs(), " and "), mend)
+	case err != nil || string(text) != canary:
 		return fmt.Errorf("%w: set encryption.key, or put back %s.key, as it was when the database was made (%w)", ErrKey, s.path, err)
 	}
 	return nil
+}
+
+// changing returns the ids of the keys that are needed while one takes the place of another; none otherwise.
+func (s *Store) changing() ([]string, error) {
+	ids, err := s.instance(changingKeys)
+	return strings.Fields(string(ids)), err
+}
+
+// changingKeys names the row of what changing reads. It stands there from before the first secret is sealed anew until
+// the last one is.
+const changingKeys = "rekey"
+
+// instance reads what the file knows of itself under a name; nil where there is nothing.
+func (s *Store) instance(name string) (value []byte, err error) {
+	err = s.tx.get(&value, "SELECT value FROM instance WHERE name = ?", name)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("read instance: %w", err)
+	}
+	return value, nil
 }

@@ -19,6 +19,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		policy:    o.Policy,
 		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
 		observer:  o.Observer,
+		rekeying:  o.rekeying,
 		log:       o.Logger,
 		jobs:      make(chan *job, maxBatch),
 		stopped:   make(chan struct{}),
@@ -118,7 +119,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 			return fmt.Errorf("create database: %w", err)
 		}
 	}
-	if err := s.recognize(); err != nil {
+	if err := s.recognize(file); err != nil {
 		return err
 	}
 	if err := file.keep(); err != nil {

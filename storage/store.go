@@ -34,18 +34,21 @@ type Options struct {
 	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
+
+	rekeying *rekeying // of Rekey
 }
 
 // Store is the open file. Writes wait until Run runs.
 type Store struct {
-	path    string
-	policy  webhook.Policy
-	log     *slog.Logger
-	lock    *os.File
-	ring    *seal.Ring
-	ids     idMaker
-	created bool
-	invited bool
+	path     string
+	policy   webhook.Policy
+	log      *slog.Logger
+	lock     *os.File
+	ring     *seal.Ring
+	rekeying *rekeying // nil unless the key is being changed
+	ids      idMaker
+	created  bool
+	invited  bool
 
 	unchecked bool // left open by its last owner, and too large to be checked first
 	files     []identity

@@ -14,7 +14,7 @@ type Options struct {
 	Out     io.Writer
 	Err     io.Writer
 	Example []byte // config.example.yaml, for `config init`
-	Schema  string // schema.sql, which a file is compared with before it is restored, and by doctor
+	Schema  string // the text of schema.sql, for the commands that work on a stopped file
 }
 
 // New returns the root command with every command of this package below it. Run it with Run.
@@ -43,7 +43,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), newListen(), newVerify())
+	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), newListen(), newVerify(), newRekey(o.Schema))
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}

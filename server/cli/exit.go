@@ -33,6 +33,7 @@ var codes = []struct {
 	{storage.ErrForeignFile, ExitFile},
 	{storage.ErrSchema, ExitFile},
 	{storage.ErrLost, ExitFile},
+	{storage.ErrNoDatabase, ExitFile},
 	{storage.ErrDamaged, ExitFile},
 	{storage.ErrKey, ExitKey},
 	{storage.ErrKeyMissing, ExitKey},

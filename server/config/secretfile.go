@@ -8,6 +8,13 @@ import (
 
 const maxSecretFile = 4096
 
+// SecretFile reads a secret out of the file that a command's own flag names, by the rules of settings that end in _FILE.
+// Its errors show neither the text nor the path.
+func SecretFile(path string) (Secret, error) {
+	text, err := readSecret(path)
+	return NewSecret(text), err
+}
+
 // readSecret reads the file that holds a secret, without one line break at its end, as editors and echo leave it. Its
 // errors show neither the text nor the path, since a secret given in place of a path is a likely mistake.
 func readSecret(path string) (string, error) {

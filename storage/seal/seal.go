@@ -20,6 +20,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -90,6 +91,17 @@ func newRingKey(k Key) ringKey {
 
 // ActiveID returns the id of the key that seals. A text whose KeyID is another one is due for sealing anew.
 func (r *Ring) ActiveID() string { return r.keys[0].id }
+
+// IDs returns the ids of all keys, each once, that of the one that seals first.
+func (r *Ring) IDs() []string {
+	var ids []string
+	for _, k := range r.keys {
+		if !slices.Contains(ids, k.id) {
+			ids = append(ids, k.id)
+		}
+	}
+	return ids
+}
 
 // Seal encrypts plaintext for associated, which names what it belongs to: only Open with the same name gives it back. Two
 // seals of one plaintext differ. One key may seal 2^32 texts.

@@ -1,0 +1,126 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/seal"
+)
+
+// keyFile is where the key stands that nobody configured: one key a line, and only while one takes the place of another
+// more than one. The first seals, all of them open.
+//
+// It gets its name only once the database that it belongs to is there: until then it is name + freshSuffix. So a first
+// start that was cut off is not taken for a database that was lost.
+type keyFile struct {
+	name  string
+	fresh bool
+}
+
+const freshSuffix = ".new"
+
+func (f keyFile) path() string {
+	if f.fresh {
+		return f.name + freshSuffix
+	}
+	return f.name
+}
+
+// read returns the keys, at least one of them. The error is os.ErrNotExist where there is no file.
+func (f keyFile) read() ([]seal.Key, error) {
+	text, err := os.ReadFile(f.path())
+	if err != nil {
+		return nil, disk.Explain(f.path(), err)
+	}
+	var keys []seal.Key
+	lines := strings.Fields(string(text))
+	for i, line := range lines {
+		key, err := seal.ParseKey(line)
+		if err != nil {
+			return nil, fmt.Errorf("%w: line %d of %s; put it back from your copy of it: %w", ErrKey, i+1, f.path(), err)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%w: %s is empty; put it back from your copy of it", ErrKey, f.path())
+	}
+	return keys, nil
+}
+
+// write puts keys in the place of what the file holds, if it holds anything: after a crash it is the one or the other. It
+// returns once they are on the disk, so that they can be sealed with.
+func (f keyFile) write(keys ...seal.Key) error {
+	var text strings.Builder
+	for _, k := range keys {
+		text.WriteString(k.Reveal() + "\n")
+	}
+	part := f.path() + ".part"
+	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return disk.Explain(part, err)
+	}
+	_, err = file.WriteString(text.String())
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = errors.Join(os.Rename(part, f.path()), syncDir(filepath.Dir(part)))
+	}
+	if err != nil {
+		return fmt.Errorf("write key file: %w", err)
+	}
+	return nil
+}
+
+// keep gives a fresh key file its name, now that its database is there.
+func (f keyFile) keep() error {
+	if !f.fresh {
+		return nil
+	}
+	if err := errors.Join(os.Rename(f.path(), f.name), syncDir(filepath.Dir(f.name))); err != nil {
+		return fmt.Errorf("name key file: %w", err)
+	}
+	return nil
+}
+
+// reduce leaves one key in the file, or no file where it is not in it, and sets the others aside, each in a file of its
+// own that is named for it: backups of before cannot be read without them. It returns the names of those files.
+func (f keyFile) reduce(to seal.Key) (aside []string, err error) {
+	keys, err := f.read()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		if k.ID() == to.ID() {
+			continue
+		}
+		name := f.name + "." + k.ID()
+		if err := (keyFile{name: name}).write(k); err != nil {
+			return nil, err
+		}
+		aside = append(aside, name)
+	}
+	if len(aside) == 0 {
+		return nil, nil
+	}
+	if slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == to.ID() }) {
+		return aside, f.write(to)
+	}
+	if err := errors.Join(os.Remove(f.path()), syncDir(filepath.Dir(f.path()))); err != nil {
+		return nil, fmt.Errorf("remove key file: %w", err)
+	}
+	return aside, nil
+}
+
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

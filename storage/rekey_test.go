@@ -1,0 +1,351 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Encryption keys that an operator might have.
+var (
+	keyA = strings.Repeat("a1", 32)
+	keyB = strings.Repeat("b2", 32)
+	keyC = strings.Repeat("c3", 32)
+)
+
+// sealed is a stopped file, and what its secrets are.
+type sealed struct {
+	o       storage.Options
+	secrets map[int64][2]string // by row id: the secret, and the one of before in an overlap
+}
+
+// newSealed makes a file with n subscriptions, every third of them in an overlap and every seventh removed.
+func newSealed(t *testing.T, n int, encryptionKey string) sealed {
+	t.Helper()
+	x := sealed{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][2]string{}}
+	x.o.EncryptionKey = encryptionKey
+	store, stop := storagetest.OpenWith(t, x.o)
+	operator := storagetest.Operator(t, store)
+	for i := range n {
+		sub, secret := storagetest.Subscription(t, store, operator, "https://example.com/", "order.*")
+		x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
+		if i%3 == 0 {
+			_, next, err := store.RotateSecret(t.Context(), operator.Actor("", ""), 1, sub.ID, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.secrets[sub.RowID] = [2]string{next.Reveal(), secret.Reveal()}
+		}
+		if i%7 == 0 {
+			if err := store.DeleteSubscription(t.Context(), operator.Actor("", ""), 1, sub.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop()
+	return x
+}
+
+// with is the file with other settings.
+func (x sealed) with(encryptionKey string) sealed {
+	x.o.EncryptionKey = encryptionKey
+	return x
+}
+
+// intact opens the file and fails the test unless each secret is what it was.
+func (x sealed) intact(t *testing.T) {
+	t.Helper()
+	store, stop := storagetest.OpenWith(t, x.o)
+	defer stop()
+	got := map[int64][2]string{}
+	for row := range x.secrets {
+		at := must[webhook.Target](t)(store.Target(t.Context(), row))
+		if at.Unusable != "" {
+			t.Errorf("subscription %d: %s", row, at.Unusable)
+		}
+		got[row] = [2]string{at.Secret.Reveal(), at.Previous.Reveal()}
+	}
+	if !maps.Equal(got, x.secrets) {
+		t.Error("the secrets are not what they were")
+	}
+}
+
+// keys returns the lines of the key file; none where there is no file.
+func (x sealed) keys(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(x.o.Path + ".key")
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(text))
+}
+
+// beside lists the files that stand beside the database by what follows its name, without the lock.
+func (x sealed) beside(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(x.o.Path + ".*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range found {
+		if name = strings.TrimPrefix(name, x.o.Path); name != ".lock" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (x sealed) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekeyed, error) {
+	return storage.Rekey(ctx, storage.RekeyOptions{Options: x.o, OldKey: oldKey, NewKey: newKey})
+}
+
+// cut is a context that ends after Rekey has asked it for its error so often, as a signal between two transactions does.
+type cut struct {
+	context.Context
+	after *int
+}
+
+func (c cut) Err() error {
+	caller, _, _, _ := runtime.Caller(1)
+	if !strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".reseal") {
+		return nil
+	}
+	if *c.after--; *c.after < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestRekey(t *testing.T) {
+	t.Parallel()
+
+	t.Run("makes a new key in the key file, and sets the old one aside for the backups of before", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 250, "")
+		before := x.keys(t)
+		backup := filepath.Join(t.TempDir(), "backup.db")
+		alter(t, x.o.Path, "VACUUM INTO '"+backup+"'")
+		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+		x.intact(t)
+		after := x.keys(t)
+		if len(after) != 1 || after[0] == before[0] || done.KeyFile != x.o.Path+".key" || done.Secrets != 250+84 || len(done.Unreadable) > 0 {
+			t.Errorf("%d keys in the file, done %+v", len(after), done)
+		}
+		want := []string{".key", ".key." + done.Before[0]}
+		if d := cmp.Diff(want, x.beside(t)); d != "" || len(done.Before) != 1 || len(done.Aside) != 1 {
+			t.Errorf("files (-want +got):\n%s%+v", d, done)
+		}
+		for _, name := range want {
+			if info, err := os.Stat(x.o.Path + name); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, error %v", name, info.Mode(), err)
+			}
+		}
+		old := sealed{x.o, x.secrets}
+		old.o.Path = backup
+		if err := os.Rename(done.Aside[0], backup+".key"); err != nil {
+			t.Fatal(err)
+		}
+		old.intact(t)
+		refused(t, x.with(before[0]).o, storage.ErrKey, done.KeyID, done.Before[0], "encryption.key")
+		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", "")) // and on to a third
+		if again.Before[0] != done.KeyID || again.KeyID == done.KeyID {
+			t.Errorf("again %+v", again)
+		}
+		x.intact(t)
+	})
+
+	for name, tt := range map[string]struct {
+		made, configured, old, new string
+		then                       string // encryption.key from then on
+		files                      []string
+	}{
+		"from the settings to a file of the operator's":      {keyA, keyA, "", keyB, keyB, nil},
+		"from a file of the operator's to the settings":      {keyA, keyB, keyA, "", keyB, nil},
+		"from file to file, without settings":                {keyA, "", keyA, keyB, keyB, nil},
+		"from file to file, whatever the settings":           {keyA, keyC, keyA, keyB, keyB, nil},
+		"from a file of the operator's to the key file":      {keyA, "", keyA, "", "", []string{".key"}},
+		"from the key file to a file of the operator's":      {"", "", "", keyB, keyB, []string{".key.*"}},
+		"from the key file to the settings, without a flag":  {"", keyB, "", "", keyB, []string{".key.*"}},
+		"from the key file to itself":                        {"", "", "", "", "", []string{".key", ".key.*"}},
+		"from the settings, with a flag that repeats them":   {keyA, keyA, keyA, keyB, keyB, nil},
+		"from one of two that are named, and one that fails": {keyA, keyA, keyC, keyB, keyB, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newSealed(t, 3, tt.made)
+			done := must[storage.Rekeyed](t)(x.with(tt.configured).rekey(t.Context(), tt.old, tt.new))
+			then := x.with(tt.then)
+			then.intact(t)
+			if done.Secrets != 4 || (done.KeyFile != "") != (tt.then == "") {
+				t.Errorf("done %+v", done)
+			}
+			files := x.beside(t)
+			for i, name := range files {
+				if strings.HasPrefix(name, ".key.") {
+					files[i] = ".key.*"
+				}
+			}
+			if d := cmp.Diff(tt.files, files); d != "" {
+				t.Errorf("files (-want +got):\n%s", d)
+			}
+			if tt.new == "" && tt.configured == "" {
+				return // which makes a new one each time
+			}
+			again := must[storage.Rekeyed](t)(then.rekey(t.Context(), tt.old, tt.new))
+			if len(again.Before) != 0 || again.Secrets != 0 || again.KeyID != done.KeyID {
+				t.Errorf("a second time: %+v", again)
+			}
+		})
+	}
+
+	t.Run("goes on wherever it was cut off, and the key file always opens all", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 450, "")
+		first := x.keys(t)[0]
+		var second string
+		for n := 0; ; n++ {
+			done, err := x.rekey(cut{t.Context(), new(n)}, "", "")
+			if err == nil {
+				if n != 6 || // five batches, and the one that finds no more
+					done.KeyID == done.Before[0] {
+					t.Errorf("cut %d times; %+v", n, done)
+				}
+				break
+			}
+			if !strings.Contains(err.Error(), "run the same command again") {
+				t.Fatal(err)
+			}
+			keys := x.keys(t)
+			if n == 0 {
+				second = keys[0]
+			}
+			if d := cmp.Diff([]string{second, first}, keys); d != "" {
+				t.Fatalf("cut %d: the key file (-want +got):\n%s", n, d)
+			}
+			for _, alone := range keys {
+				refused(t, x.with(alone).o, storage.ErrKey, "are both needed", "keyhook rekey")
+			}
+			x.intact(t)
+			store, stop := storagetest.OpenWith(t, x.o) // a server in between
+			sub, secret := storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
+			x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
+			stop()
+		}
+		if d := cmp.Diff([]string{second}, x.keys(t)); d != "" {
+			t.Errorf("the key file (-want +got):\n%s", d)
+		}
+		x.intact(t)
+	})
+
+	t.Run("goes on after the last secret, where only the key file was left", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 2, "")
+		first := x.keys(t)[0]
+		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+		second := x.keys(t)[0]
+		if err := os.WriteFile(x.o.Path+".key", []byte(second+"\n"+first+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		x.intact(t)
+		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+		if again.KeyID != done.KeyID || again.Secrets != 0 || !slices.Equal(x.keys(t), []string{second}) || !slices.Equal(again.Aside, done.Aside) {
+			t.Errorf("%+v, %d keys", again, len(x.keys(t)))
+		}
+	})
+
+	t.Run("turns back, where the first change was cut off, and on to a third key", func(t *testing.T) {
+		t.Parallel()
+		for _, target := range []string{keyA, keyC} {
+			x := newSealed(t, 250, keyA)
+			if _, err := x.rekey(cut{t.Context(), new(1)}, "", keyB); err == nil {
+				t.Fatal("it was not cut off")
+			}
+			_, err := x.rekey(t.Context(), "", keyC) // without the one in between
+			if err == nil || !strings.Contains(err.Error(), "are both needed") {
+				t.Errorf("error %v", err)
+			}
+			must[storage.Rekeyed](t)(x.rekey(t.Context(), keyB, target))
+			x.with(target).intact(t)
+		}
+	})
+
+	t.Run("leaves what no key opens as it is, and names it", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 9, "")
+		alter(t, x.o.Path, `
+			UPDATE subscriptions SET secret = CAST(substr(secret, 1, 20) || 'AAAA' || substr(secret, 25) AS BLOB) WHERE id = 2;
+			UPDATE subscriptions SET secret = CAST('v1.01234567.AAAA' AS BLOB) WHERE id = 3;
+			UPDATE subscriptions SET secret = x'' WHERE id = 5;
+			UPDATE subscriptions SET secret = x'' WHERE id = 8`) // removed
+		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+		store, stop := storagetest.OpenWith(t, x.o)
+		var want []string
+		for _, row := range []int64{2, 3, 5} {
+			want = append(want, must[webhook.Target](t)(store.Target(t.Context(), row)).ID)
+		}
+		stop()
+		if d := cmp.Diff(want, done.Unreadable); d != "" {
+			t.Errorf("unreadable (-want +got):\n%s", d)
+		}
+		for _, row := range []int64{2, 3, 5, 8} {
+			delete(x.secrets, row)
+		}
+		x.intact(t)
+	})
+
+	t.Run("refuses what it cannot do, and changes nothing", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 3, keyA)
+		refuse := func(name string, x sealed, oldKey, newKey string, parts ...string) {
+			t.Helper()
+			_, err := x.rekey(t.Context(), oldKey, newKey)
+			for _, part := range parts {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %v, which does not name %q", name, err, part)
+				}
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s shows the key: %v", name, err)
+			}
+		}
+		refuse("no key", x.with(""), "", "", x.o.Path+".key", "--old-key-file")
+		refuse("a wrong key", x.with(keyC), "", keyB, "is sealed with the key")
+		refuse("no new key", x.with("hunter2"), "", keyB, "encryption.key", "openssl")
+		refuse("no old key", x, "hunter2", keyB, "the old key", "openssl")
+		refuse("none at all", x, "", "hunter2", "the new key", "openssl")
+		missing := x
+		missing.o.Path = filepath.Join(t.TempDir(), "other.db")
+		refuse("no file", missing, "", keyB, "no database", missing.o.Path, "storage.path")
+		if left := missing.beside(t); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+		for name, text := range map[string]string{"empty": "", "cut off": keyA + "\n" + keyB[:20], "of another sort": "hunter2\n"} {
+			if err := os.WriteFile(x.o.Path+".key", []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			refuse("a key file "+name, x.with(""), "", "", x.o.Path+".key", "put it back")
+			refused(t, x.with("").o, storage.ErrKey, x.o.Path+".key", "put it back")
+		}
+		if err := os.Remove(x.o.Path + ".key"); err != nil {
+			t.Fatal(err)
+		}
+		_, stop := storagetest.OpenWith(t, x.o)
+		refuse("a running server", x, "", keyB, fmt.Sprint(os.Getpid()), "stop that one first")
+		stop()
+		x.intact(t)
+	})
+}
