@@ -62,7 +62,11 @@ func Examine(ctx context.Context, o Options) (State, error) {
 		}
 		return None, nil
 	}
-	if err := examineHeader(path); err != nil {
+	known := released
+	if o.upgrades != nil {
+		known = *o.upgrades
+	}
+	if err := known.examineHeader(path); err != nil {
 		return None, err
 	}
 	ring, file, err := openRing(o, false)
@@ -81,7 +85,7 @@ func Examine(ctx context.Context, o Options) (State, error) {
 		return None, unreadable(err)
 	}
 	defer db.Close()
-	s := &Store{path: path, ring: ring}
+	s := &Store{path: path, ring: ring, upgrades: known}
 	if empty, err := s.compare(ctx, db, o.Schema); err != nil || empty {
 		return None, unreadable(err)
 	}
@@ -98,7 +102,7 @@ func Examine(ctx context.Context, o Options) (State, error) {
 }
 
 // examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).
-func examineHeader(path string) error {
+func (u upgrades) examineHeader(path string) error {
 	const size, versionAt, applicationAt = 100, 60, 68
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,8 +116,8 @@ func examineHeader(path string) error {
 	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {
 		return fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, path)
 	}
-	if user := binary.BigEndian.Uint32(header[versionAt:]); user > version {
-		return newerSchema(path, int64(user))
+	if user := binary.BigEndian.Uint32(header[versionAt:]); int64(user) > u.version() {
+		return u.newer(path, int64(user))
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (s *Store) found(o Options) error {
 		if _, err := t.conn.ExecContext(background, o.Schema); err != nil {
 			return fmt.Errorf("apply schema: %w", err)
 		}
-		if _, err := t.conn.ExecContext(background, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version)); err != nil {
+		if _, err := t.conn.ExecContext(background, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, s.upgrades.version())); err != nil {
 			return fmt.Errorf("mark file: %w", err)
 		}
 		return errors.Join(s.seedInstance(t), seedAccess(t), seedSystem(t), seedOperator(t, o.Bootstrap))

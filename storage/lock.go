@@ -69,3 +69,9 @@ func writeLock(f *os.File, made bool) error {
 func lostUnderLock(path string) error {
 	return fmt.Errorf("%w, but %s.lock says that one was made here; put the database back from a backup, or remove that file to start anew", ErrLost, path)
 }
+
+// unlock gives the lock back. To close the file would not always do: a process that is being started beside this one has
+// the same file open until it has become itself.
+func unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}

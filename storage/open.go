@@ -20,10 +20,14 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
 		observer:  o.Observer,
 		rekeying:  o.rekeying,
+		upgrades:  released,
 		log:       o.Logger,
 		jobs:      make(chan *job, maxBatch),
 		stopped:   make(chan struct{}),
 		replaying: make(chan struct{}, 1),
+	}
+	if o.upgrades != nil {
+		s.upgrades = *o.upgrades
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -127,6 +131,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	}
 	if err := writeLock(s.lock, true); err != nil {
 		return disk.Explain(o.Path+".lock", err)
+	}
+	if err := s.upgrade(ctx, o.Schema); err != nil {
+		return err
 	}
 	if !s.created {
 		if s.invited, err = s.invite(o.Bootstrap); err != nil {

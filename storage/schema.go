@@ -10,9 +10,6 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// version is the schema version that this binary writes (PRAGMA user_version).
-const version = 1
-
 // Why Open refuses a file. Each comes wrapped in a sentence that says what to do.
 var (
 	ErrNewerSchema = errors.New("database was written by a newer version")
@@ -43,7 +40,7 @@ func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 }
 
 // identify looks at a file before anything is written to it, which might be another application's: whether it has no
-// tables yet, and otherwise whether it is ours, of this schema, and sound.
+// tables yet, and otherwise whether it is ours, of this schema or an older one, and sound.
 func (s *Store) identify(ctx context.Context, schema string, size int64, wasLeftOpen bool) (err error) {
 	name, err := dsn(s.path, readerPragmas())
 	if err != nil {
@@ -57,13 +54,17 @@ func (s *Store) identify(ctx context.Context, schema string, size int64, wasLeft
 	if s.created, err = s.compare(ctx, db, schema); err != nil || s.created {
 		return err
 	}
-	if wasLeftOpen {
+	switch {
+	case s.outdated > 0: // whatever its size: what is unsound is not to be upgraded
+		return quickCheck(ctx, db, "")
+	case wasLeftOpen:
 		return s.checkFirst(ctx, db, size)
 	}
 	return nil
 }
 
-// compare compares the file with what it should be. created says that there is nothing in it yet.
+// compare compares the file with what it should be. created says that there is nothing in it yet, s.outdated that its schema
+// is an older one: what that should be, nobody knows.
 func (s *Store) compare(ctx context.Context, db sqlx.QueryerContext, schema string) (created bool, err error) {
 	have, err := objects(ctx, db)
 	if err != nil {
@@ -81,15 +82,15 @@ func (s *Store) compare(ctx context.Context, db sqlx.QueryerContext, schema stri
 		return true, nil
 	case app != applicationID:
 		return false, fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, s.path)
-	case user > version:
-		return false, newerSchema(s.path, user)
+	case user > s.upgrades.version():
+		return false, s.upgrades.newer(s.path, user)
+	case user < 1:
+		return false, fmt.Errorf("%w: %s has schema %d, which no version has written; restore a backup", ErrSchema, s.path, user)
+	case user < s.upgrades.version():
+		s.outdated = user
+		return false, nil
 	}
 	return false, compareSchema(ctx, schema, have)
-}
-
-func newerSchema(path string, user int64) error {
-	return fmt.Errorf("%w: %s has schema %d and this binary knows %d; run the newer binary, or restore the copy that it set aside when it upgraded",
-		ErrNewerSchema, path, user, version)
 }
 
 // compareSchema checks what the file has against the schema text, by giving that text to an empty database in memory.
@@ -119,7 +120,7 @@ func diff(want, have []object) string {
 	report := func(sign string, list, other []object) {
 		for _, o := range list {
 			if !slices.ContainsFunc(other, func(p object) bool {
-				return p.Type == o.Type && p.Name == o.Name && plain(p.SQL) == plain(o.SQL)
+				return p.Type == o.Type && p.Name == o.Name && canonical(p.SQL) == canonical(o.SQL)
 			}) {
 				fmt.Fprintf(&b, "%s %s %s: %s\n", sign, o.Type, o.Name, plain(o.SQL))
 			}
@@ -128,6 +129,16 @@ func diff(want, have []object) string {
 	report("-", want, have)
 	report("+", have, want)
 	return b.String()
+}
+
+// canonical is plain without what SQLite changes when it alters a table: quotes around names, and the space that
+// surrounds commas and parentheses.
+func canonical(sql string) string {
+	sql = strings.ReplaceAll(plain(sql), `"`, "")
+	for _, mark := range []string{",", "(", ")"} {
+		sql = strings.ReplaceAll(strings.ReplaceAll(sql, " "+mark, mark), mark+" ", mark)
+	}
+	return sql
 }
 
 // plain strips comments and folds white space. schema.sql has no string literal with "--" in it.

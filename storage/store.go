@@ -36,6 +36,7 @@ type Options struct {
 	Logger        *slog.Logger      // nil is slog.Default
 
 	rekeying *rekeying // of Rekey
+	upgrades *upgrades // nil is those of this version
 }
 
 // Store is the open file. Writes wait until Run runs.
@@ -46,6 +47,8 @@ type Store struct {
 	lock     *os.File
 	ring     *seal.Ring
 	rekeying *rekeying // nil unless the key is being changed
+	upgrades upgrades
+	outdated int64 // the schema version of the file, where it is an older one
 	ids      idMaker
 	created  bool
 	invited  bool
@@ -138,7 +141,7 @@ func (s *Store) Close() error {
 	if s.writer != nil {
 		errs = append(errs, s.writer.Close())
 	}
-	return errors.Join(append(errs, s.lock.Close())...)
+	return errors.Join(append(errs, unlock(s.lock))...)
 }
 
 // Ping reports whether the database answers.

@@ -1,0 +1,277 @@
+package storage_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// update makes the golden file of today's schema: go test ./storage -run TestGolden -update
+var update = flag.Bool("update", false, "make storage/testdata anew for the schema of today")
+
+// goldenKey seals the secrets of the golden files.
+var goldenKey = strings.Repeat("5e", 32)
+
+// goldenFile is a database as some version has left it, and what could be read in it then.
+func goldenFile(version int64) (database, content string) {
+	base := fmt.Sprintf("testdata/v%d", version)
+	return base + ".sqlite.gz", base + ".json"
+}
+
+// golden unpacks the golden file of a version and returns options to open it, with the schema of today.
+func golden(t *testing.T, version int64) storage.Options {
+	t.Helper()
+	name, _ := goldenFile(version)
+	packed, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.EncryptionKey = goldenKey
+	if err := os.WriteFile(o.Path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// fill makes rows in every table.
+func fill(t *testing.T, store *storage.Store) {
+	t.Helper()
+	ctx := t.Context()
+	x := platform{store, storagetest.Operator(t, store), storagetest.Operator(t, store).Actor("192.0.2.1", "req")}
+	must[access.Permission](t)(x.CreatePermission(ctx, x.by, access.Permission{Key: "orders:read", Description: "Read orders"}))
+	must[access.Role](t)(x.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
+	must[access.Plan](t)(x.CreatePlan(ctx, x.by, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
+	owner, _ := storagetest.Tenant(t, store, "acme", "pro", access.RoleOwner)
+	storagetest.Member(t, store, owner.Home, "clerk", "clerk")
+	key, _ := storagetest.Key(t, store, owner, access.EventsRead, "orders:read")
+	made, _ := x.rotated(t, owner, key.ID, time.Hour)
+	x.rotated(t, owner, made.ID, 0)
+	limit := int64(10)
+	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
+	must[webhook.Subscription](t)(store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
+		webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit, Description: new("All of it")}))
+	orders, _ := storagetest.Subscription(t, store, owner, "https://example.com/orders", "order.*", "user.created")
+	if _, _, err := store.RotateSecret(ctx, owner.Actor("", ""), owner.Home.RowID, orders.ID, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	must[[]webhook.Published](t)(store.PublishEvents(ctx, owner.Home.RowID, []webhook.NewEvent{
+		{Type: "order.created", Data: []byte(`{"number":1001}`), IdempotencyKey: "order-1001", Digest: sha256.Sum256([]byte("1001"))},
+		{Type: "user.created", Data: []byte(`{"name":"Zoë ☕"}`)},
+		{Type: "order.paid", Data: []byte(`{}`)},
+	}))
+	jobs := must[[]webhook.Job](t)(store.PendingJobs(ctx, orders.RowID, 100, nil))
+	for i, job := range jobs[:len(jobs)-1] { // the last one stays pending
+		at := must[webhook.Target](t)(store.Target(ctx, orders.RowID))
+		ids := must[[]int64](t)(store.Begin(ctx, []webhook.Start{{
+			Delivery: job.Delivery, Subscription: orders.RowID, Epoch: at.Epoch, Number: job.Number(), Trigger: job.Trigger(),
+		}}))
+		result := webhook.Result{
+			Attempt: ids[0], Delivery: job.Delivery, Subscription: orders.RowID, Epoch: at.Epoch, Number: job.Number(), Trigger: job.Trigger(),
+			Succeeded: i == 0, ResponseStatus: new(200), ResponseBody: "thanks", DurationMS: 12,
+		}
+		if !result.Succeeded {
+			result.ResponseStatus, result.Error, result.RetryAt = new(503), "http_status: 503", time.Now().Add(time.Minute).UnixMilli()
+		}
+		must[webhook.Settled](t)(store.Record(ctx, result))
+	}
+	must[access.Session](t)(x.CreateSession(ctx, x.operator, x.by, access.MintSession()))
+	if err := x.HoldQueue(ctx, x.by, "to look first"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// content reads a file whole, through all that the store shows of it.
+func content(t *testing.T, store *storage.Store) map[string]any {
+	t.Helper()
+	ctx := t.Context()
+	const all = 1000
+	read := map[string]any{
+		"plans":         must[[]access.Plan](t)(store.Plans(ctx, 0, all)),
+		"permissions":   must[[]access.Permission](t)(store.Permissions(ctx, 0, all)),
+		"roles":         must[[]access.Role](t)(store.Roles(ctx, 0, all)),
+		"organizations": must[[]access.Organization](t)(store.Organizations(ctx, 0, all)),
+		"users":         must[[]access.User](t)(store.Users(ctx, 0, all)),
+		"queue":         must[webhook.Queue](t)(store.Queue(ctx)),
+		"backlog":       must[webhook.Backlog](t)(store.Backlog(ctx)),
+	}
+	for _, r := range read["roles"].([]access.Role) {
+		read["permissions of "+r.Name] = r.Permissions.String() // a scope shows nothing of itself in JSON
+	}
+	for _, u := range read["users"].([]access.User) {
+		read["tokens of "+u.ID] = must[[]access.AccessToken](t)(store.Tokens(ctx, u.ID, 0, all))
+	}
+	for _, o := range read["organizations"].([]access.Organization) {
+		read["members of "+o.ID] = must[[]access.Member](t)(store.Members(ctx, o.ID, 0, all))
+		keys := must[[]access.Key](t)(store.Keys(ctx, o.RowID, "", 0, 0, all))
+		for _, k := range keys {
+			read["scope of "+k.ID] = k.Scope.String()
+		}
+		read["keys of "+o.ID] = keys
+		read["log of "+o.ID] = must[[]access.AuditEvent](t)(store.AuditEvents(ctx, o.RowID, access.AuditFilter{Limit: all}))
+		read["series of "+o.ID] = must[[]webhook.Point](t)(store.Series(ctx, o.RowID, "", 0, math.MaxInt32, 1))
+		events := must[[]webhook.Event](t)(store.Events(ctx, o.RowID, 0, all))
+		read["events of "+o.ID] = events
+		for _, e := range events {
+			_, deliveries, err := store.Event(ctx, o.RowID, e.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read["deliveries of "+e.ID] = deliveries
+		}
+		subs := must[[]webhook.Subscription](t)(store.Subscriptions(ctx, o.RowID, "", 0, all))
+		read["subscriptions of "+o.ID] = subs
+		for _, sub := range subs {
+			at := must[webhook.Target](t)(store.Target(ctx, sub.RowID))
+			read["target of "+sub.ID] = at
+			for name, secret := range map[string]webhook.Secret{"secret of ": at.Secret, "previous secret of ": at.Previous} {
+				digest := sha256.Sum256([]byte(secret.Reveal()))
+				read[name+sub.ID] = hex.EncodeToString(digest[:])
+			}
+			read["attempts of "+sub.ID] = must[[]webhook.Attempt](t)(store.Attempts(ctx, o.RowID, sub.ID, webhook.AttemptFilter{Limit: all}))
+		}
+	}
+	text, err := json.Marshal(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := map[string]any{}
+	if err := json.Unmarshal(text, &plain); err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+// contentOf opens a file and reads it.
+func contentOf(t *testing.T, o storage.Options) map[string]any {
+	t.Helper()
+	o.Bootstrap = access.Credential{} // which would make a token, since nobody has come in
+	store, stop := storagetest.OpenWith(t, o)
+	defer stop()
+	return content(t, store)
+}
+
+// stillThere leaves of now what was there then: what later versions have added to a record is no loss.
+func stillThere(then, now any) any {
+	switch then := then.(type) {
+	case map[string]any:
+		now, _ := now.(map[string]any)
+		kept := map[string]any{}
+		for name, was := range then {
+			if is, found := now[name]; found {
+				kept[name] = stillThere(was, is)
+			}
+		}
+		return kept
+	case []any:
+		now, _ := now.([]any)
+		kept := make([]any, 0, len(now))
+		for i, is := range now {
+			if i < len(then) {
+				is = stillThere(then[i], is)
+			}
+			kept = append(kept, is)
+		}
+		return kept
+	}
+	return now
+}
+
+// TestGolden opens what each version has left behind.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	if *update {
+		makeGolden(t)
+	}
+	for version := int64(1); version <= storage.Version(); version++ {
+		t.Run(fmt.Sprintf("a file of schema %d reads as it did", version), func(t *testing.T) {
+			t.Parallel()
+			_, name := goldenFile(version)
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			then := map[string]any{}
+			if err := json.Unmarshal(text, &then); err != nil {
+				t.Fatal(err)
+			}
+			store, err := storage.Open(t.Context(), golden(t, version))
+			if err != nil {
+				t.Fatalf("%v\n\nWhere schema.sql was changed for a version that is not released yet, make the file anew:\n\tgo test ./storage -run TestGolden -update", err)
+			}
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(any(then), stillThere(then, contentOf(t, golden(t, version)))); d != "" {
+				t.Errorf("(-then +now):\n%s", d)
+			}
+		})
+	}
+}
+
+// makeGolden writes the golden file of today's schema.
+func makeGolden(t *testing.T) {
+	t.Helper()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.EncryptionKey = goldenKey
+	store, stop := storagetest.OpenWith(t, o)
+	fill(t, store)
+	for table, n := range must[map[string]int64](t)(store.Rows(t.Context())) {
+		if n == 0 {
+			t.Errorf("no rows in %s: have fill make one", table)
+		}
+	}
+	stop()
+	file, err := os.ReadFile(o.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if _, err := w.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.MarshalIndent(contentOf(t, o), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, contents := goldenFile(storage.Version())
+	for name, content := range map[string][]byte{database: packed.Bytes(), contents: append(text, '\n')} {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// Two versions that never were. The first adds a column, an index and a table, and fills them; the second rebuilds a
+// table that others refer to.
+var futureSteps = [][]string{
+	{
+		"ALTER TABLE organizations ADD COLUMN colour TEXT NOT NULL DEFAULT 'none'",
+		"UPDATE organizations SET colour = 'red' WHERE id = 1",
+		"CREATE TABLE notes (id INTEGER PRIMARY KEY, organization_id INTEGER NOT NULL REFERENCES organizations (id), text TEXT NOT NULL) STRICT",
+		"INSERT INTO notes (organization_id, text) SELECT id, 'of ' || name FROM organizations",
+		"CREATE INDEX notes_by_organization ON notes (organization_id)",
+	},
+	{
+		"CREATE TABLE plans_new " + rebuiltPlans,
+		"INSERT INTO plans_new SELECT id, name, api_keys, webhooks, api_rate_limit_per_minute, created_at, updated_at, length(name) FROM plans",
+		"DROP TABLE plans",
+		"ALTER TABLE plans_new RENAME TO plans",
+		"DROP INDEX notes_by_organization",
+	},
+}
+
+const rebuiltPlans = `(
+	id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, api_keys INTEGER NOT NULL CHECK (api_keys IN (0, 1)),
+	webhooks INTEGER NOT NULL CHECK (webhooks IN (0, 1)), api_rate_limit_per_minute INTEGER CHECK (api_rate_limit_per_minute >= 0),
+	created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, letters INTEGER NOT NULL DEFAULT 0
+) STRICT`
+
+// futureSchema is the schema text of version 2 or 3.
+func futureSchema(t *testing.T, version int) string {
+	t.Helper()
+	text := storagetest.Schema(t)
+	// alter changes what stands between the name of a table and the end of its statement.
+	alter := func(table string, change func(body string) string) {
+		before, rest, found := strings.Cut(text, "CREATE TABLE "+table+" (")
+		body, after, ended := strings.Cut(rest, "\n) STRICT")
+		if !found || !ended {
+			t.Fatalf("there is no table %s", table)
+		}
+		text = before + "CREATE TABLE " + table + " (" + change(body) + "\n) STRICT" + after
+	}
+	alter("organizations", func(body string) string {
+		return body + ", colour TEXT NOT NULL DEFAULT 'none' -- of the logo"
+	})
+	text += "\nCREATE TABLE notes (\n    id INTEGER PRIMARY KEY,\n    organization_id INTEGER NOT NULL REFERENCES organizations (id),\n    text TEXT NOT NULL\n) STRICT;\n"
+	if version == 2 {
+		return text + "CREATE INDEX notes_by_organization ON notes (organization_id);\n"
+	}
+	alter("plans", func(string) string {
+		return strings.TrimSuffix(strings.TrimPrefix(rebuiltPlans, "("), "\n) STRICT")
+	})
+	return text
+}
+
+// future opens in the manner of version 2 or 3, and tells reached of each statement too.
+func future(t *testing.T, o storage.Options, version int, reached func(string)) storage.Options {
+	t.Helper()
+	var steps []storage.Step
+	for i, statements := range futureSteps[:version-1] {
+		steps = append(steps, func(tx *storage.Tx) error {
+			for j, statement := range statements {
+				if err := tx.Exec(statement); err != nil {
+					return err
+				}
+				if reached != nil {
+					reached(fmt.Sprintf("statement %d of step %d", j+1, i+1))
+				}
+			}
+			return nil
+		})
+	}
+	return storage.Upgrading(o, futureSchema(t, version), reached, steps...)
+}
+
+// beforeUpgrade is a file of schema 1 and what is in it.
+func beforeUpgrade(t *testing.T) (storage.Options, map[string]any) {
+	t.Helper()
+	return golden(t, 1), contentOf(t, golden(t, 1))
+}
+
+// copies lists what stands beside the file as a copy.
+func copies(t *testing.T, o storage.Options) []string {
+	t.Helper()
+	names, err := filepath.Glob(o.Path + ".before*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], o.Path)
+	}
+	return names
+}
+
+// at is the same options for another file.
+func at(o storage.Options, path string) storage.Options {
+	o.Path = path
+	return o
+}
+
+func same(t *testing.T, want, got map[string]any) {
+	t.Helper()
+	if d := cmp.Diff(any(want), stillThere(want, got)); d != "" {
+		t.Errorf("the content (-before +after):\n%s", d)
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+
+	t.Run("leads from any version to the schema of a new file, and sets the old one aside", func(t *testing.T) {
+		t.Parallel()
+		for _, path := range [][]int{{2}, {3}, {2, 3}} {
+			o, before := beforeUpgrade(t)
+			last := o
+			var want []string
+			for _, version := range path {
+				last = future(t, o, version, nil)
+				same(t, before, contentOf(t, last))
+				want = append(want, fmt.Sprintf(".before-v%d", version))
+			}
+			if d := cmp.Diff(want, copies(t, o)); d != "" {
+				t.Errorf("copies (-want +got):\n%s", d)
+			}
+			if info, err := os.Stat(o.Path + want[0]); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%v, error %v", info.Mode(), err)
+			}
+			same(t, before, contentOf(t, at(o, o.Path+want[0]))) // by the version of before
+			fresh, _ := storagetest.OpenWith(t, at(last, filepath.Join(t.TempDir(), "fresh.db")))
+			upgraded, _ := storagetest.OpenWith(t, last)
+			objects := must[map[string]string](t)(fresh.Objects(t.Context()))
+			if d := cmp.Diff(objects, must[map[string]string](t)(upgraded.Objects(t.Context()))); d != "" || len(objects) < 30 {
+				t.Errorf("schema (-fresh +upgraded):\n%s", d)
+			}
+			if rows := must[map[string]int64](t)(upgraded.Rows(t.Context())); rows["notes"] != 2 {
+				t.Errorf("%d notes", rows["notes"])
+			}
+		}
+	})
+
+	t.Run("leaves the old file or the new one, wherever it is killed", func(t *testing.T) {
+		t.Parallel()
+		var points []string
+		dry, before := beforeUpgrade(t)
+		contentOf(t, future(t, dry, 3, func(point string) { points = append(points, point) }))
+		if d := cmp.Diff([]string{"copied", "begun", "statement 1 of step 1"}, points[:3]); d != "" || len(points) != 2+10+3 {
+			t.Fatalf("points %v", points)
+		}
+		for _, point := range points {
+			t.Run("at "+point, func(t *testing.T) {
+				t.Parallel()
+				o, _ := beforeUpgrade(t)
+				self, err := os.Executable()
+				if err != nil {
+					t.Fatal(err)
+				}
+				child := exec.Command(self, "-test.run=^TestUpgradeUntilKilled$")
+				child.Env = append(os.Environ(), upgradedFile+"="+o.Path, killedAt+"="+point)
+				out, err := child.CombinedOutput()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+					t.Fatalf("it was not killed: %v\n%s", err, out)
+				}
+				isNew := point == "committed" || point == "named"
+				old, err := storage.Open(context.Background(), at(o, o.Path))
+				switch {
+				case isNew && (!errors.Is(err, storage.ErrNewerSchema) || !strings.Contains(err.Error(), "has schema 3 and this binary knows 1")):
+					t.Errorf("the version of before says %v", err)
+				case !isNew && err != nil:
+					t.Errorf("the version of before cannot go on: %v", err)
+				}
+				if err == nil {
+					if err := old.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				same(t, before, contentOf(t, future(t, o, 3, nil)))
+				if d := cmp.Diff([]string{".before-v3"}, copies(t, o)); d != "" {
+					t.Errorf("copies (-want +got):\n%s", d)
+				}
+				same(t, before, contentOf(t, at(o, o.Path+".before-v3")))
+			})
+		}
+	})
+
+	t.Run("leaves the file as it was where a step cannot be taken", func(t *testing.T) {
+		t.Parallel()
+		good := futureSchema(t, 2)
+		for name, tt := range map[string]struct {
+			step storage.Step
+			part string
+		}{
+			"it fails":             {func(tx *storage.Tx) error { return tx.Exec("DELETE FROM nothing") }, "step to schema 2"},
+			"it panics":            {func(*storage.Tx) error { panic("no") }, "step to schema 2"},
+			"it leads elsewhere":   {func(tx *storage.Tx) error { return tx.Exec("CREATE TABLE elsewhere (id INTEGER)") }, "+ table elsewhere"},
+			"it leaves out a part": {func(*storage.Tx) error { return nil }, "- table notes"},
+			"it breaks a reference": {func(tx *storage.Tx) error {
+				for _, statement := range append(slices.Clone(futureSteps[0]), "DELETE FROM plans WHERE name = 'pro'") {
+					if err := tx.Exec(statement); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, "rows of [organizations] would refer to nothing"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				o, before := beforeUpgrade(t)
+				refused(t, storage.Upgrading(o, good, nil, tt.step), nil, "upgrade from schema 1 to 2", tt.part, "as it was")
+				if left := copies(t, o); len(left) > 0 {
+					t.Errorf("it left %v", left)
+				}
+				same(t, before, contentOf(t, o))
+			})
+		}
+	})
+
+	t.Run("overwrites no copy, and makes one that was cut off anew", func(t *testing.T) {
+		t.Parallel()
+		o, before := beforeUpgrade(t)
+		for name, text := range map[string]string{".before-v2": "an older one", ".before-v2.part": "half a", ".before-v2.part-journal": "half a"} {
+			if err := os.WriteFile(o.Path+name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		same(t, before, contentOf(t, future(t, o, 2, nil)))
+		if d := cmp.Diff([]string{".before-v2", ".before-v2-2"}, copies(t, o)); d != "" {
+			t.Errorf("copies (-want +got):\n%s", d)
+		}
+		if text, err := os.ReadFile(o.Path + ".before-v2"); err != nil || string(text) != "an older one" {
+			t.Errorf("the older copy holds %q, error %v", text, err)
+		}
+		same(t, before, contentOf(t, at(o, o.Path+".before-v2-2")))
+	})
+
+	t.Run("does not begin where the copy cannot be made, or the key is another one", func(t *testing.T) {
+		t.Parallel()
+		o, before := beforeUpgrade(t)
+		if err := os.MkdirAll(o.Path+".before-v2.part/x", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, future(t, o, 2, nil), nil, "set a copy aside before the upgrade from schema 1 to 2", "as it was")
+		if err := os.RemoveAll(o.Path + ".before-v2.part"); err != nil {
+			t.Fatal(err)
+		}
+		other := o
+		other.EncryptionKey = keyA
+		refused(t, future(t, other, 2, nil), storage.ErrKey)
+		if left := copies(t, o); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+		same(t, before, contentOf(t, o))
+	})
+
+	t.Run("cannot be undone by an older version, which says what can be done", func(t *testing.T) {
+		t.Parallel()
+		o, before := beforeUpgrade(t)
+		contentOf(t, future(t, o, 3, nil))
+		refused(t, o, storage.ErrNewerSchema, "has schema 3 and this binary knows 1", "newer binary", o.Path+".before-v3", o.Path+"-wal")
+		refused(t, future(t, o, 2, nil), storage.ErrNewerSchema, "has schema 3 and this binary knows 2", o.Path+".before-v3")
+		if err := os.Rename(o.Path+".before-v3", o.Path); err != nil {
+			t.Fatal(err)
+		}
+		same(t, before, contentOf(t, o))
+		contentOf(t, future(t, o, 3, nil))
+		if err := os.Remove(o.Path + ".before-v3"); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, o, storage.ErrNewerSchema, "has schema 3 and this binary knows 1", "restore a backup")
+	})
+}
+
+// What TestUpgradeUntilKilled is told by the test that starts it.
+const (
+	upgradedFile = "TEST_UPGRADED_FILE"
+	killedAt     = "TEST_KILLED_AT"
+)
+
+// TestUpgradeUntilKilled is a process for another test to start: it upgrades a file and kills itself underway.
+func TestUpgradeUntilKilled(t *testing.T) {
+	path := os.Getenv(upgradedFile)
+	if path == "" {
+		t.SkipNow()
+	}
+	o := storagetest.Options(t, path)
+	o.EncryptionKey = goldenKey
+	_, err := storage.Open(t.Context(), future(t, o, 3, func(point string) {
+		if point == os.Getenv(killedAt) {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}))
+	t.Fatalf("it ended before: %v", err)
+}
