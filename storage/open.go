@@ -140,8 +140,10 @@ func (s *Store) open(ctx context.Context, o Options) error {
 			return fmt.Errorf("make the first operator's token: %w", err)
 		}
 	}
-	if err := s.alone(s.interruptSending); err != nil {
-		return fmt.Errorf("mark interrupted attempts: %w", err)
+	if s.rekeying == nil { // which knows no policy by which they would go on
+		if err := s.alone(s.interruptSending); err != nil {
+			return fmt.Errorf("mark interrupted attempts: %w", err)
+		}
 	}
 	if err := errors.Join(s.pending.load(s.tx), s.loadHold()); err != nil {
 		return err

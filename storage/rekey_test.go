@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"os"
@@ -111,6 +112,19 @@ func (x sealed) beside(t *testing.T) []string {
 
 func (x sealed) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekeyed, error) {
 	return storage.Rekey(ctx, storage.RekeyOptions{Options: x.o, OldKey: oldKey, NewKey: newKey})
+}
+
+// query reads one value out of a closed file.
+func query(t *testing.T, path string, value any, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(statement).Scan(value); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // cut is a context that ends after Rekey has asked it for its error so often, as a signal between two transactions does.
@@ -280,6 +294,33 @@ func TestRekey(t *testing.T) {
 			}
 			must[storage.Rekeyed](t)(x.rekey(t.Context(), keyB, target))
 			x.with(target).intact(t)
+		}
+	})
+
+	t.Run("leaves the attempts of the last owner to the next one, whose policy it does not know", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 2, "") // of which the first is removed
+		store, stop := storagetest.OpenWith(t, x.o)
+		storagetest.Publish(t, store, storagetest.Operator(t, store), "order.created")
+		at := must[webhook.Target](t)(store.Target(t.Context(), 2))
+		job := must[[]webhook.Job](t)(store.PendingJobs(t.Context(), 2, 10, nil))[0]
+		must[[]int64](t)(store.Begin(t.Context(), []webhook.Start{{
+			Delivery: job.Delivery, Subscription: 2, Epoch: at.Epoch, Number: 1, Trigger: job.Trigger(),
+		}}))
+		stop()
+		outcome := func() webhook.Outcome {
+			store, err := storage.Open(t.Context(), x.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			return must[[]webhook.Attempt](t)(store.Attempts(t.Context(), 1, at.ID, webhook.AttemptFilter{Limit: 1}))[0].Outcome
+		}
+		must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+		var sending int
+		query(t, x.o.Path, &sending, "SELECT count(*) FROM attempts WHERE outcome = 0")
+		if sending != 1 || outcome() != webhook.Interrupted {
+			t.Errorf("%d attempts were still sending after the change", sending)
 		}
 	})
 
