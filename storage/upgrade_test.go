@@ -18,54 +18,60 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// Two versions that never were. The first adds a column, an index and a table, and fills them; the second rebuilds a
-// table that others refer to.
-var futureSteps = [][]string{
-	{
-		"ALTER TABLE organizations ADD COLUMN colour TEXT NOT NULL DEFAULT 'none'",
-		"UPDATE organizations SET colour = 'red' WHERE id = 1",
-		"CREATE TABLE notes (id INTEGER PRIMARY KEY, organization_id INTEGER NOT NULL REFERENCES organizations (id), text TEXT NOT NULL) STRICT",
-		"INSERT INTO notes (organization_id, text) SELECT id, 'of ' || name FROM organizations",
-		"CREATE INDEX notes_by_organization ON notes (organization_id)",
-	},
-	{
-		"CREATE TABLE plans_new " + rebuiltPlans,
-		"INSERT INTO plans_new SELECT id, name, api_keys, webhooks, api_rate_limit_per_minute, created_at, updated_at, length(name) FROM plans",
-		"DROP TABLE plans",
-		"ALTER TABLE plans_new RENAME TO plans",
-		"DROP INDEX notes_by_organization",
-	},
+// futureSteps lead to two versions that never were. The first adds a column, an index and a table, and fills them; the
+// second rebuilds a table that others refer to.
+func futureSteps(t *testing.T) [][]string {
+	return [][]string{
+		{
+			"ALTER TABLE organizations ADD COLUMN " + newColour,
+			"UPDATE organizations SET colour = 'red' WHERE id = 1",
+			newNotes,
+			"INSERT INTO notes (organization_id, text) SELECT id, 'of ' || name FROM organizations",
+			newNotesIndex,
+		},
+		{
+			"CREATE TABLE plans_new (" + tableBody(t, "plans") + "\n, " + newLetters + ") STRICT",
+			"INSERT INTO plans_new SELECT *, length(name) FROM plans",
+			"DROP TABLE plans",
+			"ALTER TABLE plans_new RENAME TO plans",
+			"DROP INDEX notes_by_organization",
+		},
+	}
 }
 
-const rebuiltPlans = `(
-	id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, api_keys INTEGER NOT NULL CHECK (api_keys IN (0, 1)),
-	webhooks INTEGER NOT NULL CHECK (webhooks IN (0, 1)), api_rate_limit_per_minute INTEGER CHECK (api_rate_limit_per_minute >= 0),
-	created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, letters INTEGER NOT NULL DEFAULT 0
-) STRICT`
+// What those versions bring.
+const (
+	newColour     = "colour TEXT NOT NULL DEFAULT 'none'"
+	newNotes      = "CREATE TABLE notes (id INTEGER PRIMARY KEY, organization_id INTEGER NOT NULL REFERENCES organizations (id), text TEXT NOT NULL) STRICT"
+	newNotesIndex = "CREATE INDEX notes_by_organization ON notes (organization_id)"
+	newLetters    = "letters INTEGER NOT NULL DEFAULT 0"
+)
+
+// tableBody returns what stands between the parentheses of a table in schema.sql.
+func tableBody(t *testing.T, table string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(storagetest.Schema(t), "CREATE TABLE "+table+" (")
+	body, _, ended := strings.Cut(rest, "\n) STRICT")
+	if !found || !ended {
+		t.Fatalf("there is no table %s", table)
+	}
+	return body
+}
 
 // futureSchema is the schema text of version 2 or 3.
 func futureSchema(t *testing.T, version int) string {
 	t.Helper()
 	text := storagetest.Schema(t)
-	// alter changes what stands between the name of a table and the end of its statement.
-	alter := func(table string, change func(body string) string) {
-		before, rest, found := strings.Cut(text, "CREATE TABLE "+table+" (")
-		body, after, ended := strings.Cut(rest, "\n) STRICT")
-		if !found || !ended {
-			t.Fatalf("there is no table %s", table)
-		}
-		text = before + "CREATE TABLE " + table + " (" + change(body) + "\n) STRICT" + after
+	add := func(table, column string) {
+		body := tableBody(t, table)
+		text = strings.Replace(text, "CREATE TABLE "+table+" ("+body, "CREATE TABLE "+table+" ("+body+"\n  , "+column+" -- is new", 1)
 	}
-	alter("organizations", func(body string) string {
-		return body + ", colour TEXT NOT NULL DEFAULT 'none' -- of the logo"
-	})
-	text += "\nCREATE TABLE notes (\n    id INTEGER PRIMARY KEY,\n    organization_id INTEGER NOT NULL REFERENCES organizations (id),\n    text TEXT NOT NULL\n) STRICT;\n"
+	add("organizations", newColour)
+	text += newNotes + ";\n"
 	if version == 2 {
-		return text + "CREATE INDEX notes_by_organization ON notes (organization_id);\n"
+		return text + newNotesIndex + ";\n"
 	}
-	alter("plans", func(string) string {
-		return strings.TrimSuffix(strings.TrimPrefix(rebuiltPlans, "("), "\n) STRICT")
-	})
+	add("plans", newLetters)
 	return text
 }
 
@@ -73,7 +79,7 @@ func futureSchema(t *testing.T, version int) string {
 func future(t *testing.T, o storage.Options, version int, reached func(string)) storage.Options {
 	t.Helper()
 	var steps []storage.Step
-	for i, statements := range futureSteps[:version-1] {
+	for i, statements := range futureSteps(t)[:version-1] {
 		steps = append(steps, func(tx *storage.Tx) error {
 			for j, statement := range statements {
 				if err := tx.Exec(statement); err != nil {
@@ -211,7 +217,7 @@ func TestUpgrade(t *testing.T) {
 			"it leads elsewhere":   {func(tx *storage.Tx) error { return tx.Exec("CREATE TABLE elsewhere (id INTEGER)") }, "+ table elsewhere"},
 			"it leaves out a part": {func(*storage.Tx) error { return nil }, "- table notes"},
 			"it breaks a reference": {func(tx *storage.Tx) error {
-				for _, statement := range append(slices.Clone(futureSteps[0]), "DELETE FROM plans WHERE name = 'pro'") {
+				for _, statement := range append(slices.Clone(futureSteps(t)[0]), "DELETE FROM plans WHERE name = 'pro'") {
 					if err := tx.Exec(statement); err != nil {
 						return err
 					}
