@@ -89,8 +89,8 @@ func identify(ctx context.Context, db *sqlx.DB, path string) error {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	case err != nil:
 		return fmt.Errorf("read schema version: %w", err)
-	case user > released.version():
-		return fmt.Errorf("%w: %s has schema %d and this binary knows %d; use the newer binary", ErrNewerSchema, path, user, released.version())
+	case user > version:
+		return fmt.Errorf("%w: %s has schema %d and this binary knows %d; use the newer binary", ErrNewerSchema, path, user, version)
 	}
 	return nil
 }

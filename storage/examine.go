@@ -62,10 +62,7 @@ func Examine(ctx context.Context, o Options) (State, error) {
 		}
 		return None, nil
 	}
-	known := released
-	if o.upgrades != nil {
-		known = *o.upgrades
-	}
+	known := o.knownUpgrades()
 	if err := known.examineHeader(path); err != nil {
 		return None, err
 	}

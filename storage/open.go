@@ -20,14 +20,11 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
 		observer:  o.Observer,
 		rekeying:  o.rekeying,
-		upgrades:  released,
+		upgrades:  o.knownUpgrades(),
 		log:       o.Logger,
 		jobs:      make(chan *job, maxBatch),
 		stopped:   make(chan struct{}),
 		replaying: make(chan struct{}, 1),
-	}
-	if o.upgrades != nil {
-		s.upgrades = *o.upgrades
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()

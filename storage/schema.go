@@ -10,6 +10,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
+// version is the schema version that this binary writes (PRAGMA user_version): one more than there are released steps.
+const version = 1
+
 // Why Open refuses a file. Each comes wrapped in a sentence that says what to do.
 var (
 	ErrNewerSchema = errors.New("database was written by a newer version")

@@ -22,7 +22,15 @@ type upgrades struct {
 type step func(*tx) error
 
 // released are the steps of this version: the first takes schema 1 to schema 2, and so on.
-var released = upgrades{steps: []step{}}
+var released = [version - 1]step{}
+
+// knownUpgrades are those of this version, unless a test says otherwise.
+func (o Options) knownUpgrades() upgrades {
+	if o.upgrades != nil {
+		return *o.upgrades
+	}
+	return upgrades{steps: released[:]}
+}
 
 // version is the schema version (PRAGMA user_version) that the steps lead to.
 func (u upgrades) version() int64 { return int64(len(u.steps)) + 1 }

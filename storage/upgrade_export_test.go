@@ -15,7 +15,17 @@ func Upgrading(o Options, schema string, reached func(point string), steps ...St
 }
 
 // Version is the schema version that this binary writes.
-func Version() int64 { return released.version() }
+const Version = version
+
+// Missing returns the versions that no released step leads to.
+func Missing() (versions []int) {
+	for i, s := range released {
+		if s == nil {
+			versions = append(versions, i+2)
+		}
+	}
+	return versions
+}
 
 // Objects returns the schema of the file, object by object, as it is compared.
 func (s *Store) Objects(ctx context.Context) (map[string]string, error) {
