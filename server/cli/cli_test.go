@@ -90,12 +90,33 @@ func TestRun(t *testing.T) {
 			storage.ErrNewerSchema: cli.ExitNewer, storage.ErrForeignFile: cli.ExitFile, storage.ErrSchema: cli.ExitFile,
 			storage.ErrLost: cli.ExitFile, storage.ErrDamaged: cli.ExitFile, storage.ErrKey: cli.ExitKey,
 			storage.ErrKeyMissing: cli.ExitKey, storage.ErrInUse: cli.ExitInUse, disk.ErrAccess: cli.ExitPlace,
-			disk.ErrFileSystem: cli.ExitPlace, storage.ErrFailed: cli.ExitDisk,
+			disk.ErrFileSystem: cli.ExitPlace, storage.ErrFailed: cli.ExitDisk, storage.ErrNoDatabase: cli.ExitFile,
 		} {
 			code, _, stderr := run(t, []string{"serve"}, serve(fmt.Errorf("open the file: %w", errors.Join(err, errors.New("and more")))))
 			if code != want || !strings.Contains(stderr, err.Error()) {
 				t.Errorf("%v: code %d, want %d; errors %q", err, code, want, stderr)
 			}
+		}
+	})
+
+	t.Run("what begins like a command is taken for it, and not for one that sounds like it", func(t *testing.T) {
+		t.Parallel()
+		for typed, want := range map[string]string{"key": "did you mean keys?", "rekye": "did you mean rekey?"} {
+			if code, _, stderr := run(t, []string{typed}); code != cli.ExitUsage || !strings.Contains(stderr, want) {
+				t.Errorf("%s: code %d, errors %q", typed, code, stderr)
+			}
+		}
+	})
+
+	t.Run("rekey refuses without a database, and makes none", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		code, _, stderr := run(t, []string{"rekey", "--storage.path=" + filepath.Join(dir, "keyhook.db")})
+		if code != cli.ExitFile || !strings.Contains(stderr, "storage.path") {
+			t.Errorf("code %d, errors %q", code, stderr)
+		}
+		if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
+			t.Errorf("it made %v, error %v", made, err)
 		}
 	})
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,12 @@ func refuseUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	near := cmd.SuggestionsFor(args[0])
+	begins := func(name string) bool { return strings.HasPrefix(name, args[0]) }
+	if slices.ContainsFunc(near, begins) { // then it is hardly a slip of the finger
+		near = slices.DeleteFunc(near, func(name string) bool { return !begins(name) })
+	}
+	if len(near) > 0 {
 		return fmt.Errorf("unknown command %q, did you mean %s?", args[0], strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown command %q", args[0])
