@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/jmoiron/sqlx"
@@ -70,11 +71,14 @@ func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
 		       (SELECT count(*) FROM deliveries WHERE state = 0) AS pending`); err != nil {
 		return c, err
 	}
-	var sealed []byte
-	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
-		return c, fmt.Errorf("read instance: %w", err)
+	sealed, err := readSealed(ctx, db)
+	if err != nil {
+		return c, err
 	}
-	c.KeyID, err = seal.KeyID(sealed)
+	c.KeyID, err = seal.KeyID(sealed.Canary)
+	if c.KeyIDs = sealed.changing(); !slices.Contains(c.KeyIDs, c.KeyID) {
+		c.KeyIDs = append(c.KeyIDs, c.KeyID)
+	}
 	return c, err
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/keyhook/keyhook/storage/disk"
@@ -22,6 +21,8 @@ const (
 	None     State = iota // there is no database yet
 	Closed                // its last owner has closed it
 	LeftOpen              // it has not: the next start checks the file
+	Outdated              // its schema is an older one: the next start upgrades it
+	Changing              // a change of its encryption key is not finished
 )
 
 // Owner tells which process owns the file at path, by the lock beside it; running is false where none does. The file is not
@@ -86,16 +87,20 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	if empty, err := s.compare(ctx, db, o.Schema); err != nil || empty {
 		return None, unreadable(err)
 	}
-	var sealed struct {
-		Canary []byte `db:"canary"`
-		Change []byte `db:"change"`
+	sealed, err := readSealed(ctx, db)
+	if err != nil {
+		return None, unreadable(err)
 	}
-	if err := db.GetContext(ctx, &sealed, `
-		SELECT (SELECT value FROM instance WHERE name = 'canary') AS canary, (SELECT value FROM instance WHERE name = ?) AS change`,
-		changingKeys); err != nil {
-		return None, fmt.Errorf("read instance: %w", unreadable(err))
+	if err := s.fits(sealed.Canary, sealed.changing(), file); err != nil {
+		return None, err
 	}
-	return Closed, s.fits(sealed.Canary, strings.Fields(string(sealed.Change)), file)
+	switch {
+	case s.outdated > 0:
+		return Outdated, nil
+	case len(sealed.changing()) > 0:
+		return Changing, nil
+	}
+	return Closed, nil
 }
 
 // examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).

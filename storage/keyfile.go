@@ -85,6 +85,9 @@ func (f keyFile) keep() error {
 	return nil
 }
 
+// aside is where reduce sets the key of that id aside.
+func (f keyFile) aside(id string) string { return f.name + "." + id }
+
 // reduce leaves one key in the file, or no file where it is not in it, and sets the others aside, each in a file of its
 // own that is named for it: backups of before cannot be read without them. It returns the names of those files.
 func (f keyFile) reduce(to seal.Key) (aside []string, err error) {
@@ -99,7 +102,7 @@ func (f keyFile) reduce(to seal.Key) (aside []string, err error) {
 		if k.ID() == to.ID() {
 			continue
 		}
-		name := f.name + "." + k.ID()
+		name := f.aside(k.ID())
 		if err := (keyFile{name: name}).write(k); err != nil {
 			return nil, err
 		}

@@ -1,12 +1,15 @@
 package storage
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/seal"
 )
@@ -25,6 +28,9 @@ const canary = "keyhook canary"
 func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 	if o.rekeying != nil {
 		return o.rekeying.openRing(o, empty)
+	}
+	if o.ring != nil {
+		return o.ring, keyFile{}, nil
 	}
 	if o.EncryptionKey != "" {
 		key, err := configuredKey(o)
@@ -81,11 +87,32 @@ func (s *Store) recognize(file keyFile) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fits(sealed, needed, file); err != nil {
+	return s.fits(sealed, needed, file)
+}
+
+// goOnChanging has the file say that several keys are needed, where the one that seals from now on is not the one that has
+// sealed so far: a change of the key was interrupted, or the file was restored from before one.
+func (s *Store) goOnChanging() error {
+	if s.rekeying != nil {
+		return nil
+	}
+	before, err := s.sealedBefore()
+	if err != nil || len(before) == 0 {
 		return err
 	}
-	if len(needed) > 0 && s.rekeying == nil {
-		s.log.Warn("a change of the encryption key was interrupted; stop this server and run keyhook rekey to finish it", "keys", needed)
+	s.log.Warn("a change of the encryption key is not finished; stop this server and run keyhook rekey to finish it",
+		"keys", append([]string{s.ring.ActiveID()}, before...))
+	return s.beginChange(before)
+}
+
+// beginChange notes, before anything is sealed with another key, which ones are needed until everything is.
+func (s *Store) beginChange(before []string) error {
+	needed := strings.Join(append([]string{s.ring.ActiveID()}, before...), " ")
+	if err := s.alone(func(t *tx) error {
+		_, err := t.exec("INSERT INTO instance (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2", changingKeys, []byte(needed))
+		return err
+	}); err != nil {
+		return fmt.Errorf("begin the change of the key: %w", err)
 	}
 	return nil
 }
@@ -114,6 +141,25 @@ func (s *Store) fits(sealed []byte, needed []string, file keyFile) error {
 	}
 	return nil
 }
+
+// sealedWith is what a database says of the keys that it needs.
+type sealedWith struct {
+	Canary []byte `db:"canary"`
+	Change []byte `db:"change"`
+}
+
+// readSealed reads it from a database that no store has open.
+func readSealed(ctx context.Context, db *sqlx.DB) (sealed sealedWith, err error) {
+	if err := db.GetContext(ctx, &sealed, `
+		SELECT (SELECT value FROM instance WHERE name = 'canary') AS canary, (SELECT value FROM instance WHERE name = ?) AS change`,
+		changingKeys); err != nil {
+		return sealed, fmt.Errorf("read instance: %w", err)
+	}
+	return sealed, nil
+}
+
+// changing returns the ids of the keys that are needed while one takes the place of another; none otherwise.
+func (s sealedWith) changing() []string { return strings.Fields(string(s.Change)) }
 
 // changing returns the ids of the keys that are needed while one takes the place of another; none otherwise.
 func (s *Store) changing() ([]string, error) {

@@ -129,7 +129,10 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := writeLock(s.lock, true); err != nil {
 		return disk.Explain(o.Path+".lock", err)
 	}
-	if err := s.upgrade(ctx, o.Schema); err != nil {
+	if err := s.upgrade(ctx, o); err != nil {
+		return err
+	}
+	if err := s.goOnChanging(); err != nil {
 		return err
 	}
 	if !s.created {

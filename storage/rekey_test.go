@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -278,6 +281,77 @@ func TestRekey(t *testing.T) {
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		if again.KeyID != done.KeyID || again.Secrets != 0 || !slices.Equal(x.keys(t), []string{second}) || !slices.Equal(again.Aside, done.Aside) {
 			t.Errorf("%+v, %d keys", again, len(x.keys(t)))
+		}
+	})
+
+	t.Run("begins at a start with several keys, where the first is not the one that has sealed so far", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 2, "")
+		first := x.keys(t)[0]
+		if err := os.WriteFile(x.o.Path+".key", []byte(keyB+"\n"+first+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		store, stop := storagetest.OpenWith(t, x.o)
+		sub, secret := storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
+		x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
+		stop()
+		for _, alone := range []string{first, keyB} {
+			refused(t, x.with(alone).o, storage.ErrKey, "are both needed", "keyhook rekey")
+		}
+		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+		if d := cmp.Diff([]string{x.keys(t)[0]}, []string{must[seal.Key](t)(seal.ParseKey(keyB)).Reveal()}); d != "" || done.Secrets != 3 {
+			t.Errorf("done %+v, the key file (-got +want):\n%s", done, d)
+		}
+		x.intact(t)
+	})
+
+	t.Run("does not keep a copy of before from being restored, nor one of in between", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 150, "")
+		took := func(name string) string {
+			to := filepath.Join(t.TempDir(), name)
+			must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.o.Path, To: to}))
+			return to
+		}
+		before := took("before.db")
+		if _, err := x.rekey(cut{t.Context(), new(1)}, "", ""); err == nil {
+			t.Fatal("it was not cut off")
+		}
+		between := took("between.db")
+		if state, err := storage.Examine(t.Context(), x.o); state != storage.Changing || err != nil {
+			t.Errorf("a file in between is %v, error %v", state, err)
+		}
+		for _, from := range []string{before, between} { // with both keys in the key file
+			r := must[backup.Restored](t)(storage.Restore(t.Context(), x.o, from))
+			if want := map[string]int{before: 1, between: 2}[from]; len(r.KeyIDs) != want {
+				t.Errorf("%s needs %v", from, r.KeyIDs)
+			}
+			x.intact(t)
+		}
+		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+		if state, err := storage.Examine(t.Context(), x.o); state != storage.Closed || err != nil {
+			t.Errorf("the file is %v, error %v", state, err)
+		}
+		for _, from := range []string{before, between} { // with the new key alone
+			_, err := storage.Restore(t.Context(), x.o, from)
+			if !errors.Is(err, storage.ErrKey) || !strings.Contains(err.Error(), done.Before[0]) ||
+				!strings.Contains(err.Error(), "cat "+done.Aside[0]+" >> "+x.o.Path+".key") {
+				t.Fatalf("%s: %v", from, err)
+			}
+			x.intact(t)
+		}
+		both := strings.Join(append(x.keys(t), strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(done.Aside[0]))))), "\n")
+		for _, from := range []string{before, between} { // after what the sentence says
+			if err := os.WriteFile(x.o.Path+".key", []byte(both), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			must[backup.Restored](t)(storage.Restore(t.Context(), x.o, from))
+			x.intact(t)
+			again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
+			if again.KeyID != done.KeyID || len(again.Before) == 0 || len(x.keys(t)) != 1 {
+				t.Errorf("%s: %+v", from, again)
+			}
+			x.intact(t)
 		}
 	})
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/keyhook/keyhook/storage/seal"
 )
@@ -18,12 +17,8 @@ func (s *Store) reseal(ctx context.Context, r *rekeying, done *Rekeyed) error {
 			return err
 		}
 	}
-	needed := strings.Join(append([]string{r.to.ID()}, done.Before...), " ")
-	if err := s.alone(func(t *tx) error {
-		_, err := t.exec("INSERT INTO instance (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2", changingKeys, []byte(needed))
+	if err := s.beginChange(done.Before); err != nil {
 		return err
-	}); err != nil {
-		return fmt.Errorf("begin the change of the key: %w", err)
 	}
 	for after := int64(0); ; {
 		if ctx.Err() != nil {

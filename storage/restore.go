@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/seal"
 )
 
 // restoring is what a copy is called that is being made ready to take the place of the database.
@@ -33,7 +35,7 @@ func Restore(ctx context.Context, o Options, from string) (backup.Restored, erro
 	if err != nil {
 		return r, err
 	}
-	defer owned.Close()
+	defer unlock(owned)
 	if from, err = source(from, path); err != nil {
 		return r, err
 	}
@@ -41,9 +43,10 @@ func Restore(ctx context.Context, o Options, from string) (backup.Restored, erro
 		return r, err
 	}
 	o.Path = path
-	if o.EncryptionKey, err = keyOf(o, from, r.KeyID); err != nil {
+	if o.ring, err = ringFor(o, from, r.KeyIDs); err != nil {
 		return r, err
 	}
+	o.expendable = true
 	if err := requireSpace(from, filepath.Dir(path)); err != nil {
 		return r, err
 	}
@@ -86,29 +89,31 @@ func source(from, path string) (string, error) {
 	return from, err
 }
 
-// keyOf returns the encryption key, which must be the one of that id.
-func keyOf(o Options, from, id string) (string, error) {
+// ringFor returns the keys at hand, among which must be those of these ids.
+func ringFor(o Options, from string, ids []string) (*seal.Ring, error) {
+	needed := "the key " + strings.Join(ids, " and the key ")
 	ring, file, err := openRing(o, false)
 	if errors.Is(err, ErrKeyMissing) {
-		return "", fmt.Errorf("%w: %s needs the key %s; put the key file that was kept apart from it at %s, or set encryption.key",
-			ErrKeyMissing, from, id, o.Path+".key")
+		return nil, fmt.Errorf("%w: %s needs %s; put the key file that was kept apart from it at %s, or set encryption.key",
+			ErrKeyMissing, from, needed, o.Path+".key")
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if ring.ActiveID() != id {
-		where := "encryption.key"
+	for _, id := range ids {
+		if slices.Contains(ring.IDs(), id) {
+			continue
+		}
+		where, mend := "encryption.key", fmt.Sprintf("set encryption.key, or put the key file at %s, as they were when the copy was made", o.Path+".key")
 		if o.EncryptionKey == "" {
 			where = file.path()
+			if aside := file.aside(id); exists(aside) {
+				mend = fmt.Sprintf("that key was set aside by rekey: run cat %s >> %s, and the two are used together", aside, file.path())
+			}
 		}
-		return "", fmt.Errorf("%w: %s needs the key %s, and %s is the key %s; set encryption.key, or put the key file at %s, as they were when the copy was made",
-			ErrKey, from, id, where, ring.ActiveID(), o.Path+".key")
+		return nil, fmt.Errorf("%w: %s needs %s, and %s is the key %s; %s", ErrKey, from, needed, where, strings.Join(ring.IDs(), " and "), mend)
 	}
-	if o.EncryptionKey != "" {
-		return o.EncryptionKey, nil
-	}
-	text, err := os.ReadFile(file.path())
-	return strings.TrimSpace(string(text)), err
+	return ring, nil
 }
 
 // copyHeld copies a database to where o says, opens it as serve would, and holds its queue.

@@ -35,8 +35,10 @@ type Options struct {
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
 
-	rekeying *rekeying // of Rekey
-	upgrades *upgrades // nil is those of this version
+	rekeying   *rekeying  // of Rekey
+	ring       *seal.Ring // of Restore, which has found the keys; nil: they are looked for
+	expendable bool       // of Restore: the file is a copy, of which no copy need be set aside
+	upgrades   *upgrades  // nil is those of this version
 }
 
 // Store is the open file. Writes wait until Run runs.

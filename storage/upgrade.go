@@ -44,17 +44,26 @@ func (u upgrades) reach(point string) {
 // upgrade takes a file of an older schema to today's. A copy is set aside first; then all steps are one transaction, so
 // that after a crash at any point the file is the old one or the new one. Where there is nothing to do it ends what an
 // upgrade that was cut off has left.
-func (s *Store) upgrade(ctx context.Context, schema string) error {
+func (s *Store) upgrade(ctx context.Context, o Options) error {
 	if s.outdated == 0 {
 		_, err := s.nameCopy()
 		return err
 	}
 	began := time.Now()
+	if o.expendable {
+		if err := s.migrate(ctx, o.Schema); err != nil {
+			return fmt.Errorf("upgrade from schema %d to %d: %w", s.outdated, s.upgrades.version(), err)
+		}
+		return nil
+	}
 	if err := s.copyAside(ctx); err != nil {
 		return fmt.Errorf("set a copy aside before the upgrade from schema %d to %d: %w; the file is as it was", s.outdated, s.upgrades.version(), err)
 	}
 	s.upgrades.reach("copied")
-	if err := s.migrate(ctx, schema); err != nil {
+	if err := s.migrate(ctx, o.Schema); err != nil {
+		if failed := s.condition.ended(); failed != nil { // the copy stays, for what is in the file nobody knows
+			return fmt.Errorf("upgrade from schema %d to %d: %w; the next start finds the file as it was, or upgraded", s.outdated, s.upgrades.version(), failed)
+		}
 		return fmt.Errorf("upgrade from schema %d to %d: %w; the file is as it was, and the version before can run on it",
 			s.outdated, s.upgrades.version(), errors.Join(err, s.dropCopy()))
 	}
@@ -106,6 +115,7 @@ func (s *Store) migrate(ctx context.Context, schema string) (err error) {
 	}
 	s.upgrades.reach("checked")
 	if _, err := t.exec("COMMIT"); err != nil {
+		s.condition.note(byCommit, err)
 		return errors.Join(fmt.Errorf("commit: %w", err), t.rollback())
 	}
 	return nil

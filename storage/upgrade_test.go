@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -272,6 +274,38 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("it left %v", left)
 		}
 		same(t, before, contentOf(t, o))
+	})
+
+	t.Run("is made of a restored copy of before too, and leaves nothing beside it", func(t *testing.T) {
+		t.Parallel()
+		o, before := beforeUpgrade(t)
+		if state, err := storage.Examine(t.Context(), future(t, o, 3, nil)); state != storage.Outdated || err != nil {
+			t.Errorf("it is %v, error %v", state, err)
+		}
+		from := filepath.Join(t.TempDir(), "copy.db")
+		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: o.Path, To: from}))
+		path := filepath.Join(t.TempDir(), "keyhook.db")
+		must[backup.Restored](t)(storage.Restore(t.Context(), at(future(t, o, 3, nil), path), from))
+		if d := cmp.Diff([]string{"keyhook.db", "keyhook.db.lock"}, files(t, filepath.Dir(path))); d != "" {
+			t.Errorf("files (-want +got):\n%s", d)
+		}
+		after := contentOf(t, at(future(t, o, 3, nil), path))
+		for name := range before { // a restore holds the queue, and says so
+			if name != "queue" && !strings.HasPrefix(name, "log of ") && !strings.HasPrefix(name, "events of ") && !cmp.Equal(before[name], stillThere(before[name], after[name])) {
+				t.Errorf("%s: %s", name, cmp.Diff(before[name], stillThere(before[name], after[name])))
+			}
+		}
+	})
+
+	t.Run("does not begin where the file is damaged", func(t *testing.T) {
+		t.Parallel()
+		o, _ := beforeUpgrade(t)
+		spoil(t, o.Path)
+		text := must[[]byte](t)(os.ReadFile(o.Path))
+		refused(t, future(t, o, 3, nil), storage.ErrDamaged)
+		if left := copies(t, o); len(left) > 0 || !bytes.Equal(text, must[[]byte](t)(os.ReadFile(o.Path))) {
+			t.Errorf("it left %v, or changed the file", left)
+		}
 	})
 
 	t.Run("cannot be undone by an older version, which says what can be done", func(t *testing.T) {

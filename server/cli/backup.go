@@ -90,7 +90,7 @@ func tellBackup(out io.Writer, r backup.Report, key string) error {
 	if len(r.Removed) > 0 {
 		fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
 	}
-	fmt.Fprintf(w, "key\t%s, which is NOT in the copy: keep %s apart from it\n", r.KeyID, key)
+	fmt.Fprintf(w, "key\t%s, which is NOT in the copy: keep %s apart from it\n", strings.Join(r.KeyIDs, " and "), key)
 	return w.Flush()
 }
 
