@@ -17,6 +17,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/faultdisk"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -207,6 +208,28 @@ func TestUpgrade(t *testing.T) {
 		}
 	})
 
+	t.Run("keeps the copy where nobody knows whether the disk has kept the upgrade", func(t *testing.T) {
+		t.Parallel()
+		o, before := beforeUpgrade(t)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command(self, "-test.run=^TestUpgradeThatIsNotFlushed$")
+		child.Env = append(os.Environ(), upgradedFile+"="+o.Path)
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if d := cmp.Diff([]string{".before-v3.part"}, copies(t, o)); d != "" {
+			t.Errorf("copies (-want +got):\n%s", d)
+		}
+		same(t, before, contentOf(t, future(t, o, 3, nil)))
+		if d := cmp.Diff([]string{".before-v3"}, copies(t, o)); d != "" {
+			t.Errorf("copies afterwards (-want +got):\n%s", d)
+		}
+		same(t, before, contentOf(t, at(o, o.Path+".before-v3")))
+	})
+
 	t.Run("leaves the file as it was where a step cannot be taken", func(t *testing.T) {
 		t.Parallel()
 		good := futureSchema(t, 2)
@@ -302,7 +325,10 @@ func TestUpgrade(t *testing.T) {
 		o, _ := beforeUpgrade(t)
 		spoil(t, o.Path)
 		text := must[[]byte](t)(os.ReadFile(o.Path))
-		refused(t, future(t, o, 3, nil), storage.ErrDamaged)
+		_, err := storage.Open(t.Context(), future(t, o, 3, nil))
+		if !errors.Is(err, storage.ErrDamaged) || strings.Contains(err.Error(), "copy aside") {
+			t.Errorf("error %v", err)
+		}
 		if left := copies(t, o); len(left) > 0 || !bytes.Equal(text, must[[]byte](t)(os.ReadFile(o.Path))) {
 			t.Errorf("it left %v, or changed the file", left)
 		}
@@ -347,4 +373,20 @@ func TestUpgradeUntilKilled(t *testing.T) {
 		}
 	}))
 	t.Fatalf("it ended before: %v", err)
+}
+
+// TestUpgradeThatIsNotFlushed is a process for another test to start: its disk does not flush the end of an upgrade.
+func TestUpgradeThatIsNotFlushed(t *testing.T) {
+	path := os.Getenv(upgradedFile)
+	if path == "" {
+		t.SkipNow()
+	}
+	faultdisk.Install()
+	o := storagetest.Options(t, path)
+	o.EncryptionKey = goldenKey
+	refused(t, future(t, o, 3, func(point string) {
+		if point == "checked" {
+			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Sync, File: "-wal", Code: 1034})
+		}
+	}), storage.ErrFailed, "upgrade from schema 1 to 3", "next start")
 }
