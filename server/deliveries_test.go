@@ -133,14 +133,14 @@ func TestTestDelivery(t *testing.T) {
 	t.Parallel()
 	status := 204
 	attempt := webhook.Attempt{
-		ID: "att_x", SubscriptionID: "sub_x", EventID: "evt_x", EventType: webhook.TestType, Number: 1, Trigger: webhook.ByTest,
+		ID: "att_01h455vb4pex5vsknk084sn02q", SubscriptionID: "sub_01h455vb4pex5vsknk084sn02q", EventID: "evt_01h455vb4pex5vsknk084sn02q", EventType: webhook.TestType, Number: 1, Trigger: webhook.ByTest,
 		Outcome: webhook.Succeeded, ResponseStatus: &status, DurationMS: 3, AttemptedAt: 1_800_000_000_123,
 	}
 	f := start(t, func(o *server.Options) {
 		o.Tester = tester(func(context.Context) (webhook.Attempt, error) { return attempt, nil })
 	})
 	got := f.do(t, call{"POST /api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", operator, "", nil}).want(t, http.StatusOK, "")
-	want := `{"id":"att_x","subscription_id":"sub_x","event_id":"evt_x","event_type":"webhook_test","attempt_number":1,"trigger":"test",` +
+	want := `{"id":"att_01h455vb4pex5vsknk084sn02q","subscription_id":"sub_01h455vb4pex5vsknk084sn02q","event_id":"evt_01h455vb4pex5vsknk084sn02q","event_type":"webhook_test","attempt_number":1,"trigger":"test",` +
 		`"outcome":"succeeded","response_status":204,"response_body":"","duration_ms":3,"error":null,` +
 		`"attempted_at":"2027-01-15T08:00:00.123Z","next_attempt_at":null}` + "\n"
 	if diff := cmp.Diff(want, got.body); diff != "" {

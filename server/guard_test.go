@@ -18,6 +18,8 @@ import (
 var withoutPermission = map[string]string{
 	"GET /healthz/":           "probes have no credential, and it says nothing",
 	"GET /readyz/":            "probes have no credential, and it says what an operator's load balancer needs",
+	"GET /openapi.yaml/":      "what the API is like is no secret, and says nothing of this instance but its address",
+	"GET /openapi.json/":      "as openapi.yaml",
 	"GET /api/v1/whoami/":     "whoever holds a credential may know what it is",
 	"POST /api/v1/session/":   "it takes an access token in its body",
 	"GET /api/v1/session/":    "whoever has a session may know what it is",

@@ -91,6 +91,7 @@ func (s *Server) table(o Options) []route {
 		qu = queue{o.Store}
 		ba = backups{o.Store}
 		he = health{o.Store, o.Checks, &s.draining}
+		de = newDescription(o.BaseURL)
 	)
 	var (
 		key, hook, plan, permission = there(k.find), there(h.find), there(pl.find), there(pe.find)
@@ -99,6 +100,8 @@ func (s *Server) table(o Options) []route {
 	return []route{
 		{get, "/healthz/", "", open, none, noParameter, he.live, nil},
 		{get, "/readyz/", "", open, none, noParameter, he.ready, nil},
+		{get, "/openapi.yaml/", "", open, none, noParameter, de.asYAML, nil},
+		{get, "/openapi.json/", "", open, none, noParameter, de.asJSON, nil},
 
 		{get, api + "whoami/", "", anyone, none, noParameter, id.read, nil},
 
@@ -191,13 +194,14 @@ type Route struct {
 	Open       bool     // no credential is looked at
 	Local      bool     // nor is one of a request from this machine
 	Parameters []string // of the query
+	Body       int64    // bytes at most; 0 takes none
 }
 
 // Routes lists the table in order, without the HEAD that stands beside every GET.
 func (s *Server) Routes() []Route {
 	routes := make([]Route, len(s.routes))
 	for i, r := range s.routes {
-		routes[i] = Route{r.method, r.pattern, r.permission, r.access == open, r.access == local, r.parameters}
+		routes[i] = Route{r.method, r.pattern, r.permission, r.access == open, r.access == local, r.parameters, r.body}
 	}
 	return routes
 }

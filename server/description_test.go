@@ -1,0 +1,254 @@
+package server_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+)
+
+// written returns the description, ready to be looked at.
+func written(t testing.TB) *described {
+	t.Helper()
+	d, err := description()
+	if err != nil {
+		t.Fatalf("openapi.yaml: %v", err)
+	}
+	return d
+}
+
+// beside are operations that are in no table of routes: what proxies ask comes by any method. The key that they show is
+// that of another request, and so is the organization that may be named.
+func (op *operation) beside() bool { return strings.HasPrefix(op.path, "/api/v1/authz/") }
+
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	d := written(t)
+	f := start(t, measured)
+	routes := map[string]server.Route{}
+	for _, r := range f.server.Routes() {
+		routes[line(r)] = r
+	}
+
+	t.Run("has every route and nothing else", func(t *testing.T) {
+		has := map[string]bool{}
+		for _, op := range d.operations {
+			has[op.line()] = true
+			_, served := routes[op.line()]
+			if op.beside() {
+				path := strings.NewReplacer("{dialect}", "forward", "{permission}", "a:b").Replace(op.path)
+				r, err := http.NewRequestWithContext(t.Context(), op.method, f.url+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := f.send(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				read(t, response)
+				served = response.StatusCode == http.StatusUnauthorized
+			}
+			if !served {
+				t.Errorf("%s is described, and there is no such route", op.line())
+			}
+		}
+		for route := range routes {
+			if !has[route] {
+				t.Errorf("%s is not described: add it to openapi.yaml", route)
+			}
+		}
+	})
+
+	names := map[string]string{}
+	for _, op := range d.operations {
+		r, found := routes[op.line()]
+		if !found {
+			continue
+		}
+		t.Run(op.line(), func(t *testing.T) {
+			id, _ := op.node["operationId"].(string)
+			if other, taken := names[id]; taken || !regexp.MustCompile("^[a-z][A-Za-z]+$").MatchString(id) {
+				t.Errorf("operationId %q, which %q has too", id, other)
+			}
+			names[id] = op.line()
+			t.Run("has the parameters of the route", func(t *testing.T) {
+				if diff := gocmp.Diff(parametersOf(r), slices.Sorted(maps.Keys(op.parameters))); diff != "" {
+					t.Errorf("parameters (-route +described):\n%s", diff)
+				}
+			})
+			t.Run("has the permission of the route, and says so", func(t *testing.T) {
+				permission, _ := op.node["x-permission"].(string)
+				text, _ := op.node["description"].(string)
+				text = strings.Join(strings.Fields(text), " ")
+				if permission != r.Permission || permission != "" && !strings.Contains(text, "eeds `"+permission+"`") {
+					t.Errorf("permission %q, described is %q: %s", r.Permission, permission, text)
+				}
+				if permission == "" && !strings.Contains(text, "no permission") && !strings.Contains(text, "no credential") {
+					t.Errorf("it does not say that it needs none: %s", text)
+				}
+			})
+			t.Run("asks for the credentials that the route asks for", func(t *testing.T) {
+				security, given := op.node["security"].([]any)
+				optional := slices.ContainsFunc(security, func(s any) bool { return len(s.(map[string]any)) == 0 })
+				if r.Open != op.isOpen() || r.Local != optional || given != (r.Open || r.Local || forSessions(r)) {
+					t.Errorf("open %v, local %v, and security is %v", r.Open, r.Local, security)
+				}
+			})
+			t.Run("has a body where the route takes one", func(t *testing.T) {
+				if (r.Body > 0) != (op.body != nil) {
+					t.Errorf("the route takes %d bytes; a body is described: %v", r.Body, op.body != nil)
+				}
+			})
+			t.Run("has the problems that such a route can meet", func(t *testing.T) {
+				want := map[string]bool{"500": true}
+				if !r.Open {
+					mark(want, "400", "401", "403", "404", "429", "503")
+				}
+				if r.Body > 0 {
+					mark(want, "413", "415", "422")
+				}
+				if r.Open && forSessions(r) { // it is given a credential after all
+					mark(want, "400", "401", "403", "429", "503")
+				}
+				for status := range want {
+					if _, found := op.responses[status]; !found {
+						t.Errorf("no %s", status)
+					}
+				}
+				for status, response := range op.responses {
+					problem := response.content["application/problem+json"] != nil
+					// Which routes can meet a conflict their own tests show.
+					if problem && !want[status] && status != "409" {
+						t.Errorf("%s is described, which this route cannot meet", status)
+					}
+					if problem && len(response.codes) == 0 {
+						t.Errorf("%s lists no codes", status)
+					}
+					if response.headers["X-Request-Id"].schema == nil {
+						t.Errorf("%s has no X-Request-Id", status)
+					}
+					if _, limited := response.headers["Ratelimit"]; !limited && !r.Open && !forSessions(r) {
+						t.Errorf("%s has no rate headers", status)
+					}
+				}
+			})
+		})
+	}
+}
+
+func (op *operation) line() string { return op.method + " " + op.path }
+
+// parametersOf lists what a description must name, as "in name", sorted.
+func parametersOf(r server.Route) []string {
+	var list []string
+	for _, part := range segments(r.Pattern) {
+		if name, found := strings.CutPrefix(part, "{"); found {
+			list = append(list, "path "+strings.TrimSuffix(name, "}"))
+		}
+	}
+	for _, name := range r.Parameters {
+		list = append(list, "query "+name)
+	}
+	if !r.Open {
+		list = append(list, "header X-Organization-Id")
+	}
+	return slices.Sorted(slices.Values(append(list, ownHeaders[line(r)]...)))
+}
+
+// forSessions reports whether a route is about the cookie of a session and no other credential.
+func forSessions(r server.Route) bool { return r.Pattern == "/api/v1/session/" }
+
+// ownHeaders are the headers that a handler itself looks at.
+var ownHeaders = map[string][]string{
+	"POST /api/v1/events/": {"header Idempotency-Key"},
+	"GET /openapi.yaml/":   {"header If-None-Match"},
+	"GET /openapi.json/":   {"header If-None-Match"},
+}
+
+func mark(set map[string]bool, names ...string) {
+	for _, name := range names {
+		set[name] = true
+	}
+}
+
+func TestServedDescription(t *testing.T) {
+	t.Parallel()
+	onDisk, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/openapi.yaml", "/openapi.json", "/openapi.yaml/", "/openapi.json/"} {
+		t.Run("can be kept and asked for again at "+path, func(t *testing.T) {
+			t.Parallel()
+			f := start(t)
+			first := f.do(t, call{"GET " + path, "", "", nil}).want(t, http.StatusOK, "")
+			tag := first.Header.Get("ETag")
+			for _, held := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
+				again := f.do(t, call{"GET " + path, "", "", []string{"If-None-Match", held}}).want(t, http.StatusNotModified, "")
+				if again.body != "" || again.Header.Get("ETag") != tag {
+					t.Errorf("If-None-Match %s: ETag %s, body %q", held, again.Header.Get("ETag"), again.body)
+				}
+			}
+			f.do(t, call{"GET " + path, "", "", []string{"If-None-Match", `"other"`}}).want(t, http.StatusOK, "")
+			if head := f.do(t, call{"HEAD " + path, "", "", nil}); head.ContentLength != first.ContentLength || head.Header.Get("ETag") != tag {
+				t.Errorf("HEAD has length %d and ETag %s; GET %d and %s", head.ContentLength, head.Header.Get("ETag"), first.ContentLength, tag)
+			}
+		})
+	}
+	t.Run("is the file", func(t *testing.T) {
+		t.Parallel()
+		if got := start(t).do(t, call{"GET /openapi.yaml", "", "", nil}); got.body != string(onDisk) {
+			t.Error("it is another text")
+		}
+	})
+	for base, want := range map[string]string{
+		"": "/", "https://keys.example.com": "https://keys.example.com", "https://example.com/keyhook/": "https://example.com/keyhook",
+	} {
+		t.Run("names the address at which callers reach the server: "+cmp.Or(base, "none"), func(t *testing.T) {
+			t.Parallel()
+			f := start(t, func(o *server.Options) { o.BaseURL = base })
+			asYAML := f.do(t, call{"GET /openapi.yaml", "", "", nil})
+			asJSON := f.do(t, call{"GET /openapi.json", "", "", nil})
+			fromYAML, err := server.JSONFromYAML(asYAML.body)
+			if err != nil || string(fromYAML) != asJSON.body {
+				t.Errorf("the two differ, error %v", err)
+			}
+			var got struct{ Servers []struct{ URL string } }
+			if err := json.Unmarshal([]byte(asJSON.body), &got); err != nil || len(got.Servers) != 1 || got.Servers[0].URL != want {
+				t.Errorf("servers %+v, error %v", got.Servers, err)
+			}
+		})
+	}
+}
+
+func TestJSONFromYAML(t *testing.T) {
+	t.Parallel()
+	t.Run("keeps the order and the types", func(t *testing.T) {
+		t.Parallel()
+		got, err := server.JSONFromYAML("b: [1, 2.5, true, null, ~, '3', 2030-01-31]\na: {\"404\": {}, x: []}\ntext: |\n  two\n  \"lines\"\n")
+		want := `{"b":[1,2.5,true,null,null,"3","2030-01-31"],"a":{"404":{},"x":[]},"text":"two\n\"lines\"\n"}`
+		if err != nil || string(got) != want {
+			t.Errorf("error %v, got\n%s", err, got)
+		}
+	})
+	for name, text := range map[string]string{
+		"an alias": "a: &x {}\nb: *x\n", "a key that is no string": "404: {}\n", "a number that JSON has not": "a: .inf\n",
+		"a truth that JSON has not": "a: True\n", "no YAML": "a: [\n", "octal": "a: 0o17\n",
+	} {
+		t.Run("refuses "+name, func(t *testing.T) {
+			t.Parallel()
+			if got, err := server.JSONFromYAML(text); err == nil {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keyhook/keyhook/server"
+)
+
+// optional are the fields of answers that are not always there.
+var optional = []string{"Problem.errors", "CheckResult.problem", "CheckResult.warning"}
+
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	d := written(t)
+	schemas := object(d.doc["components"], "schemas")
+	for name, schema := range schemas {
+		properties := object(schema, "properties")
+		_, closed := schema.(map[string]any)["additionalProperties"]
+		if len(properties) == 0 || closed {
+			continue
+		}
+		t.Run("of an answer require all their fields: "+name, func(t *testing.T) {
+			required, _ := member(schema, "required").([]any)
+			for property := range properties {
+				if !slices.Contains(required, any(property)) && !slices.Contains(optional, name+"."+property) {
+					t.Errorf("%s is not always there", property)
+				}
+			}
+			if len(required) > len(properties) {
+				t.Errorf("more is required than there is: %v", required)
+			}
+		})
+	}
+	t.Run("of requests refuse other fields, as the handlers do", func(t *testing.T) {
+		for _, op := range d.operations {
+			if op.body == nil {
+				continue
+			}
+			_, body := follow(d.doc, "", object(op.node, "requestBody"))
+			at, schema := follow(d.doc, "", member(body, "content", "application/json", "schema").(map[string]any))
+			if schema["additionalProperties"] != false {
+				t.Errorf("%s: %s takes whatever comes", op.line(), at)
+			}
+		}
+	})
+}
+
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	d := written(t)
+	text, err := server.Description()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := newReading(d, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	hold := func(at string, example any) {
+		checked++
+		schema := reader.schema(at)
+		if reader.err != nil {
+			t.Fatalf("%s: %v", at, reader.err)
+		}
+		if err := schema.Validate(example); err != nil {
+			t.Errorf("the example at %s: %v", at, err)
+		}
+	}
+	var walk func(at string, node any)
+	walk = func(at string, node any) {
+		switch node := node.(type) {
+		case []any:
+			for i, child := range node {
+				walk(fmt.Sprint(at, "/", i), child)
+			}
+		case map[string]any:
+			if list, ok := node["examples"].([]any); ok { // of a schema
+				for _, example := range list {
+					hold(at, example)
+				}
+			}
+			schemaAt, schema := follow(d.doc, at+"/schema", object(node, "schema"))
+			if schema != nil {
+				example, own := node["example"]
+				if own {
+					hold(at+"/schema", example)
+				}
+				if !own && !d.hasExample(schema) {
+					t.Errorf("%s has no example, nor has %s", at, schemaAt)
+				}
+			}
+			for name, child := range node {
+				if name != "example" && name != "examples" {
+					walk(at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), child)
+				}
+			}
+		}
+	}
+	walk("", doc)
+	if checked < 100 {
+		t.Errorf("only %d examples were found", checked)
+	}
+}
+
+// hasExample reports whether a schema has one, or is a page of what has one.
+func (d *described) hasExample(schema map[string]any) bool {
+	if schema["examples"] == nil && object(schema, "properties")["next_cursor"] != nil {
+		_, schema = follow(d.doc, "", member(schema, "properties", "data", "items").(map[string]any))
+	}
+	return schema["examples"] != nil
+}
