@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -290,10 +288,9 @@ func TestGateThrottle(t *testing.T) {
 	ask := func(dialect, client, as string) (int, http.Header) {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://keyhook"+gate+dialect+"/", nil)
 		r.RemoteAddr, r.Header["Authorization"], r.Header["X-Forwarded-For"] = "10.0.0.1:1", []string{as}, []string{client}
-		w := httptest.NewRecorder()
-		f.server.Handler().ServeHTTP(w, r)
-		_, _ = io.Copy(io.Discard, w.Body)
-		return w.Code, w.Header()
+		response := f.hand(r)
+		checkAnswer(t, "GET "+r.URL.Path, answer{response, read(t, response)})
+		return response.StatusCode, response.Header
 	}
 	for range 20 {
 		if status, _ := ask("forward", "198.51.100.7", "ApiKey svc_x"); status != 401 {

@@ -157,7 +157,13 @@ func (f *floor) send(r *http.Request) (*http.Response, error) {
 	if f.url != "" {
 		return client.Do(r)
 	}
-	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:1"
+	r.RemoteAddr = "127.0.0.1:1"
+	return f.hand(r), nil
+}
+
+// hand gives a request to the handler, as if it had come from its RemoteAddr.
+func (f *floor) hand(r *http.Request) *http.Response {
+	r.RequestURI = r.URL.RequestURI()
 	w := httptest.NewRecorder()
 	f.server.Handler().ServeHTTP(w, r)
 	response := w.Result()
@@ -166,7 +172,7 @@ func (f *floor) send(r *http.Request) (*http.Response, error) {
 		delete(response.Header, name)
 		response.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	return response, nil
+	return response
 }
 
 // checkAnswer checks what holds for every answer.

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -73,6 +74,20 @@ func TestLocalSocket(t *testing.T) {
 		f.do(t, call{"POST /api/v1/events/", "ApiKey " + made.field("key"), `{"type":"a","data":{}}`, nil}).want(t, http.StatusAccepted, "")
 		f.do(t, call{"GET /api/v1/plans/", "ApiKey " + made.field("key"), "", nil}).want(t, http.StatusForbidden, "permission_denied")
 		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"X-Organization-Id", "org_01h455vb4pex5vsknk084sn02q"}}).want(t, http.StatusNotFound, "not_found")
+	})
+
+	t.Run("lets nobody change the built-in operator, or act as it elsewhere", func(t *testing.T) {
+		var me struct{ User struct{ ID string } }
+		if err := json.Unmarshal([]byte(f.do(t, call{"GET /api/v1/whoami/", "", "", nil}).body), &me); err != nil {
+			t.Fatal(err)
+		}
+		user, member := "/api/v1/users/"+me.User.ID+"/", "/api/v1/organizations/"+acme.Home.ID+"/members/"+me.User.ID+"/"
+		for line, body := range map[string]string{
+			"PATCH " + user: `{"is_active":false}`, "DELETE " + user: "", "POST " + user + "access-tokens/": `{"organization_id":"` + acme.Home.ID + `"}`,
+			"PUT " + member: `{"role":"owner"}`, "DELETE " + member: "",
+		} {
+			f.do(t, call{line, operator, body, nil}).want(t, http.StatusConflict, "built_in")
+		}
 	})
 
 	t.Run("takes a credential that is sent as usual, and does not fall back where it is wrong", func(t *testing.T) {
