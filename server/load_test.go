@@ -93,7 +93,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 	ends.Store(time.Now().Add(enoughTime).UnixNano())
 	revoked.Store(true)
 	workers.Wait()
-	if wrong.Load() != 0 || before.Load() < 50*connections/2 || after.Load() < 500 {
+	if wrong.Load() != 0 || before.Load() < 50*connections/2 || after.Load() < 100 {
 		t.Errorf("%d passed before, %d were refused after, %d were answered wrongly", before.Load(), after.Load(), wrong.Load())
 	}
 	t.Logf("%d passed before, %d were refused after", before.Load(), after.Load())
