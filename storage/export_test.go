@@ -167,6 +167,6 @@ func (s *Store) Path() string { return s.path }
 
 // CheckLater checks a file as one that is too large to be checked at its opening.
 func (s *Store) CheckLater(ctx context.Context) error {
-	s.unchecked = true
-	return s.checkLater(ctx)
+	later := &Store{path: s.path, log: s.log, condition: s.condition, unchecked: true} // s runs, and has looked already
+	return later.checkLater(ctx)
 }

@@ -7,14 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
-	"github.com/keyhook/keyhook/storage/seal"
 )
 
 // restoring is what a copy is called that is being made ready to take the place of the database.
@@ -87,33 +84,6 @@ func source(from, path string) (string, error) {
 	}
 	_, err = fileSize(from) // it is a file
 	return from, err
-}
-
-// ringFor returns the keys at hand, among which must be those of these ids.
-func ringFor(o Options, from string, ids []string) (*seal.Ring, error) {
-	needed := "the key " + strings.Join(ids, " and the key ")
-	ring, file, err := openRing(o, false)
-	if errors.Is(err, ErrKeyMissing) {
-		return nil, fmt.Errorf("%w: %s needs %s; put the key file that was kept apart from it at %s, or set encryption.key",
-			ErrKeyMissing, from, needed, o.Path+".key")
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range ids {
-		if slices.Contains(ring.IDs(), id) {
-			continue
-		}
-		where, mend := "encryption.key", fmt.Sprintf("set encryption.key, or put the key file at %s, as they were when the copy was made", o.Path+".key")
-		if o.EncryptionKey == "" {
-			where = file.path()
-			if aside := file.aside(id); exists(aside) {
-				mend = fmt.Sprintf("that key was set aside by rekey: run cat %s >> %s, and the two are used together", aside, file.path())
-			}
-		}
-		return nil, fmt.Errorf("%w: %s needs %s, and %s is the key %s; %s", ErrKey, from, needed, where, strings.Join(ring.IDs(), " and "), mend)
-	}
-	return ring, nil
 }
 
 // copyHeld copies a database to where o says, opens it as serve would, and holds its queue.
