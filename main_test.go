@@ -1033,9 +1033,10 @@ func TestIdentityProvider(t *testing.T) {
 	idp := &provider{key: private}
 
 	t.Run("lets its users in, as they are known here", func(t *testing.T) {
-		server := httptest.NewServer(idp)
+		server := httptest.NewUnstartedServer(idp)
+		idp.url = "http://" + server.Listener.Addr().String()
+		server.Start()
 		defer server.Close()
-		idp.url = server.URL
 		p := start(t, t.TempDir(), "KEYHOOK_OIDC_ISSUER="+idp.url, "KEYHOOK_OIDC_AUDIENCE=keyhook")
 		var user, me struct {
 			ID           string
@@ -1675,7 +1676,7 @@ func examine(t *testing.T, path string) (found string, events int) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := errors.Join(db.QueryRow("PRAGMA integrity_check").Scan(&found), db.QueryRow("SELECT count(*) FROM events").Scan(&events)); err != nil {
+	if err := errors.Join(db.QueryRow("PRAGMA quick_check").Scan(&found), db.QueryRow("SELECT count(*) FROM events").Scan(&events)); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 	return found, events
@@ -1718,7 +1719,7 @@ func TestKilledCopy(t *testing.T) {
 			killed++
 		}
 	}
-	for range 2 * cycles {
+	for range cycles {
 		kill(200, "backup", "--force", to) // most of which it writes
 		if _, err := os.Stat(to); err == nil {
 			if found, events := examine(t, to); found != "ok" || events < 4000 {
@@ -1736,7 +1737,7 @@ func TestKilledCopy(t *testing.T) {
 	p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
 	p.end(syscall.SIGKILL)
 	backups := killed
-	for range 2 * cycles {
+	for range cycles {
 		kill(400, "restore", to)
 		if found, events := examine(t, filepath.Join(dir, "keyhook.db")); found != "ok" || events != old && events != old+1 {
 			t.Errorf("the database is not whole: %s, %d events", found, events)
@@ -1746,7 +1747,7 @@ func TestKilledCopy(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.restoring*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	t.Logf("of %d each, %d backups and %d restores were killed", 2*cycles, backups, killed-backups)
+	t.Logf("of %d each, %d backups and %d restores were killed", cycles, backups, killed-backups)
 }
 
 // litestream returns the path of the program, as KEYHOOK_LITESTREAM names it or as PATH has it.
