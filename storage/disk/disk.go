@@ -26,11 +26,30 @@ const (
 )
 
 // Resolve follows symbolic links, so that a file has one name however it is reached. The file need not exist, its directory
-// must: ErrAccess otherwise.
+// must: ErrAccess otherwise. A link to a file that is still to be made is followed too, or what stands beside the database
+// would be looked for elsewhere once it is there.
 func Resolve(path string) (string, error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return filepath.Abs(target)
+	for range maxLinks {
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Abs(target)
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return resolveNew(path)
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Dir(path) + "/" + target // not Join: where Dir is a link itself, ".." is not what it seems
+		}
+		path = target
 	}
+	return "", Explain(path, syscall.ELOOP)
+}
+
+// maxLinks bounds how many links are followed, as the kernel does.
+const maxLinks = 40
+
+// resolveNew names a file that is not there.
+func resolveNew(path string) (string, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%w: storage.path is %s, but there is no directory %s; create it (mkdir -p %s), or set storage.path",

@@ -111,6 +111,36 @@ func TestCheck(t *testing.T) {
 	})
 }
 
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "big"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"relative": "big/keyhook.db", "twice": "relative", "absolute": filepath.Join(dir, "big", "keyhook.db"), "round": "round"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := filepath.Join(dir, "big", "keyhook.db")
+	for _, there := range []bool{false, true} {
+		for _, name := range []string{"relative", "twice", "absolute"} {
+			if got, err := disk.Resolve(filepath.Join(dir, name)); got != want || err != nil {
+				t.Errorf("%s, whose file is there (%v): %q, error %v", name, there, got, err)
+			}
+		}
+		if err := os.WriteFile(want, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := disk.Resolve(filepath.Join(dir, "round")); !errors.Is(err, disk.ErrAccess) {
+		t.Errorf("a link to itself: %v", err)
+	}
+}
+
 func TestFree(t *testing.T) {
 	t.Parallel()
 	if free, total, ok := disk.Free(t.TempDir()); ok && (free > total || total == 0) {
