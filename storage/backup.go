@@ -82,7 +82,7 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	if err := syncDir(dir); err != nil {
 		return r, fmt.Errorf("sync %s: %w", dir, err)
 	}
-	r.Removed, err = prune(dir, filepath.Base(path), o.Keep)
+	r.Removed, err = prune(r.File, filepath.Base(path), o.Keep)
 	r.Took = time.Since(begin)
 	return r, err
 }
@@ -178,11 +178,13 @@ func failedCopy(err error, path, dir string) error {
 	return fmt.Errorf("copy the database: %w", err)
 }
 
-// prune removes the oldest dated copies of a directory, so that as many are left as said, and returns their names.
-func prune(dir, database string, keep int) ([]string, error) {
+// prune removes the oldest dated copies beside the one that was just made, so that as many are left as said, and returns
+// their names. That one stays, even where a clock that was set back makes it look the oldest.
+func prune(made, database string, keep int) ([]string, error) {
 	if keep <= 0 {
 		return nil, nil
 	}
+	dir := filepath.Dir(made)
 	entries, err := os.ReadDir(dir) // sorted by name, and so by time
 	if err != nil {
 		return nil, fmt.Errorf("look for older copies: %w", err)
@@ -191,14 +193,14 @@ func prune(dir, database string, keep int) ([]string, error) {
 	for _, e := range entries {
 		name, going := strings.CutSuffix(e.Name(), goingSuffix)
 		switch {
-		case !e.Type().IsRegular() || !backup.IsDated(name, database):
+		case !e.Type().IsRegular() || !backup.IsDated(name, database) || e.Name() == filepath.Base(made):
 		case going: // an earlier run was cut off
 			err = errors.Join(err, shrinkAway(filepath.Join(dir, e.Name())))
 		default:
 			dated = append(dated, name)
 		}
 	}
-	for _, name := range dated[:max(0, len(dated)-keep)] {
+	for _, name := range dated[:max(0, len(dated)-(keep-1))] {
 		old := filepath.Join(dir, name)
 		err = errors.Join(err, os.Rename(old, old+goingSuffix), shrinkAway(old+goingSuffix))
 		removed = append(removed, name)

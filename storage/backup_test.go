@@ -258,6 +258,20 @@ func TestBackup(t *testing.T) {
 		}
 	})
 
+	t.Run("is not removed at once where the clock was set back", func(t *testing.T) {
+		t.Parallel()
+		path := kept(t)
+		dir := t.TempDir()
+		later := strings.TrimSuffix(filepath.Base(path), ".db") + "-29990101-000000.000.db"
+		if err := os.WriteFile(filepath.Join(dir, later), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: dir, Keep: 1}))
+		if d := cmp.Diff([]string{filepath.Base(r.File)}, files(t, dir)); d != "" {
+			t.Errorf("left (-want +got):\n%s", d)
+		}
+	})
+
 	t.Run("is in the audit log where the server has made it", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
