@@ -152,13 +152,12 @@ func setAside(ctx context.Context, path string) (string, error) {
 			return "", err
 		}
 	}
-	_, err = os.Lstat(path + "-wal")
-	whole := errors.Is(err, os.ErrNotExist)
+	whole := !exists(path+"-wal") && !exists(path+"-journal")
 	if whole && size > 0 && os.Link(path, aside) == nil {
 		return aside, nil // it keeps its own name too, until the copy takes that over: there is a database at every moment
 	}
 	found := false
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		switch err := os.Rename(path+suffix, aside+suffix); {
 		case err == nil:
 			found = true

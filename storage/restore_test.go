@@ -238,22 +238,27 @@ func TestRestore(t *testing.T) {
 
 	t.Run("sets aside a database that cannot be opened, with its log", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
-		garbage := strings.Repeat("garbage ", 1000)
-		for _, suffix := range []string{"", "-wal"} {
-			if err := os.WriteFile(path+suffix, []byte(garbage), 0o600); err != nil {
-				t.Fatal(err)
+		for _, log := range []string{"-wal", "-journal"} {
+			path, from, x := copied(t)
+			garbage := strings.Repeat("garbage ", 1000)
+			for _, suffix := range []string{"", log} {
+				if err := os.WriteFile(path+suffix, []byte(garbage), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-		for _, suffix := range []string{"", "-wal"} {
-			if text := must[[]byte](t)(os.ReadFile(r.Aside + suffix)); string(text) != garbage {
-				t.Errorf("%q set aside is not what it was", suffix)
+			r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
+			for _, suffix := range []string{"", log} {
+				if text := must[[]byte](t)(os.ReadFile(r.Aside + suffix)); string(text) != garbage {
+					t.Errorf("%q set aside is not what it was", suffix)
+				}
 			}
-		}
-		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if len(x.jobs(t)) != 1 {
-			t.Errorf("%d pending", len(x.jobs(t)))
+			if _, err := os.Lstat(path + log); !os.IsNotExist(err) {
+				t.Errorf("%s was left beside the copy, error %v", log, err)
+			}
+			x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
+			if len(x.jobs(t)) != 1 {
+				t.Errorf("%d pending", len(x.jobs(t)))
+			}
 		}
 	})
 
