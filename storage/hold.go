@@ -131,11 +131,15 @@ func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *web
 // for those that came later. It returns how many it dropped. One that is cut off leaves the queue held, and is to be asked
 // for again. Faults: Conflict where the queue is not held.
 func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error) {
+	asked := s.Held()
+	if asked == nil {
+		return 0, errNotHeld
+	}
 	var dropped int64
 	for _, subscription := range slices.Sorted(maps.Keys(s.pending.all())) {
 		for n := int64(dropBatch); n == dropBatch; dropped += n {
 			var err error
-			if n, err = s.discardSome(ctx, subscription); err != nil {
+			if n, err = s.discardSome(ctx, subscription, *asked); err != nil {
 				return dropped, err
 			}
 		}
@@ -145,7 +149,7 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 		if err != nil {
 			return err
 		}
-		if hold == nil {
+		if hold == nil || *hold != *asked {
 			return errNotHeld
 		}
 		return s.releaseQueue(t, by, access.QueueDiscarded, hold, map[string]any{"dropped": dropped})
@@ -155,14 +159,15 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 var errNotHeld = fault.New(fault.Conflict, "queue_not_held",
 	"The queue is not held, so there is nothing to discard; hold it first to drop what is pending by then.")
 
-// discardSome drops up to dropBatch of the deliveries that a subscription had when the queue was held.
-func (s *Store) discardSome(ctx context.Context, subscription int64) (int64, error) {
+// discardSome drops up to dropBatch of the deliveries that a subscription had when the queue was held. A queue that was
+// released, and held anew, since it was asked for is not what was to be discarded.
+func (s *Store) discardSome(ctx context.Context, subscription int64, asked webhook.Hold) (int64, error) {
 	return returning(ctx, s, func(t *tx) (int64, error) {
 		hold, err := t.hold()
 		if err != nil {
 			return 0, err
 		}
-		if hold == nil {
+		if hold == nil || *hold != asked {
 			return 0, errNotHeld
 		}
 		n, err := t.affected(`
