@@ -103,6 +103,9 @@ It ends with 1 where there is a problem.`,
 // write shows what was found, for eyes or for a machine. The error says that there is a problem.
 func (d *examination) write(out io.Writer, asJSON bool) error {
 	problems, warnings := d.count(isProblem), d.count(isWarning)
+	for i := range d.list { // a receiver has its say in some, and this goes to a terminal
+		d.list[i].Text = escaped(d.list[i].Text)
+	}
 	if asJSON {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")

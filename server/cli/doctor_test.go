@@ -159,6 +159,9 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 		switch r.URL.Path {
 		case "/moved":
 			http.Redirect(w, r, "/hook", http.StatusMovedPermanently)
+		case "/rude":
+			w.Header().Set("Location", "/\u009b31m")
+			w.WriteHeader(http.StatusFound)
 		case "/late":
 			w.Header().Set("Date", time.Now().Add(-10*time.Minute).UTC().Format(http.TimeFormat))
 		case "/post":
@@ -184,6 +187,7 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 		{"and its times", receiver.URL + "/hook", let, "ok", "times", "first byte after another", true},
 		{"that takes POST alone", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
 		{"that redirects", receiver.URL + "/moved", let, "problem", "receiver", "deliveries follow none", true},
+		{"that would have the terminal do something", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
 		{"whose clock is late", receiver.URL + "/late", let, "problem", "clock", "differs from this machine's by 10m", true},
 		{"that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
 		{"of an authority that nobody knows", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
