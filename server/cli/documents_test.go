@@ -4,15 +4,18 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/server/cli"
 )
 
 var (
 	linkOf    = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
-	commandOf = regexp.MustCompile(`(?m)(?:^|\| |& |=\S* )(?:go run \.|keyhook) (listen|verify|bench|demo|config)\b([^|&#\n]*)`)
+	commandOf = regexp.MustCompile(`(?m)(?:^|\| |& |=\S* )(?:go run \.|keyhook) (listen|verify|bench|demo|config|backup|restore|rekey|doctor|healthcheck)\b([^|&#\n]*)`)
 	flagOf    = regexp.MustCompile(`\s(--[a-z][a-z_.-]*)`)
 )
 
@@ -50,6 +53,30 @@ func TestDocuments(t *testing.T) {
 	}
 	if links < 10 || commands < 10 {
 		t.Errorf("only %d links and %d flags were found", links, commands)
+	}
+}
+
+// The table of exit codes has those that there are.
+func TestExitCodesAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(top + ".github/OPERATING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(string(text), -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, n)
+	}
+	want := []int{
+		cli.ExitOK, cli.ExitFailure, cli.ExitUsage, cli.ExitNewer, cli.ExitFile, cli.ExitKey, cli.ExitInUse, cli.ExitPort,
+		cli.ExitPlace, cli.ExitDisk,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("codes (-want +got):\n%s", d)
 	}
 }
 

@@ -27,7 +27,7 @@ func newRekey(schema string) *cobra.Command {
 Without flags, and without encryption.key in the settings, a new key is made in the key file beside the
 database. Where you keep the key yourself, make one and name it:
 
-  openssl rand -base64 32 > new.key
+  (umask 077 && openssl rand -base64 32 > new.key)
   keyhook rekey --new-key-file new.key
 
 encryption.key is the old key then; set it to the new one afterwards. If it is the new one already, name
