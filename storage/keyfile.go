@@ -20,6 +20,7 @@ import (
 type keyFile struct {
 	name  string
 	fresh bool
+	like  string // the database, once it is there: whose that is may read the keys
 }
 
 const freshSuffix = ".new"
@@ -65,6 +66,9 @@ func (f keyFile) write(keys ...seal.Key) error {
 		return disk.Explain(part, err)
 	}
 	_, err = file.WriteString(text.String())
+	if f.like != "" {
+		err = errors.Join(err, disk.Adopt(part, f.like))
+	}
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = errors.Join(os.Rename(part, f.path()), syncDir(filepath.Dir(part)))
 	}
@@ -103,7 +107,7 @@ func (f keyFile) reduce(to seal.Key) (aside []string, err error) {
 			continue
 		}
 		name := f.aside(k.ID())
-		if err := (keyFile{name: name}).write(k); err != nil {
+		if err := (keyFile{name: name, like: f.like}).write(k); err != nil {
 			return nil, err
 		}
 		aside = append(aside, name)

@@ -66,7 +66,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (_ Rekeyed, err error) {
 // openRing finds the key that is to seal and all that may be needed to open. It writes nothing: whether the keys are the
 // right ones is for the database to say.
 func (r *rekeying) openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
-	r.file = keyFile{name: o.Path + ".key"}
+	r.file = keyFile{name: o.Path + ".key", like: o.Path}
 	if empty {
 		return nil, r.file, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
 	}

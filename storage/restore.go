@@ -55,6 +55,9 @@ func Restore(ctx context.Context, o Options, from string) (backup.Restored, erro
 	if err := copyHeld(ctx, o, from, &r); err != nil {
 		return r, err
 	}
+	if err := handOver(path); err != nil {
+		return r, err
+	}
 	r.Database = path
 	if r.Aside, err = setAside(ctx, path); err != nil {
 		return r, err
@@ -63,6 +66,18 @@ func Restore(ctx context.Context, o Options, from string) (backup.Restored, erro
 		return r, fmt.Errorf("put the copy in place: %w", err)
 	}
 	return r, syncDir(filepath.Dir(path))
+}
+
+// handOver gives what root has made to whose the present database is, or its key: the server may be somebody else's.
+func handOver(path string) error {
+	like := path
+	if !exists(path) {
+		like += ".key"
+	}
+	if err := errors.Join(disk.Adopt(path+restoring, like), disk.Adopt(path+".lock", like)); err != nil {
+		return fmt.Errorf("give the copy to the owner of %s: %w", like, err)
+	}
+	return nil
 }
 
 // source returns the name of the copy to be restored.

@@ -1,5 +1,6 @@
 // Package disk owns what can be told of the place where the database stands before anything is opened there: who may write
-// to it, what kind of file system it is, and how much room is left. It knows nothing of SQLite, and changes nothing.
+// to it, what kind of file system it is, and how much room is left. It knows nothing of SQLite, and
+// changes nothing but, for root, whose a file is.
 package disk
 
 import (
@@ -92,6 +93,25 @@ func Check(path string) error {
 func Readable(name string) error {
 	if err := syscall.Access(name, mayRead); err != nil {
 		return Explain(name, err)
+	}
+	return nil
+}
+
+// Adopt gives a file that root has made to the owner of another one, which it belongs with: whoever serves the database may
+// be somebody else. For anybody but root, and where the other one is not there, it does nothing.
+func Adopt(name, like string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(like)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return Explain(like, err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return os.Lchown(name, int(stat.Uid), int(stat.Gid))
 	}
 	return nil
 }
