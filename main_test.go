@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -1394,8 +1395,16 @@ func (p *process) drained(t testing.TB, subscription string) {
 	}
 }
 
-// cycles is how often TestKill kills.
-const cycles = 5
+// cycles is how often a test kills what it tests, and rekeys how often TestRekey does. The race detector slows all of it
+// down tenfold, and looks at what runs beside each other rather than at the moments that a kill may hit.
+var cycles, rekeys = 5, 20
+
+func init() {
+	build, _ := debug.ReadBuildInfo()
+	if slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		cycles, rekeys = 2, 3
+	}
+}
 
 // attempts reads the whole log of a subscription and counts each attempt by event id and number.
 func (p *process) attempts(t *testing.T, subscription string) map[string]int {
@@ -1490,9 +1499,6 @@ func TestRekey(t *testing.T) {
 		t.Errorf("it left %v", left)
 	}
 }
-
-// rekeys is how often TestRekey kills.
-const rekeys = 20
 
 // TestPrefixes changes keys.prefix and webhooks.header_prefix while a key is in use and a delivery waits for its retry.
 func TestPrefixes(t *testing.T) {
