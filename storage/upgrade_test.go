@@ -131,6 +131,10 @@ func same(t *testing.T, want, got map[string]any) {
 }
 
 func TestUpgrade(t *testing.T) {
+	if path := os.Getenv(upgradedFile); path != "" {
+		asProcess(t, path, os.Getenv(killedAt))
+		return
+	}
 	t.Parallel()
 
 	t.Run("leads from any version to the schema of a new file, and sets the old one aside", func(t *testing.T) {
@@ -179,7 +183,7 @@ func TestUpgrade(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				child := exec.Command(self, "-test.run=^TestUpgradeUntilKilled$")
+				child := exec.Command(self, "-test.run=^TestUpgrade$")
 				child.Env = append(os.Environ(), upgradedFile+"="+o.Path, killedAt+"="+point)
 				out, err := child.CombinedOutput()
 				var exit *exec.ExitError
@@ -215,8 +219,8 @@ func TestUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		child := exec.Command(self, "-test.run=^TestUpgradeThatIsNotFlushed$")
-		child.Env = append(os.Environ(), upgradedFile+"="+o.Path)
+		child := exec.Command(self, "-test.run=^TestUpgrade$")
+		child.Env = append(os.Environ(), upgradedFile+"="+o.Path, killedAt+"=")
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -352,22 +356,23 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// What TestUpgradeUntilKilled is told by the test that starts it.
+// What the process is told that TestUpgrade starts of itself: which file to upgrade, and where to kill itself; nowhere is where
+// its disk does not flush the end of the upgrade.
 const (
 	upgradedFile = "TEST_UPGRADED_FILE"
 	killedAt     = "TEST_KILLED_AT"
 )
 
-// TestUpgradeUntilKilled is a process for another test to start: it upgrades a file and kills itself underway.
-func TestUpgradeUntilKilled(t *testing.T) {
-	path := os.Getenv(upgradedFile)
-	if path == "" {
-		t.SkipNow()
-	}
+// asProcess is what that process does.
+func asProcess(t *testing.T, path, at string) {
 	o := storagetest.Options(t, path)
 	o.EncryptionKey = goldenKey
+	if at == "" {
+		upgradeUnflushed(t, o)
+		return
+	}
 	_, err := storage.Open(t.Context(), future(t, o, 3, func(point string) {
-		if point == os.Getenv(killedAt) {
+		if point == at {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
@@ -375,15 +380,8 @@ func TestUpgradeUntilKilled(t *testing.T) {
 	t.Fatalf("it ended before: %v", err)
 }
 
-// TestUpgradeThatIsNotFlushed is a process for another test to start: its disk does not flush the end of an upgrade.
-func TestUpgradeThatIsNotFlushed(t *testing.T) {
-	path := os.Getenv(upgradedFile)
-	if path == "" {
-		t.SkipNow()
-	}
+func upgradeUnflushed(t *testing.T, o storage.Options) {
 	faultdisk.Install()
-	o := storagetest.Options(t, path)
-	o.EncryptionKey = goldenKey
 	refused(t, future(t, o, 3, func(point string) {
 		if point == "checked" {
 			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Sync, File: "-wal", Code: 1034})
