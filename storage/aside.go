@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
 )
@@ -53,22 +50,18 @@ func (s *Store) copyAside(ctx context.Context) error {
 
 // verifyCopy reads a copy whole.
 func verifyCopy(ctx context.Context, path string, version int64) error {
-	name, err := dsn(path, nil, "mode=ro")
-	if err != nil {
-		return err
-	}
-	db, err := sqlx.Open(driver, name)
+	db, err := openCopy(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	var check string
+	wrong, err := unsound(ctx, db, "quick_check(1)")
 	var got int64
-	if err := errors.Join(db.GetContext(ctx, &check, "PRAGMA quick_check(1)"), db.GetContext(ctx, &got, "PRAGMA user_version")); err != nil {
+	if err := errors.Join(err, db.GetContext(ctx, &got, "PRAGMA user_version")); err != nil {
 		return fmt.Errorf("read the copy: %w", err)
 	}
-	if check != "ok" || got != version {
-		return fmt.Errorf("the copy is damaged (%s, schema %d)", check, got)
+	if wrong != "" || got != version {
+		return fmt.Errorf("the copy is damaged (%s, schema %d)", wrong, got)
 	}
 	return nil
 }
@@ -76,10 +69,8 @@ func verifyCopy(ctx context.Context, path string, version int64) error {
 // dropCopy removes a copy that no upgrade has followed.
 func (s *Store) dropCopy() error {
 	part := asideName(s.path, s.upgrades.version()) + asidePart
-	for _, name := range []string{part, part + "-journal"} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove a copy that was cut off: %w", err)
-		}
+	if err := errors.Join(removeIfThere(part), removeIfThere(part+"-journal")); err != nil {
+		return fmt.Errorf("remove a copy that was cut off: %w", err)
 	}
 	return nil
 }

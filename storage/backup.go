@@ -104,10 +104,11 @@ func present(path string) (string, error) {
 func destination(path string, o BackupOptions, at time.Time) (string, error) {
 	to := o.To
 	if to == "" {
-		to = filepath.Join(filepath.Dir(path), "backups")
-		if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return "", fmt.Errorf("make the directory of backups: %w", disk.Explain(to, err))
+		dir, err := backups(path)
+		if err != nil {
+			return "", err
 		}
+		to = dir
 	}
 	to, err := filepath.Abs(to)
 	if err != nil {
@@ -130,6 +131,15 @@ func destination(path string, o BackupOptions, at time.Time) (string, error) {
 		}
 	}
 	return to, nil
+}
+
+// backups returns the directory beside a database for the copies that nobody named another one for, and makes it.
+func backups(path string) (string, error) {
+	dir := filepath.Join(filepath.Dir(path), "backups")
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
+	}
+	return dir, nil
 }
 
 func mustNotExist(path string) error {
@@ -248,10 +258,11 @@ func removeIfThere(name string) error {
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
 	o := BackupOptions{Path: s.path, Keep: keep}
 	if name != "" {
-		if err := os.Mkdir(filepath.Join(filepath.Dir(s.path), "backups"), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return backup.Report{}, fmt.Errorf("make the directory of backups: %w", err)
+		dir, err := backups(s.path)
+		if err != nil {
+			return backup.Report{}, err
 		}
-		o.To = filepath.Join(filepath.Dir(s.path), "backups", name)
+		o.To = filepath.Join(dir, name)
 	}
 	r, err := Backup(ctx, o)
 	switch {

@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -105,16 +105,16 @@ func intact(ctx context.Context, db *sqlx.DB, path string) error {
 	if err != nil {
 		return err
 	}
-	check := "PRAGMA integrity_check(3)"
+	check := "integrity_check(3)"
 	if size > fullCheck {
-		check = "PRAGMA quick_check(3)"
+		check = "quick_check(3)"
 	}
-	var found []string
-	if err := db.SelectContext(ctx, &found, check); err != nil {
+	wrong, err := unsound(ctx, db, check)
+	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
-	if len(found) != 1 || found[0] != "ok" {
-		return fmt.Errorf("%w: %s: %q", ErrDamaged, path, found)
+	if wrong != "" {
+		return fmt.Errorf("%w: %s: %s", ErrDamaged, path, wrong)
 	}
 	return nil
 }
@@ -141,12 +141,8 @@ func requireSpace(database, dir string) error {
 	if err != nil {
 		return err
 	}
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(dir, &disk); err != nil {
-		return fmt.Errorf("look at the disk of %s: %w", dir, err)
-	}
-	free := int64(disk.Bavail) * int64(disk.Bsize)
-	if need := size + wal + spareSpace; free < need {
+	free, _, known := disk.Free(dir)
+	if need := uint64(size + wal + spareSpace); known && free < need {
 		return fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free; make room or name another directory",
 			ErrNoSpace, filepath.Base(database), need>>20, dir, free>>20)
 	}

@@ -53,12 +53,12 @@ func inUse(err error) bool { return code(err) == sqliteForeignKey }
 // unavailable turns a failure of the disk or of the file into a fault that says so without details: the caller may try
 // again, and the operator reads the cause in the log. Any other error is returned as it is.
 func unavailable(err error) error {
+	unusable := errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged)
 	switch code(err) & primaryMask {
 	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
-		return fault.New(fault.Unavailable, "storage_unavailable",
-			"The database cannot be used at the moment; try again later.").Because(err)
+		unusable = true
 	}
-	if errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) {
+	if unusable {
 		return fault.New(fault.Unavailable, "storage_unavailable",
 			"The database cannot be used at the moment; try again later.").Because(err)
 	}

@@ -84,17 +84,28 @@ func (s *Store) checkLater(ctx context.Context) error {
 
 // quickCheck looks at the structure of a table, or of all: ErrDamaged where it is not sound.
 func quickCheck(ctx context.Context, db sqlx.QueryerContext, table string) error {
-	statement := "PRAGMA quick_check(1)"
+	check := "quick_check(1)"
 	if table != "" {
-		statement = `PRAGMA quick_check("` + table + `")`
+		check = `quick_check("` + table + `")`
 	}
-	found := []string{}
-	if err := sqlx.SelectContext(ctx, db, &found, statement); err != nil {
+	wrong, err := unsound(ctx, db, check)
+	if err != nil {
 		return fmt.Errorf("check the database: %w", unreadable(err))
 	}
-	if len(found) != 1 || found[0] != "ok" {
-		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%.300s)", ErrDamaged,
-			strings.Join(strings.Fields(strings.Join(found, " ")), " "))
+	if wrong != "" {
+		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%s)", ErrDamaged, wrong)
 	}
 	return nil
+}
+
+// unsound returns the beginning of what a check of SQLite's finds, in one line; empty where it finds nothing.
+func unsound(ctx context.Context, db sqlx.QueryerContext, check string) (wrong string, err error) {
+	found := []string{}
+	if err := sqlx.SelectContext(ctx, db, &found, "PRAGMA "+check); err != nil {
+		return "", err
+	}
+	if len(found) == 1 && found[0] == "ok" {
+		return "", nil
+	}
+	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(strings.Join(found, " ")), " ")), nil
 }

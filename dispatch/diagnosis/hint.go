@@ -147,10 +147,12 @@ func sortedNames(h http.Header) []string {
 	return names
 }
 
+const maxPrinted = 100 // characters
+
 // printable quotes a stranger's text where it holds what a terminal might obey.
 func printable(text string) string {
-	if len(text) > 100 {
-		text = text[:100] + "…"
+	if runes := []rune(text); len(runes) > maxPrinted {
+		text = string(runes[:maxPrinted]) + "…"
 	}
 	return strings.Trim(strconv.QuoteToGraphic(text), `"`)
 }

@@ -96,11 +96,8 @@ const maxCause = 200 // characters of a reason: it may quote the token's header,
 
 // invalid refuses a token that the issuer has not signed, whatever else it may be.
 func invalid(why error) error {
-	if text := []rune(why.Error()); len(text) > maxCause {
-		why = shortened(string(text[:maxCause]) + "…")
-	}
 	return fault.New(fault.Unauthenticated, "invalid_key",
-		"This token is not valid here; get a new one from the identity provider.").Because(why)
+		"This token is not valid here; get a new one from the identity provider.").Because(shorten(why))
 }
 
 type shortened string
