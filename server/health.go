@@ -22,29 +22,28 @@ type healthStore interface {
 	Held() *webhook.Hold
 }
 
-// Check is a condition of readiness. What Run returns is shown to anybody who asks, so its text must say nothing secret.
+// Check is a condition of readiness. Run returns an error where the process is not ready, and a warning where it is ready
+// but an operator should act soon. Anybody may read both texts, so they must not contain secrets.
 type Check struct {
 	Name string
-	Run  func(context.Context) error
+	Run  func(context.Context) (warning string, err error)
 }
 
 // Ticking is the check that something which leaves a time behind on every round has done so within the limit.
 func Ticking(name string, last func() time.Time, limit time.Duration) Check {
-	return Check{name, func(context.Context) error {
+	return Check{name, func(context.Context) (string, error) {
 		switch at := last(); {
 		case at.IsZero():
-			return errors.New("has not ticked yet")
+			return "", errors.New("has not ticked yet")
 		case time.Since(at) > limit:
-			return fmt.Errorf("has not ticked for %s", time.Since(at).Round(time.Second))
+			return "", fmt.Errorf("has not ticked for %s", time.Since(at).Round(time.Second))
 		}
-		return nil
+		return "", nil
 	}}
 }
 
 // latestDue is how late a due delivery may be before deliveries count as stuck.
 const latestDue = time.Minute
-
-const deliveriesCheck = "deliveries"
 
 // checkTime bounds all checks together.
 const checkTime = 2 * time.Second
@@ -68,7 +67,7 @@ type readyBody struct {
 type checkResult struct {
 	OK      bool   `json:"ok"`
 	Problem string `json:"problem,omitempty"`
-	Warning string `json:"warning,omitempty"` // of what is as an operator wants it, and not for long
+	Warning string `json:"warning,omitempty"` // the process is ready, but an operator should act
 }
 
 // live says that the process answers, and no more.
@@ -78,18 +77,16 @@ func (h health) live(c *call) error { return c.ok(liveBody{"ok"}) }
 func (h health) ready(c *call) error {
 	ctx, cancel := context.WithTimeout(c.request.Context(), checkTime)
 	defer cancel()
-	own := []Check{{"database", h.database}, {deliveriesCheck, h.deliveries}, {"process", h.process}}
+	own := []Check{{"database", h.database}, {"deliveries", h.deliveries}, {"process", h.process}}
 	body := readyBody{"ready", map[string]checkResult{}}
 	status := http.StatusOK
 	for _, check := range append(own, h.checks...) {
-		result := checkResult{OK: true}
-		if err := check.Run(ctx); err != nil {
-			result = checkResult{Problem: err.Error()}
+		warning, err := check.Run(ctx)
+		result := checkResult{OK: err == nil, Warning: warning}
+		if err != nil {
+			result.Problem = err.Error()
 			body.Status, status = "not_ready", http.StatusServiceUnavailable
 			c.code = "not_ready"
-		}
-		if hold := h.store.Held(); hold != nil && check.Name == deliveriesCheck {
-			result.Warning = "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since))
 		}
 		body.Checks[check.Name] = result
 	}
@@ -100,27 +97,30 @@ func (h health) ready(c *call) error {
 }
 
 // database does not show what the database says: that is for the log.
-func (h health) database(ctx context.Context) error {
+func (h health) database(ctx context.Context) (warning string, err error) {
 	if h.store.Ping(ctx) != nil {
-		return errors.New("does not answer")
+		return "", errors.New("does not answer")
 	}
-	return nil
+	return "", nil
 }
 
-func (h health) deliveries(ctx context.Context) error {
+func (h health) deliveries(ctx context.Context) (warning string, err error) {
+	if hold := h.store.Held(); hold != nil {
+		warning = "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since))
+	}
 	dueAt, ok, err := h.store.OldestDue(ctx)
 	if err != nil {
-		return errors.New("cannot be read")
+		return warning, errors.New("cannot be read")
 	}
 	if late := time.Since(time.UnixMilli(dueAt)); ok && late >= latestDue {
-		return fmt.Errorf("the oldest due delivery is %s late", late.Round(time.Second))
+		return warning, fmt.Errorf("the oldest due delivery is %s late", late.Round(time.Second))
 	}
-	return nil
+	return warning, nil
 }
 
-func (h health) process(context.Context) error {
+func (h health) process(context.Context) (warning string, err error) {
 	if h.draining.Load() {
-		return errors.New("is shutting down")
+		return "", errors.New("is shutting down")
 	}
-	return nil
+	return "", nil
 }

@@ -198,17 +198,18 @@ func (c *condition) has(a ailment) bool {
 	return false
 }
 
-// Ready says what is wrong with the file in a sentence that anybody may read; nil where nothing is.
-func (s *Store) Ready(context.Context) error {
+// Ready reports why the file cannot be written at present; nil means that it can. The warning names a problem that does
+// not stop writes yet; empty means none. Anybody may read both texts.
+func (s *Store) Ready(context.Context) (warning string, err error) {
 	if s.condition.ended() != nil {
-		return errors.New(ErrFailed.Error())
+		return "", errors.New(ErrFailed.Error())
 	}
 	for _, a := range []ailment{damaged, diskFull, ioError} {
 		if s.condition.has(a) {
-			return errors.New(public[a])
+			return "", errors.New(public[a])
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // Degraded tells, of each reason for which nothing may be written at present, whether it holds.

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"os"
 	"path/filepath"
@@ -29,8 +30,8 @@ func TestCheckBesideOtherWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-	if err := store.CheckLater(t.Context()); err != nil || store.Ready(t.Context()) != nil {
-		t.Fatalf("a sound file: error %v, then %v", err, store.Ready(t.Context()))
+	if err := store.CheckLater(t.Context()); err != nil || unready(t, store) != nil {
+		t.Fatalf("a sound file: error %v, then %v", err, unready(t, store))
 	}
 	stop()
 
@@ -45,12 +46,21 @@ func TestCheckBesideOtherWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-	if err := store.CheckLater(t.Context()); err != nil || store.Ready(t.Context()) == nil || !store.Degraded()["damaged"] {
-		t.Errorf("a damaged file: error %v, then %v", err, store.Ready(t.Context()))
+	if err := store.CheckLater(t.Context()); err != nil || unready(t, store) == nil || !store.Degraded()["damaged"] {
+		t.Errorf("a damaged file: error %v, then %v", err, unready(t, store))
 	}
 	owner := storagetest.Operator(t, store) // reading goes on
 	_, err = store.PublishEvents(t.Context(), owner.Organization.RowID, []webhook.NewEvent{{Type: "a", Data: []byte("{}")}})
 	if fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a write into a damaged file: %v", err)
 	}
+}
+
+// unready is why the store cannot be written; nil where it can.
+func unready(t *testing.T, store interface {
+	Ready(ctx context.Context) (string, error)
+}) error {
+	t.Helper()
+	_, err := store.Ready(t.Context())
+	return err
 }
