@@ -2082,7 +2082,7 @@ var mayImport = map[string][]string{
 		"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
-	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/webhook", "storage/fault"},
+	"server":              {"server/docs", "limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/webhook", "storage/fault"},
 	"server/oidc":         {"storage/access", "storage/fault"}, // whom a token is about, and what its holder may know of a refusal
 	"server/metrics":      {"storage/webhook"},                 // the vocabulary of what it counts; whoever counts reaches it through a hook
 	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
@@ -2104,6 +2104,7 @@ var fences = map[string][]string{
 	"github.com/julienschmidt/httprouter": {"server", "server/cli"}, // bench compares the server with a bare handler of it
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
+	"github.com/yuin/goldmark":            {"server/docs"},
 	"github.com/spf13/cobra":              {"", "server/cli"},
 	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
 	"golang.org/x/time/rate":              {"dispatch", "server"},

@@ -52,7 +52,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
 	}
 	for _, r := range f.server.Routes() {
-		if !strings.Contains(r.Pattern, "{") {
+		if !strings.Contains(r.Pattern, "{") || r.Open { // what is open belongs to nobody
 			continue
 		}
 		t.Run(line(r), func(t *testing.T) {

@@ -23,22 +23,22 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// snippets returns the examples in one language of the README's section on proxies: what is tested is what is copied.
+// snippets returns the examples in one language of the document about proxies: what is tested is what is copied.
 func snippets(t *testing.T, language string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("docs/gate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	_, section, _ := strings.Cut(string(text), "\n## Keys at your own gate\n")
+	_, section, _ := strings.Cut(string(text), "\n## Let your proxy ask\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, block := range strings.Split(section, "\n```"+language+"\n")[1:] {
 		code, _, _ := strings.Cut(block, "\n```")
 		found = append(found, code+"\n")
 	}
 	if len(found) == 0 {
-		t.Fatalf("the README has no example in %s", language)
+		t.Fatalf("the document has no example in %s", language)
 	}
 	return found
 }

@@ -92,6 +92,7 @@ func (s *Server) table(o Options) []route {
 		ba = backups{o.Store}
 		he = health{o.Store, o.Checks, &s.draining}
 		de = newDescription(o.BaseURL)
+		do = newDocuments(s.base)
 	)
 	var (
 		key, hook, plan, permission = there(k.find), there(h.find), there(pl.find), there(pe.find)
@@ -102,6 +103,8 @@ func (s *Server) table(o Options) []route {
 		{get, "/readyz/", "", open, none, noParameter, he.ready, nil},
 		{get, "/openapi.yaml/", "", open, none, noParameter, de.asYAML, nil},
 		{get, "/openapi.json/", "", open, none, noParameter, de.asJSON, nil},
+		{get, docsPath, "", open, none, noParameter, do.index, nil},
+		{get, docsPath + "{name}/", "", open, none, noParameter, do.read, nil},
 
 		{get, api + "whoami/", "", anyone, none, noParameter, id.read, nil},
 

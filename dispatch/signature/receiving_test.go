@@ -19,7 +19,7 @@ import (
 // program returns the program in a language that the document for receivers shows.
 func program(t *testing.T, language string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../.github/RECEIVING.md")
+	text, err := os.ReadFile("../../server/docs/receiving.md")
 	if err != nil {
 		t.Fatal(err)
 	}

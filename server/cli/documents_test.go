@@ -15,19 +15,23 @@ import (
 
 var (
 	linkOf    = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
-	commandOf = regexp.MustCompile(`(?m)(?:^|\| |& |=\S* )(?:go run \.|keyhook) (listen|verify|bench|demo|config|backup|restore|rekey|doctor|healthcheck)\b([^|&#\n]*)`)
+	commandOf = regexp.MustCompile(`(?m)(?:^|\| |& |=\S* )(?:keyhook|\./keyhook) (listen|verify|bench|demo|config|backup|restore|rekey|doctor|healthcheck)\b([^|&#\n]*)`)
 	flagOf    = regexp.MustCompile(`\s(--[a-z][a-z_.-]*)`)
 )
 
 // What the documents lead to is there, and so are the flags of the commands that they show.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(top + ".github/*.md")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("documents %v, error %v", files, err)
+	files := []string{top + "README.md"}
+	for _, pattern := range []string{".github/*.md", "server/docs/*.md"} {
+		found, err := filepath.Glob(top + pattern)
+		if err != nil || len(found) < 2 {
+			t.Fatalf("documents %v, error %v", found, err)
+		}
+		files = append(files, found...)
 	}
 	links, commands := 0, 0
-	for _, file := range append(files, top+"README.md") {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +63,7 @@ func TestDocuments(t *testing.T) {
 // The table of exit codes has those that there are.
 func TestExitCodesAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(top + ".github/OPERATING.md")
+	text, err := os.ReadFile(top + "server/docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// The exit codes of every command. OPERATING.md lists them for people, and a test compares.
+// The exit codes of every command. The document "operating" lists them for people, and a test compares.
 const (
 	ExitOK      = 0
 	ExitFailure = 1  // the command began and did not succeed
