@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Open locks, checks and opens the file, creating it where there is none. It refuses with a sentence that says what to
-// do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package
+// Open locks, checks and opens the file, creating it where there is none. A process that is root takes on the rights of the
+// owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package
 // disk. A file that is refused is left as it was.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s := &Store{
@@ -42,10 +43,14 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if o.Synchronous == "" {
 		o.Synchronous = Full
 	}
-	if o.Path, err = disk.Resolve(o.Path); err != nil {
+	path, owner, err := disk.Resolve(o.Path)
+	if err != nil {
 		return nil, err
 	}
-	s.path = o.Path
+	if err := owner.Become(); err != nil {
+		return nil, err
+	}
+	s.path, o.Path = path, path
 	if err := s.place(); err != nil {
 		return nil, err
 	}
@@ -72,8 +77,28 @@ func (s *Store) place() error {
 	if warning := mount.Passing(); warning != "" {
 		s.log.Warn(warning, "database", s.path, "mount", mount.Point, "type", mount.Type)
 	}
-	return errors.Join(mount.CheckMount(s.path), disk.Check(s.path))
+	if err := errors.Join(mount.CheckMount(s.path), disk.Check(s.path)); err != nil {
+		return err
+	}
+	return roomToBegin(s.path)
 }
+
+// roomToBegin refuses a first start on a disk that is too full for it. Without this, the start would fail midway, and each
+// time at another file.
+func roomToBegin(path string) error {
+	if size, err := fileSize(path); err != nil || size > 0 {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if free, _, known := disk.Free(dir); known && free < firstStart {
+		return fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free; make room there, or set storage.path to a file on another disk",
+			disk.ErrAccess, firstStart>>10, dir, free>>10)
+	}
+	return nil
+}
+
+// firstStart is how many bytes a first start must find free. It writes some 530 KB: the database and its write-ahead log.
+const firstStart = 1 << 20
 
 // open does what Open does once the lock is held, in the order in which each step relies on the one before.
 func (s *Store) open(ctx context.Context, o Options) error {
@@ -81,12 +106,17 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if exists(o.Path) {
+		if err := s.lock.hold(o.Path); err != nil {
+			return err
+		}
+	}
 	wasLeftOpen, err := leftOpen(o.Path)
 	if err != nil {
 		return err
 	}
 	ring, file, err := openRing(o, size == 0)
-	if err == nil && size == 0 && !file.fresh && readLock(s.lock).made {
+	if err == nil && size == 0 && !file.fresh && readLock(s.lock.name).made {
 		return lostUnderLock(o.Path)
 	}
 	if err != nil {
@@ -115,6 +145,11 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	s.tx = newTx(conn)
+	if s.lock.file == nil {
+		if err := s.lock.hold(o.Path); err != nil { // SQLite has made the file
+			return err
+		}
+	}
 	if s.created {
 		if err := s.found(o); err != nil {
 			return fmt.Errorf("create database: %w", err)
@@ -126,8 +161,8 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := file.keep(); err != nil {
 		return err
 	}
-	if err := writeLock(s.lock, true); err != nil {
-		return disk.Explain(o.Path+".lock", err)
+	if err := writeLock(s.lock.name, true); err != nil {
+		return disk.Explain(o.Path+disk.Lock, err)
 	}
 	if err := s.upgrade(ctx, o); err != nil {
 		return err

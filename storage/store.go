@@ -10,7 +10,6 @@ import (
 	"errors"
 	"log/slog"
 	"math"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +45,7 @@ type Store struct {
 	path     string
 	policy   webhook.Policy
 	log      *slog.Logger
-	lock     *os.File
+	lock     *ownership
 	ring     *seal.Ring
 	rekeying *rekeying // nil unless the key is being changed
 	upgrades upgrades
@@ -143,7 +142,7 @@ func (s *Store) Close() error {
 	if s.writer != nil {
 		errs = append(errs, s.writer.Close())
 	}
-	return errors.Join(append(errs, unlock(s.lock))...)
+	return errors.Join(append(errs, s.lock.release())...)
 }
 
 // Ping reports whether the database answers.

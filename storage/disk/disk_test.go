@@ -104,7 +104,7 @@ func TestCheck(t *testing.T) {
 
 	t.Run("quotes a path for the shell where that is needed", func(t *testing.T) {
 		t.Parallel()
-		_, err := disk.Resolve(filepath.Join(t.TempDir(), "it's here", "keyhook.db"))
+		_, _, err := disk.Resolve(filepath.Join(t.TempDir(), "it's here", "keyhook.db"))
 		if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), `it'\''s here')`) {
 			t.Error(err)
 		}
@@ -128,7 +128,7 @@ func TestResolve(t *testing.T) {
 	want := filepath.Join(dir, "big", "keyhook.db")
 	for _, there := range []bool{false, true} {
 		for _, name := range []string{"relative", "twice", "absolute"} {
-			if got, err := disk.Resolve(filepath.Join(dir, name)); got != want || err != nil {
+			if got, _, err := disk.Resolve(filepath.Join(dir, name)); got != want || err != nil {
 				t.Errorf("%s, whose file is there (%v): %q, error %v", name, there, got, err)
 			}
 		}
@@ -136,7 +136,7 @@ func TestResolve(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := disk.Resolve(filepath.Join(dir, "round")); !errors.Is(err, disk.ErrAccess) {
+	if _, _, err := disk.Resolve(filepath.Join(dir, "round")); !errors.Is(err, disk.ErrAccess) {
 		t.Errorf("a link to itself: %v", err)
 	}
 }
