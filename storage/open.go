@@ -80,25 +80,35 @@ func (s *Store) place() error {
 	if err := errors.Join(mount.CheckMount(s.path), disk.Check(s.path)); err != nil {
 		return err
 	}
-	return roomToBegin(s.path)
+	if size, err := fileSize(s.path); err != nil || size > 0 {
+		return err
+	}
+	return mayBegin(s.path)
 }
 
-// roomToBegin refuses a first start on a disk that is too full for it. Without this, the start would fail midway, and each
-// time at another file.
-func roomToBegin(path string) error {
-	if size, err := fileSize(path); err != nil || size > 0 {
-		return err
+// mayBegin refuses a first start in an empty file that somebody else has made, and who could read what is written to it, or
+// on a disk that is too full. Without the latter, the start would fail midway, and each time at another file.
+func mayBegin(path string) error {
+	if exists(path) && !disk.IsOwn(path) {
+		return fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too; move it away", disk.ErrAccess, path, disk.Self())
 	}
 	dir := filepath.Dir(path)
 	if free, _, known := disk.Free(dir); known && free < firstStart {
 		return fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free; make room there, or set storage.path to a file on another disk",
 			disk.ErrAccess, firstStart>>10, dir, free>>10)
 	}
+	if free, known := disk.FreeFiles(dir); known && free < firstFiles {
+		return fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i); remove some there, or set storage.path to a file on another disk",
+			disk.ErrAccess, firstFiles, dir, free)
+	}
 	return nil
 }
 
-// firstStart is how many bytes a first start must find free. It writes some 530 KB: the database and its write-ahead log.
-const firstStart = 1 << 20
+// What a first start must find free. It writes some 530 KB: the database and its write-ahead log.
+const (
+	firstStart = 1 << 20 // bytes
+	firstFiles = 8
+)
 
 // open does what Open does once the lock is held, in the order in which each step relies on the one before.
 func (s *Store) open(ctx context.Context, o Options) error {
@@ -129,6 +139,11 @@ func (s *Store) open(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	if s.lock.file == nil {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
 	more := []string{"_txlock=immediate"}
 	if s.created {
 		more = append(more, "_auto_vacuum=INCREMENTAL") // which is for life, and writes
@@ -145,11 +160,6 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	s.tx = newTx(conn)
-	if s.lock.file == nil {
-		if err := s.lock.hold(o.Path); err != nil { // SQLite has made the file
-			return err
-		}
-	}
 	if s.created {
 		if err := s.found(o); err != nil {
 			return fmt.Errorf("create database: %w", err)
@@ -200,6 +210,16 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	return s.remember()
+}
+
+// begin makes an empty file for SQLite to fill, and locks it. SQLite would give it the mode that the umask leaves; its own
+// files get that of the database.
+func (s *Store) begin() error {
+	file, err := disk.Create(s.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), s.lock.hold(s.path))
 }
 
 // fileSize is 0 where there is no file.

@@ -88,13 +88,22 @@ func Check(path string) error {
 			return Explain(name, err)
 		}
 	}
-	return CheckKinds(path)
+	return checkKinds(path, append(Database(path)[1:], path+Lock))
 }
 
 // CheckKinds refuses what SQLite must not open in the place of its own files beside the database at path: a link, a pipe, a
-// directory, or a second name of another file. It is ErrAccess.
-func CheckKinds(path string) error {
-	for _, name := range Database(path)[1:] {
+// directory, a second name of another file, or a file of a user who is neither this one nor the owner of the database. It
+// is ErrAccess.
+func CheckKinds(path string) error { return checkKinds(path, Database(path)[1:]) }
+
+func checkKinds(path string, names []string) error {
+	users := []int{Self().UID}
+	if info, err := os.Lstat(path); err == nil {
+		if owner, known := ownerOf(info); known {
+			users = append(users, owner.UID)
+		}
+	}
+	for _, name := range names {
 		info, err := os.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -102,7 +111,7 @@ func CheckKinds(path string) error {
 		if err != nil {
 			return Explain(name, err)
 		}
-		if err := plain(name, info); err != nil {
+		if err := errors.Join(plain(name, info), ownedBy(users, name, info)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 )
 
@@ -87,13 +88,16 @@ func plain(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// owned refuses a file of another user.
-func owned(name string, info fs.FileInfo) error {
-	if owner, known := ownerOf(info); known && owner.UID != Self().UID {
+// ownedBy refuses a file of any other user.
+func ownedBy(users []int, name string, info fs.FileInfo) error {
+	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
 		return fmt.Errorf("%w: %s belongs to %s and was not made by this process (%s); look at it and move it away", ErrAccess, name, owner, Self())
 	}
 	return nil
 }
+
+// owned refuses a file of another user.
+func owned(name string, info fs.FileInfo) error { return ownedBy([]int{Self().UID}, name, info) }
 
 // inTheWay says what stands at a name that Keyhook needs.
 func inTheWay(name string, err error) error {
