@@ -167,6 +167,13 @@ func TestPlantedDatabase(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s", args, code, said)
 		}
 	}
+	settings := filepath.Join(dir, "keyhook.yaml")
+	if err := os.Symlink(filepath.Join(private, "keyhook.db"), settings); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := ended(t, dir, "config", "init", settings); code != 1 || !strings.Contains(said, settings) {
+		t.Errorf("config init: exit code %d: %s", code, said)
+	}
 	if after := contents(t, private); fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("root's files were %v and are %v", before, after)
 	}

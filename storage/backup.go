@@ -44,10 +44,11 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	}
 	r.File = file
 	var from *source
-	if err := reader.Do(func() (err error) {
+	err = reader.Do(func() (err error) {
 		from, err = openSource(ctx, path)
 		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return r, err
 	}
 	err = writer.Do(func() error {
@@ -148,6 +149,9 @@ func backupDirectory(path string) string { return filepath.Join(filepath.Dir(pat
 func makeBackupDirectory(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%w: backups go to %s, which is not a directory; move it away", disk.ErrAccess, dir)
 	}
 	return nil
 }
