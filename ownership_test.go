@@ -45,6 +45,12 @@ func ended(t *testing.T, dir string, args ...string) (code int, said string) {
 	t.Helper()
 	cmd := keyhook(t, args...)
 	cmd.Env = append(cmd.Env, "KEYHOOK_STORAGE_PATH="+filepath.Join(dir, "keyhook.db"), "KEYHOOK_SERVER_LISTEN=127.0.0.1:0")
+	return finish(t, cmd)
+}
+
+// finish runs a command, for 20 s at most.
+func finish(t *testing.T, cmd *exec.Cmd) (code int, said string) {
+	t.Helper()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -242,9 +248,9 @@ func TestSecondMount(t *testing.T) {
 		cmd.Args = append([]string{unshare, "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`,
 			filepath.Join(dir, "keyhook.db"), filepath.Join(other, "keyhook.db"), cmd.Path}, cmd.Args[1:]...)
 		cmd.Path = unshare
-		out, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != map[string]int{"serve": 6, "rekey": 6, "doctor": 1}[name] || !strings.Contains(string(out), "under another name") {
-			t.Errorf("%s: exit code %d, error %v: %s", name, code, err, out)
+		code, said := finish(t, cmd)
+		if code != map[string]int{"serve": 6, "rekey": 6, "doctor": 1}[name] || !strings.Contains(said, "under another name") {
+			t.Errorf("%s: exit code %d: %s", name, code, said)
 		}
 	}
 	p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)

@@ -170,7 +170,7 @@ func mustNotExist(path string) error {
 // claim makes the file that a copy is written into, with a lock on it, which the kernel gives back even after kill -9. What
 // has that name without a lock was left by a run that was killed: it is removed, never written to.
 func claim(name string) (*os.File, error) {
-	for {
+	for range claimTries {
 		if err := removeUnclaimed(name); err != nil {
 			return nil, err
 		}
@@ -190,7 +190,11 @@ func claim(name string) (*os.File, error) {
 			return nil, err
 		} // else another run has taken the file for one that was left, before it had a lock
 	}
+	return nil, fmt.Errorf("%w into %s: %s comes and goes; wait for its end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
 }
+
+// claimTries bounds how often a run gives way to others, or to somebody who makes and removes files in its way.
+const claimTries = 100
 
 // removeUnclaimed removes the file of a run that was killed. ErrBackupRunning says that the run goes on.
 func removeUnclaimed(name string) error {
