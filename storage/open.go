@@ -47,6 +47,9 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if self := disk.Self(); self.UID != owner.UID {
+		s.log.Info("this process is root and gives that up to act as the owner of the database", "database", path, "uid", owner.UID, "gid", owner.GID)
+	}
 	if err := owner.Become(); err != nil {
 		return nil, err
 	}

@@ -141,6 +141,56 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestLocate asks as root with whose rights a file is to be used.
+func TestLocate(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatal("only root can give files away")
+		}
+		t.Skip("only root can give files away") // a failure under KEYHOOK_TEST_REQUIRE
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []struct {
+		name, target string // a directory without one
+		uid          int
+	}{
+		{"ours", "", 0}, {"home", "", 1000}, {"home/data", "", 65532}, {"home/data/roots", "", 0},
+		{"to-data", "home/data", 0}, {"planted", "ours", 65532}, {"home/to-data", "data", 1000}, {"home/data/up", "..", 65532},
+	} {
+		name := filepath.Join(root, made.name)
+		if made.target == "" {
+			err = os.Mkdir(name, 0o755)
+		} else {
+			err = os.Symlink(made.target, name)
+		}
+		if err := errors.Join(err, os.Lchown(name, made.uid, made.uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		path, resolved string
+		uid            int
+		why            string
+	}{
+		{"ours/keyhook.db", "ours/keyhook.db", 0, "nobody else can change anything there"},
+		{"home/data/keyhook.db", "home/data/keyhook.db", 65532, "the last owner counts"},
+		{"home/data/roots/keyhook.db", "home/data/roots/keyhook.db", 65532, "who can rename a directory of root's is its owner"},
+		{"to-data/keyhook.db", "home/data/keyhook.db", 65532, "a link of root's is trusted"},
+		{"planted/keyhook.db", "ours/keyhook.db", 65532, "a link counts for its owner"},
+		{"home/to-data/keyhook.db", "home/data/keyhook.db", 1000, "whoever owns its target"},
+		{"home/data/up/../ours/keyhook.db", "ours/keyhook.db", 65532, "and what comes before it in the path is not what it leads to"},
+	} {
+		resolved, user, err := disk.Locate(root + "/" + tt.path)
+		if want := filepath.Join(root, tt.resolved); err != nil || resolved != want || user.UID != tt.uid {
+			t.Errorf("%s is %s of %s, error %v; want %s of %d: %s", tt.path, resolved, user, err, want, tt.uid, tt.why)
+		}
+	}
+}
+
 func TestFree(t *testing.T) {
 	t.Parallel()
 	if free, total, ok := disk.Free(t.TempDir()); ok && (free > total || total == 0) {

@@ -27,7 +27,7 @@ func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GI
 // the rights of its owner, whoever owns its target.
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
-	isRoot := user.UID == 0
+	settled := user.UID != 0
 	path, err = absolute(path)
 	if err != nil {
 		return "", user, err
@@ -46,8 +46,8 @@ func Locate(path string) (resolved string, user User, err error) {
 			return "", user, Explain(next, err)
 		}
 		isLink := info.Mode().Type() == fs.ModeSymlink
-		if owner, known := ownerOf(info); known && isRoot && owner.UID != 0 {
-			user, isRoot = owner, !isLink
+		if owner, known := ownerOf(info); known && !settled && owner.UID != 0 {
+			user, settled = owner, isLink
 		}
 		if !isLink {
 			resolved = next
