@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -98,7 +99,10 @@ func (d *examination) modes(c config.Config, path string) {
 		}
 		seen[name] = true
 		info, err := os.Stat(name)
-		if err != nil {
+		if isOurs := name == path || name == path+disk.Key; isOurs {
+			info, err = os.Lstat(name) // a link there may have been planted, and its target must not be changed
+		}
+		if err != nil || info.Mode().Type() == fs.ModeSymlink {
 			continue
 		}
 		if mode := info.Mode().Perm(); mode&0o077 != 0 {

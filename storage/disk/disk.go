@@ -83,12 +83,15 @@ func Check(path string) error {
 	if err := access(dir, mayRead|mayWrite|maySearch); err != nil {
 		return Explain(dir, err)
 	}
+	if err := checkKinds(path, append(Database(path)[1:], path+Lock)); err != nil {
+		return err
+	}
 	for _, name := range append(Database(path), path+Lock) {
 		if err := access(name, mayRead|mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Explain(name, err)
 		}
 	}
-	return checkKinds(path, append(Database(path)[1:], path+Lock))
+	return nil
 }
 
 // CheckKinds refuses what SQLite must not open in the place of its own files beside the database at path: a link, a pipe, a
@@ -148,6 +151,10 @@ func Explain(name string, err error) error {
 // owner tells whose name is and what mends that this process may not use it. Where name cannot even be seen, that is about
 // the directory that hides it.
 func owner(name string) (belongs, mend string) {
+	if target, err := os.Readlink(name); err == nil {
+		// No chown: it would give away whatever the link leads to, and the link may have been planted.
+		return "it is a symbolic link to " + target, "remove the link if it is not yours, or let this user read where it leads"
+	}
 	info, err := os.Stat(name)
 	for err != nil && name != filepath.Dir(name) {
 		name = filepath.Dir(name)
