@@ -121,21 +121,27 @@ func TestPlanted(t *testing.T) {
 						t.Errorf("the sentence does not name what is in the way: %v", err)
 					}
 					t.Log(err)
-					if _, err := os.Lstat(missing); err == nil {
-						t.Error("a link was followed")
-					}
-					after := must[os.FileInfo](t)(os.Stat(target))
-					if after.Size() != 0 || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) || after.Sys().(*syscall.Stat_t).Uid != before.Sys().(*syscall.Stat_t).Uid {
-						t.Errorf("the file that a link leads to was %v and is %v", before, after)
-					}
-					for _, secret := range []string{a.path + ".key", a.path + ".key.new"} {
-						info, err := os.Lstat(secret)
-						if err == nil && secret != filepath.Join(dir, name) && (!info.Mode().IsRegular() || info.Mode().Perm() != 0o600) {
-							t.Errorf("%s is %v", secret, info.Mode())
-						}
-					}
+					a.unharmed(filepath.Join(dir, name), before, missing)
 				})
 			}
+		}
+	}
+}
+
+// unharmed expects the target as it was before, nothing at the name missing, and the keys in files of mode 0600. What was
+// planted stands at name.
+func (a attacked) unharmed(name string, before os.FileInfo, missing string) {
+	a.t.Helper()
+	if _, err := os.Lstat(missing); err == nil {
+		a.t.Error("a link was followed")
+	}
+	after := must[os.FileInfo](a.t)(os.Stat(filepath.Join(filepath.Dir(missing), before.Name())))
+	if after.Size() != 0 || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) || after.Sys().(*syscall.Stat_t).Uid != before.Sys().(*syscall.Stat_t).Uid {
+		a.t.Errorf("the file that a link leads to was %v and is %v", before, after)
+	}
+	for _, secret := range []string{a.path + ".key", a.path + ".key.new"} {
+		if info, err := os.Lstat(secret); err == nil && secret != name && (!info.Mode().IsRegular() || info.Mode().Perm() != 0o600) {
+			a.t.Errorf("%s is %v", secret, info.Mode())
 		}
 	}
 }

@@ -121,14 +121,6 @@ func checkKinds(path string, names []string) error {
 	return nil
 }
 
-// Readable asks whether this process may read a file: ErrAccess otherwise.
-func Readable(name string) error {
-	if err := access(name, mayRead); err != nil {
-		return Explain(name, err)
-	}
-	return nil
-}
-
 // Explain makes a sentence of an error of the system about name: who asks, whose it is, and the very command that mends
 // it. It is ErrAccess, and wraps err too.
 func Explain(name string, err error) error {
