@@ -2082,13 +2082,13 @@ var mayImport = map[string][]string{
 		"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
-	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/webhook", "storage/fault"},
-	"server/oidc":         {"storage/access", "storage/fault"}, // whom a token is about, and what its holder may know of a refusal
-	"server/metrics":      {"storage/webhook"},                 // the vocabulary of what it counts; whoever counts reaches it through a hook
+	"server":              {"limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault"},
+	"server/oidc":         {"storage/access", "storage/fault"},  // whom a token is about, and what its holder may know of a refusal
+	"server/metrics":      {"storage/clock", "storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
 	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
 	"dispatch/diagnosis":  {"dispatch/signature"}, // which alone decides what is genuine
-	"storage":             {"storage/access", "storage/backup", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
+	"storage":             {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
 	"storage/access":      {"storage/fault"},
 	"storage/webhook":     {"storage/fault"},
 	"storage/storagetest": {"storage", "storage/access", "storage/webhook"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -67,7 +68,7 @@ func (s *Store) Together(jobs ...func(*Tx) error) []error {
 
 // DropSessions forgets sessions that have ended, whether it would find any or not.
 func (s *Store) DropSessions(ctx context.Context) error {
-	return errors.Join(s.dropSessions(ctx), s.change(ctx, dropEndedSessions))
+	return errors.Join(s.dropSessions(ctx), s.change(ctx, func(t *tx) error { return dropEndedSessions(t, t.now) }))
 }
 
 // Sessions returns how many sessions are kept.
@@ -169,4 +170,38 @@ func (s *Store) Path() string { return s.path }
 func (s *Store) CheckLater(ctx context.Context) error {
 	later := &Store{path: s.path, log: s.log, condition: s.condition, unchecked: true} // s runs, and has looked already
 	return later.checkLater(ctx)
+}
+
+// MoveClock moves what the store has seen of the clock, so that the clock seems to have jumped by that at the next look.
+func (s *Store) MoveClock(jump time.Duration) {
+	c := &s.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.Seen -= jump.Milliseconds()
+	if c.state.Doubt != nil {
+		c.state.Doubt.Trusted -= jump.Milliseconds()
+		c.state.Doubt.Expected -= jump.Milliseconds()
+	}
+}
+
+// AgeDoubt has the clock run without a jump for that long.
+func (s *Store) AgeDoubt(agreed time.Duration) {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	s.clock.state.Doubt.Agreed += agreed
+}
+
+// MoveEvents changes the times of the events and audit events from one row to another, as a clock that was wrong does.
+func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
+	return s.write(ctx, func(t *tx) error {
+		for _, statement := range []string{
+			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
+			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",
+		} {
+			if _, err := t.exec(statement, by.Milliseconds(), first, last); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 )
 
 // What a new instance is called.
@@ -70,9 +71,11 @@ func (s *Store) invite(token access.Credential) (bool, error) {
 func (s *Store) seedInstance(t *tx) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
-	_, err := t.exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
-		salt, s.ring.Seal([]byte(canary), canary))
-	return err
+	if _, err := t.exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+		salt, s.ring.Seal([]byte(canary), canary)); err != nil {
+		return err
+	}
+	return writeClock(t, clock.State{Seen: t.now})
 }
 
 func seedAccess(t *tx) error {

@@ -26,6 +26,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		jobs:      make(chan *job, maxBatch),
 		stopped:   make(chan struct{}),
 		replaying: make(chan struct{}, 1),
+		sweeps:    newSweeps(),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -196,8 +197,13 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := errors.Join(s.pending.load(s.tx), s.loadHold()); err != nil {
 		return err
 	}
-	if err := s.tx.get(&s.lastEvent, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
-		return fmt.Errorf("find newest event: %w", err)
+	if s.rekeying == nil && !o.expendable { // which run no server on the file
+		if err := s.loadClock(); err != nil {
+			return err
+		}
+	}
+	if err := s.loadOrder(); err != nil {
+		return err
 	}
 	if s.keeper, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 )
 
 // sessionLife is how long a session lasts; less where its access token expires before.
@@ -37,7 +38,8 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 	switch {
 	case p.Token.Status(now) == access.Expired:
 		return access.Principal{}, refusedSession.expired()
-	case p.Session.ExpiresAt <= now:
+	case p.Session.ExpiresAt <= now, p.Session.CreatedAt > now+clock.Tolerance.Milliseconds():
+		// A session from the future began while the clock was ahead. It would last until that time comes.
 		return access.Principal{}, refusedSession.invalid()
 	}
 	return p.Principal, nil
@@ -77,16 +79,21 @@ func (s *Store) EndSession(ctx context.Context, p access.Principal, by access.Ac
 	})
 }
 
-// dropSessions forgets sessions that have ended by themselves. It looks before it writes: mostly there are none.
+// dropSessions deletes sessions that have expired, unless the clock is doubted. It looks before it writes: mostly there are
+// none.
 func (s *Store) dropSessions(ctx context.Context) error {
+	now, trusted := s.trustedTime()
+	if !trusted {
+		return nil
+	}
 	var ended bool
-	if err := s.get(ctx, &ended, "SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)", time.Now().UnixMilli()); err != nil || !ended {
+	if err := s.get(ctx, &ended, "SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)", now); err != nil || !ended {
 		return err
 	}
-	return s.change(ctx, dropEndedSessions)
+	return s.change(ctx, func(t *tx) error { return dropEndedSessions(t, now) })
 }
 
-func dropEndedSessions(t *tx) error {
-	_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", t.now, maxDropped)
+func dropEndedSessions(t *tx, now int64) error {
+	_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, maxDropped)
 	return err
 }

@@ -71,7 +71,11 @@ type Store struct {
 	reads *pool // what requests and deliveries wait for
 	logs  *pool // lists with filters, which may have far to look
 
-	lastEvent  int64 // row id of the newest event; the writer's own
+	// The writer's own; see order.go.
+	lastEvent int64 // row id of the newest event
+	latest    int64 // the latest time of a transaction, since the clock was last set back
+	disorder  int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
+
 	principals principalCache
 	pending    pendingCount
 	held       atomic.Pointer[webhook.Hold] // as of the last commit
@@ -79,7 +83,9 @@ type Store struct {
 	watcher    atomic.Pointer[webhook.Watcher]
 	observer   Observer
 	usage      usage
-	retention  retention     // upkeep's own
+	retention  retention // upkeep's own
+	sweeps     sweeps    // upkeep's own
+	clock      wallClock
 	replaying  chan struct{} // holds a token while a replay writes
 }
 

@@ -121,6 +121,10 @@ func (s *Store) transact(batch []*job) error {
 	if _, err := t.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	latest, err := s.keepOrder(t)
+	if err != nil {
+		return errors.Join(err, t.rollback())
+	}
 	for _, j := range batch {
 		t.dirty, j.err = false, nil
 		mark := len(t.committed)
@@ -141,6 +145,7 @@ func (s *Store) transact(batch []*job) error {
 	if s.lost() || s.condition.ended() != nil {
 		return s.condition.ended()
 	}
+	s.latest = latest
 	s.commits.Add(1)
 	s.observer.Committed(len(batch), time.Since(began))
 	for _, fn := range t.committed {

@@ -37,6 +37,7 @@ const (
 	QueueHeld            = "queue_held"
 	QueueReleased        = "queue_released"
 	QueueDiscarded       = "queue_discarded"
+	ClockAccepted        = "clock_accepted"
 	BackupCreated        = "backup_created"
 	DatabaseRestored     = "database_restored"
 )
