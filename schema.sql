@@ -167,6 +167,7 @@ CREATE TABLE subscriptions (
     secret                BLOB    NOT NULL, -- sealed
     previous_secret       BLOB,             -- sealed; signs too until previous_until
     previous_until        INTEGER NOT NULL,
+    birth                 INTEGER NOT NULL, -- the event that tells of its creation: it can have missed those that follow
     created_at            INTEGER NOT NULL,
     updated_at            INTEGER NOT NULL,
     disabled_at           INTEGER,
@@ -176,6 +177,7 @@ CREATE TABLE subscriptions (
 ) STRICT;
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
+CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE previous_secret IS NOT NULL;
 
 -- What a subscription is found by at fan-out: the types it wants, none of which another of its own covers, so that an
 -- event finds it once. '*' stands for every type.

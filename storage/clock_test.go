@@ -225,3 +225,43 @@ func TestRowsFromTheFuture(t *testing.T) {
 		x.replays(t, webhook.Replay{Since: since, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead"}}, 600)
 	})
 }
+
+// TestReplayBehindRowsFromTheFuture replays right after the clock was set back, and after a restart, before anybody has
+// looked through the events.
+func TestReplayBehindRowsFromTheFuture(t *testing.T) {
+	t.Parallel()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		x.missed(t, 5, "before")
+		time.Sleep(3 * time.Hour)
+		began := time.Now().UnixMilli()
+		x.missed(t, 300, "ahead")
+		events, err := store.Events(t.Context(), x.org(), 0, 302)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.MoveEvents(t.Context(), events[301].RowID, events[0].RowID, 10*aDay); err != nil {
+			t.Fatal(err)
+		}
+		x.missed(t, 5, "behind") // at once, so before upkeep looks
+		period := webhook.Replay{Since: began - 1, Until: began + 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"before", "ahead", "behind"}}
+		x.counts(t, period, 5)
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, o)
+		defer stop()
+		x.counts(t, period, 5)
+		x.counts(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: period.EventTypes}, 310)
+		x.counts(t, webhook.Replay{Since: 1, Until: began - 1, Only: webhook.OnlyAll, EventTypes: period.EventTypes}, 5)
+		x.counts(t, webhook.Replay{Since: began, Only: webhook.OnlyAll, EventTypes: webhook.Types{"behind"}}, 5)
+	})
+}
+
+// counts wants a replay to be of so many events.
+func (x tenant) counts(t *testing.T, r webhook.Replay, want int64) {
+	t.Helper()
+	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n != want {
+		t.Errorf("%d are counted, want %d, error %v", n, want, err)
+	}
+}

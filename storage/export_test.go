@@ -194,6 +194,7 @@ func (s *Store) AgeDoubt(agreed time.Duration) {
 // MoveEvents changes the times of the events and audit events from one row to another, as a clock that was wrong does.
 func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
 	return s.write(ctx, func(t *tx) error {
+		t.onCommit(func() { s.latest += by.Milliseconds() })
 		for _, statement := range []string{
 			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
 			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",

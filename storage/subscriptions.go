@@ -82,8 +82,8 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		}
 		if _, err := t.exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
-				last_error, epoch, probe_at, secret, previous_until, created_at, updated_at)
-			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?4)`, id, organization, sealed, t.now); err != nil {
+				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at)
+			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5)`, id, organization, sealed, s.lastEvent+1, t.now); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
