@@ -100,7 +100,7 @@ func (m *simulation) step() {
 			}
 		}
 	case n < 74 && !sub.deleted:
-		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, time.Duration(m.r.IntN(2))*time.Minute); err != nil {
+		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.r.IntN(2)) * time.Minute, Force: true}); err != nil {
 			m.t.Error(err)
 		}
 	case n < 75 && !sub.deleted:

@@ -118,7 +118,7 @@ func TestEveryField(t *testing.T) {
 		"POST /api/v1/api-keys/" + key.ID + "/rotate/":                      {"grace_seconds": {"number"}},
 		"POST " + subs:                                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
 		"PATCH " + subs + sub.ID + "/":                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
-		"POST " + subs + sub.ID + "/rotate-secret/":                         {"overlap_seconds": {"number"}},
+		"POST " + subs + sub.ID + "/rotate-secret/":                         {"overlap_seconds": {"number"}, "force": {"boolean"}},
 		"POST " + subs + sub.ID + "/replay/":                                {"since": {"string"}, "until": {"string"}, "event_types": {"array"}, "only": {"string"}, "dry_run": {"boolean"}},
 		"POST /api/v1/events/":                                              {"type": {"string"}, "data": {"object"}, "idempotency_key": {"string"}},
 		"POST /api/v1/events/batch/":                                        {"events": {"array"}},

@@ -206,3 +206,17 @@ func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Durat
 		return nil
 	})
 }
+
+// PreviousSecrets returns how many previous secrets are kept.
+func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
+	return n, s.get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
+}
+
+// MoveSessions changes the times of all sessions, as a clock that was wrong does.
+func (s *Store) MoveSessions(ctx context.Context, by time.Duration) error {
+	return s.change(ctx, func(t *tx) error {
+		s.outdatePrincipals(t)
+		_, err := t.exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
+		return err
+	})
+}

@@ -184,7 +184,7 @@ func TestQueue(t *testing.T) {
 		if id := x.beginUnder(t, job, at.Epoch+1); id != 0 {
 			t.Error("begun under an epoch to come")
 		}
-		if _, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil {
+		if _, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.beginUnder(t, job, at.Epoch); id != 0 {

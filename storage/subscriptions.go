@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"net/url"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -238,36 +237,6 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		s.changed(t, row)
 		return s.audit(t, by, organization, access.SubscriptionDeleted, target{"subscription", id, row}, nil)
 	})
-}
-
-// RotateSecret gives a subscription a new secret, which is returned here and never again. Every attempt that begins
-// after this signs with it; the old one signs beside it for the overlap. Faults: NotFound.
-func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, overlap time.Duration) (webhook.Subscription, webhook.Secret, error) {
-	secret := webhook.NewSecret()
-	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
-	rotated, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
-		row, err := subscriptionRow(t, organization, id)
-		if err != nil {
-			return sub, err
-		}
-		if _, err := t.exec(`
-			UPDATE subscriptions SET previous_secret = CASE WHEN ?1 > 0 THEN secret END, previous_until = CASE WHEN ?1 > 0 THEN ?2 ELSE 0 END,
-				secret = ?3, epoch = epoch + 1, updated_at = ?4
-			WHERE id = ?5`, overlap.Milliseconds(), t.now+overlap.Milliseconds(), sealed, t.now, row); err != nil {
-			return sub, err
-		}
-		s.changed(t, row)
-		if sub, err = s.subscription(t, organization, id); err != nil {
-			return sub, err
-		}
-		return sub, s.audit(t, by, organization, access.SecretRotated, target{"subscription", id, row}, map[string]any{
-			"overlap_seconds": int64(overlap / time.Second),
-		})
-	})
-	if err != nil {
-		return rotated, webhook.Secret{}, err
-	}
-	return rotated, secret, nil
 }
 
 // dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each.
