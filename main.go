@@ -204,6 +204,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		TrustedProxies: c.Server.TrustedProxies,
 		Checks: []server.Check{
 			{Name: "storage", Run: store.Ready},
+			{Name: "clock", Run: store.ClockReady},
 			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
 		Measure:       m.Requests,

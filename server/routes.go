@@ -90,6 +90,7 @@ func (s *Server) table(o Options) []route {
 		se = sessions{s, o.Store, id}
 		qu = queue{o.Store}
 		ba = backups{o.Store}
+		cl = clocks{o.Store}
 		he = health{o.Store, o.Checks, &s.draining}
 		de = newDescription(o.BaseURL)
 	)
@@ -144,6 +145,9 @@ func (s *Server) table(o Options) []route {
 		{post, queuePath + "discard/", operatorWrite, permitted, none, noParameter, qu.discard, nil},
 
 		{post, api + "backups/", operatorWrite, permitted, small, noParameter, ba.create, nil},
+
+		{get, api + "clock/", operatorReads, permitted, none, noParameter, cl.read, nil},
+		{post, api + "clock/accept/", operatorWrite, permitted, none, noParameter, cl.accept, nil},
 
 		{get, planPath, operatorReads, permitted, none, paged, pl.list, nil},
 		{post, planPath, operatorWrite, permitted, small, noParameter, pl.create, nil},

@@ -47,6 +47,7 @@ type Store interface {
 	sessionStore
 	queueStore
 	backupStore
+	clockStore
 	healthStore
 }
 

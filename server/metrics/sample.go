@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -19,6 +20,8 @@ type source interface {
 	Free() (bytes uint64, ok bool)
 	// Degraded tells, of each reason for which nothing may be written at present, whether it holds.
 	Degraded() map[string]bool
+	// Clock returns what is known of the wall clock.
+	Clock() clock.State
 }
 
 // readLimit bounds what a scrape waits for the database.
@@ -36,6 +39,7 @@ type sample struct {
 	log      *prometheus.Desc
 	free     *prometheus.Desc
 	degraded *prometheus.Desc
+	jump     *prometheus.Desc
 	errors   prometheus.Counter
 }
 
@@ -54,6 +58,7 @@ func newSample() sample {
 		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
 		free:     gauge("storage_free_bytes", "Room that is left on the disk of the database."),
 		degraded: gauge("degraded", "Whether nothing can be written to the database at present, by the reason; 1 is so.", "reason"),
+		jump:     gauge("clock_jump_seconds", "How far the clock has jumped, negative is back; 0 while it is trusted. Else nothing is deleted by age."),
 		errors:   counter("scrape_errors_total", "Times that a scrape could not read the database, so that numbers of it are missing."),
 	}
 }
@@ -63,7 +68,7 @@ func (m *Metrics) Read(s source) { m.sample.source = s }
 
 // Describe is part of prometheus.Collector.
 func (s *sample) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded} {
+	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded, s.jump} {
 		ch <- d
 	}
 	s.errors.Describe(ch)
@@ -105,6 +110,7 @@ func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...str
 	if bytes, ok := s.source.Free(); ok {
 		show(s.free, float64(bytes))
 	}
+	show(s.jump, s.source.Clock().Jump().Seconds())
 	for reason, is := range s.source.Degraded() {
 		value := 0.0
 		if is {
