@@ -1,16 +1,20 @@
 package server
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
+// timeForm is the form of RFC 3339 section 5.6. It is needed because time.Parse takes other forms too, such as 2:00:00.
+var timeForm = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 // parseTime reads a time of a request: RFC 3339, with a year from 1 to 9999 in UTC, so that answers can show it again. The
 // problem is nil, or says with its code what the time must be.
 func parseTime(text string) (at time.Time, problem *fault.Field) {
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	if err != nil || !timeForm.MatchString(text) {
 		return at, &fault.Field{Code: "invalid", Message: "must be a time such as 2030-01-31T12:00:00Z"}
 	}
 	if year := at.UTC().Year(); year < 1 || year > 9999 {

@@ -30,6 +30,9 @@ func TestTimesThatCannotBeShown(t *testing.T) {
 		"9999-12-31T23:59:60Z":             "invalid",
 		"292277026596-12-04T15:30:07.0Z":   "invalid",
 		"2030-01-31T12:00:00+99:99":        "invalid",
+		"2030-01-31T2:00:00Z":              "invalid",
+		"2030-01-31T12:00:00+24:00":        "invalid",
+		"2030-01-31T12:00:00,5Z":           "invalid",
 		strings.Repeat("9", 99) + "-01-01": "too_long",
 	} {
 		t.Run(at, func(t *testing.T) {
