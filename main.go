@@ -208,11 +208,17 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
 		Measure:       m.Requests,
+		Connections:   m,
 		Metrics:       exposed,
 		TLS:           certificate,
 		ShutdownGrace: c.Server.ShutdownGrace,
 		TestTimeout:   c.Webhooks.Timeout,
-		Logger:        log,
+
+		BodyMemory:            c.Server.BodyMemory,
+		TokenRate:             c.Server.TokenRate,
+		ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
+
+		Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -51,8 +51,7 @@ type fieldProblem struct {
 	Message string `json:"message"`
 }
 
-// maxFieldProblems bounds an answer; a body of 64 KiB may have ten thousand fields that nobody asked for. One more item says so
-// where there are more.
+// maxFieldProblems is how many problems with fields an answer lists. One more item says that there are more.
 const maxFieldProblems = 100
 
 // telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
@@ -67,9 +66,7 @@ const retryAfter = "30"
 
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
-	if c.dialect == "" { // a proxy asks without the body of the request that it holds
-		c.drain()
-	}
+	c.drain()
 	p := describe(err)
 	p.Status = c.masked(p.Status, p.Code)
 	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
@@ -81,7 +78,9 @@ func (s *Server) fail(c *call, err error) {
 	case http.StatusUnauthorized:
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusServiceUnavailable:
-		c.set("Retry-After", retryAfter)
+		if c.Header()["Retry-After"] == nil {
+			c.set("Retry-After", retryAfter)
+		}
 	}
 	if err := c.write(p.Status, "application/problem+json", p); err != nil {
 		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",
@@ -99,7 +98,8 @@ func describe(err error) problem {
 		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
 		for i, f := range e.Fields {
 			if i == maxFieldProblems {
-				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems", fmt.Sprintf("Not all of the %d problems are listed.", len(e.Fields))})
+				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",
+					fmt.Sprintf("There are more problems; only the first %d are listed.", maxFieldProblems)})
 				break
 			}
 			p.Errors = append(p.Errors, fieldProblem(f))

@@ -83,6 +83,18 @@ func (f *form) externalID(name string) *string {
 	return f.line(name, maxExternalID)
 }
 
+// shortened returns at most max characters of a text, whatever they are.
+func shortened(text []byte, max int) string {
+	end := 0
+	for range max {
+		_, size := utf8.DecodeRune(text[end:])
+		if end += size; end == len(text) {
+			return string(text)
+		}
+	}
+	return string(text[:end]) + "…"
+}
+
 // shown returns what a request says as a message may quote it: at most max characters, and none that is not printed.
 func shown(text string, max int) string {
 	var b strings.Builder

@@ -37,6 +37,10 @@ type Server struct {
 	TLSCertFile    string         // PEM; empty, as TLSKeyFile, for plain HTTP
 	TLSKeyFile     string
 	ShutdownGrace  time.Duration // what requests and attempts in flight get at a stop
+
+	TokenRate             int   // requests a second of one organization without API keys
+	ConnectionsPerAddress int   // at once
+	BodyMemory            int64 // bytes, for the bodies of all requests
 }
 
 // URL returns BaseURL, or else the address that the server listens on as a URL. listening is the address really bound,
