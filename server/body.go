@@ -26,7 +26,7 @@ func (c *call) body() ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	if err := c.reserve(requestCost); err != nil {
+	if err := c.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
 		return nil, err
 	}
 	c.asked = true
@@ -71,7 +71,7 @@ func (c *call) receive(r io.Reader) ([]byte, error) {
 		}
 		size := min(2*int64(cap(buffer)), most)
 		if more := size - max(int64(cap(buffer)), paidBody); more > 0 {
-			if err := c.reserve(bodyCost * more); err != nil {
+			if err := c.reserve(bodyCost*more, 0); err != nil {
 				return nil, err
 			}
 		}

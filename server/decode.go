@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,12 @@ func (c *call) optionalForm() (*form, error) {
 }
 
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
+
+// parsers is how many texts longer than quickText are parsed at once, as many as can make progress. To find names given
+// twice, the parser may remember ten times the bytes of the text.
+var parsers = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+const quickText = 16 << 10
 
 // newForm splits a body into the members of its object. It refuses what RFC 7493 calls not interoperable: names given
 // twice, invalid UTF-8, lone surrogates. It also refuses a byte order mark and anything that follows the object.
@@ -143,6 +150,10 @@ func tooManyFields(name string) fault.Field {
 
 // split appends to members those of the one JSON object that text is.
 func split(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
+	if len(text) > quickText {
+		parsers <- struct{}{}
+		defer func() { <-parsers }()
+	}
 	decoder := decoders.Get().(*jsontext.Decoder)
 	defer giveBack(decoder)
 	decoder.Reset(bytes.NewBuffer(text), options...)

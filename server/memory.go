@@ -12,8 +12,11 @@ import (
 const (
 	DefaultBodyMemory = 64 << 20
 
-	// MinBodyMemory lets one organization send the largest body while the others keep as much again.
+	// MinBodyMemory lets one organization send the largest body while the others hold a quarter of the budget.
 	MinBodyMemory = 2 * bodyCost * manyEvent
+
+	// share is how many times what remains free an organization may hold.
+	share = 2
 
 	// bodyCost is how many bytes of memory one byte of a body takes: the body itself, and either the copy that is made
 	// while its buffer grows or the copy of its events that is stored and delivered.
@@ -25,8 +28,8 @@ const (
 )
 
 // memory is the budget for bodies that arrive and for large answers that wait for a slow reader. An organization may hold
-// as much as remains free for all others. So one alone gets a half, four that take what they can get a fifth each, and
-// some is always left for the next one.
+// twice what remains free. So one alone gets two thirds, four that take what they can get two ninths each, and there is
+// always a rest for the next one.
 type memory struct {
 	mu   sync.Mutex
 	free int64
@@ -41,15 +44,14 @@ type holder struct {
 
 func newMemory(budget int64) *memory { return &memory{free: budget, held: map[holder]int64{}} }
 
-// take reserves n bytes. It never waits.
-func (m *memory) take(h holder, n int64) bool {
+// take reserves n bytes, if n and as many more as are expected can be had now. It never waits.
+func (m *memory) take(h holder, n, expected int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held := m.held[h] + n
-	if held > m.free-n {
+	if all := n + expected; m.held[h]+all > share*(m.free-all) {
 		return false
 	}
-	m.held[h] = held
+	m.held[h] += n
 	m.free -= n
 	return true
 }
@@ -74,15 +76,16 @@ type reservation struct {
 
 func (r reservation) end() { r.memory.give(r.holder, r.bytes) }
 
-// reserve takes n bytes more for the request, until it has ended.
-func (c *call) reserve(n int64) error {
+// reserve takes n bytes more for the request, until it has ended. expected says how many more it will ask for: where they
+// cannot be had now, it need not begin.
+func (c *call) reserve(n, expected int64) error {
 	if c.reserved.bytes == 0 {
 		c.reserved.holder = holder{organization: c.organization()}
 		if !c.authenticated && !c.local {
 			c.reserved.holder.address = network(c.client)
 		}
 	}
-	if !c.reserved.memory.take(c.reserved.holder, n) {
+	if !c.reserved.memory.take(c.reserved.holder, n, expected) {
 		c.set("Retry-After", "2")
 		return errMemory
 	}

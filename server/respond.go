@@ -32,7 +32,7 @@ func (c *call) write(status int, mediaType string, v any) error {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
-		if err := c.reserve(size); err != nil {
+		if err := c.reserve(size, 0); err != nil {
 			return err
 		}
 	}

@@ -141,7 +141,7 @@ func (s *Server) run(c *call) error {
 		return err
 	}
 	if c.request.ProtoMajor > 1 { // one connection makes many requests at once, so connections do not bound them
-		if err := c.reserve(requestCost); err != nil {
+		if err := c.reserve(requestCost, 0); err != nil {
 			return err
 		}
 	}

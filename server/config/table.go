@@ -53,7 +53,7 @@ var table = []setting{
 		why:   "connections that one client address (IPv6: one /64) may have at once; trusted_proxies may have any number",
 		value: number(func(c *Config) *int { return &c.Server.ConnectionsPerAddress }, 1, 1024)},
 	{name: "server.body_memory", fallback: "64MiB",
-		why:   "memory for the bodies of all requests under way; an organization gets at most as much as stays free for others",
+		why:   "memory for the bodies of all requests under way; an organization may hold twice what stays free for others",
 		value: size(func(c *Config) *int64 { return &c.Server.BodyMemory }, 64<<20, 64<<30)},
 	{name: "storage.path", fallback: "keyhook.db",
 		why:   "the one database file; its directory must be writable, for the files that stand beside it",
