@@ -16,7 +16,6 @@ const (
 	DefaultConnectionsPerAddress = 128
 
 	maxConnections  = 1024
-	fewConnections  = maxConnections * 8 / 10 // beyond this, idle connections are closed for new ones
 	idleGrace       = time.Second             // how long a connection may be idle in any case, unless all are taken
 	warningInterval = time.Minute
 )
@@ -51,6 +50,8 @@ func (uncounted) ConnectionRefused(string) {}
 // waits.
 type connections struct {
 	net.Listener
+	most       int // open at once
+	few        int // open when idle ones begin to be closed for new ones
 	perAddress int
 	isExcepted func(netip.Addr) bool
 	observer   ConnectionObserver
@@ -68,7 +69,7 @@ type connections struct {
 
 func (s *Server) newConnections(l net.Listener) *connections {
 	c := &connections{
-		Listener: l, perAddress: s.perAddress, isExcepted: s.isTrusted, observer: s.connections, log: s.log,
+		Listener: l, most: s.mostConnections, few: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExcepted: s.isTrusted, observer: s.connections, log: s.log,
 		byAddress: map[netip.Prefix]int{}, idle: list.New(),
 	}
 	c.freed.L = &c.mu
@@ -109,7 +110,7 @@ func (l *connections) admit(conn net.Conn) *connection {
 		l.refuse(address)
 		return nil
 	}
-	for l.closeIdle(); l.open >= maxConnections && !l.closed; l.closeIdle() {
+	for l.closeIdle(); l.open >= l.most && !l.closed; l.closeIdle() {
 		l.freed.Wait()
 	}
 	if l.closed {
@@ -152,9 +153,9 @@ func (l *connections) refuse(address netip.Prefix) {
 
 // closeIdle closes connections that are idle, while few are left.
 func (l *connections) closeIdle() {
-	for l.open >= fewConnections && l.idle.Len() > 0 {
+	for l.open >= l.few && l.idle.Len() > 0 {
 		c := l.idle.Front().Value.(*connection)
-		if l.open < maxConnections && time.Since(c.since) < idleGrace {
+		if l.open < l.most && time.Since(c.since) < idleGrace {
 			return
 		}
 		l.observer.ConnectionRefused(closedForOthers)

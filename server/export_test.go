@@ -48,6 +48,9 @@ func (s *Server) Remembered() int { return s.throttle.recent.Len() }
 // MaxProven is how many good credentials each half of the throttle's memory holds at most.
 const MaxProven = maxProven
 
+// LimitConnections sets how many connections are open at once.
+func (s *Server) LimitConnections(most int) { s.mostConnections = most }
+
 // Prove remembers that a credential is good.
 func (s *Server) Prove(d access.Digest) { s.throttle.proved(d) }
 

@@ -95,8 +95,9 @@ type Server struct {
 	grace    time.Duration
 	log      *slog.Logger
 
-	perAddress  int
-	connections ConnectionObserver
+	mostConnections int
+	perAddress      int
+	connections     ConnectionObserver
 
 	routes   []route
 	router   *httprouter.Router
@@ -129,8 +130,9 @@ func New(o Options) (*Server, error) {
 		tls:      o.TLS,
 		grace:    o.ShutdownGrace,
 
-		perAddress:  o.ConnectionsPerAddress,
-		connections: o.Connections,
+		mostConnections: maxConnections,
+		perAddress:      o.ConnectionsPerAddress,
+		connections:     o.Connections,
 		log:         o.Logger,
 	}
 	if err := s.reachedAt(o.BaseURL); err != nil {
