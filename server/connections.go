@@ -16,7 +16,7 @@ const (
 	DefaultConnectionsPerAddress = 128
 
 	maxConnections  = 1024
-	idleGrace       = time.Second             // how long a connection may be idle in any case, unless all are taken
+	idleGrace       = time.Second // how long a connection may be idle in any case, unless all are taken
 	warningInterval = time.Minute
 )
 

@@ -133,7 +133,7 @@ func New(o Options) (*Server, error) {
 		mostConnections: maxConnections,
 		perAddress:      o.ConnectionsPerAddress,
 		connections:     o.Connections,
-		log:         o.Logger,
+		log:             o.Logger,
 	}
 	if err := s.reachedAt(o.BaseURL); err != nil {
 		return nil, err
