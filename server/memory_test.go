@@ -40,6 +40,21 @@ func (f *floor) begin(t *testing.T, as, path string, length int, part string) ne
 	return conn
 }
 
+// holds waits until requests hold that much of the budget.
+func (f *floor) holds(t *testing.T, budget, least int64) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); f.server.Reserved(budget) < least; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are held, want %d", f.server.Reserved(budget), least)
+		}
+	}
+}
+
+// atEnd is a reader that is at its end, and calls itself when that is found out.
+type atEnd func()
+
+func (f atEnd) Read([]byte) (int, error) { f(); return 0, io.EOF }
+
 // until repeats a request until its answer has that status.
 func (f *floor) until(t *testing.T, c call, status int) answer {
 	t.Helper()
@@ -63,7 +78,8 @@ func TestBodyMemory(t *testing.T) {
 		_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 		large := event(200 << 10)
 		conn := f.begin(t, bearer(acme), path, len(large), large[:len(large)-1])
-		got := f.until(t, call{"POST " + path, bearer(acme), large, nil}, 503).want(t, 503, "body_memory_exhausted")
+		f.holds(t, 900<<10, 400<<10)
+		got := f.do(t, call{"POST " + path, bearer(acme), large, nil}).want(t, 503, "body_memory_exhausted")
 		if after := got.Header.Get("Retry-After"); after != "2" {
 			t.Errorf("Retry-After %q", after)
 		}
@@ -96,7 +112,7 @@ func TestBodyMemory(t *testing.T) {
 		for range 20 {
 			f.begin(t, operator, batch, 16<<20, "{")
 		}
-		time.Sleep(20 * time.Millisecond)
+		f.holds(t, server.DefaultBodyMemory, 20*32<<10)
 		f.do(t, call{"POST " + batch, operator, `{"events":[` + strings.TrimSuffix(strings.Repeat(event(200<<10)+",", 20), ",") + `]}`, nil}).want(t, 202, "")
 	})
 
@@ -118,7 +134,8 @@ func TestBodyMemory(t *testing.T) {
 		f.do(t, call{"POST " + path, operator, event(150 << 10), nil}).want(t, 202, "")
 		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 200, "")
 		conn := f.begin(t, operator, path, 100<<10, event(98 << 10)[:98<<10])
-		f.until(t, call{"GET " + path + id() + "/", operator, "", nil}, 503).want(t, 503, "body_memory_exhausted")
+		f.holds(t, 512<<10, 190<<10)
+		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 503, "body_memory_exhausted")
 		f.list(t, operator, path) // small ones pass
 		conn.Close()
 		f.until(t, call{"GET " + path + id() + "/", operator, "", nil}, 200)
@@ -128,11 +145,13 @@ func TestBodyMemory(t *testing.T) {
 		t.Parallel()
 		f := build(t, budget(900<<10))
 		gone, leave := context.WithCancel(t.Context())
-		leave()
-		r := httptest.NewRequestWithContext(gone, http.MethodPost, path, strings.NewReader(event(200<<10)))
+		body := io.MultiReader(strings.NewReader(event(200<<10)), atEnd(leave))
+		r := httptest.NewRequestWithContext(gone, http.MethodPost, path, body)
 		r.Header.Set("Authorization", operator)
 		r.Header.Set("Content-Type", "application/json")
-		f.hand(r)
+		if status := f.hand(r).StatusCode; status != http.StatusServiceUnavailable {
+			t.Fatalf("status %d", status)
+		}
 		f.until(t, call{"POST " + path, operator, event(200 << 10), nil}, 202)
 	})
 
