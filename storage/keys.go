@@ -2,8 +2,6 @@ package storage
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -111,20 +109,8 @@ type creator struct {
 
 // creatorOf reads it afresh. A credential revoked since by was made must not leave another behind.
 func creatorOf(t *tx, by access.Principal) (c creator, err error) {
-	var revoked bool
-	switch {
-	case by.Key != nil:
-		err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM api_keys WHERE id = ?", by.Key.RowID)
-	case by.Token != nil:
-		err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE id = ?", by.Token.RowID)
-	}
-	switch {
-	case err != nil && !errors.Is(err, sql.ErrNoRows):
+	if err := notRevoked(t, by.Authority()); err != nil {
 		return c, err
-	case revoked && by.Key != nil:
-		return c, refusedKey.revoked()
-	case revoked:
-		return c, refusedToken.revoked()
 	}
 	err = t.get(&c, `
 		SELECT p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`

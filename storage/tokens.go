@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -31,7 +33,8 @@ func (s *Store) Token(ctx context.Context, user, id string) (access.AccessToken,
 }
 
 // CreateToken keeps an access token of a user for an organization. A nil expiresAt means that it does not expire.
-// Faults: NotFound for the user, Invalid where the organization is unknown, Conflict where the user is no member of it.
+// Faults: NotFound for the user, Invalid where the organization is unknown, Conflict where the user is no member of it,
+// Forbidden where the token could do more than by.
 func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
 	return returning(ctx, s, func(t *tx) (made access.AccessToken, err error) {
 		u, err := userRow(t, user)
@@ -42,8 +45,14 @@ func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organiza
 		if err != nil {
 			return made, unknown(err, "organization_id", "organization")
 		}
-		if err := refuseIf(t, notMember("The user"),
-			"SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM memberships WHERE organization_id = ? AND user_id = ?)", o, u); err != nil {
+		granted, err := grantedTo(t, u, o)
+		if errors.Is(err, sql.ErrNoRows) {
+			return made, notMember("The user")
+		}
+		if err != nil {
+			return made, err
+		}
+		if err := mayGrant(t, by, granted, o != by.Authority.Home); err != nil {
 			return made, err
 		}
 		row, err := insertToken(t, u, o, c, name, expiresAt)

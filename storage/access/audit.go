@@ -50,6 +50,8 @@ type Actor struct {
 	Organization int64  `db:"-"` // row id of the organization acted in; events without one of their own go there
 	IP           string `db:"ip"`
 	RequestID    string `db:"request_id"`
+
+	Authority Authority `db:"-"` // what it acts by; zero for the appliance itself, which grants nothing
 }
 
 // System is the appliance itself, acting in the given organization.
