@@ -54,7 +54,8 @@ func newServe() *cobra.Command {
 		Long: `Run the server: the API, and the delivery of webhooks.
 
 The first start makes the database with its plans, roles, the organization "Default" and a first
-operator, and prints that operator's access token once. SIGTERM or SIGINT stops the server when what
+operator, and prints an access token of that operator, valid for 24 hours. Later starts print another
+one in its place until the first authenticated request. SIGTERM or SIGINT stops the server when what
 is under way has ended; a second one stops it at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags())
@@ -118,13 +119,14 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	return errors.Join(err, store.Close())
 }
 
-// openStore opens the file. token is for the first operator where the file is new; empty where the settings have it.
+// openStore opens the file. token is the first operator's, for a day, to be printed; empty where the settings have it.
 func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *slog.Logger) (_ *storage.Store, token string, _ error) {
-	first := access.Mint(access.TokenPrefix)
+	first, life := access.Mint(access.TokenPrefix), 24*time.Hour
 	if c.Bootstrap.Token.IsZero() {
 		token = first.Reveal()
 	} else {
 		first, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
+		life = 0
 	}
 	store, err := storage.Open(ctx, storage.Options{
 		Path:          c.Storage.Path,
@@ -135,6 +137,7 @@ func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *sl
 		KeepEvents:    c.Storage.RetentionEvents,
 		KeepAudit:     c.Storage.RetentionAudit,
 		Bootstrap:     first,
+		BootstrapLife: life,
 		Observer:      m,
 		Logger:        log,
 	})

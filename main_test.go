@@ -174,37 +174,63 @@ func (p *process) must(t testing.TB, method, path, body string, result any) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 
-	t.Run("prints the first operator's token until somebody has come in, and it works", func(t *testing.T) {
+	t.Run("prints a token of the first operator until somebody has made an authenticated request", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
+		printed := func(p *process) string {
+			_, rest, found := strings.Cut(p.stdout.String(), "kat_")
+			if !found {
+				t.Fatalf("no token was printed: %s", p.stdout)
+			}
+			return "kat_" + rest[:36]
+		}
 		p := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
+		for _, path := range []string{"/readyz", "/metrics"} { // which ask for no credential here
+			resp, err := http.Get(p.url + path)
+			if err != nil || resp.StatusCode != 200 {
+				t.Fatalf("%s: %v, %v", path, resp, err)
+			}
+			resp.Body.Close()
+		}
 		if code := p.end(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		_, rest, found := strings.Cut(p.stdout.String(), "kat_")
-		if !found {
-			t.Fatalf("no token was printed: %s", p.stdout)
-		}
-		token := "kat_" + rest[:36]
+		replaced := printed(p)
 		again := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
-		req, _ := http.NewRequest("GET", again.url+"/api/v1/whoami", nil)
-		req.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != 200 {
-			t.Errorf("the token got %d", resp.StatusCode)
+		for token, want := range map[string]int{replaced: 401, printed(again): 200} {
+			req, _ := http.NewRequest("GET", again.url+"/api/v1/whoami", nil)
+			req.Header.Set("Authorization", "Bearer "+token)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("a token got %d, want %d", resp.StatusCode, want)
+			}
 		}
 		again.end(syscall.SIGTERM)
-		if !strings.Contains(again.stdout.String(), "kat_") {
-			t.Error("nobody had come in, and no token was printed")
-		}
 		third := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
 		third.end(syscall.SIGTERM)
 		if third.stdout.Len() > 0 {
-			t.Errorf("printed after somebody had come in: %s", third.stdout)
+			t.Errorf("printed after somebody had made an authenticated request: %s", third.stdout)
+		}
+	})
+
+	t.Run("prints no token after a health check and a command over the socket, because of the command", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		for i, command := range [][]string{{"healthcheck"}, {"api", "GET", "whoami/"}, {"healthcheck"}} {
+			p := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
+			cmd := keyhook(t, command...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %v %s", command, err, out)
+			}
+			p.end(syscall.SIGTERM)
+			if printed := strings.Contains(p.stdout.String(), "kat_"); printed != (i < 2) {
+				t.Errorf("start %d: printed %s", i, p.stdout)
+			}
 		}
 	})
 

@@ -74,6 +74,7 @@ func (s *Server) authenticateLocal(c *call) error {
 		return unreadable(err)
 	}
 	c.principal, c.authenticated = p, true
+	s.store.Used(p)
 	return nil
 }
 

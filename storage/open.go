@@ -17,16 +17,17 @@ import (
 // disk. A file that is refused is left as it was.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s := &Store{
-		policy:    o.Policy,
-		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
-		observer:  o.Observer,
-		rekeying:  o.rekeying,
-		upgrades:  o.knownUpgrades(),
-		log:       o.Logger,
-		jobs:      make(chan *job, maxBatch),
-		stopped:   make(chan struct{}),
-		replaying: make(chan struct{}, 1),
-		sweeps:    newSweeps(),
+		policy:       o.Policy,
+		retention:    retention{events: o.KeepEvents, audit: o.KeepAudit},
+		observer:     o.Observer,
+		rekeying:     o.rekeying,
+		upgrades:     o.knownUpgrades(),
+		log:          o.Logger,
+		jobs:         make(chan *job, maxBatch),
+		stopped:      make(chan struct{}),
+		replaying:    make(chan struct{}, 1),
+		sweeps:       newSweeps(),
+		firstRequest: newFirstRequest(),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -184,11 +185,6 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.goOnChanging(); err != nil {
 		return err
 	}
-	if !s.created {
-		if s.invited, err = s.invite(o.Bootstrap); err != nil {
-			return fmt.Errorf("make the first operator's token: %w", err)
-		}
-	}
 	if s.rekeying == nil { // which knows no policy by which they would go on
 		if err := s.alone(s.interruptSending); err != nil {
 			return fmt.Errorf("mark interrupted attempts: %w", err)
@@ -204,6 +200,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	}
 	if err := s.loadOrder(); err != nil {
 		return err
+	}
+	if err := s.invite(o); err != nil {
+		return fmt.Errorf("make the first operator's token: %w", err)
 	}
 	if s.keeper, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
 		return err

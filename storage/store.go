@@ -31,6 +31,7 @@ type Options struct {
 	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
 	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
 	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
+	BootstrapLife time.Duration     // how long that token lasts; 0 is for ever
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
 
@@ -76,25 +77,26 @@ type Store struct {
 	latest    int64 // the latest time of a transaction, since the clock was last set back
 	disorder  int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
 
-	principals principalCache
-	pending    pendingCount
-	held       atomic.Pointer[webhook.Hold] // as of the last commit
-	releasedAt atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
-	watcher    atomic.Pointer[webhook.Watcher]
-	observer   Observer
-	usage      usage
-	retention  retention // upkeep's own
-	sweeps     sweeps    // upkeep's own
-	clock      wallClock
-	replaying  chan struct{} // holds a token while a replay writes
+	principals   principalCache
+	pending      pendingCount
+	held         atomic.Pointer[webhook.Hold] // as of the last commit
+	releasedAt   atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
+	watcher      atomic.Pointer[webhook.Watcher]
+	observer     Observer
+	usage        usage
+	firstRequest firstRequest
+	retention    retention // upkeep's own
+	sweeps       sweeps    // upkeep's own
+	clock        wallClock
+	replaying    chan struct{} // holds a token while a replay writes
 }
 
 // Created reports whether Open has created the file.
 func (s *Store) Created() bool { return s.created }
 
-// Invited reports whether Open has made Options.Bootstrap an access token: in a new file, and in one that nobody has come
-// into so far.
-func (s *Store) Invited() bool { return s.created || s.invited }
+// Invited reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
+// authenticated request.
+func (s *Store) Invited() bool { return s.invited }
 
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }

@@ -20,12 +20,15 @@ func (s *Store) upkeep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			s.try(context.WithoutCancel(ctx), s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
 			s.try(context.WithoutCancel(ctx), s.noteUsage, "cannot note when credentials were last used")
 			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot write down the time")
 			return
+		case <-s.firstRequest.wake:
 		case <-tick.C:
 		}
 		s.try(ctx, s.keepTime, "cannot write down the time")
+		s.try(ctx, s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
 		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
 		s.try(ctx, s.retire, "cannot forget what is older than storage.retention_events and storage.retention_audit")

@@ -39,9 +39,10 @@ type use struct {
 	at int64
 }
 
-// Used notes that a request was made with p's credential. It takes no time to speak of; upkeep writes it down, at most
-// once a minute per credential. A principal without a credential is not noted.
+// Used notes that a request was made with p's credential. It does not block; upkeep writes the last use down, at most
+// once a minute per credential. Any principal ends the making of tokens at starts; see invite.
 func (s *Store) Used(p access.Principal) {
+	s.firstRequest.note()
 	at := time.Now().UnixMilli()
 	switch {
 	case p.Key != nil:

@@ -121,7 +121,7 @@ var table = []setting{
 		value: confidential(func(c *Config) *Secret { return &c.Encryption.Key }, isEncryptionKey)},
 
 	{name: "bootstrap.token", fallback: "", secret: true,
-		why:   "the operator's access token made at the first start; unset: one is made up and printed once",
+		why:   "the first operator's access token, until the first authenticated request; unset: each start prints another one for a day",
 		value: confidential(func(c *Config) *Secret { return &c.Bootstrap.Token }, isToken)},
 
 	{name: "oidc.issuer", fallback: "",
