@@ -119,14 +119,13 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	return errors.Join(err, store.Close())
 }
 
-// openStore opens the file. token is the first operator's, for a day, to be printed; empty where the settings have it.
+// openStore opens the file. token is the first operator's, to be printed; empty where the settings have it.
 func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *slog.Logger) (_ *storage.Store, token string, _ error) {
 	first, life := access.Mint(access.TokenPrefix), 24*time.Hour
-	if c.Bootstrap.Token.IsZero() {
-		token = first.Reveal()
-	} else {
+	token = first.Reveal()
+	if !c.Bootstrap.Token.IsZero() {
 		first, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
-		life = 0
+		token, life = "", 0
 	}
 	store, err := storage.Open(ctx, storage.Options{
 		Path:          c.Storage.Path,

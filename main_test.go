@@ -68,10 +68,22 @@ type process struct {
 	cmd     *exec.Cmd
 	url     string
 	metrics string // host:port of their own listener; empty without one
-	stdout  *bytes.Buffer
+	stdout  printed
 	before  string        // what it said before it was ready
 	stderr  *bytes.Buffer // what it says after it is ready; to be read after end
 	silent  chan struct{} // closed when it says nothing more
+}
+
+// printed is what a process has written to its standard output. It is a file, so that all that was written before the
+// process was ready is there once it is.
+type printed string
+
+func (p printed) String() string {
+	text, err := os.ReadFile(string(p))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 const operatorToken = "an-operator-token-for-tests"
@@ -88,8 +100,13 @@ func startAt(t testing.TB, address, dir string, settings ...string) *process {
 	cmd := keyhook(t, "serve", "--dev", "--listen="+address, "--log.format=json")
 	cmd.Dir = dir
 	cmd.Env = append(append(cmd.Env, "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken), settings...)
-	p := &process{cmd: cmd, stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), silent: make(chan struct{})}
-	cmd.Stdout = p.stdout
+	stdout, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	p := &process{cmd: cmd, stdout: printed(stdout.Name()), stderr: new(bytes.Buffer), silent: make(chan struct{})}
+	cmd.Stdout = stdout
 	logged, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +194,7 @@ func TestServe(t *testing.T) {
 	t.Run("prints a token of the first operator until somebody has made an authenticated request", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		printed := func(p *process) string {
+		tokenOf := func(p *process) string {
 			_, rest, found := strings.Cut(p.stdout.String(), "kat_")
 			if !found {
 				t.Fatalf("no token was printed: %s", p.stdout)
@@ -195,9 +212,9 @@ func TestServe(t *testing.T) {
 		if code := p.end(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		replaced := printed(p)
+		replaced := tokenOf(p)
 		again := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
-		for token, want := range map[string]int{replaced: 401, printed(again): 200} {
+		for token, want := range map[string]int{replaced: 401, tokenOf(again): 200} {
 			req, _ := http.NewRequest("GET", again.url+"/api/v1/whoami", nil)
 			req.Header.Set("Authorization", "Bearer "+token)
 			resp, err := http.DefaultClient.Do(req)
@@ -212,7 +229,7 @@ func TestServe(t *testing.T) {
 		again.end(syscall.SIGTERM)
 		third := start(t, dir, "KEYHOOK_BOOTSTRAP_TOKEN=")
 		third.end(syscall.SIGTERM)
-		if third.stdout.Len() > 0 {
+		if third.stdout.String() != "" {
 			t.Errorf("printed after somebody had made an authenticated request: %s", third.stdout)
 		}
 	})
