@@ -58,7 +58,7 @@ const maxFieldProblems = 100
 // the code of the whole, so that a client need not look into errors for it.
 var telling = map[string]bool{
 	"scope_not_grantable": true, codeUnknownPermission: true, "idempotency_key_reused": true,
-	codeBeyondRetention: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
+	codeBeyondRetention: true, codeReserved: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
 // retryAfter is when to try again what is unavailable: a full disk or a restart takes a while.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -21,6 +22,9 @@ const (
 	maxBatch          = 1000 // events
 	maxIdempotencyKey = 255  // characters
 )
+
+// codeReserved says of an event type that only Keyhook publishes events of it.
+const codeReserved = "reserved_type"
 
 // event reads the body of a publication; header is what Idempotency-Key says.
 func (f *form) event(header []string) (webhook.NewEvent, error) {
@@ -111,8 +115,11 @@ func (f *form) newEvent() webhook.NewEvent {
 	e := webhook.NewEvent{Data: f.object("data")}
 	if eventType := f.plain("type", webhook.MaxEventType); eventType != nil {
 		e.Type = *eventType
-		if !webhook.ValidType(e.Type) {
+		switch {
+		case !webhook.ValidType(e.Type):
 			f.refuse("type", "invalid", "This must be an event type such as user.created.")
+		case access.IsAuditType(e.Type), e.Type == webhook.TestType:
+			f.refuse("type", codeReserved, "Only Keyhook itself publishes events of this type; choose another, such as one with a dot: app.%s.", e.Type)
 		}
 	}
 	if key := f.line("idempotency_key", maxIdempotencyKey); key != nil {

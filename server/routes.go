@@ -135,7 +135,7 @@ func (s *Server) table(o Options) []route {
 		{get, eventPath, access.EventsRead, permitted, none, paged, e.list, nil},
 		{post, eventPath, access.EventsWrite, permitted, oneEvent, noParameter, e.publish, nil},
 		{post, eventPath + "batch/", access.EventsWrite, permitted, manyEvent, noParameter, e.publishBatch, nil},
-		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read, e.find},
+		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read, e.exists},
 
 		{get, api + "audit-events/", access.AuditRead, permitted, none, byAudit, a.list, nil},
 

@@ -88,7 +88,8 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 	return a, nil
 }
 
-// Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound.
+// Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound; Forbidden where the event is of
+// the audit log and by lacks audit:read.
 func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
 	row, at, ok := s.ids.row(attemptID, attempt)
 	if !ok {
@@ -105,6 +106,11 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
 			WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, row, at, sub); err != nil {
 			return missing(err, "attempt")
+		}
+		if access.IsAuditType(job.EventType) {
+			if err := mayReadAudit(t, by, "This event is of the audit log; to send it again you need the permission "+access.AuditRead+"."); err != nil {
+				return err
+			}
 		}
 		if err := requireWebhooks(t, organization); err != nil {
 			return err

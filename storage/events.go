@@ -3,10 +3,12 @@ package storage
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -231,10 +233,52 @@ func (s *Store) Events(ctx context.Context, organization, before int64, limit in
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.organization_id = ? AND e.id < ?
 		ORDER BY e.id DESC LIMIT ?`, organization, from(before), limit)
+	s.nameEvents(events)
+	return events, err
+}
+
+// nameEvents computes the public ids of events that were read.
+func (s *Store) nameEvents(events []webhook.Event) {
 	for i := range events {
 		events[i].ID = s.ids.id(eventID, events[i].RowID, events[i].At)
 	}
-	return events, err
+}
+
+// eventSlice is how many events one read of EventsWithoutAudit looks at. A slice takes a few milliseconds, so a long
+// stretch of the audit log holds up neither other readers nor checkpoints.
+const eventSlice = 2_000
+
+// EventsWithoutAudit is Events without those of the audit log. It looks at slices of the history until it has found enough.
+// Faults: Unavailable where that takes too long.
+func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, logLimit, errLateRead)
+	defer cancel()
+	types, err := json.Marshal(access.AuditTypes())
+	if err != nil {
+		return nil, err
+	}
+	before = from(before)
+	events := []webhook.Event{}
+	for more := true; more && len(events) < limit; {
+		var first int64 // row id of the oldest event of the slice
+		err := s.logs.get(ctx, &first, `
+			SELECT id FROM events INDEXED BY events_by_organization
+			WHERE organization_id = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?`, organization, before, eventSlice-1)
+		if more = !errors.Is(err, sql.ErrNoRows); more && err != nil {
+			return nil, err
+		}
+		slice := []webhook.Event{}
+		if err := s.logs.list(ctx, &slice, `
+			SELECT `+eventColumns+`
+			FROM events e INDEXED BY events_by_organization JOIN organizations o ON o.id = e.organization_id
+			WHERE e.organization_id = ?1 AND e.id < ?2 AND e.id >= ?3 AND e.type NOT IN (SELECT value FROM json_each(?4))
+			ORDER BY e.id DESC LIMIT ?5`, organization, before, first, string(types), limit-len(events)); err != nil {
+			return nil, err
+		}
+		events, before = append(events, slice...), first
+	}
+	s.nameEvents(events)
+	return events, nil
 }
 
 // Event returns an event of an organization and where its deliveries stand. Faults: NotFound.

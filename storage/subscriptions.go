@@ -67,7 +67,7 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
-// the plan lacks webhooks.
+// the plan lacks webhooks, and where by lacks audit:read for the types that are wanted.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	id := newID(subscriptionID)
@@ -77,6 +77,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	}
 	made, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
+			return sub, err
+		}
+		if err := mayDirect(t, by, *c.EventTypes); err != nil {
 			return sub, err
 		}
 		if _, err := t.exec(`
@@ -100,7 +103,8 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
-// resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound.
+// resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound; Forbidden where by lacks audit:read
+// and the address or the types of a subscription that gets audit events would change, or it would begin to get some.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	return returning(ctx, s, func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.subscription(t, organization, id)
@@ -109,6 +113,9 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 		}
 		if c == (webhook.SubscriptionChange{}) {
 			return sub, nil
+		}
+		if err := mayRedirect(t, by, sub, c); err != nil {
+			return sub, err
 		}
 		before := sub.Status
 		if err := s.apply(t, by, &sub, c); err != nil {
