@@ -17,7 +17,7 @@ func TestBackups(t *testing.T) {
 	of := filepath.Join(dir, "backups")
 	f.run(t, map[string]string{"as": operator}, []scenario{
 		ok("without a body it gets a dated name", "POST /api/v1/backups/", "", 201,
-			`{"file":"keyhook-20`, `"bytes":`, `"sha256":"`, `"duration_ms":`, `"encryption_key_id":"`, `"created_at":"20`, `"events":0`, `"removed":[]`),
+			`{"file":"keyhook-20`, `"bytes":`, `"sha256":"`, `"duration_ms":`, `"encryption_key_id":"`, `"created_at":"20`, `"events":1`, `"removed":[]`),
 		ok("it may be named", "POST /api/v1/backups/", `{"file":"nightly.db"}`, 201, `"file":"nightly.db"`),
 		bad("a name is used once", "POST /api/v1/backups/", `{"file":"nightly.db"}`, 409, "already_exists"),
 		bad("a name leads nowhere else", "POST /api/v1/backups/", `{"file":"../elsewhere.db"}`, 422, "validation_failed", `"field":"file"`),

@@ -73,7 +73,7 @@ func (s *Store) invite(o Options) error {
 			s.log.Warn("bootstrap.token is not a valid access token: it was revoked, or it was set after the first authenticated request; " +
 				"create a token with: keyhook token create")
 		}
-		if had || revoked {
+		if had {
 			return nil
 		}
 		if err := s.revokeUnused(t, first, o.Bootstrap); err != nil || known {
