@@ -52,7 +52,7 @@ var auditTypes = []string{
 	SubscriptionFailing, SubscriptionDisabled, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
-	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionCreated, SessionRevoked, QueueHeld,
+	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionCreated, SessionRevoked, ClockAccepted, QueueHeld,
 	QueueReleased, QueueDiscarded, BackupCreated, DatabaseRestored,
 }
 
