@@ -35,8 +35,8 @@ const (
 	MemberRemoved        = "member_removed"
 	AccessTokenCreated   = "access_token_created"
 	AccessTokenRevoked   = "access_token_revoked"
-	SessionCreated       = "session_created"
-	SessionRevoked       = "session_revoked"
+	SessionStarted       = "session_started"
+	SessionEnded         = "session_ended"
 	QueueHeld            = "queue_held"
 	QueueReleased        = "queue_released"
 	QueueDiscarded       = "queue_discarded"
@@ -52,7 +52,7 @@ var auditTypes = []string{
 	SubscriptionFailing, SubscriptionDisabled, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
-	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionCreated, SessionRevoked, ClockAccepted, QueueHeld,
+	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, ClockAccepted, QueueHeld,
 	QueueReleased, QueueDiscarded, BackupCreated, DatabaseRestored,
 }
 
