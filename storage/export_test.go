@@ -8,6 +8,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -91,7 +92,7 @@ func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	var texts []string
-	for _, p := range []*pool{s.reads, s.logs} {
+	for _, p := range s.pools {
 		p.prepared.Range(func(text, _ any) bool {
 			texts = append(texts, text.(string))
 			return true
@@ -169,4 +170,16 @@ func (s *Store) Path() string { return s.path }
 func (s *Store) CheckLater(ctx context.Context) error {
 	later := &Store{path: s.path, log: s.log, condition: s.condition, unchecked: true} // s runs, and has looked already
 	return later.checkLater(ctx)
+}
+
+// Attempts returns the attempts of one page.
+func (s *Store) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
+	page, err := s.AttemptPage(ctx, organization, id, f)
+	return page.Attempts, err
+}
+
+// AuditEvents returns the audit events of one page.
+func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
+	page, err := s.AuditPage(ctx, organization, f)
+	return page.Events, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -154,17 +155,33 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if s.keeper, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
 		return err
 	}
-	if name, err = dsn(o.Path, readerPragmas()); err != nil {
-		return err
-	}
-	note := func(err error) { s.condition.note(byReading, err) }
-	if s.reads, err = openPool(ctx, name, readers, readLimit, note); err != nil {
-		return err
-	}
-	if s.logs, err = openPool(ctx, name, logReaders, logLimit, note); err != nil {
+	if err := s.openPools(ctx); err != nil {
 		return err
 	}
 	return s.remember()
+}
+
+// openPools opens the connections that read.
+func (s *Store) openPools(ctx context.Context) error {
+	name, err := dsn(s.path, readerPragmas())
+	if err != nil {
+		return err
+	}
+	note := func(err error) { s.condition.note(byReading, err) }
+	for _, of := range []struct {
+		connections int
+		limit       time.Duration
+	}{{readers, readLimit}, {logReaders, logLimit}, {replayReaders, logLimit}} {
+		p, err := openPool(ctx, name, of.connections, of.limit, note)
+		if err != nil {
+			return err
+		}
+		s.pools = append(s.pools, p)
+	}
+	s.reads = s.pools[0]
+	s.logs = newLogReader(s.pools[1], logReaders, &turns{most: logReads, wait: logWait})
+	s.replays = newLogReader(s.pools[2], replayReaders, &turns{most: logReads})
+	return nil
 }
 
 // fileSize is 0 where there is no file.

@@ -93,6 +93,11 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		since: max(r.Since, o.sub.CreatedAt), until: r.Until, last: o.last,
 	}
 	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
+	end, err := s.replays.take(ctx, organization)
+	if err != nil {
+		return p, err
+	}
+	defer end()
 	if p.after, err = s.before(ctx, p, p.since == o.sub.CreatedAt); err != nil {
 		return p, err
 	}
@@ -100,8 +105,8 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		p.until = math.MaxInt64 // its last row bounds it
 		return p, nil
 	}
-	end, err := s.eventFrom(ctx, p.until, p.last)
-	p.last = end - 1
+	first, err := s.eventFrom(ctx, p.until, p.last)
+	p.last = first - 1
 	return p, err
 }
 
@@ -117,7 +122,7 @@ func (s *Store) before(ctx context.Context, p period, atBirth bool) (int64, erro
 		return 0, err
 	}
 	var birth int64
-	err = s.logs.get(ctx, &birth, `
+	err = s.replays.get(ctx, &birth, `
 		SELECT id FROM events INDEXED BY events_by_organization
 		WHERE organization_id = ? AND id >= ? AND id < ? AND about = ? ORDER BY id LIMIT 1`,
 		p.organization, first, later, p.subscription)
@@ -153,7 +158,7 @@ func (s *Store) eventFrom(ctx context.Context, at, last int64) (int64, error) {
 			ID int64 `db:"id"`
 			At int64 `db:"created_at"`
 		}
-		err := s.logs.get(ctx, &e, "SELECT id, created_at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
+		err := s.replays.get(ctx, &e, "SELECT id, created_at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, fmt.Errorf("look for the first event of a period: %w", err)
@@ -196,19 +201,12 @@ type chunk struct {
 	Rows    string `db:"rows"` // of what was found, a JSON array
 }
 
-// walk looks through the events of a period, in reads that are short enough for everybody else, and has do done with the
-// chunks in which there is something.
+// walk looks through the events of a period, chunk by chunk, and calls do for the chunks in which something was found.
+// Replays take turns after each chunk, those of one organization and those of all.
 func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error {
 	for {
-		var c chunk
-		if err := s.logs.get(ctx, &c, `
-			SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
-			       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
-			FROM (
-				SELECT e.id, (`+replayable+`) AS found
-				FROM events e INDEXED BY events_by_organization
-				WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
-			p.args(s.retention.events, p.now, p.after, p.last, replayEvents)...); err != nil {
+		c, err := s.nextChunk(ctx, p)
+		if err != nil {
 			return fmt.Errorf("look for what to replay: %w", err)
 		}
 		if c.Found > 0 {
@@ -221,6 +219,24 @@ func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error 
 		}
 		p.after = c.Reached
 	}
+}
+
+// nextChunk looks at the next events of a period, in one short read.
+func (s *Store) nextChunk(ctx context.Context, p period) (c chunk, err error) {
+	end, err := s.replays.take(ctx, p.organization)
+	if err != nil {
+		return c, err
+	}
+	defer end()
+	err = s.replays.get(ctx, &c, `
+		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
+		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
+		FROM (
+			SELECT e.id, (`+replayable+`) AS found
+			FROM events e INDEXED BY events_by_organization
+			WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
+		p.args(s.retention.events, p.now, p.after, p.last, replayEvents)...)
+	return c, err
 }
 
 // replaySome makes deliveries of the events in those rows, as far as they are replayable still: another replay, or a

@@ -69,8 +69,10 @@ type Store struct {
 	commits      atomic.Int64
 	checkpointed int64 // what commits was at the last checkpoint; watch's own
 
-	reads *pool // what requests and deliveries wait for
-	logs  *pool // lists with filters, which may have far to look
+	reads   *pool      // what requests and deliveries wait for
+	logs    *logReader // lists with filters, which may have far to look
+	replays *logReader // what replays look for, which may take minutes
+	pools   []*pool    // all that are open
 
 	lastEvent  int64 // row id of the newest event; the writer's own
 	principals principalCache
@@ -126,10 +128,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range []*pool{s.reads, s.logs} {
-		if p != nil {
-			errs = append(errs, p.close())
-		}
+	for _, p := range s.pools {
+		errs = append(errs, p.close())
 	}
 	if s.tx != nil {
 		for _, st := range s.tx.statements {
