@@ -62,8 +62,12 @@ var telling = map[string]bool{
 	codeBeyondRetention: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
-// retryAfter is when to try again what is unavailable: a full disk or a restart takes a while.
-const retryAfter = "30"
+// When to try again what is unavailable: a full disk or a restart takes a while, other reads take seconds.
+const (
+	retryAfter     = "30"
+	retryAfterBusy = "5"
+	codeTooBusy    = "too_busy"
+)
 
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
@@ -81,7 +85,11 @@ func (s *Server) fail(c *call, err error) {
 	case http.StatusUnauthorized:
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusServiceUnavailable:
-		c.set("Retry-After", retryAfter)
+		wait := retryAfter
+		if p.Code == codeTooBusy {
+			wait = retryAfterBusy
+		}
+		c.set("Retry-After", wait)
 	}
 	if err := c.write(p.Status, "application/problem+json", p); err != nil {
 		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",

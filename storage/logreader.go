@@ -126,6 +126,7 @@ type slicer interface {
 func (r *logReader) walk(ctx context.Context, high position, s slicer) (position, error) {
 	bounds := r.limits
 	for {
+		before := bounds.took
 		low, more, err := r.slice(ctx, high, s, &bounds)
 		switch {
 		case err != nil || !more:
@@ -133,7 +134,22 @@ func (r *logReader) walk(ctx context.Context, high position, s slicer) (position
 		case bounds.over():
 			return low, nil
 		}
+		if bounds.took > sliceTime {
+			if err := rest(ctx, bounds.took-before); err != nil {
+				return position{}, err
+			}
+		}
 		high = low
+	}
+}
+
+// rest waits as long as a slice took, so that a long search takes half a processor at most.
+func rest(ctx context.Context, took time.Duration) error {
+	select {
+	case <-time.After(took):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -26,6 +26,8 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		jobs:      make(chan *job, maxBatch),
 		stopped:   make(chan struct{}),
 		replaying: make(chan struct{}, 1),
+		pauses:    make(chan func()),
+		logBounds: defaultLogBounds,
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -152,13 +154,23 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.tx.get(&s.lastEvent, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
 		return fmt.Errorf("find newest event: %w", err)
 	}
-	if s.keeper, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
+	if err := s.openKeeper(ctx, o); err != nil {
 		return err
 	}
 	if err := s.openPools(ctx); err != nil {
 		return err
 	}
 	return s.remember()
+}
+
+// openKeeper opens the connection that makes checkpoints.
+func (s *Store) openKeeper(ctx context.Context, o Options) error {
+	name, err := dsn(s.path, keeperPragmas(o.Synchronous), "_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	s.keeper, err = connect(ctx, name, 1, keeperPragmas(o.Synchronous))
+	return err
 }
 
 // openPools opens the connections that read.

@@ -205,7 +205,7 @@ type chunk struct {
 // Replays take turns after each chunk, those of one organization and those of all.
 func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error {
 	for {
-		c, err := s.nextChunk(ctx, p)
+		c, took, err := s.nextChunk(ctx, p)
 		if err != nil {
 			return fmt.Errorf("look for what to replay: %w", err)
 		}
@@ -217,18 +217,27 @@ func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error 
 		if c.Seen < replayEvents {
 			return nil
 		}
+		if err := rest(ctx, took); err != nil {
+			return err
+		}
 		p.after = c.Reached
 	}
 }
 
-// nextChunk looks at the next events of a period, in one short read.
-func (s *Store) nextChunk(ctx context.Context, p period) (c chunk, err error) {
+// nextChunk looks at the next events of a period, in one short read, and returns how long that took.
+func (s *Store) nextChunk(ctx context.Context, p period) (c chunk, took time.Duration, err error) {
 	end, err := s.replays.take(ctx, p.organization)
 	if err != nil {
-		return c, err
+		return c, 0, err
 	}
 	defer end()
-	err = s.replays.get(ctx, &c, `
+	free, err := s.replays.slot(ctx)
+	if err != nil {
+		return c, 0, err
+	}
+	defer free()
+	began := time.Now()
+	err = s.replays.pool.get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
 		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
 		FROM (
@@ -236,7 +245,7 @@ func (s *Store) nextChunk(ctx context.Context, p period) (c chunk, err error) {
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
 		p.args(s.retention.events, p.now, p.after, p.last, replayEvents)...)
-	return c, err
+	return c, time.Since(began), err
 }
 
 // replaySome makes deliveries of the events in those rows, as far as they are replayable still: another replay, or a

@@ -68,6 +68,10 @@ type Store struct {
 	keeper       *sqlx.DB // one connection, for checkpoints beside the writer
 	commits      atomic.Int64
 	checkpointed int64 // what commits was at the last checkpoint; watch's own
+	logBounds    logBounds
+	logLong      atomic.Bool                        // whether the write-ahead log is longer than logBounds.warn
+	checking     atomic.Pointer[context.CancelFunc] // ends the check of a table that is under way
+	pauses       chan func()                        // is run by the writer between two transactions
 
 	reads   *pool      // what requests and deliveries wait for
 	logs    *logReader // lists with filters, which may have far to look
