@@ -74,13 +74,13 @@ func TestWriteAheadLog(t *testing.T) {
 			var readers sync.WaitGroup
 			for i := range 2 {
 				readers.Go(func() {
-					for time.Sleep(time.Duration(25*i) * time.Millisecond); reading.Err() == nil; {
+					for time.Sleep(time.Duration(100*i) * time.Millisecond); reading.Err() == nil; {
 						end, err := x.BeginLogRead(t.Context())
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						time.Sleep(50 * time.Millisecond)
+						time.Sleep(200 * time.Millisecond) // longer than a commit may be held up
 						end()
 					}
 				})
