@@ -25,6 +25,8 @@ const (
 	keeperWait = "100"
 	// drainWait is how long a restart of the log waits for reads of logs to end. New reads of logs wait meanwhile.
 	drainWait = 300 * time.Millisecond
+	// restartPause is how long no restart is tried after one that has failed: each holds up commits for a moment.
+	restartPause = 5 * time.Second
 )
 
 // keeperPragmas are those of the connection that makes checkpoints.
@@ -58,9 +60,11 @@ func (s *Store) checkpoint(ctx context.Context) error {
 		return err
 	}
 	s.checkpointed = commits
-	if result.Log*frameSize < s.logBounds.restart && !s.logLong.Load() || result.Log-result.Done > pinnedFrames {
+	if result.Log*frameSize < s.logBounds.restart && !s.logLong.Load() || result.Log-result.Done > pinnedFrames ||
+		time.Now().Before(s.restartAt) {
 		return nil
 	}
+	s.restartAt = time.Now().Add(restartPause)
 	return s.restartLog(ctx)
 }
 
@@ -88,9 +92,13 @@ func (s *Store) restartLog(ctx context.Context) error {
 	if s.logLong.Load() {
 		kind = "TRUNCATE" // the file has to become short even if nobody writes
 	}
+	var result checkpointed
 	var err error
-	if pauseErr := s.pause(ctx, func() { _, err = s.runCheckpoint(ctx, kind) }); pauseErr != nil {
+	if s.pause(ctx, func() { result, err = s.runCheckpoint(ctx, kind) }) != nil {
 		return nil // the store stops
+	}
+	if err == nil && result.Busy == 0 {
+		s.restartAt = time.Time{}
 	}
 	return err
 }

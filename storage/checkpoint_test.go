@@ -128,7 +128,7 @@ func TestWriteAheadLog(t *testing.T) {
 				t.Error("the check of a table goes on")
 			}
 			end()
-			time.Sleep(3 * time.Second) // in which nobody writes
+			time.Sleep(10 * time.Second) // in which nobody writes
 			if warning, err := x.Ready(t.Context()); warning != "" || err != nil || x.logSize(t) >= warn {
 				t.Errorf("it still warns %q, error %v, with %d bytes", warning, err, x.logSize(t))
 			}

@@ -67,7 +67,8 @@ type Store struct {
 
 	keeper       *sqlx.DB // one connection, for checkpoints beside the writer
 	commits      atomic.Int64
-	checkpointed int64 // what commits was at the last checkpoint; watch's own
+	checkpointed int64     // what commits was at the last checkpoint; watch's own
+	restartAt    time.Time // when the write-ahead log may be made to start anew again; watch's own
 	logBounds    logBounds
 	logLong      atomic.Bool                        // whether the write-ahead log is longer than logBounds.warn
 	checking     atomic.Pointer[context.CancelFunc] // ends the check of a table that is under way
