@@ -81,7 +81,7 @@ const (
 	firstSlice    = 1_000 // rows
 	smallestSlice = 100
 	largestSlice  = 10_000
-	sliceTime     = 50 * time.Millisecond // the aim; a slow disk gets smaller slices
+	sliceTime     = 25 * time.Millisecond // the aim; a slow disk gets smaller slices
 	searchRows    = 100_000
 	searchTime    = time.Second
 )
