@@ -76,12 +76,13 @@ func (r *logReader) drain(ctx context.Context) (resume func(), ok bool) {
 	return func() { r.slots.Release(r.size) }, true
 }
 
-// The sizes of slices and searches. A slice of 1,000 delivery attempts, each with its event, takes 5 to 10 ms.
+// The sizes of slices and searches. A slice of 1,000 delivery attempts, each with its event, takes 5 ms. The Go scheduler
+// lets a goroutine compute for 10 ms before others have their turn, so shorter slices keep others from waiting.
 const (
-	firstSlice    = 1_000 // rows
+	firstSlice    = 500 // rows
 	smallestSlice = 100
 	largestSlice  = 10_000
-	sliceTime     = 25 * time.Millisecond // the aim; a slow disk gets smaller slices
+	sliceTime     = 5 * time.Millisecond // the aim; a slow disk gets smaller slices
 	searchRows    = 100_000
 	searchTime    = time.Second
 )
@@ -134,10 +135,8 @@ func (r *logReader) walk(ctx context.Context, high position, s slicer) (position
 		case bounds.over():
 			return low, nil
 		}
-		if bounds.took > sliceTime {
-			if err := rest(ctx, bounds.took-before); err != nil {
-				return position{}, err
-			}
+		if err := rest(ctx, bounds.took-before); err != nil {
+			return position{}, err
 		}
 		high = low
 	}
