@@ -144,8 +144,10 @@ func (r *logReader) walk(ctx context.Context, high position, s slicer) (position
 
 // rest waits as long as a slice took, so that a long search takes half a processor at most.
 func rest(ctx context.Context, took time.Duration) error {
+	timer := time.NewTimer(took)
+	defer timer.Stop()
 	select {
-	case <-time.After(took):
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
