@@ -159,13 +159,13 @@ func TestLimits(t *testing.T) {
 			sub = x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
 				found := false
 				outcome := webhook.Sending
-				list, err := x.Attempts(q.Context(), x.org(), sub.ID, webhook.AttemptFilter{
+				page, err := x.AttemptPage(q.Context(), x.org(), sub.ID, webhook.AttemptFilter{
 					Limit: 10, Outcome: &outcome, EventID: q.Header.Get("Webhook-Id"),
 				})
 				if err != nil {
 					return nil, err
 				}
-				for _, a := range list {
+				for _, a := range page.Attempts {
 					found = found || strconv.Itoa(a.Number) == q.Header.Get("X-Service-Attempt")
 				}
 				if !found {

@@ -61,8 +61,12 @@ var telling = map[string]bool{
 	codeBeyondRetention: true, codeReserved: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
-// retryAfter is when to try again what is unavailable: a full disk or a restart takes a while.
-const retryAfter = "30"
+// When to try again what is unavailable: a full disk or a restart takes a while, other reads take seconds.
+const (
+	retryAfter     = "30"
+	retryAfterBusy = "5"
+	codeTooBusy    = "too_busy"
+)
 
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
@@ -78,9 +82,14 @@ func (s *Server) fail(c *call, err error) {
 	case http.StatusUnauthorized:
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusServiceUnavailable:
-		if c.Header()["Retry-After"] == nil {
-			c.set("Retry-After", retryAfter)
+		if c.Header()["Retry-After"] != nil {
+			break
 		}
+		wait := retryAfter
+		if p.Code == codeTooBusy {
+			wait = retryAfterBusy
+		}
+		c.set("Retry-After", wait)
 	}
 	if err := c.write(p.Status, "application/problem+json", p); err != nil {
 		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -222,26 +224,38 @@ func (s *Store) changed(t *tx, subscriptions ...int64) {
 }
 
 const eventColumns = `
-	e.id, o.public_id AS organization_public_id, e.type, e.created_at,
-	(SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = 0) AS deliveries`
+	e.id, o.public_id AS organization_public_id, e.type, e.created_at`
 
-// Events lists the events of an organization, newest first, without their bodies.
+// publishedDeliveries counts the deliveries that an event had when it was published.
+const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = 0"
+
+// Events lists the events of an organization, newest first, without their bodies. Faults: Unavailable where too many reads
+// of its logs are under way.
 func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
+	end, err := s.logs.take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	events := []webhook.Event{}
-	err := s.list(ctx, &events, `
+	if err := s.logs.list(ctx, &events, `
 		SELECT `+eventColumns+`
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.organization_id = ? AND e.id < ?
-		ORDER BY e.id DESC LIMIT ?`, organization, from(before), limit)
-	s.nameEvents(events)
-	return events, err
+		ORDER BY e.id DESC LIMIT ?`, organization, from(before), limit); err != nil {
+		return nil, err
+	}
+	return events, s.completeEvents(ctx, events)
 }
 
-// nameEvents computes the public ids of events that were read.
-func (s *Store) nameEvents(events []webhook.Event) {
-	for i := range events {
-		events[i].ID = s.ids.id(eventID, events[i].RowID, events[i].At)
+// completeEvents fills in the public ids of events and the numbers of their deliveries.
+func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) error {
+	for some := range slices.Chunk(events, countedEvents) {
+		if err := s.countDeliveries(ctx, some); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // eventSlice is how many events one read of EventsWithoutAudit looks at. A slice takes a few milliseconds, so a long
@@ -253,6 +267,11 @@ const eventSlice = 2_000
 func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, logLimit, errLateRead)
 	defer cancel()
+	end, err := s.logs.take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	types, err := json.Marshal(access.AuditTypes())
 	if err != nil {
 		return nil, err
@@ -277,19 +296,48 @@ func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int
 		}
 		events, before = append(events, slice...), first
 	}
-	s.nameEvents(events)
-	return events, nil
+	return events, s.completeEvents(ctx, events)
 }
 
-// Event returns an event of an organization and where its deliveries stand. Faults: NotFound.
+// countedEvents is how many events' deliveries one read counts: each may have thousands.
+const countedEvents = 10
+
+// countDeliveries fills in the number of deliveries and the public id of events.
+func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) error {
+	place := make(map[int64]int, len(events))
+	for i, e := range events {
+		place[e.RowID] = i
+		events[i].ID = s.ids.id(eventID, e.RowID, e.At)
+	}
+	var counts []struct {
+		Event      int64 `db:"id"`
+		Deliveries int   `db:"deliveries"`
+	}
+	err := s.logs.list(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(place)))
+	for _, c := range counts {
+		events[place[c.Event]].Deliveries = c.Deliveries
+	}
+	return err
+}
+
+// maxEventDeliveries bounds what is shown of one event: a publication makes no more, but redeliveries add up.
+const maxEventDeliveries = 10_000
+
+// Event returns an event of an organization and where its deliveries stand, at most maxEventDeliveries of them. Faults:
+// NotFound; Unavailable where too many reads of the organization's logs are under way.
 func (s *Store) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
 	var e webhook.Event
 	row, at, ok := s.ids.row(eventID, id)
 	if !ok {
 		return e, nil, fault.Missing("event")
 	}
-	err := s.get(ctx, &e, `
-		SELECT `+eventColumns+`, e.body
+	end, err := s.logs.take(ctx, organization)
+	if err != nil {
+		return e, nil, err
+	}
+	defer end()
+	err = s.logs.get(ctx, &e, `
+		SELECT `+eventColumns+`, (`+publishedDeliveries+`) AS deliveries, e.body
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
 	if err != nil {
@@ -297,10 +345,10 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 	}
 	e.ID = id
 	deliveries := []webhook.Delivery{}
-	err = s.list(ctx, &deliveries, `
+	err = s.logs.list(ctx, &deliveries, `
 		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
 		       CASE WHEN d.state = 0 AND s.deleted_at IS NOT NULL THEN 3 ELSE d.state END AS state
 		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id
-		WHERE d.event_id = ? ORDER BY d.subscription_id, d.id`, row)
+		WHERE d.event_id = ? ORDER BY d.subscription_id, d.id LIMIT ?`, row, maxEventDeliveries)
 	return e, deliveries, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -92,7 +93,7 @@ func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	var texts []string
-	for _, p := range []*pool{s.reads, s.logs} {
+	for _, p := range s.pools {
 		p.prepared.Range(func(text, _ any) bool {
 			texts = append(texts, text.(string))
 			return true
@@ -220,3 +221,53 @@ func (s *Store) MoveSessions(ctx context.Context, by time.Duration) error {
 		return err
 	})
 }
+
+// Attempts returns the attempts of one page.
+func (s *Store) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
+	page, err := s.AttemptPage(ctx, organization, id, f)
+	return page.Attempts, err
+}
+
+// AuditEvents returns the audit events of one page.
+func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
+	page, err := s.AuditPage(ctx, organization, f)
+	return page.Events, err
+}
+
+// BoundLog sets how long the write-ahead log may become, in bytes. Run must not have been called.
+func (s *Store) BoundLog(restart, warn int64) { s.logBounds = logBounds{restart, warn} }
+
+// BoundSearches sets how many rows a search looks at, and how many a slice of it has at first.
+func (s *Store) BoundSearches(rows, slice int) { s.logs.limits = search{rows: slice, left: rows} }
+
+// TakeTurn takes the turn of an organization at reading logs.
+func (s *Store) TakeTurn(ctx context.Context, organization int64) (end func(), err error) {
+	return s.logs.take(ctx, organization)
+}
+
+// TakeReplayTurn takes the turn of an organization at looking for what to replay.
+func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
+	return s.replays.take(ctx, organization)
+}
+
+// BeginLogRead begins a read of logs that lasts until end is called, as a slice of a search does.
+func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
+	free, err := s.logs.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.logs.pool.db.BeginTxx(ctx, nil)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	var newest int64
+	err = t.Get(&newest, "SELECT coalesce(max(id), 0) FROM events")
+	return func() {
+		_ = t.Rollback()
+		free()
+	}, err
+}
+
+// WhileChecking has cancel called where a check of a table would be ended.
+func (s *Store) WhileChecking(cancel context.CancelFunc) { s.checking.Store(&cancel) }

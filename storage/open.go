@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -28,6 +29,8 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		replaying:    make(chan struct{}, 1),
 		sweeps:       newSweeps(),
 		firstRequest: newFirstRequest(),
+		pauses:       make(chan func()),
+		logBounds:    defaultLogBounds,
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -204,17 +207,10 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.invite(o); err != nil {
 		return fmt.Errorf("make the first operator's token: %w", err)
 	}
-	if s.keeper, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
+	if err := s.openKeeper(ctx, o); err != nil {
 		return err
 	}
-	if name, err = dsn(o.Path, readerPragmas()); err != nil {
-		return err
-	}
-	note := func(err error) { s.condition.note(byReading, err) }
-	if s.reads, err = openPool(ctx, name, readers, readLimit, note); err != nil {
-		return err
-	}
-	if s.logs, err = openPool(ctx, name, logReaders, logLimit, note); err != nil {
+	if err := s.openPools(ctx); err != nil {
 		return err
 	}
 	return s.remember()
@@ -228,6 +224,39 @@ func (s *Store) begin() error {
 		return err
 	}
 	return errors.Join(file.Close(), s.lock.hold(s.path))
+}
+
+// openKeeper opens the connection that makes checkpoints.
+func (s *Store) openKeeper(ctx context.Context, o Options) error {
+	name, err := dsn(s.path, keeperPragmas(o.Synchronous), "_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	s.keeper, err = connect(ctx, name, 1, keeperPragmas(o.Synchronous))
+	return err
+}
+
+// openPools opens the connections that read.
+func (s *Store) openPools(ctx context.Context) error {
+	name, err := dsn(s.path, readerPragmas())
+	if err != nil {
+		return err
+	}
+	note := func(err error) { s.condition.note(byReading, err) }
+	for _, of := range []struct {
+		connections int
+		limit       time.Duration
+	}{{readers, readLimit}, {logReaders, logLimit}, {replayReaders, logLimit}} {
+		p, err := openPool(ctx, name, of.connections, of.limit, note)
+		if err != nil {
+			return err
+		}
+		s.pools = append(s.pools, p)
+	}
+	s.reads = s.pools[0]
+	s.logs = newLogReader(s.pools[1], logReaders, &turns{most: logReads, wait: logWait})
+	s.replays = newLogReader(s.pools[2], replayReaders, &turns{most: logReads})
+	return nil
 }
 
 // fileSize is 0 where there is no file.

@@ -106,6 +106,11 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		p.until = math.MaxInt64 // the last row ends it
 	}
 	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
+	end, err := s.replays.take(ctx, organization)
+	if err != nil {
+		return p, err
+	}
+	defer end()
 	p.spans, err = s.spans(ctx, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
@@ -152,7 +157,7 @@ func (s *Store) eventFrom(ctx context.Context, at int64, in span) (int64, error)
 	for low < high {
 		middle := low + (high-low)/2
 		var e stamped
-		err := s.logs.get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
+		err := s.replays.get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, fmt.Errorf("look for the first event of a period: %w", err)
@@ -195,8 +200,8 @@ type chunk struct {
 	Rows    string `db:"rows"` // of what was found, a JSON array
 }
 
-// walk looks through the events of a period, in reads that are short enough for everybody else, and has do done with the
-// chunks in which there is something.
+// walk looks through the events of a period, chunk by chunk, and calls do for the chunks in which something was found.
+// Replays take turns after each chunk, those of one organization and those of all.
 func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error {
 	for _, part := range p.spans {
 		if err := s.walkSpan(ctx, p, part, do); err != nil {
@@ -209,15 +214,8 @@ func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error 
 // walkSpan is walk through a part of the events.
 func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk) error) error {
 	for {
-		var c chunk
-		if err := s.logs.get(ctx, &c, `
-			SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
-			       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
-			FROM (
-				SELECT e.id, (`+replayable+`) AS found
-				FROM events e INDEXED BY events_by_organization
-				WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
-			p.args(s.retention.events, p.now, part.after, part.last, replayEvents)...); err != nil {
+		c, took, err := s.nextChunk(ctx, p, part)
+		if err != nil {
 			return fmt.Errorf("look for what to replay: %w", err)
 		}
 		if c.Found > 0 {
@@ -228,8 +226,35 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 		if c.Seen < replayEvents {
 			return nil
 		}
+		if err := rest(ctx, took); err != nil {
+			return err
+		}
 		part.after = c.Reached
 	}
+}
+
+// nextChunk looks at the next events of a period, in one short read, and returns how long that took.
+func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, took time.Duration, err error) {
+	end, err := s.replays.take(ctx, p.organization)
+	if err != nil {
+		return c, 0, err
+	}
+	defer end()
+	free, err := s.replays.slot(ctx)
+	if err != nil {
+		return c, 0, err
+	}
+	defer free()
+	began := time.Now()
+	err = s.replays.pool.get(ctx, &c, `
+		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
+		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
+		FROM (
+			SELECT e.id, (`+replayable+`) AS found
+			FROM events e INDEXED BY events_by_organization
+			WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
+		p.args(s.retention.events, p.now, part.after, part.last, replayEvents)...)
+	return c, time.Since(began), err
 }
 
 // replaySome makes deliveries of the events in those rows, as far as they are replayable still: another replay, or a

@@ -67,10 +67,17 @@ type Store struct {
 
 	keeper       *sqlx.DB // one connection, for checkpoints beside the writer
 	commits      atomic.Int64
-	checkpointed int64 // what commits was at the last checkpoint; watch's own
+	checkpointed int64     // what commits was at the last checkpoint; watch's own
+	restartAt    time.Time // when the write-ahead log may be made to start anew again; watch's own
+	logBounds    logBounds
+	logLong      atomic.Bool                        // whether the write-ahead log is longer than logBounds.warn
+	checking     atomic.Pointer[context.CancelFunc] // ends the check of a table that is under way
+	pauses       chan func()                        // is run by the writer between two transactions
 
-	reads *pool // what requests and deliveries wait for
-	logs  *pool // lists with filters, which may have far to look
+	reads   *pool      // what requests and deliveries wait for
+	logs    *logReader // lists with filters, which may have far to look
+	replays *logReader // what replays look for, which may take minutes
+	pools   []*pool    // all that are open
 
 	// The writer's own; see order.go.
 	lastEvent int64 // row id of the newest event
@@ -133,10 +140,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range []*pool{s.reads, s.logs} {
-		if p != nil {
-			errs = append(errs, p.close())
-		}
+	for _, p := range s.pools {
+		errs = append(errs, p.close())
 	}
 	if s.tx != nil {
 		for _, st := range s.tx.statements {

@@ -20,8 +20,13 @@ const subscriptionByID = `
 
 // Subscriptions lists the subscriptions of an organization, newest first; an empty status is any.
 func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
+	end, err := s.logs.take(ctx, organization) // removed subscriptions add up as a log does
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	list := []webhook.Subscription{}
-	err := s.list(ctx, &list, `
+	err = s.logs.list(ctx, &list, `
 		SELECT `+subscriptionColumns+`
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
 		WHERE s.organization_id = ?1 AND s.id < ?2 AND (?3 = '' OR s.status = ?3) AND s.deleted_at IS NULL

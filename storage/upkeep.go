@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -46,24 +45,4 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, complai
 	if err := do(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error(complaint, "error", err)
 	}
-}
-
-// checkpoint folds the write-ahead log back into the file, as far as readers let it. The kind is PASSIVE, which waits for
-// nobody: the others hold up every writer while a reader stays. It is ours because SQLite's own, made by a commit, keeps
-// its errors to itself.
-func (s *Store) checkpoint(ctx context.Context) error {
-	commits := s.commits.Load()
-	if commits == s.checkpointed {
-		return nil
-	}
-	var result struct {
-		Busy         int `db:"busy"`
-		Log          int `db:"log"`
-		Checkpointed int `db:"checkpointed"`
-	}
-	if err := s.keeper.GetContext(ctx, &result, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	s.checkpointed = commits
-	return nil
 }

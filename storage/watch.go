@@ -107,6 +107,7 @@ func (s *Store) watch(ctx context.Context) {
 			return
 		}
 		s.condition.note(byCheckpoint, err)
+		s.watchLog()
 		if s.condition.ailing.Load() {
 			if err == nil {
 				s.condition.heal(byCheckpoint)

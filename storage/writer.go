@@ -65,6 +65,9 @@ func (s *Store) commitLoop(ctx context.Context) {
 		case j := <-s.jobs:
 			runtime.Gosched()
 			batch = s.gather(append(batch, j))
+		case do := <-s.pauses:
+			do()
+			continue
 		case <-ctx.Done():
 			if batch = s.gather(batch); len(batch) == 0 {
 				return

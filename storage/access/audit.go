@@ -101,3 +101,10 @@ type AuditFilter struct {
 	Since  int64  // inclusive
 	Until  int64  // exclusive
 }
+
+// AuditPage is a part of the log, newest first. Where Next is not 0, the search ended early, because it had looked at enough:
+// Next is the row id to go on from. The page may hold fewer events than the limit then, or none.
+type AuditPage struct {
+	Events []AuditEvent
+	Next   int64
+}
