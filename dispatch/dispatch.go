@@ -27,6 +27,7 @@ type Dispatcher struct {
 	inbox   *inbox
 
 	lastTick atomic.Int64
+	delay    published
 	started  atomic.Bool
 	ended    chan struct{} // closed when Run has ended
 }

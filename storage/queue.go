@@ -19,7 +19,8 @@ func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	counts := s.pending.all()
 	lanes := []webhook.Lane{}
 	err := s.list(ctx, &lanes, `
-		SELECT j.value AS subscription_id, first.due_at FROM json_each(?) j
+		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id, first.due_at FROM json_each(?) j
+		LEFT JOIN subscriptions s ON s.id = j.value
 		JOIN deliveries first ON first.id = (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowList(maps.Keys(counts)))
@@ -65,7 +66,7 @@ func rowList(rows iter.Seq[int64]) string {
 func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := s.list(ctx, &jobs, `
-		SELECT d.id, d.subscription_id, d.event_id, d.attempts, d.due_at, d.cause,
+		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ? AND d.state = 0 AND d.id NOT IN (SELECT value FROM json_each(?))
