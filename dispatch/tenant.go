@@ -1,9 +1,6 @@
 package dispatch
 
-import (
-	"container/heap"
-	"math"
-)
+import "container/heap"
 
 // unknown is the organization of lanes whose organization has not been read yet. They only wait for that read.
 const unknown = -1
@@ -86,23 +83,22 @@ func (s *scheduler) allowed(l *lane, kind int) int {
 	return s.turns[kind].share(l.tenant.used[kind])
 }
 
-// reservePart is the part of each resource that no organization gets, even where it is alone: 1/reservePart.
-const reservePart = 8
+// An organization alone may have all of a resource but 1/reservePart. Of the rest, each newcomer gets up to 1/newcomerPart.
+const (
+	reservePart  = 8
+	newcomerPart = 3
+)
 
 // pool is a resource that organizations share.
 type pool struct{ all, used int }
 
-// share returns how much an organization that has mine of the pool may have in all. Alone it may have all but the
-// reserve. Beside others it may have less, in the square of what is free: with half of the reserve left, a quarter.
-// So the reserve is there before a newcomer needs it, however long the others hold what they have: three organizations
-// that take all they can leave 19 of 256, ten leave 10.
+// share returns how much an organization that has mine of the pool may have in all. It may take what is free beyond the
+// reserve. When less is free, it may have up to half of what it leaves. So there is room before a newcomer needs it,
+// however long the others hold what they have: of 256 slots, one organization leaves 32, and so do ten. The first
+// newcomer beside them gets 10 at once, the next 7, the next 5.
 func (p pool) share(mine int) int {
-	left := float64(max(p.all-p.used+mine, 0)) // what the others leave
-	reserve := float64(p.all / reservePart)
-	// The largest share for which share <= (all-reserve) * ((left-share) / reserve)².
-	r := reserve * reserve / (float64(p.all) - reserve)
-	const rounding = 1e-6
-	return int(left + r/2 - math.Sqrt(left*r+r*r/4) + rounding)
+	left := max(p.all-p.used+mine, 0) // by the others
+	return max(left-p.all/reservePart, left/newcomerPart)
 }
 
 // allows reports whether an organization that has mine of the pool may have n more. One that has nothing may, whenever
