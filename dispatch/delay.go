@@ -146,8 +146,7 @@ func (d *Dispatcher) Delay() Delay {
 func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
 	now := d.Delay()
 	if now.Late > 0 {
-		warning = fmt.Sprintf("deliveries to %d subscriptions have waited for more than %s: their receivers are slow, or their organization has no free slots",
-			now.Late, lateAfter)
+		warning = fmt.Sprintf("subscriptions whose deliveries have waited for more than %s, for a slow receiver or a free slot: %d", lateAfter, now.Late)
 	}
 	if waited := time.Since(now.Since); !now.Since.IsZero() && waited > lateAfter {
 		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s", waited.Round(time.Second), now.Cause)
