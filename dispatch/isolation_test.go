@@ -194,11 +194,11 @@ func virtuallyNamed(t *testing.T, name string, test func(t *testing.T)) {
 func (x *rig) untilIdle(tb testing.TB) {
 	tb.Helper()
 	for {
-		_, waits, err := x.OldestDue(tb.Context())
+		b, err := x.Store.Backlog(tb.Context())
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if !waits {
+		if b.OldestDue == 0 {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)

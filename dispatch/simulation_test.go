@@ -153,8 +153,8 @@ func (m *simulation) heal() {
 }
 
 func (m *simulation) check() {
-	if due, waits, err := m.OldestDue(context.Background()); err != nil || waits {
-		m.t.Errorf("%v, still pending since %s", err, time.UnixMilli(due))
+	if b, err := m.Store.Backlog(context.Background()); err != nil || b.OldestDue != 0 {
+		m.t.Errorf("%v, still pending since %s", err, time.UnixMilli(b.OldestDue))
 	}
 	_, all := m.peak("")
 	for _, sub := range m.subs {

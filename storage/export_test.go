@@ -91,7 +91,7 @@ func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	var texts []string
-	for _, p := range []*pool{s.reads, s.logs} {
+	for _, p := range []*pool{s.reads, s.logs, s.surveys} {
 		p.prepared.Range(func(text, _ any) bool {
 			texts = append(texts, text.(string))
 			return true

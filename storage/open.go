@@ -164,6 +164,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if s.logs, err = openPool(ctx, name, logReaders, logLimit, note); err != nil {
 		return err
 	}
+	if s.surveys, err = openPool(ctx, name, surveyReaders, surveyLimit, note); err != nil {
+		return err
+	}
 	return s.remember()
 }
 

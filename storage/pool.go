@@ -15,10 +15,12 @@ import (
 // have to look at much and find little; they have connections of their own, so that nobody can have authentication and
 // delivery wait for them. The limits are there for the write-ahead log too: it cannot be folded back beneath a reader.
 const (
-	readers    = 4
-	readLimit  = 10 * time.Second
-	logReaders = 2
-	logLimit   = 3 * time.Second
+	readers       = 4
+	readLimit     = 10 * time.Second
+	logReaders    = 2
+	logLimit      = 3 * time.Second
+	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
+	surveyLimit   = 20 * time.Second
 )
 
 var errLateRead = errors.New("a read took longer than its limit")

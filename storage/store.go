@@ -69,8 +69,9 @@ type Store struct {
 	commits      atomic.Int64
 	checkpointed int64 // what commits was at the last checkpoint; watch's own
 
-	reads *pool // what requests and deliveries wait for
-	logs  *pool // lists with filters, which may have far to look
+	reads   *pool // what requests and deliveries wait for
+	logs    *pool // lists with filters, which may have far to look
+	surveys *pool // looks at all that is pending, for which no request waits
 
 	lastEvent  int64 // row id of the newest event; the writer's own
 	principals principalCache
@@ -126,7 +127,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range []*pool{s.reads, s.logs} {
+	for _, p := range []*pool{s.reads, s.logs, s.surveys} {
 		if p != nil {
 			errs = append(errs, p.close())
 		}
