@@ -71,8 +71,8 @@ func (s *scheduler) publish() {
 	for step, waits := range [steps]bool{
 		beginning: s.beginning || begin.ready(1) || begin.used < begin.all && probe.ready(1),
 		launching: launch.ready(1),
-		recording: s.ailing[recordAttempts] && (begin.ready(1) || probe.ready(1) || launch.ready(1)),
-		reading:   read.used > 0 || read.ready(1) || s.unread > 0,
+		recording: s.ailing[recordAttempts] && (begin.used > 0 || launch.used > 0 || begin.ready(1) || probe.ready(1)),
+		reading:   read.used > 0 || read.ready(1) || s.unread > 0 || s.dropped,
 		listing:   s.sweeping || s.ailing[listPending],
 	} {
 		s.delays.observe(step, waits && !s.stopping, s.clock)

@@ -266,6 +266,7 @@ func (m swept) apply(s *scheduler) {
 	}
 	s.well(listPending)
 	s.delays.moved(listing)
+	s.dropped = false
 	s.sweepAfter = s.clock.Add(sweepInterval(m.took))
 	for _, pending := range m.lanes {
 		if _, shut := s.closed[pending.Subscription]; shut {

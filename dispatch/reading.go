@@ -74,6 +74,7 @@ func (m answer) apply(s *scheduler) {
 	s.well("read deliveries")
 	s.delays.moved(reading)
 	s.readAgain(l)
+	s.dropped = false
 	l.readAt = 0
 	if m.target != nil {
 		s.adopt(l, m.target.Organization)
@@ -135,6 +136,7 @@ func (s *scheduler) failRead(m answer) {
 		l.more, l.nextDue = false, 0
 		s.times.set(l, 0)
 		s.readAgain(l)
+		s.dropped = true
 		s.leave(l)
 		return
 	}

@@ -58,7 +58,8 @@ type scheduler struct {
 	recorded    uint64 // attempts whose end it has recorded
 	giveBack    []*attempt
 
-	unread int // lanes whose last read failed
+	unread  int  // lanes whose last read failed
+	dropped bool // a lane was dropped because its reads failed, and neither a read nor a sweep succeeded since
 
 	sweep      bool // the subscriptions with pending deliveries are to be looked up without delay
 	sweeping   bool

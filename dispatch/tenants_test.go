@@ -100,6 +100,9 @@ func TestOrganizations(t *testing.T) {
 			if err := x.Audit(); err != nil {
 				t.Error(err)
 			}
+			if _, err := x.Dispatcher.Ready(t.Context()); err != nil {
+				t.Error(err)
+			}
 			if one, all := x.peak("attacker0.example"); all > 256 || one != 0 && one < 70 {
 				t.Errorf("%d at once to the other, %d in all", one, all)
 			}
