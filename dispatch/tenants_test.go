@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,13 +58,6 @@ func TestOrganizations(t *testing.T) {
 		"1,500 slow subscriptions of another":  slowLanes(1, 1500, 1),
 		"5,000 slow subscriptions of another":  slowLanes(1, 5000, 1),
 		"three others with slow subscriptions": slowLanes(3, 100, 3),
-		"probes of another that hang": func(t *testing.T, x *rig) {
-			other := x.tenant(t, "attacker")
-			other.subscribeMany(t, 300, "attacker.example", says(500))
-			other.publish(t, 6)
-			time.Sleep(100 * time.Millisecond) // all are failing
-			other.set("attacker.example", hangs)
-		},
 		"test deliveries of another": func(t *testing.T, x *rig) {
 			other := x.tenant(t, "attacker")
 			ctx, cancel := context.WithCancel(t.Context())
@@ -79,9 +73,13 @@ func TestOrganizations(t *testing.T) {
 		},
 		"large events of another": func(t *testing.T, x *rig) {
 			other := x.tenant(t, "attacker")
-			other.subscribeMany(t, 20, "attacker.example", slow)
-			for i := range 90 { // more than fits into memory
-				other.publishData(t, fmt.Sprintf(`{"n":%d,"x":"%0250000d"}`, i, 0))
+			other.set("attacker.example", slow)
+			for i := range 140 { // each to a subscription of its own, and more than fits into memory
+				eventType := "large.of" + strconv.Itoa(i%70)
+				if i < 70 {
+					storagetest.Subscription(t, other.Store, other.owner, "https://attacker.example/", eventType)
+				}
+				other.publishOf(t, eventType, 250_000)
 			}
 		},
 	} {
@@ -91,9 +89,13 @@ func TestOrganizations(t *testing.T) {
 				Policy: webhook.Policy{MaxAttempts: 200, FailingAfter: 5, DisabledAfter: 100_000},
 			})
 			x.subscribeMany(t, 10, "victim.example", after(took, says(204)))
-			alone := x.slowest(t, 10*time.Second)
+			size := 0
+			if strings.HasPrefix(name, "large") {
+				size = 250_000
+			}
+			alone := x.slowest(t, 5*time.Second, size)
 			attack(t, x)
-			beside := x.slowest(t, 30*time.Second)
+			beside := x.slowest(t, 30*time.Second, size)
 			if beside > 2*alone {
 				t.Errorf("%s beside the others, %s alone", beside, alone)
 			}
@@ -113,12 +115,13 @@ func TestOrganizations(t *testing.T) {
 // took is how long the victim's receiver takes.
 const took = 50 * time.Millisecond
 
-// slowest publishes an event every half a second, and returns how long the deliveries took of which 1 % took longer.
-func (x *rig) slowest(t *testing.T, during time.Duration) time.Duration {
+// slowest publishes an event of the given size every half a second, and returns how long the deliveries took of which 1 %
+// took longer.
+func (x *rig) slowest(t *testing.T, during time.Duration, size int) time.Duration {
 	t.Helper()
 	published := map[string]time.Time{}
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-		published[x.publish(t, 1)[0]] = time.Now()
+		published[x.publishOf(t, "order.paid", size)] = time.Now()
 	}
 	time.Sleep(time.Second)
 	var all []time.Duration
@@ -134,11 +137,41 @@ func (x *rig) slowest(t *testing.T, during time.Duration) time.Duration {
 	return all[len(all)*99/100]
 }
 
-func (x *rig) publishData(tb testing.TB, data string) {
+// publishOf publishes an event with so many bytes of data, and returns its id.
+func (x *rig) publishOf(tb testing.TB, eventType string, size int) string {
 	tb.Helper()
-	if _, err := x.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{{Type: "order.paid", Data: []byte(data)}}); err != nil {
+	e := webhook.NewEvent{Type: eventType, Data: fmt.Appendf(nil, `{"x":"%0*d"}`, size, 0)}
+	published, err := x.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{e})
+	if err != nil {
 		tb.Fatal(err)
 	}
+	return published[0].ID
+}
+
+// A failing subscription has its probes in time, however many of another organization hang.
+func TestProbesOfOrganizations(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		x := newRig(t, dispatch.Options{
+			RetryBase: time.Second, RetryMax: time.Second, Policy: webhook.Policy{MaxAttempts: 200, FailingAfter: 5, DisabledAfter: 100_000},
+		})
+		x.subscribe(t, "victim.example", says(500))
+		x.publish(t, 6)
+		other := x.tenant(t, "attacker")
+		other.subscribeMany(t, 200, "attacker.example", says(500))
+		other.publish(t, 6)
+		time.Sleep(100 * time.Millisecond) // all are failing
+		other.set("attacker.example", hangs)
+		for range 20 {
+			before := len(x.requests("victim.example"))
+			time.Sleep(1500 * time.Millisecond)
+			if n := len(x.requests("victim.example")) - before; n == 0 {
+				t.Fatal("no probe in 1.5 s, though one is due every second")
+			}
+		}
+		if n := len(x.requests("attacker.example")); n < 1000+112 {
+			t.Errorf("only %d requests to the other", n)
+		}
+	})
 }
 
 func TestOneOrganizationAloneUsesNearlyAllSlots(t *testing.T) {
