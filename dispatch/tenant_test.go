@@ -87,3 +87,32 @@ func TestTurns(t *testing.T) {
 		t.Errorf("the first turn is that of %d", l.subscription)
 	}
 }
+
+// A turn costs the same however many lanes wait for one.
+func BenchmarkTurn(b *testing.B) {
+	for _, lanes := range []int64{10, 5000} {
+		b.Run(fmt.Sprintf("beside %d lanes of another organization", lanes), func(b *testing.B) {
+			d, err := New(nil, Options{Transport: http.DefaultTransport})
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := newScheduler(d, &work{Dispatcher: d})
+			q := &s.turns[toLaunch]
+			for subscription := range lanes {
+				q.push(s.lane(subscription, 1))
+			}
+			mine := s.lane(lanes, 2)
+			for b.Loop() {
+				q.push(mine)
+				for l := q.next(1); l != nil; l = q.next(1) {
+					s.charge(l, toLaunch, 1)
+					if l == mine {
+						s.charge(mine, toLaunch, -1)
+					} else {
+						q.push(l)
+					}
+				}
+			}
+		})
+	}
+}

@@ -117,7 +117,10 @@ func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...str
 	}
 }
 
-// backlog remembers what waits to be sent for a hundred times as long as the look took: it takes a second where 300,000
+// longLook is how long a look at the backlog takes that is not repeated for every scrape.
+const longLook = 50 * time.Millisecond
+
+// backlog remembers the result of a long look for a hundred times as long as it took: it takes a second where 300,000
 // subscriptions have pending deliveries, however often somebody scrapes.
 type backlog struct {
 	mu    sync.Mutex
@@ -137,8 +140,9 @@ func (k *backlog) of(ctx context.Context, from source) (webhook.Backlog, error) 
 	if err != nil {
 		return b, err
 	}
-	end := time.Now()
-	k.known, k.until = b, end.Add(100*end.Sub(begin))
+	if end := time.Now(); end.Sub(begin) > longLook {
+		k.known, k.until = b, end.Add(100*end.Sub(begin))
+	}
 	return b, nil
 }
 
