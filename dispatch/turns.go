@@ -50,8 +50,8 @@ func (s *scheduler) choose() {
 	if s.stopping || s.beginning || s.unrecorded > 0 || s.clock.Before(s.beginAfter) {
 		return
 	}
-	// Probes come first, and take up to half of the slots: an endpoint that is known to be in trouble does not wait for
-	// those that are well, but for others in trouble.
+	// Probes come first, and take up to half of the slots: a failing endpoint waits for other failing endpoints, and not
+	// for healthy ones.
 	batch := s.gather(s.batch[:0], toProbe)
 	batch = s.gather(batch, toBegin)
 	s.batch = nil
