@@ -92,10 +92,11 @@ func (l *lane) firstDue() int64 {
 	if l.bucket != nil || l.target == nil || l.closed() || l.health.Status != webhook.Healthy {
 		return 0
 	}
-	for _, q := range []*queue{&l.begun, &l.head} {
-		if q.first != nil {
-			return q.first.DueAt
-		}
+	switch {
+	case l.begun.first != nil:
+		return l.begun.first.DueAt
+	case l.head.first != nil:
+		return l.head.first.DueAt
 	}
 	return 0
 }

@@ -154,7 +154,7 @@ func (q *turns) next(n int) *lane {
 
 // fix puts a tenant in its place after its use has changed.
 func (q *turns) fix(t *tenant) {
-	if place := t.lines[q.kind].place; place > 0 {
+	if place := t.lines[q.kind].place; place > 0 && len(q.waiting) > 1 {
 		heap.Fix(q, place-1)
 	}
 }
