@@ -204,6 +204,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		KeyPrefix:      c.Keys.Prefix,
 		BaseURL:        c.Server.BaseURL,
 		TrustedProxies: c.Server.TrustedProxies,
+		Deliveries:     dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: store.Ready},
 			{Name: "clock", Run: store.ClockReady},

@@ -91,7 +91,7 @@ func (s *Server) table(o Options) []route {
 		qu = queue{o.Store}
 		ba = backups{o.Store}
 		cl = clocks{o.Store}
-		he = health{o.Store, o.Checks, &s.draining}
+		he = health{o.Store, o.Deliveries, o.Checks, &s.draining, &look{turn: make(chan struct{}, 1)}}
 		de = newDescription(o.BaseURL)
 	)
 	var (

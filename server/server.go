@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -63,11 +64,13 @@ type Options struct {
 	BaseURL        string           // where callers reach the server; its path begins every Location
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // asked by /readyz, beside the server's own
-	Measure        Measure          // nil counts nothing
-	Metrics        http.Handler     // answers /metrics, to platform:read and to this machine; nil is 404
-	TLS            *tls.Config      // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
-	ShutdownGrace  time.Duration    // for requests under way when Serve is told to stop; 0 is 20 s
-	TestTimeout    time.Duration    // how long a test delivery may take; 0 is 15 s
+	// Deliveries tells /readyz whether deliveries go out, as Check.Run does; nil checks nothing.
+	Deliveries    func(context.Context) (warning string, err error)
+	Measure       Measure       // nil counts nothing
+	Metrics       http.Handler  // answers /metrics, to platform:read and to this machine; nil is 404
+	TLS           *tls.Config   // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
+	ShutdownGrace time.Duration // for requests under way when Serve is told to stop; 0 is 20 s
+	TestTimeout   time.Duration // how long a test delivery may take; 0 is 15 s
 
 	BodyMemory            int64              // bytes for the bodies of all requests, see MinBodyMemory; 0 is DefaultBodyMemory
 	TokenRate             int                // requests a second of one organization without API keys; 0 is DefaultTokenRate

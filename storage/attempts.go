@@ -177,6 +177,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := requireWebhooks(t, organization); err != nil {
 			return err
 		}
+		job.Organization = organization
 		job.EventID, job.DueAt, job.Cause = s.ids.id(eventID, job.Event, job.EventAt), t.now, webhook.ByHand
 		job.Delivery, err = t.insert(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, 0, ?, 0, ?)`,

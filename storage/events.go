@@ -154,7 +154,7 @@ func fanOut(t *tx, event, organization, about int64, eventType string) ([]webhoo
 			return nil, err
 		}
 		if sub.open() && row != about {
-			jobs = append(jobs, webhook.Job{Subscription: row})
+			jobs = append(jobs, webhook.Job{Subscription: row, Organization: organization})
 		}
 	}
 	for rest := jobs; len(rest) > 0; {

@@ -246,14 +246,14 @@ func (s *Store) openPools(ctx context.Context) error {
 	for _, of := range []struct {
 		connections int
 		limit       time.Duration
-	}{{readers, readLimit}, {logReaders, logLimit}, {replayReaders, logLimit}} {
+	}{{readers, readLimit}, {logReaders, logLimit}, {replayReaders, logLimit}, {surveyReaders, surveyLimit}} {
 		p, err := openPool(ctx, name, of.connections, of.limit, note)
 		if err != nil {
 			return err
 		}
 		s.pools = append(s.pools, p)
 	}
-	s.reads = s.pools[0]
+	s.reads, s.surveys = s.pools[0], s.pools[3]
 	s.logs = newLogReader(s.pools[1], logReaders, &turns{most: logReads, wait: logWait})
 	s.replays = newLogReader(s.pools[2], replayReaders, &turns{most: logReads})
 	return nil

@@ -16,6 +16,9 @@ import (
 const (
 	readers   = 4
 	readLimit = 10 * time.Second
+
+	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
+	surveyLimit   = 20 * time.Second
 )
 
 var errLateRead = errors.New("a read took longer than its limit")

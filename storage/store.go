@@ -77,6 +77,7 @@ type Store struct {
 	reads   *pool      // what requests and deliveries wait for
 	logs    *logReader // lists with filters, which may have far to look
 	replays *logReader // what replays look for, which may take minutes
+	surveys *pool      // looks at all that is pending, for which no request waits
 	pools   []*pool    // all that are open
 
 	// The writer's own; see order.go.

@@ -41,7 +41,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 			return b, err
 		}
 		b.job = webhook.Job{
-			Delivery: delivery, Subscription: sub, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.now,
+			Delivery: delivery, Subscription: sub, Organization: organization, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.now,
 			Body: body, Cause: webhook.ByTest,
 		}
 		b.attempt, err = t.insert(`

@@ -320,6 +320,28 @@ func TestSample(t *testing.T) {
 		})
 	})
 
+	t.Run("remembers the backlog where a look at it takes long", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			m, looks := metrics.New(), 0
+			m.Read(store{
+				func(context.Context) (webhook.Backlog, error) {
+					time.Sleep(time.Second)
+					looks++
+					return webhook.Backlog{}, nil
+				},
+				func() (int64, int64, error) { return 1, 1, nil },
+			})
+			for range 60 {
+				scrape(t, m)
+				time.Sleep(5 * time.Second)
+			}
+			if looks != 3 {
+				t.Errorf("%d looks of a second in five minutes, want 3", looks)
+			}
+		})
+	})
+
 	t.Run("shows nothing rather than what is not so where the database cannot be read, and counts that", func(t *testing.T) {
 		t.Parallel()
 		m := used()
