@@ -56,7 +56,7 @@ func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
 func (s *Store) Together(jobs ...func(*Tx) error) []error {
 	batch, errs := make([]*job, len(jobs)), make([]error, len(jobs))
 	for i, run := range jobs {
-		batch[i] = &job{run: run, done: make(chan struct{})}
+		batch[i] = newJob(work{}, run)
 	}
 	s.commit(batch)
 	for i, j := range batch {

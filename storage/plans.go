@@ -24,7 +24,7 @@ func (s *Store) Plan(ctx context.Context, name string) (access.Plan, error) {
 
 // CreatePlan makes a plan. Faults: Conflict where the name is taken.
 func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
-	return returning(ctx, s, func(t *tx) (made access.Plan, err error) {
+	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Plan, err error) {
 		exists := alreadyExists("plan", "name")
 		if err := refuseIf(t, exists, "SELECT 1 FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
@@ -47,7 +47,7 @@ func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) 
 
 // UpdatePlan changes a plan, from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
-	return returning(ctx, s, func(t *tx) (changed access.Plan, err error) {
+	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Plan, err error) {
 		row, err := planRow(t, name)
 		if err != nil {
 			return changed, err
@@ -83,7 +83,7 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 
 // DeletePlan removes a plan. Faults: NotFound; Conflict while an organization has it.
 func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(by.Organization).change(ctx, func(t *tx) error {
 		row, err := planRow(t, name)
 		if err != nil {
 			return err

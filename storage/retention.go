@@ -83,7 +83,7 @@ func (s *Store) retireEvents(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	before := s.retention.after
-	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSome(t, before) })
+	done, err := returning(ctx, s.of(0).rows(retireEvents+retireDeliveries), func(t *tx) (progress, error) { return s.retireSome(t, before) })
 	if err != nil {
 		return false, err
 	}

@@ -76,7 +76,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	made, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
+	made, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
@@ -103,7 +103,11 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
 // resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
-	return returning(ctx, s, func(t *tx) (webhook.Subscription, error) {
+	w := s.of(organization)
+	if c.IsActive != nil && !*c.IsActive {
+		w = w.first()
+	}
+	return returning(ctx, w, func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
@@ -223,7 +227,7 @@ func dropPatterns(t *tx, subscription int64) error {
 
 // DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(organization).first().change(ctx, func(t *tx) error {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return err
@@ -245,7 +249,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, overlap time.Duration) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
-	rotated, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
+	rotated, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return sub, err
