@@ -198,19 +198,19 @@ func TestWritesThatFail(t *testing.T) {
 			if !atCheckpoint && refused < 40 {
 				t.Errorf("%d writes were refused, want many more", refused)
 			}
-			until(t, "well again", func() bool { return x.Ready(t.Context()) == nil })
+			until(t, "well again", func() bool { return unready(t, x.Store) == nil })
 
 			faultdisk.Break(tt.fault)
 			until(t, "degraded", func() bool {
 				_ = x.publish(t, 6000) // is refused, or the checkpoint is
 				return x.Degraded()[tt.reason]
 			})
-			if err := x.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "disk") {
+			if err := unready(t, x.Store); err == nil || !strings.Contains(err.Error(), "disk") {
 				t.Errorf("it says that it is %v", err)
 			}
 			faultdisk.Mend()
 			t.Logf("%d refused, %d acknowledged, healed in %s", refused, len(x.acked),
-				until(t, "healed", func() bool { return x.Ready(t.Context()) == nil && !x.Degraded()[tt.reason] }))
+				until(t, "healed", func() bool { return unready(t, x.Store) == nil && !x.Degraded()[tt.reason] }))
 			x.close(t)
 			if n := lost(x.acked, events(t, x.path)); n > 0 {
 				t.Errorf("%d of %d acknowledged events are lost", n, len(x.acked))
@@ -234,7 +234,7 @@ func TestTruncatingThatFails(t *testing.T) {
 	if hits := faultdisk.Mend(); hits == 0 {
 		t.Error("nothing was truncated")
 	}
-	until(t, "healed", func() bool { return x.Ready(t.Context()) == nil })
+	until(t, "healed", func() bool { return unready(t, x.Store) == nil })
 	x.close(t)
 }
 
@@ -265,7 +265,7 @@ func TestReadsThatFail(t *testing.T) {
 			})
 			faultdisk.Mend()
 		}
-		if err := errors.Join(x.publish(t, 10), x.Ready(t.Context())); err != nil || failed == 0 {
+		if err := errors.Join(x.publish(t, 10), unready(t, x.Store)); err != nil || failed == 0 {
 			t.Errorf("%d failed, then: %v", failed, err)
 		}
 		x.close(t)
@@ -329,7 +329,7 @@ func TestFlushingThatFails(t *testing.T) {
 			if err := x.publish(t, 100); fault.KindOf(err) != fault.Unavailable {
 				t.Errorf("a write after the end: %v", err)
 			}
-			if err := x.Ready(t.Context()); err == nil {
+			if err := unready(t, x.Store); err == nil {
 				t.Error("it calls itself ready")
 			}
 			if err := x.Close(); err != nil {
@@ -363,4 +363,11 @@ func TestOpeningThatFails(t *testing.T) {
 	if _, err := storage.Open(t.Context(), options(t, path)); !errors.Is(err, disk.ErrAccess) || !strings.Contains(fmt.Sprint(err), path) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// unready returns why the store cannot be written; nil where it can.
+func unready(t *testing.T, store *storage.Store) error {
+	t.Helper()
+	_, err := store.Ready(t.Context())
+	return err
 }
