@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -105,12 +106,18 @@ func fannedOut(t *tx, event int64) (n int, err error) {
 	return n, nil
 }
 
-// publish inserts one event and its deliveries. A subscription is never sent an event about itself: about says which one
-// it is, 0 that it is about none. Otherwise the news that an endpoint is failing would be one more thing to fail.
+// publish inserts one event and its deliveries. A subscription never receives an event about itself, so a failing endpoint
+// cannot cause more failing deliveries: about is the row id of that subscription, 0 where there is none. See newsReceivers
+// for news about health.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
 	to, err := receivers(t, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
+	}
+	if about != 0 && access.HealthNews(e.Type) {
+		if to, err = s.newsReceivers(t, organization, about, to); err != nil {
+			return webhook.Published{}, err
+		}
 	}
 	row, id, body, err := s.insertEvent(t, organization, organizationID, e, about)
 	if err != nil {

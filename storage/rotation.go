@@ -33,6 +33,11 @@ func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access
 		if err := rotatable(old, t.now); err != nil {
 			return rotated, err
 		}
+		if grace > 0 {
+			if err := requireRoomForGrace(t, by.Organization.RowID); err != nil {
+				return rotated, err
+			}
+		}
 		granted, err := intersect(old.Scope, held)
 		if err != nil {
 			return rotated, err

@@ -68,7 +68,7 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
-// the plan lacks webhooks.
+// the plan lacks webhooks; Conflict where it allows no more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	id := newID(subscriptionID)
@@ -78,6 +78,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	}
 	made, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
+			return sub, err
+		}
+		if err := requireRoomForSubscription(t, organization); err != nil {
 			return sub, err
 		}
 		if _, err := t.exec(`

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -23,6 +24,7 @@ type tx struct {
 	organizations map[int64]string // row id → public id, neither of which ever changes
 	known         known
 	tallies       map[tallyOf]*webhook.Tally // to be written at the end of the transaction
+	news          healthNews
 }
 
 func newTx(conn *sqlx.Conn) *tx {
@@ -48,7 +50,7 @@ func (t *tx) attempt(fn func(*tx) error) (err error) {
 
 // do runs a job. The error is one that the whole transaction must not survive; any other is kept in the job.
 func (t *tx) do(j *job) error {
-	mark, before := len(t.committed), t.rows
+	mark, before, began := len(t.committed), t.rows, time.Now()
 	t.dirty, j.err = false, nil
 	if err := t.attempt(j.run); err != nil {
 		if t.dirty || code(err) != 0 {
@@ -57,7 +59,7 @@ func (t *tx) do(j *job) error {
 		t.committed = t.committed[:mark]
 		j.err = err
 	}
-	j.wrote = t.rows - before
+	j.spent = max(t.rows-before, int(time.Since(began)/rowTime))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package storage
 import (
 	"container/list"
 	"sync"
+	"time"
 )
 
 // What a transaction may hold. It closes when either bound is reached, so that nobody waits long for somebody else's.
@@ -11,6 +12,10 @@ const (
 	maxBatch = 256
 	// maxCost is how many rows share a commit, which is some 25 ms. A job that costs more has a transaction to itself.
 	maxCost = 4096
+	// maxTime is for how long a transaction takes further jobs, should they cost more than expected.
+	maxTime = 50 * time.Millisecond
+	// rowTime is how long a job that reads much may take in the place of writing a row.
+	rowTime = 10 * time.Microsecond
 	// quantum is how many rows an organization may write in its turn.
 	quantum = 256
 )

@@ -17,7 +17,7 @@ type job struct {
 	work
 	run   func(*tx) error
 	place *list.Element // in the queue of its organization; nil once it is out of it
-	wrote int           // rows, as far as the last run counted them
+	spent int           // what its last run has cost, in rows
 	err   error
 	done  chan struct{}
 }
@@ -139,7 +139,7 @@ func (s *Store) answer(batch []*job, err error) {
 		if err != nil {
 			j.err = err
 		}
-		s.jobs.charge(j, j.wrote-j.cost)
+		s.jobs.charge(j, j.spent-j.cost)
 		close(j.done)
 	}
 }
@@ -165,7 +165,7 @@ func (s *Store) transact(batch []*job) (ran int, err error) {
 		return len(batch), &transactionError{fmt.Errorf("begin: %w", err)}
 	}
 	t.rows = 0
-	for ran < len(batch) && t.rows < maxCost {
+	for ran < len(batch) && t.rows < maxCost && (ran == 0 || time.Since(began) < maxTime) {
 		if err := t.do(batch[ran]); err != nil {
 			return len(batch), errors.Join(err, t.rollback())
 		}

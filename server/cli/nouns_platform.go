@@ -1,5 +1,7 @@
 package cli
 
+import "github.com/keyhook/keyhook/storage/access"
+
 var aRole, aPermission, aPlan = []argument{{name: "NAME", kind: roleName}}, []argument{{name: "KEY", kind: permission}}, []argument{{name: "NAME", kind: planName}}
 
 var roleNoun = noun{name: "roles", short: "Roles: what members may do", actions: []action{
@@ -65,13 +67,17 @@ func planFields(limitRequired bool) []field {
 		{member: "webhooks", usage: "whether it includes webhooks", kind: yes},
 		{member: "api_rate_limit_per_minute", usage: "requests that each key may make in a minute, or unlimited",
 			kind: unlimitable(0, 1_000_000_000), required: limitRequired},
+		{member: "max_subscriptions", usage: "webhook subscriptions that an organization may have, or unlimited, which means 5000",
+			kind: unlimitable(0, access.MostSubscriptions)},
+		{member: "max_api_keys", usage: "live API keys that an organization may have, or unlimited, which means 10000",
+			kind: unlimitable(0, access.MostAPIKeys)},
 	}
 }
 
 var planNoun = noun{name: "plans", short: "Plans: what organizations have bought", actions: []action{
 	{
 		use: "list", short: "List the plans", example: "list",
-		method: "GET", path: pathPlans, list: "name api_keys webhooks api_rate_limit_per_minute", id: "name",
+		method: "GET", path: pathPlans, list: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys", id: "name",
 	},
 	{
 		use: "get NAME", short: "Show a plan", example: "get growth",
