@@ -160,8 +160,9 @@ type organizationQueue struct {
 func (f *fairQueue) queue(organization int64) *organizationQueue {
 	e, ok := f.queues[organization]
 	if !ok {
-		e = f.turns.PushBack(&organizationQueue{organization: organization, credit: quantum})
-		f.queues[organization] = e
+		q := &organizationQueue{organization: organization}
+		e = f.turns.PushBack(q)
+		f.queues[organization], q.credit = e, f.share(q)
 	}
 	return e.Value.(*organizationQueue)
 }
