@@ -82,17 +82,23 @@ func (b planBound) check(have int64) error {
 	switch {
 	case b.limit != nil && have >= *b.limit:
 		return fault.New(fault.Conflict, "limit_reached",
-			"The plan %q allows %d %s (%s), and the organization has %d. %s, or ask an operator for a higher %s (at most %d) or another plan.",
-			b.plan, *b.limit, b.sort, b.field, have, b.less(), b.field, b.most)
+			"The plan %q allows %d %s (%s), and the organization has %d. %sAsk an operator for a higher %s (at most %d) or another plan.",
+			b.plan, *b.limit, b.sort, b.field, have, b.less(have), b.field, b.most)
 	case have >= b.most:
 		return fault.New(fault.Conflict, "limit_reached",
-			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise, and the organization has %d. %s.",
-			b.plan, b.field, b.most, b.sort, have, b.less())
+			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise, and the organization has %d. %s some that are no longer used.",
+			b.plan, b.field, b.most, b.sort, have, b.remove)
 	}
 	return nil
 }
 
-func (b planBound) less() string { return fmt.Sprintf("%s some that are no longer used", b.remove) }
+// less says how to make room, if that is possible.
+func (b planBound) less(have int64) string {
+	if have == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s some that are no longer used. ", b.remove)
+}
 
 // planOf returns the plan of an organization. Faults: NotFound for the organization.
 func planOf(t *tx, organization int64) (p access.Plan, err error) {
