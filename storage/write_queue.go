@@ -46,8 +46,8 @@ func newWriteQueue() *writeQueue {
 }
 
 // class returns the queue that a job belongs in.
-func (q *writeQueue) class(w work) *fairQueue {
-	if w.urgent {
+func (q *writeQueue) class(j *job) *fairQueue {
+	if j.urgent {
 		return &q.urgent
 	}
 	return &q.ordinary
@@ -56,7 +56,7 @@ func (q *writeQueue) class(w work) *fairQueue {
 // push has a job wait.
 func (q *writeQueue) push(j *job) {
 	q.mu.Lock()
-	q.class(j.work).push(j)
+	q.class(j).push(j)
 	q.mu.Unlock()
 	select {
 	case q.ready <- struct{}{}:
@@ -69,7 +69,7 @@ func (q *writeQueue) withdraw(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j.place != nil {
-		q.class(j.work).remove(j)
+		q.class(j).remove(j)
 	}
 }
 
@@ -94,49 +94,66 @@ func (q *writeQueue) charge(j *job, more int) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.class(j.work).queue(j.organization).credit -= more
+	q.class(j).queue(j.organization).credit -= more
 }
 
 // gather takes the jobs of the next transaction and appends them to batch. First come the urgent ones, up to half of what
-// fits, so that a flood of those does not stop the others. A job that does not fit is carried over, and begins the next
-// transaction; urgent ones may pass it once. price sets the cost of a job.
+// fits, so that a flood of those does not stop the others. price sets the cost of a job.
 func (q *writeQueue) gather(batch []*job, price func(*job)) []*job {
-	spent := 0
-	add := func(j *job) {
-		batch = append(batch, j)
-		spent += j.cost
-	}
-	fits := func(j *job) bool { return spent == 0 || spent+j.cost <= maxCost }
-	for len(batch) < maxBatch/2 && spent < maxCost/2 {
+	f := filling{jobs: batch}
+	for len(f.jobs) < maxBatch/2 && f.cost < maxCost/2 {
 		j := q.next(&q.urgent)
 		if j == nil {
 			break
 		}
-		add(j)
+		f.add(j)
 	}
-	for first := true; len(q.carried) > 0 && len(batch) < maxBatch; first = false {
-		j := q.carried[0]
-		if !fits(j) && !(first && q.yielded) {
-			q.yielded = first
-			return batch
-		}
-		add(j)
-		q.carried, q.yielded = q.carried[1:], false
+	if !q.addCarried(&f) {
+		return f.jobs
 	}
-	for len(batch) < maxBatch && spent < maxCost {
+	for len(f.jobs) < maxBatch && f.cost < maxCost {
 		j := q.next(&q.ordinary)
 		if j == nil {
 			break
 		}
 		price(j)
-		if !fits(j) {
+		if !f.fits(j) {
 			q.carried = append(q.carried, j)
 			break
 		}
-		add(j)
+		f.add(j)
 	}
-	return batch
+	return f.jobs
 }
+
+// addCarried adds the jobs that were carried over, and reports whether all of them fit. Urgent jobs may keep the first one
+// out once.
+func (q *writeQueue) addCarried(f *filling) bool {
+	for first := true; len(q.carried) > 0; first = false {
+		j := q.carried[0]
+		if len(f.jobs) == maxBatch || !f.fits(j) && !(first && q.yielded) {
+			q.yielded = first
+			return false
+		}
+		f.add(j)
+		q.carried, q.yielded = q.carried[1:], false
+	}
+	return true
+}
+
+// filling is a transaction that is being filled with jobs.
+type filling struct {
+	jobs []*job
+	cost int
+}
+
+func (f *filling) add(j *job) {
+	f.jobs = append(f.jobs, j)
+	f.cost += j.cost
+}
+
+// fits reports whether a job fits. One that is larger than a transaction fits into an empty one.
+func (f *filling) fits(j *job) bool { return f.cost == 0 || f.cost+j.cost <= maxCost }
 
 // carry has jobs that were taken wait for the next transaction.
 func (q *writeQueue) carry(jobs []*job) { q.carried = append(append([]*job{}, jobs...), q.carried...) }
