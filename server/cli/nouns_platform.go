@@ -1,7 +1,5 @@
 package cli
 
-import "github.com/keyhook/keyhook/storage/access"
-
 var aRole, aPermission, aPlan = []argument{{name: "NAME", kind: roleName}}, []argument{{name: "KEY", kind: permission}}, []argument{{name: "NAME", kind: planName}}
 
 var roleNoun = noun{name: "roles", short: "Roles: what members may do", actions: []action{
@@ -68,9 +66,9 @@ func planFields(limitRequired bool) []field {
 		{member: "api_rate_limit_per_minute", usage: "requests that each key may make in a minute, or unlimited",
 			kind: unlimitable(0, 1_000_000_000), required: limitRequired},
 		{member: "max_subscriptions", usage: "webhook subscriptions that an organization may have, or unlimited, which means 5000",
-			kind: unlimitable(0, access.MostSubscriptions)},
+			kind: unlimitable(0, 5_000)},
 		{member: "max_api_keys", usage: "live API keys that an organization may have, or unlimited, which means 10000",
-			kind: unlimitable(0, access.MostAPIKeys)},
+			kind: unlimitable(0, 10_000)},
 	}
 }
 
