@@ -59,7 +59,8 @@ func (t *tx) do(j *job) error {
 		t.committed = t.committed[:mark]
 		j.err = err
 	}
-	j.spent = max(t.rows-before, int(time.Since(began)/rowTime))
+	// A pause of the whole machine is not the job's fault, so time counts as much as the largest request at most.
+	j.spent = max(t.rows-before, min(int(time.Since(began)/rowTime), maxDeliveries))
 	return nil
 }
 
