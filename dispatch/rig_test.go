@@ -79,7 +79,7 @@ func rigOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *
 		tb.Fatal(err)
 	}
 	store.Watch(x.Dispatcher)
-	x.owner, _ = storagetest.Tenant(tb, store, "acme", "growth", access.RoleOwner)
+	x.owner, _ = storagetest.Tenant(tb, store, "acme", "enterprise", access.RoleOwner)
 	return x
 }
 

@@ -157,7 +157,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 	if !ok {
 		return fault.Missing("attempt")
 	}
-	return s.change(ctx, func(t *tx) error {
+	return s.of(organization).change(ctx, func(t *tx) error {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return err

@@ -16,16 +16,23 @@ import (
 )
 
 // PublishEvents stores events of an organization and their deliveries in one transaction, all or nothing. A repeated
-// idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event.
+// idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event, and where the
+// events would make more than maxDeliveries.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
-	err := s.change(ctx, func(t *tx) error {
+	w := s.of(organization).rows(usualCost + len(events)).measured(func(t *tx) (int, error) {
+		return publishCost(t, organization, events)
+	})
+	err := w.change(ctx, func(t *tx) error {
 		o, err := t.organization(organization)
 		if err != nil {
 			return err
 		}
-		// Keys are checked before anything is written: a refusal then costs the other writes of the batch nothing.
+		// All is checked before anything is written: a refusal then costs the other writes of the batch nothing.
 		if err := s.repeated(t, organization, events, published); err != nil {
+			return err
+		}
+		if err := boundDeliveries(t, organization, events, published); err != nil {
 			return err
 		}
 		for i, e := range events {
@@ -102,20 +109,30 @@ func fannedOut(t *tx, event int64) (n int, err error) {
 	return n, nil
 }
 
-// publish inserts one event and its deliveries. A subscription is never sent an event about itself: about says which one
-// it is, 0 that it is about none. Otherwise the news that an endpoint is failing would be one more thing to fail.
+// publish inserts one event and its deliveries. A subscription never receives an event about itself, so a failing endpoint
+// cannot cause more failing deliveries: about is the row id of that subscription, 0 where there is none. See newsReceivers
+// for news about health.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
+	to, err := receivers(t, organization, about, e.Type)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	if about != 0 && access.HealthNews(e.Type) {
+		if to, err = s.newsReceivers(t, organization, about, to); err != nil {
+			return webhook.Published{}, err
+		}
+	}
 	row, id, body, err := s.insertEvent(t, organization, organizationID, e, about)
 	if err != nil {
 		return webhook.Published{}, err
 	}
-	jobs, err := fanOut(t, row, organization, about, e.Type)
+	jobs, err := fanOut(t, row, to)
 	if err != nil {
 		return webhook.Published{}, err
 	}
 	for i := range jobs {
 		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.now
-		jobs[i].Body, jobs[i].DueAt = body, t.now
+		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.now, organization
 	}
 	s.handOver(t, jobs)
 	return webhook.Published{ID: id, Type: e.Type, At: t.now, Deliveries: len(jobs)}, nil
@@ -138,30 +155,18 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 		VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?)`, row, organization, e.Type, t.now, about, body, key, digest); err != nil {
 		return 0, "", nil, fmt.Errorf("insert event: %w", err)
 	}
+	t.rows += len(body) / pageSize
 	return row, id, body, nil
 }
 
-// fanOut inserts a delivery for each open subscription that wants the type, if the plan has webhooks.
-func fanOut(t *tx, event, organization, about int64, eventType string) ([]webhook.Job, error) {
-	wanting, err := t.wanting(organization, eventType)
-	if err != nil {
-		return nil, err
-	}
-	jobs := make([]webhook.Job, 0, len(wanting))
-	for _, row := range wanting {
-		sub, err := t.subscriber(row)
-		if err != nil {
-			return nil, err
-		}
-		if sub.open() && row != about {
-			jobs = append(jobs, webhook.Job{Subscription: row, Organization: organization})
-		}
+// fanOut inserts a delivery for each of the receivers of an event.
+func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
+	jobs := make([]webhook.Job, len(receivers))
+	for i, row := range receivers {
+		jobs[i].Subscription = row
 	}
 	for rest := jobs; len(rest) > 0; {
-		n := 1
-		if len(rest) >= manyDeliveries {
-			n = manyDeliveries
-		}
+		n := deliveriesAtOnce(len(rest))
 		if err := insertDeliveries(t, event, rest[:n]); err != nil {
 			return nil, fmt.Errorf("fan out: %w", err)
 		}
@@ -170,27 +175,62 @@ func fanOut(t *tx, event, organization, about int64, eventType string) ([]webhoo
 	return jobs, nil
 }
 
-// manyDeliveries is how many deliveries one statement inserts where there are as many: it costs half of what as many
-// statements do.
-const manyDeliveries = 8
+// receivers returns the open subscriptions that want an event of the type, if the plan has webhooks.
+func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
+	wanting, err := t.wanting(organization, eventType)
+	if err != nil {
+		return nil, err
+	}
+	open := make([]int64, 0, len(wanting))
+	for _, row := range wanting {
+		sub, err := t.subscriber(row)
+		if err != nil {
+			return nil, err
+		}
+		if sub.open() && row != about {
+			open = append(open, row)
+		}
+	}
+	return open, nil
+}
 
-const insertDelivery = `
-	INSERT INTO deliveries (event_id, subscription_id, due_at, state, cause, attempts) VALUES (?, ?, ?, 0, 0, 0)`
+// insertDeliveryOf are the statements that insert deliveries of one event, by how many. The parameters are the event, the
+// time, and the subscriptions.
+var insertDeliveryOf = map[int]string{1: insertStatement(1), 8: insertStatement(8), 64: insertStatement(64)}
 
-var insertManyDeliveries = insertDelivery + strings.Repeat(", (?, ?, ?, 0, 0, 0)", manyDeliveries-1)
+func insertStatement(n int) string {
+	var b strings.Builder
+	b.WriteString("INSERT INTO deliveries (event_id, due_at, subscription_id, state, cause, attempts) VALUES ")
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "(?1, ?2, ?%d, 0, 0, 0)", i+3)
+	}
+	return b.String()
+}
 
-// insertDeliveries inserts one delivery of an event, or manyDeliveries of them, and fills in their row ids: SQLite numbers
-// the rows of a statement one after the other.
+// deliveriesAtOnce returns how many of n deliveries the next statement inserts. A delivery costs a third in a statement of
+// 64 of what it costs in one of its own.
+func deliveriesAtOnce(n int) int {
+	switch {
+	case n >= 64:
+		return 64
+	case n >= 8:
+		return 8
+	}
+	return 1
+}
+
+// insertDeliveries inserts so many deliveries of an event as deliveriesAtOnce has returned, and fills in their row ids:
+// SQLite numbers the rows of a statement one after the other.
 func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
-	statement := insertDelivery
-	if len(jobs) > 1 {
-		statement = insertManyDeliveries
-	}
-	args := make([]any, 0, 3*manyDeliveries)
+	args := make([]any, 0, 2+len(jobs))
+	args = append(args, event, t.now)
 	for i := range jobs {
-		args = append(args, event, jobs[i].Subscription, t.now)
+		args = append(args, jobs[i].Subscription)
 	}
-	last, err := t.insert(statement, args...)
+	last, err := t.insert(insertDeliveryOf[len(jobs)], args...)
 	for i := range jobs {
 		jobs[i].Delivery = last - int64(len(jobs)-1-i)
 	}

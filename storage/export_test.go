@@ -37,6 +37,13 @@ func (t *tx) FailRead() error {
 // Write runs a job.
 func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.write(ctx, run) }
 
+// WriteFor runs a job of an organization that is expected to write so many rows.
+func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
+	w := s.of(organization).rows(rows)
+	w.urgent = urgent
+	return w.change(ctx, run)
+}
+
 // WriteHealth writes a subscription's health.
 func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {
 	return writeHealth(t, subscription, h)
@@ -58,7 +65,7 @@ func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
 func (s *Store) Together(jobs ...func(*Tx) error) []error {
 	batch, errs := make([]*job, len(jobs)), make([]error, len(jobs))
 	for i, run := range jobs {
-		batch[i] = &job{run: run, done: make(chan struct{})}
+		batch[i] = newJob(work{}, run)
 	}
 	s.commit(batch)
 	for i, j := range batch {

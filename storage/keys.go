@@ -39,12 +39,15 @@ func (s *Store) Key(ctx context.Context, organization int64, id string) (access.
 
 // CreateKey keeps an API key of by's user in the organization that by acts in. Its scope is what is requested, narrowed
 // to what the user's role there grants at this moment and, where by came with a key, to that key's scope. Faults:
-// Forbidden where the plan lacks API keys; Conflict where the user is no member; Invalid where the scope names unknown
+// Forbidden where the plan lacks API keys; Conflict where the user is no member, or the plan allows no more keys; Invalid where the scope names unknown
 // permissions or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
-	return returning(ctx, s, func(t *tx) (made access.Key, err error) {
+	return returning(ctx, s.of(by.Organization.RowID), func(t *tx) (made access.Key, err error) {
 		granted, err := grantable(t, by, k.Scope)
 		if err != nil {
+			return made, err
+		}
+		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
 		row, err := insertKey(t, by, k, granted, ancestry{})
@@ -144,7 +147,7 @@ func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope
 // RevokeKey revokes an API key, for all requests that begin after it has returned. Doing so again changes nothing.
 // Faults: NotFound.
 func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(organization).first().change(ctx, func(t *tx) error {
 		var found struct {
 			Row     int64  `db:"id"`
 			Name    string `db:"name"`

@@ -24,7 +24,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		rekeying:     o.rekeying,
 		upgrades:     o.knownUpgrades(),
 		log:          o.Logger,
-		jobs:         make(chan *job, maxBatch),
+		jobs:         newWriteQueue(),
 		stopped:      make(chan struct{}),
 		replaying:    make(chan struct{}, 1),
 		sweeps:       newSweeps(),

@@ -63,7 +63,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 // waits for it, gets 0 and must not be sent; so do all while the queue is held. The record is what claims the delivery.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
-	err := s.change(ctx, func(t *tx) error {
+	err := s.of(0).rows(len(starts)).change(ctx, func(t *tx) error {
 		clear(ids)
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err

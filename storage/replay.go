@@ -85,7 +85,7 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		now, disorder int64
 		rows          span
 	}
-	o, err := returning(ctx, s, func(t *tx) (o opened, err error) {
+	o, err := returning(ctx, s.of(organization), func(t *tx) (o opened, err error) {
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
 			return o, err
 		}
@@ -269,7 +269,7 @@ func (s *Store) replaySome(ctx context.Context, p period, rows string) (int64, e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
 	defer cancel()
-	n, err := returning(ctx, s, func(t *tx) (int64, error) {
+	n, err := returning(ctx, s.of(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
 		if _, err := subscriptionRow(t, p.organization, p.id); err != nil {
 			return 0, err
 		}
@@ -302,7 +302,7 @@ func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r we
 	if until == 0 {
 		until = p.now
 	}
-	return s.change(ctx, func(t *tx) error {
+	return s.of(p.organization).change(ctx, func(t *tx) error {
 		return s.audit(t, by, p.organization, access.SubscriptionReplayed, target{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": made, "complete": complete,

@@ -107,7 +107,7 @@ func (s *Store) retireEvents(ctx context.Context, now int64) (more bool, err err
 		return false, nil
 	}
 	after := s.retention.after
-	done, err := returning(ctx, s, func(t *tx) (progress, error) {
+	done, err := returning(ctx, s.of(0).rows(retireEvents+retireDeliveries), func(t *tx) (progress, error) {
 		return s.retireSome(t, after, now-s.retention.events.Milliseconds())
 	})
 	if err != nil {

@@ -61,7 +61,7 @@ type Store struct {
 
 	writer *sqlx.DB // one connection, held by tx
 	tx     *tx
-	jobs   chan *job
+	jobs   *writeQueue
 	// stopped is closed when the writer has ended.
 	stopped chan struct{}
 
@@ -183,7 +183,8 @@ func from(before int64) int64 {
 	return before
 }
 
-// change is write with a failure of the disk told to the caller as such.
+// change is write with a failure of the disk told to the caller as such. It is for work of Keyhook itself; for what a
+// customer asks for, use of.
 func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return unavailable(s.write(ctx, fn))
 }

@@ -72,7 +72,8 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
-// the plan lacks webhooks, and where by lacks audit:read for the types that are wanted.
+// the plan lacks webhooks, and where by lacks audit:read for the types that are wanted; Conflict where the plan allows no
+// more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	id := newID(subscriptionID)
@@ -80,11 +81,14 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	made, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
+	made, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
 		if err := mayDirect(t, by, *c.EventTypes); err != nil {
+			return sub, err
+		}
+		if err := requireRoomForSubscription(t, organization); err != nil {
 			return sub, err
 		}
 		if _, err := t.exec(`
@@ -111,7 +115,11 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 // resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound; Forbidden where by lacks audit:read
 // and the address or the types of a subscription that gets audit events would change, or it would begin to get some.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
-	return returning(ctx, s, func(t *tx) (webhook.Subscription, error) {
+	w := s.of(organization)
+	if c.IsActive != nil && !*c.IsActive {
+		w = w.first()
+	}
+	return returning(ctx, w, func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
@@ -234,7 +242,7 @@ func dropPatterns(t *tx, subscription int64) error {
 
 // DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(organization).first().change(ctx, func(t *tx) error {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return err

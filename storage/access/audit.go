@@ -62,6 +62,13 @@ func AuditTypes() []string { return slices.Clone(auditTypes) }
 // IsAuditType reports whether an event type is that of an audit event.
 func IsAuditType(eventType string) bool { return slices.Contains(auditTypes, eventType) }
 
+// HealthNews reports whether events of a type tell of the health of a subscription. One customer can cause any number of
+// them by letting receivers fail. So such an event goes to healthy subscriptions of another host only, and an organization
+// gets a bounded number of these deliveries a minute. The audit log has all of them.
+func HealthNews(eventType string) bool {
+	return eventType == SubscriptionFailing || eventType == SubscriptionDisabled
+}
+
 // Actor is who did something, as the audit log names it.
 type Actor struct {
 	Type         string `db:"actor_type"` // "user", "api_key" or "system"
