@@ -156,10 +156,18 @@ type appliance struct {
 	issuer     *oidc.Verifier // nil where there is none
 }
 
+// newGuard says where deliveries may go, and warns if it cannot know the addresses of this machine.
+func newGuard(c config.Egress, log *slog.Logger) egress.Policy {
+	if err := egress.CheckOwnAddresses(); err != nil {
+		log.Warn("deliveries to this machine's public addresses are not refused: allow AF_NETLINK, or list them in egress.denied_networks", "error", err)
+	}
+	return egress.Policy{AllowHTTP: c.AllowHTTP, AllowedNetworks: c.AllowedNetworks, DeniedNetworks: c.DeniedNetworks}
+}
+
 // assemble makes the floors and connects them: the server asks the store, the store tells the dispatcher, the dispatcher
 // records in the store. All of them are counted by m, which asks the store for the rest.
 func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certificate *tls.Config, roots *x509.CertPool, log *slog.Logger) (*appliance, error) {
-	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks}
+	guard := newGuard(c.Egress, log)
 	dispatcher, err := dispatch.New(store, dispatch.Options{
 		Policy:          policy(c.Webhooks),
 		RetryBase:       c.Webhooks.RetryBase,

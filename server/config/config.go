@@ -100,7 +100,8 @@ type Webhooks struct {
 // Egress is where deliveries may go.
 type Egress struct {
 	AllowHTTP       bool
-	AllowedNetworks []netip.Prefix // exceptions from what is refused: loopback, private, reserved
+	AllowedNetworks []netip.Prefix // exceptions from what is refused: loopback, private, reserved, this machine
+	DeniedNetworks  []netip.Prefix // refused always, also inside AllowedNetworks
 	CAFile          string         // PEM; trusted beside the system's roots
 }
 

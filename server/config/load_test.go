@@ -92,6 +92,7 @@ var values = map[string][3]string{
 	"webhooks.disabled_after":               {"6", "7", "8"},
 	"egress.allow_http":                     {"true", "true", "true"},
 	"egress.allowed_networks":               {"[10.0.0.1]", "10.0.0.2,10.0.0.3", "10.0.0.4"},
+	"egress.denied_networks":                {"[192.0.2.1]", "192.0.2.0/24,2001:db8::/32", "198.51.100.0/24"},
 	"egress.ca_file":                        {"a.pem", "b.pem", "c.pem"},
 	"encryption.key":                        {strings.Repeat("a", 43), strings.Repeat("b", 43) + "=", strings.Repeat("c", 64)},
 	"bootstrap.token":                       {strings.Repeat("1", 20), strings.Repeat("2", 20), strings.Repeat("3", 20)},
