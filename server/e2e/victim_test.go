@@ -32,6 +32,8 @@ func (p *process) victim(tb testing.TB) *victim {
 // latencies are sorted.
 type latencies []time.Duration
 
+func (l latencies) sort() { slices.Sort(l) }
+
 // part returns the latency that this part of all does not exceed; 0 if there are none.
 func (l latencies) part(of float64) time.Duration {
 	if len(l) == 0 {
@@ -104,8 +106,8 @@ func (v *victim) publish(ctx context.Context, during, grace time.Duration) figur
 		}
 		f.delivered = append(f.delivered, arrived.Sub(at))
 	}
-	slices.Sort(f.published)
-	slices.Sort(f.delivered)
+	f.published.sort()
+	f.delivered.sort()
 	return f
 }
 
