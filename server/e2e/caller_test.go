@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,7 +125,7 @@ func (p *process) tenant(tb testing.TB, name string) *tenant {
 	var org, user struct{ ID string }
 	var token struct{ Token string }
 	p.must(tb, "POST", "/api/v1/organizations/", object{"name": name, "plan": "enterprise"}, &org)
-	p.must(tb, "POST", "/api/v1/users/", object{"name": name, "email": name + "@example.com"}, &user)
+	p.must(tb, "POST", "/api/v1/users/", object{"name": name, "email": strings.ReplaceAll(name, " ", "-") + "@example.com"}, &user)
 	p.must(tb, "PUT", "/api/v1/organizations/"+org.ID+"/members/"+user.ID+"/", object{"role": "owner"}, nil)
 	p.must(tb, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", object{"organization_id": org.ID}, &token)
 	t := &tenant{newCaller(p.url, "Bearer "+token.Token), name, org.ID}

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"syscall"
@@ -58,4 +60,42 @@ func multiply(tb testing.TB, path string, n int) {
 		fmt.Sprintf(`INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
 			SELECT 1000000, id, 0, 0, 0, %d FROM temp.model`, now+time.Hour.Milliseconds()),
 		`PRAGMA wal_checkpoint(TRUNCATE)`)
+}
+
+// backdate makes the file one that was last used so long ago: all that has a time is older, the clock's high-water mark too.
+func backdate(tb testing.TB, path string, by time.Duration) {
+	tb.Helper()
+	age := by.Milliseconds()
+	change(tb, path,
+		fmt.Sprintf("UPDATE events SET created_at = created_at - %d", age),
+		fmt.Sprintf("UPDATE deliveries SET due_at = due_at - %d", age),
+		fmt.Sprintf("UPDATE attempts SET attempted_at = attempted_at - %d", age),
+		fmt.Sprintf("UPDATE audit_events SET at = at - %d", age))
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer db.Close()
+	var text []byte
+	switch err := db.QueryRow("SELECT value FROM instance WHERE name = 'clock'").Scan(&text); {
+	case errors.Is(err, sql.ErrNoRows):
+		return // a version that keeps none
+	case err != nil:
+		tb.Fatal(err)
+	}
+	var state map[string]any
+	if err := json.Unmarshal(text, &state); err != nil {
+		tb.Fatal(err)
+	}
+	for name, value := range state {
+		if at, isNumber := value.(float64); isNumber && int64(at) > age {
+			state[name] = int64(at) - age
+		}
+	}
+	if text, err = json.Marshal(state); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE instance SET value = ? WHERE name = 'clock'", text); err != nil {
+		tb.Fatal(err)
+	}
 }
