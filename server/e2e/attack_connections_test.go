@@ -84,7 +84,9 @@ func BenchmarkAttackConnections(b *testing.B) {
 			var calls times
 			attack{lead: 2 * time.Second, during: 10 * time.Second, act: func(ctx context.Context) {
 				var all sync.WaitGroup
-				all.Go(func() { b.Logf("%d of the attacker's connections were closed", idle(ctx, b, address, manyConnections, asks)) })
+				all.Go(func() {
+					b.Logf("%d of the attacker's connections were closed", idle(ctx, b, address, manyConnections, asks))
+				})
 				all.Go(func() {
 					sleep(ctx, 2*time.Second)
 					repeat(ctx, 1, func(ctx context.Context) { calls.call(ctx, newcomer(v), "GET", "/api/v1/whoami/", nil) })
