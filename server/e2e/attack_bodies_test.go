@@ -105,6 +105,20 @@ func BenchmarkAttackBodies(b *testing.B) {
 	})
 }
 
+// BenchmarkAttackDisk: a customer on the plan free, which has neither keys nor webhooks, publishes the largest batches.
+func BenchmarkAttackDisk(b *testing.B) {
+	p := start(b, b.TempDir(), memoryLimit)
+	v, attacker, body := p.victim(b), p.account(b, "attacker", "free"), largeBatch()
+	var theirs times
+	a := attack{during: 10 * time.Second, act: func(ctx context.Context) {
+		begin, before := time.Now(), p.size(b, "")
+		repeat(ctx, 4, func(ctx context.Context) { theirs.call(ctx, attacker.caller, "POST", "/api/v1/events/batch/", body) })
+		b.ReportMetric(float64(p.size(b, "")-before)/1e6/time.Since(begin).Seconds(), "db-MB/s")
+	}}
+	a.measure(b, p, v)
+	theirs.report(b, "attack")
+}
+
 // The body that costs the most is refused with a code, in bounded memory. Before, one of them took 300 MB, and the
 // container's limit killed the process.
 func TestAttackBodies(t *testing.T) {

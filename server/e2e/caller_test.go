@@ -111,24 +111,31 @@ func (c caller) try(ctx context.Context, method, path string, body, result any) 
 // object is a JSON object.
 type object = map[string]any
 
-// tenant is an organization on the plan enterprise, whose rate has no limit. It calls as an API key of its owner.
+// tenant is an organization with one owner.
 type tenant struct {
 	caller
 	name, id string
 }
 
-const everything = "api_keys:read api_keys:write webhooks:read webhooks:write events:read events:write audit:read"
-
-// tenant makes an organization with an owner and a key.
-func (p *process) tenant(tb testing.TB, name string) *tenant {
+// account makes a tenant on a plan, which calls by access token.
+func (p *process) account(tb testing.TB, name, plan string) *tenant {
 	tb.Helper()
 	var org, user struct{ ID string }
 	var token struct{ Token string }
-	p.must(tb, "POST", "/api/v1/organizations/", object{"name": name, "plan": "enterprise"}, &org)
-	p.must(tb, "POST", "/api/v1/users/", object{"name": name, "email": strings.ReplaceAll(name, " ", "-") + "@example.com"}, &user)
+	email := strings.ReplaceAll(name, " ", "-") + "@example.com"
+	p.must(tb, "POST", "/api/v1/organizations/", object{"name": name, "plan": plan}, &org)
+	p.must(tb, "POST", "/api/v1/users/", object{"name": name, "email": email}, &user)
 	p.must(tb, "PUT", "/api/v1/organizations/"+org.ID+"/members/"+user.ID+"/", object{"role": "owner"}, nil)
 	p.must(tb, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", object{"organization_id": org.ID}, &token)
-	t := &tenant{newCaller(p.url, "Bearer "+token.Token), name, org.ID}
+	return &tenant{newCaller(p.url, "Bearer "+token.Token), name, org.ID}
+}
+
+const everything = "api_keys:read api_keys:write webhooks:read webhooks:write events:read events:write audit:read"
+
+// tenant makes a tenant on the plan enterprise, which calls by API key: its rate has no limit.
+func (p *process) tenant(tb testing.TB, name string) *tenant {
+	tb.Helper()
+	t := p.account(tb, name, "enterprise")
 	_, t.authorization = t.key(tb, everything)
 	return t
 }
