@@ -99,3 +99,23 @@ func backdate(tb testing.TB, path string, by time.Duration) {
 		tb.Fatal(err)
 	}
 }
+
+// bury adds n removed subscriptions and n revoked keys to those of an organization, copies of the ones that it has.
+func bury(tb testing.TB, path, organization string, n int) {
+	tb.Helper()
+	numbers := fmt.Sprintf("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) ", n)
+	of := "organization_id = (SELECT id FROM organizations WHERE public_id = '" + organization + "')"
+	var statements []string
+	for table, changes := range map[string]string{
+		"subscriptions": "deleted_at = updated_at, public_id = 'sub_' || printf('%026d', rowid)",
+		"api_keys":      "revoked_at = created_at, public_id = 'key_' || printf('%026d', rowid), digest = randomblob(32)",
+	} {
+		statements = append(statements,
+			"CREATE TEMP TABLE one AS SELECT * FROM "+table+" WHERE "+of+" LIMIT 1",
+			numbers+"INSERT INTO temp.one SELECT o.* FROM temp.one o JOIN n",
+			"UPDATE temp.one SET id = 1000 + rowid, "+changes,
+			"INSERT INTO "+table+" SELECT * FROM temp.one",
+			"DROP TABLE temp.one")
+	}
+	change(tb, path, append(statements, "PRAGMA wal_checkpoint(TRUNCATE)")...)
+}
