@@ -137,6 +137,7 @@ func TestAttackBodies(t *testing.T) {
 			t.Errorf("%s: the answer has %d bytes", name, len(a.body))
 		}
 	}
+	t.Logf("peak of memory: %d MB", p.peakMemory()>>20)
 	if peak := p.peakMemory(); peak > mostMemory {
 		t.Errorf("it took %d MB of memory", peak>>20)
 	}
@@ -156,6 +157,7 @@ func TestAttackHalfSentBodies(t *testing.T) {
 	if f := v.publish(t.Context(), 3*time.Second, 10*time.Second); f.failed() > 0 || f.missing > 0 {
 		t.Errorf("the victim noticed: %s", f)
 	}
+	t.Logf("peak of memory: %d MB", p.peakMemory()>>20)
 	if peak := p.peakMemory(); peak > mostMemory || !p.alive() {
 		t.Errorf("it took %d MB of memory; it lives: %t", peak>>20, p.alive())
 	}

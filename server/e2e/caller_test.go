@@ -168,7 +168,7 @@ func (t *tenant) subscribeMany(tb testing.TB, n int, url string, types ...string
 	for range 8 {
 		all.Go(func() {
 			for range todo {
-				if err := t.try(tb.Context(), "POST", "/api/v1/webhooks/subscriptions/", object{"url": url, "event_types": types}, nil); err != nil {
+				if err := t.try(tb.Context(), "POST", "/api/v1/webhooks/subscriptions/", object{"url": url, "event_types": append([]string{}, types...)}, nil); err != nil {
 					tb.Error(err)
 					return
 				}
