@@ -78,9 +78,3 @@ func (t *tally) add(what string) {
 	}
 	t.count[what]++
 }
-
-func (t *tally) of(what string) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.count[what]
-}

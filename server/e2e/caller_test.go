@@ -21,7 +21,6 @@ const answerWithin = 60 * time.Second
 type caller struct {
 	base          string
 	authorization string
-	organization  string // for X-Organization-Id; empty: the credential's own
 	client        *http.Client
 }
 
@@ -34,12 +33,6 @@ func newClient(d net.Dialer) *http.Client {
 		Timeout:   answerWithin,
 		Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 64},
 	}
-}
-
-// as is the same caller in another organization.
-func (c caller) as(organization string) caller {
-	c.organization = organization
-	return c
 }
 
 // answer is what came back. body is whole.
@@ -71,9 +64,6 @@ func (c caller) call(ctx context.Context, method, path string, body any) (answer
 	}
 	if c.authorization != "" {
 		req.Header.Set("Authorization", c.authorization)
-	}
-	if c.organization != "" {
-		req.Header.Set("X-Organization-Id", c.organization)
 	}
 	if len(text) > 0 {
 		req.Header.Set("Content-Type", "application/json")

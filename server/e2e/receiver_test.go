@@ -15,7 +15,6 @@ type receiver struct {
 
 	mu      sync.Mutex
 	arrived map[int]time.Time
-	total   int
 }
 
 // receive starts a receiver that waits for delay before it answers with status. It runs until the test ends, which no
@@ -57,7 +56,6 @@ func (r *receiver) note(req *http.Request) {
 	err := json.NewDecoder(req.Body).Decode(&body)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.total++
 	if err == nil && body.Data.N != nil {
 		if _, again := r.arrived[*body.Data.N]; !again {
 			r.arrived[*body.Data.N] = now
@@ -70,13 +68,6 @@ func (r *receiver) at(n int) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.arrived[n]
-}
-
-// received returns how many requests have arrived.
-func (r *receiver) received() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.total
 }
 
 // closedPort returns the URL of an address where nobody listens.
