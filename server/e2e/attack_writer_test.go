@@ -100,18 +100,25 @@ func BenchmarkAttackFailTogether(b *testing.B) {
 	p := start(b, b.TempDir())
 	v, attacker := p.victim(b), p.tenant(b, "attacker")
 	attacker.subscribeMany(b, 1500, closedPort(b))
+	before := p.pending(b) // each is told of those that were created after it
 	attack{during: 30 * time.Second, act: func(ctx context.Context) {
 		for range 5 { // webhooks.failing_after
 			_ = attacker.try(ctx, "POST", "/api/v1/events/", event("nobody.listens", object{}), nil) // the figures show a failure
 		}
 		<-ctx.Done()
 	}}.measure(b, p, v)
+	b.ReportMetric(p.pending(b)-before, "new-pending-deliveries")
+	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
+}
+
+// pending returns how many deliveries wait, whoever's they are.
+func (p *process) pending(tb testing.TB) float64 {
+	tb.Helper()
 	var queue struct {
 		Pending float64 `json:"pending_deliveries"`
 	}
-	p.must(b, "GET", "/api/v1/queue/", nil, &queue)
-	b.ReportMetric(queue.Pending, "pending-deliveries")
-	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
+	p.must(tb, "GET", "/api/v1/queue/", nil, &queue)
+	return queue.Pending
 }
 
 // A request for more deliveries than a request may make is refused, with the name of the bound; nothing is kept of it.
