@@ -17,7 +17,8 @@ import (
 
 // PublishEvents stores events of an organization and their deliveries in one transaction, all or nothing. A repeated
 // idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event, and where the
-// events would make more than maxDeliveries.
+// events would make more than maxDeliveries; Unavailable where the deliveries of a repeated event cannot be counted, though
+// what is new has been stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
 	w := s.of(organization).rows(usualCost + len(events)).measured(func(t *tx) (int, error) {
@@ -49,10 +50,42 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 		return nil, err
 	}
 	s.observer.Published(accepted(published))
-	return published, nil
+	return published, s.countRepeated(ctx, organization, published)
 }
 
-// repeated fills in the answers to the events that are there already, under their idempotency keys.
+// countRepeated fills in how many deliveries the repeated events had when they were published. Each may have thousands, so
+// they are counted as logs are read, and not in the transaction, for which others wait.
+func (s *Store) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
+	var repeated []webhook.Event
+	for _, p := range published {
+		if p.Replayed {
+			row, at, _ := s.ids.row(eventID, p.ID)
+			repeated = append(repeated, webhook.Event{RowID: row, At: at})
+		}
+	}
+	if len(repeated) == 0 {
+		return nil
+	}
+	end, err := s.logs.take(ctx, organization)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for some := range slices.Chunk(repeated, countedEvents) {
+		if err := s.countDeliveries(ctx, some); err != nil {
+			return fmt.Errorf("count deliveries: %w", err)
+		}
+	}
+	for i := range published {
+		if published[i].Replayed {
+			published[i].Deliveries, repeated = repeated[0].Deliveries, repeated[1:]
+		}
+	}
+	return nil
+}
+
+// repeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
+// their deliveries.
 func (s *Store) repeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	var wrong []fault.Field
 	for i, e := range events {
@@ -81,12 +114,8 @@ func (s *Store) repeated(t *tx, organization int64, events []webhook.NewEvent, p
 			})
 			continue
 		}
-		count, err := fannedOut(t, first.RowID)
-		if err != nil {
-			return err
-		}
 		published[i] = webhook.Published{
-			ID: s.ids.id(eventID, first.RowID, first.At), Type: first.Type, At: first.At, Deliveries: count, Replayed: true,
+			ID: s.ids.id(eventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
 		}
 	}
 	return fault.Fields(wrong)
@@ -98,15 +127,6 @@ func fieldOf(i, n int, name string) string {
 		return name
 	}
 	return fmt.Sprintf("events.%d.%s", i, name)
-}
-
-// fannedOut counts the deliveries that an event had when it was published; those made by hand came later.
-func fannedOut(t *tx, event int64) (n int, err error) {
-	err = t.get(&n, "SELECT count(*) FROM deliveries WHERE event_id = ? AND cause = 0", event)
-	if err != nil {
-		return 0, fmt.Errorf("count deliveries: %w", err)
-	}
-	return n, nil
 }
 
 // publish inserts one event and its deliveries. A subscription never receives an event about itself, so a failing endpoint
