@@ -20,7 +20,7 @@ import (
 func (x *rig) tenant(tb testing.TB, name string) *rig {
 	tb.Helper()
 	of := *x
-	of.owner, _ = storagetest.Tenant(tb, x.Store, name, "growth", access.RoleOwner)
+	of.owner, _ = storagetest.Tenant(tb, x.Store, name, "enterprise", access.RoleOwner)
 	return &of
 }
 
