@@ -273,8 +273,10 @@ func (m swept) apply(s *scheduler) {
 			continue
 		}
 		l := s.lane(pending.Subscription, pending.Organization)
-		if len(l.held) > 0 || l.reading || l.more {
-			continue
+		// The delivery that is due first may be one that the lane holds, or one that it does not know of: older deliveries of a
+		// subscription that was closed, for instance, beside one that was published since. A read tells.
+		if (len(l.held) > 0 || l.reading) && s.due(pending.DueAt) {
+			l.more = true
 		}
 		l.later(pending.DueAt)
 		s.touch(l)
