@@ -54,7 +54,8 @@ func newServe() *cobra.Command {
 		Long: `Run the server: the API, and the delivery of webhooks.
 
 The first start makes the database with its plans, roles, the organization "Default" and a first
-operator, and prints that operator's access token once. SIGTERM or SIGINT stops the server when what
+operator, and prints an access token of that operator, valid for 24 hours. Later starts print another
+one in its place until the first authenticated request. SIGTERM or SIGINT stops the server when what
 is under way has ended; a second one stops it at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags())
@@ -118,13 +119,13 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	return errors.Join(err, store.Close())
 }
 
-// openStore opens the file. token is for the first operator where the file is new; empty where the settings have it.
+// openStore opens the file. token is the first operator's, to be printed; empty where the settings have it.
 func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *slog.Logger) (_ *storage.Store, token string, _ error) {
-	first := access.Mint(access.TokenPrefix)
-	if c.Bootstrap.Token.IsZero() {
-		token = first.Reveal()
-	} else {
+	first, life := access.Mint(access.TokenPrefix), 24*time.Hour
+	token = first.Reveal()
+	if !c.Bootstrap.Token.IsZero() {
 		first, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
+		token, life = "", 0
 	}
 	store, err := storage.Open(ctx, storage.Options{
 		Path:          c.Storage.Path,
@@ -135,6 +136,7 @@ func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *sl
 		KeepEvents:    c.Storage.RetentionEvents,
 		KeepAudit:     c.Storage.RetentionAudit,
 		Bootstrap:     first,
+		BootstrapLife: life,
 		Observer:      m,
 		Logger:        log,
 	})
@@ -154,10 +156,18 @@ type appliance struct {
 	issuer     *oidc.Verifier // nil where there is none
 }
 
+// newGuard says where deliveries may go, and warns if it cannot know the addresses of this machine.
+func newGuard(c config.Egress, log *slog.Logger) egress.Policy {
+	if err := egress.CheckOwnAddresses(); err != nil {
+		log.Warn("deliveries to this machine's public addresses are not refused: allow AF_NETLINK, or list them in egress.denied_networks", "error", err)
+	}
+	return egress.Policy{AllowHTTP: c.AllowHTTP, AllowedNetworks: c.AllowedNetworks, DeniedNetworks: c.DeniedNetworks}
+}
+
 // assemble makes the floors and connects them: the server asks the store, the store tells the dispatcher, the dispatcher
 // records in the store. All of them are counted by m, which asks the store for the rest.
 func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certificate *tls.Config, roots *x509.CertPool, log *slog.Logger) (*appliance, error) {
-	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks}
+	guard := newGuard(c.Egress, log)
 	dispatcher, err := dispatch.New(store, dispatch.Options{
 		Policy:          policy(c.Webhooks),
 		RetryBase:       c.Webhooks.RetryBase,
@@ -202,16 +212,24 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		KeyPrefix:      c.Keys.Prefix,
 		BaseURL:        c.Server.BaseURL,
 		TrustedProxies: c.Server.TrustedProxies,
+		Deliveries:     dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: store.Ready},
+			{Name: "clock", Run: store.ClockReady},
 			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
 		Measure:       m.Requests,
+		Connections:   m,
 		Metrics:       exposed,
 		TLS:           certificate,
 		ShutdownGrace: c.Server.ShutdownGrace,
 		TestTimeout:   c.Webhooks.Timeout,
-		Logger:        log,
+
+		BodyMemory:            c.Server.BodyMemory,
+		TokenRate:             c.Server.TokenRate,
+		ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
+
+		Logger: log,
 	})
 	if err != nil {
 		return nil, err

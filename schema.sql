@@ -18,6 +18,8 @@ CREATE TABLE plans (
     api_keys                  INTEGER NOT NULL CHECK (api_keys IN (0, 1)),
     webhooks                  INTEGER NOT NULL CHECK (webhooks IN (0, 1)),
     api_rate_limit_per_minute INTEGER CHECK (api_rate_limit_per_minute >= 0), -- NULL is unlimited
+    max_subscriptions         INTEGER CHECK (max_subscriptions BETWEEN 0 AND 5000), -- NULL is 5000
+    max_api_keys              INTEGER CHECK (max_api_keys BETWEEN 0 AND 10000), -- live ones; NULL is 10000
     created_at                INTEGER NOT NULL,
     updated_at                INTEGER NOT NULL
 ) STRICT;
@@ -130,6 +132,7 @@ CREATE TABLE api_keys (
 ) STRICT;
 
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
+CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);
 
 CREATE TABLE audit_events (
@@ -167,6 +170,7 @@ CREATE TABLE subscriptions (
     secret                BLOB    NOT NULL, -- sealed
     previous_secret       BLOB,             -- sealed; signs too until previous_until
     previous_until        INTEGER NOT NULL,
+    birth                 INTEGER NOT NULL, -- the event that tells of its creation: it can have missed those that follow
     created_at            INTEGER NOT NULL,
     updated_at            INTEGER NOT NULL,
     disabled_at           INTEGER,
@@ -176,6 +180,8 @@ CREATE TABLE subscriptions (
 ) STRICT;
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
+CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE previous_secret IS NOT NULL;
+CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 
 -- What a subscription is found by at fan-out: the types it wants, none of which another of its own covers, so that an
 -- event finds it once. '*' stands for every type.

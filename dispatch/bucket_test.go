@@ -99,7 +99,7 @@ func pacedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 		t.Fatal(err)
 	}
 	s := newScheduler(d, &work{Dispatcher: d})
-	l := s.lane(7)
+	l := s.lane(7, 1)
 	l.target = &target{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
 	l.health, l.have = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.want
 	l.bucket = l.bucket.under(&limit, s.clock)
@@ -117,7 +117,8 @@ func TestPacedLane(t *testing.T) {
 		s, l := pacedLane(t, 1)
 		a := &attempt{Job: webhook.Job{Delivery: 1, Subscription: 7}, lane: l, epoch: 1}
 		l.held[1] = a
-		l.wire, s.wire, s.open = 1, 1, 1
+		l.wire, s.open = 1, 1
+		s.charge(l, toLaunch, 1)
 		bounced{a}.apply(s)
 		if l.begun.n != 1 || !s.mayLaunch(l) || !l.inRing[toLaunch] {
 			t.Errorf("%d begun, and the next token comes in %s", l.begun.n, l.bucket.wait(1, s.clock))
@@ -151,7 +152,7 @@ func TestPacedLane(t *testing.T) {
 		t.Parallel()
 		s, l := pacedLane(t, 50)
 		for i := range int64(maxLanes) {
-			s.lane(100 + i)
+			s.lane(100+i, 1)
 		}
 		s.touch(l)
 		if s.lanes[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+122 {

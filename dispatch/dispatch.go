@@ -2,8 +2,9 @@
 // SQL nor the HTTP interface of Keyhook, nor who may do what.
 //
 // One goroutine, the scheduler, decides; others read, begin, send and record for it. Each subscription with pending
-// deliveries has a lane of its own, so that a receiver that is slow or down delays nobody but itself. An attempt is
-// recorded before it is sent, and again when it has ended.
+// deliveries has a lane of its own, so that a receiver that is slow or down delays nobody but itself. Organizations share
+// slots, readers and memory first, and the lanes of each share its part. An attempt is recorded before it is sent, and
+// again when it has ended.
 package dispatch
 
 import (
@@ -27,6 +28,7 @@ type Dispatcher struct {
 	inbox   *inbox
 
 	lastTick atomic.Int64
+	delay    published
 	started  atomic.Bool
 	ended    chan struct{} // closed when Run has ended
 }

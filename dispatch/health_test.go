@@ -277,7 +277,7 @@ func TestRotation(t *testing.T) {
 			sub, old := x.subscribeSecret(t, "a.example", after(time.Second, says(200)))
 			x.publish(t, 64)
 			time.Sleep(1500 * time.Millisecond)
-			_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, time.Hour)
+			_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, webhook.Rotation{Overlap: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +314,7 @@ func TestRotation(t *testing.T) {
 			// The scheduler says that the store works again when it has learnt what has begun, and before it sends that.
 			x = idleRig(t, f, dispatch.Options{Logger: slog.New(onLine{"the store works again", func() {
 				var err error
-				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, 0); err != nil {
+				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, webhook.Rotation{}); err != nil {
 					t.Error(err)
 				}
 			}})})
@@ -348,7 +348,7 @@ func TestRotation(t *testing.T) {
 				before := len(x.requests("a.example"))
 				gate.Lock()
 				x.publish(t, 64)
-				_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, 0)
+				_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, webhook.Rotation{})
 				if err != nil {
 					t.Fatal(err)
 				}

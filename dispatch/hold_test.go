@@ -139,3 +139,26 @@ func TestHeldQueue(t *testing.T) {
 		})
 	})
 }
+
+// TestReleaseBesideFreshDelivery publishes an event after the release and before the dispatcher has listed what waited: the
+// lane knows the new delivery only, and must still learn of the older ones.
+func TestReleaseBesideFreshDelivery(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		f := newFaults()
+		x := idleRig(t, f, dispatch.Options{})
+		x.run(t)
+		x.subscribe(t, "slow.example", after(10*time.Second, says(200)))
+		x.hold(t)
+		x.publish(t, 3)
+		time.Sleep(time.Hour)
+		f.fail(true, "Lanes")
+		x.release(t)
+		x.publish(t, 1)
+		time.Sleep(100 * time.Millisecond)
+		f.fail(false, "Lanes")
+		time.Sleep(3 * time.Second)
+		if n := len(x.requests("slow.example")); n != 4 {
+			t.Errorf("%d requests 3 s after the release", n)
+		}
+	})
+}

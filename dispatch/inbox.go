@@ -22,12 +22,15 @@ type inbox struct {
 
 	mu       sync.Mutex
 	messages []message
-	fresh    int // bytes of the jobs in messages
-	spilled  map[int64]struct{}
+	fresh    pool            // bytes of the jobs in messages
+	freshOf  map[int64]int   // the same by organization
+	spilled  map[int64]int64 // subscription → organization
 }
 
 func newInbox() *inbox {
-	return &inbox{wake: make(chan struct{}, 1), spilled: map[int64]struct{}{}}
+	return &inbox{
+		wake: make(chan struct{}, 1), fresh: pool{all: freshBytes}, freshOf: map[int64]int{}, spilled: map[int64]int64{},
+	}
 }
 
 func (b *inbox) post(m message) {
@@ -44,8 +47,12 @@ func (b *inbox) ring() {
 	}
 }
 
-// hand takes jobs in, or notes their subscriptions where there is no room.
+// hand takes jobs of one organization in, or notes their subscriptions where there is no room for that organization.
 func (b *inbox) hand(jobs []webhook.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	organization := jobs[0].Organization
 	size := jobWeight * len(jobs)
 	for i := range jobs {
 		if i == 0 || jobs[i].Event != jobs[i-1].Event { // else it shares the body
@@ -53,12 +60,13 @@ func (b *inbox) hand(jobs []webhook.Job) {
 		}
 	}
 	b.mu.Lock()
-	if b.fresh+size <= freshBytes {
-		b.fresh += size
+	if b.fresh.allows(b.freshOf[organization], size) {
+		b.fresh.used += size
+		b.freshOf[organization] += size
 		b.messages = append(b.messages, fresh{jobs})
 	} else {
 		for i := range jobs {
-			b.spilled[jobs[i].Subscription] = struct{}{}
+			b.spilled[jobs[i].Subscription] = organization
 		}
 	}
 	b.mu.Unlock()
@@ -74,14 +82,15 @@ func (b *inbox) change(m message) {
 	b.ring()
 }
 
-// take empties the inbox into empty, which becomes the next one's room. It also returns the subscriptions that jobs were
-// spilled of, nil where there are none, and the number of changes read so far.
-func (b *inbox) take(empty []message) (messages []message, spilled map[int64]struct{}, changes uint64) {
+// take empties the inbox into empty, which becomes the next one's room. It also returns the subscriptions whose jobs were
+// spilled, with their organizations, nil where there are none, and the number of changes read so far.
+func (b *inbox) take(empty []message) (messages []message, spilled map[int64]int64, changes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	messages, b.messages, b.fresh = b.messages, empty, 0
+	messages, b.messages, b.fresh.used = b.messages, empty, 0
+	clear(b.freshOf)
 	if len(b.spilled) > 0 {
-		spilled, b.spilled = b.spilled, map[int64]struct{}{}
+		spilled, b.spilled = b.spilled, map[int64]int64{}
 	}
 	return messages, spilled, b.changes.Load()
 }

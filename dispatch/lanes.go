@@ -69,6 +69,7 @@ func (q *queue) pop() *attempt {
 // lane is the way to one subscription, while it has pending deliveries. The scheduler's goroutine owns it.
 type lane struct {
 	subscription int64
+	tenant       *tenant // its organization
 
 	// What is known of the subscription. It holds while have is want and haveAll the scheduler's count of changes to all.
 	target           *target
@@ -94,6 +95,7 @@ type lane struct {
 	average int   // weight of a job, lately
 	reach   int   // how many jobs to read at a time: more, the more of those last read were due
 	more    bool  // the table may hold due deliveries that are not in held
+	late    bool  // its first delivery has waited for long, and nobody asked for that
 	nextDue int64 // when the earliest of the others in the table is due; 0: none is known
 
 	// How the last requests ended. The store hears of that a little later, and says what it makes of it later still.
@@ -161,18 +163,19 @@ func (l *lane) later(at int64) {
 	}
 }
 
-// The rings that a lane can be in: what it waits for a turn to do.
+// The rings that a lane can be in: what it waits for a turn to do. Each turn takes a part of a resource that all
+// organizations share, which stands behind the dash.
 const (
-	toBegin  = iota // healthy, with jobs that may begin
-	toProbe         // failing, with a probe that may begin
-	toLaunch        // with begun attempts, or tests, that may go on the wire
-	toRead          // with something to read from the store
-	toMemory        // with jobs to read, once there is room for them
+	toBegin  = iota // healthy, with jobs that may begin - attempts begun ahead of a slot, of both sorts
+	toProbe         // failing, with a probe that may begin - open probes
+	toLaunch        // with begun attempts, or tests, that may go on the wire - slots
+	toRead          // with something to read from the store - readers
+	toMemory        // with jobs to read, once there is room for them - bytes in memory
 	rings
 )
 
-// ring is a round of lanes that take turns. A lane is in it once at most; what it is in it for may have passed when its
-// turn comes.
+// ring is a round of the lanes of one organization that take turns. A lane is in it at most once. The lane's reason to be
+// in it may have passed when its turn comes.
 type ring struct {
 	kind        int
 	first, last *lane

@@ -13,17 +13,21 @@ const (
 // room is how many jobs more the lane may read ahead.
 func (s *scheduler) room(l *lane) int {
 	n := min(s.share(l)/l.average, l.readsAhead()-l.head.n)
-	if l.bytes == 0 && s.fits() {
+	if l.bytes == 0 && s.fits(l, maxWeight) {
 		n = max(n, 1)
 	}
 	return max(n, 0)
 }
 
-// fits reports whether there is room in memory for one job of any size.
-func (s *scheduler) fits() bool { return s.bytes+maxWeight <= heldBytes }
+// fits reports whether the lane's organization may have so many bytes more in memory.
+func (s *scheduler) fits(l *lane, bytes int) bool {
+	return s.turns[toMemory].allows(l.tenant.used[toMemory], bytes)
+}
 
-// share is how much more the lane may hold in memory: less, the less is left.
-func (s *scheduler) share(l *lane) int { return (heldBytes-s.bytes)/4 - l.bytes }
+// share is how much more the lane may hold in memory: less, the less its organization has left.
+func (s *scheduler) share(l *lane) int {
+	return (s.allowed(l, toMemory)-l.tenant.used[toMemory])/4 - l.bytes
+}
 
 // admit takes a due job into the head, if there is room.
 func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
@@ -35,7 +39,7 @@ func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
 	case l.bucket != nil:
 		most = l.readsAhead()
 	}
-	if l.head.n >= most || w > heldBytes-s.bytes || l.bytes > 0 && w > s.share(l) {
+	if l.head.n >= most || !s.fits(l, w) || l.bytes > 0 && w > s.share(l) {
 		return false
 	}
 	a := &attempt{Job: j, lane: l, weight: w}
@@ -43,7 +47,7 @@ func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
 	l.head.push(a)
 	l.average = (3*l.average + w) / 4
 	l.bytes += w
-	s.bytes += jobWeight + s.bodies.hold(&a.Job)
+	s.charge(l, toMemory, jobWeight+s.bodies.hold(&a.Job))
 	return true
 }
 
@@ -53,7 +57,7 @@ func (s *scheduler) lighten(a *attempt) {
 		return
 	}
 	a.lane.bytes -= a.weight
-	s.bytes -= jobWeight + s.bodies.drop(a.Event)
+	s.charge(a.lane, toMemory, -jobWeight-s.bodies.drop(a.Event))
 	a.weight, a.Body = 0, nil
 }
 

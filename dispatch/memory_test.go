@@ -1,9 +1,9 @@
 package dispatch
 
 import (
+	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -11,20 +11,25 @@ import (
 // TestBodies shows that deliveries of one event weigh what they hold, which is one body, however they come and go.
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	s := &scheduler{lanes: map[int64]*lane{}, bodies: bodies{}, now: time.Now().UnixMilli()}
+	d, err := New(nil, Options{Transport: http.DefaultTransport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(d, &work{Dispatcher: d})
 	text := strings.Repeat("x", 10_000)
 	admit := func(lane, event, delivery int64) *attempt {
 		t.Helper()
 		j := webhook.Job{Delivery: delivery, Subscription: lane, Event: event, Body: []byte(text)} // a copy each, as read
-		if !s.admit(s.lane(lane), j, headSize) {
+		if !s.admit(s.lane(lane, 1), j, headSize) {
 			t.Fatalf("delivery %d was not admitted", delivery)
 		}
-		return s.lane(lane).held[delivery]
+		return s.lane(lane, 1).held[delivery]
 	}
 	weighs := func(bodies, jobs int) {
 		t.Helper()
-		if want := bodies*len(text) + jobs*jobWeight; s.bytes != want || len(s.bodies) != bodies {
-			t.Errorf("%d bytes and %d bodies, want %d and %d", s.bytes, len(s.bodies), want, bodies)
+		used := s.turns[toMemory].used
+		if want := bodies*len(text) + jobs*jobWeight; used != want || len(s.bodies) != bodies {
+			t.Errorf("%d bytes and %d bodies, want %d and %d", used, len(s.bodies), want, bodies)
 		}
 	}
 	one, two, other := admit(1, 7, 1), admit(2, 7, 2), admit(2, 8, 3)
@@ -32,8 +37,8 @@ func TestBodies(t *testing.T) {
 	if &one.Body[0] != &two.Body[0] || &two.Body[0] == &other.Body[0] {
 		t.Error("two deliveries of one event do not share its body, or those of two do")
 	}
-	if s.lane(2).bytes != 2*weight(two.Job) {
-		t.Errorf("the second lane holds %d bytes", s.lane(2).bytes)
+	if s.lane(2, 1).bytes != 2*weight(two.Job) {
+		t.Errorf("the second lane holds %d bytes", s.lane(2, 1).bytes)
 	}
 	s.lighten(one)
 	s.lighten(one) // its request has ended, and then its record
@@ -46,7 +51,7 @@ func TestBodies(t *testing.T) {
 	s.forget(other)
 	s.forget(again)
 	weighs(0, 0)
-	if s.lane(1).bytes != 0 || s.lane(2).bytes != 0 {
-		t.Errorf("the lanes hold %d and %d bytes", s.lane(1).bytes, s.lane(2).bytes)
+	if s.lane(1, 1).bytes != 0 || s.lane(2, 1).bytes != 0 {
+		t.Errorf("the lanes hold %d and %d bytes", s.lane(1, 1).bytes, s.lane(2, 1).bytes)
 	}
 }

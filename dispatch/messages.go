@@ -54,7 +54,7 @@ func (m fresh) apply(s *scheduler) {
 		if _, shut := s.closed[j.Subscription]; shut {
 			continue
 		}
-		l := s.lane(j.Subscription)
+		l := s.lane(j.Subscription, j.Organization)
 		if l.held[j.Delivery] != nil {
 			continue
 		}
@@ -66,11 +66,11 @@ func (m fresh) apply(s *scheduler) {
 }
 
 // spill notes that a subscription has new deliveries in the table.
-func (s *scheduler) spill(subscription int64) {
+func (s *scheduler) spill(subscription, organization int64) {
 	if _, shut := s.closed[subscription]; shut {
 		return
 	}
-	l := s.lane(subscription)
+	l := s.lane(subscription, organization)
 	l.more = true
 	s.touch(l)
 }
@@ -85,7 +85,7 @@ func (m changed) apply(s *scheduler) {
 	}
 	for _, subscription := range m.subscriptions {
 		delete(s.closed, subscription)
-		l := s.lane(subscription)
+		l := s.lane(subscription, unknown)
 		l.want++
 		l.more, l.shut, l.readAt = true, false, 0
 		s.touch(l)
@@ -106,6 +106,7 @@ func (m begun) apply(s *scheduler) {
 		return
 	}
 	s.well("begin attempts")
+	s.delays.moved(beginning)
 	s.beginFailed = false
 	for i, a := range m.attempts {
 		a.lane.chosen--
@@ -121,10 +122,10 @@ func (m begun) apply(s *scheduler) {
 // restore puts an attempt that was not begun back to the head of its lane.
 func (s *scheduler) restore(a *attempt) {
 	a.lane.chosen--
-	s.ahead--
 	s.open--
+	s.charge(a.lane, toBegin, -1)
 	if a.probe {
-		s.probes--
+		s.charge(a.lane, toProbe, -1)
 	}
 	a.lane.head.unpop(a)
 	s.touch(a.lane)
@@ -133,7 +134,7 @@ func (s *scheduler) restore(a *attempt) {
 // refuse drops an attempt that the store did not let begin. Either its subscription is not what it was believed to be, or
 // the delivery has ended: both are read again.
 func (s *scheduler) refuse(a *attempt) {
-	s.ahead--
+	s.charge(a.lane, toBegin, -1)
 	s.end(a)
 	a.lane.want++
 	a.lane.more, a.lane.refused = true, a.epoch
@@ -143,7 +144,7 @@ func (s *scheduler) refuse(a *attempt) {
 func (s *scheduler) line(a *attempt) {
 	l := a.lane
 	if s.stopping || s.knows(l) && (l.closed() || a.epoch != l.health.Epoch || l.begun.n >= l.bucket.size()) {
-		s.ahead--
+		s.charge(l, toBegin, -1)
 		s.giveBack = append(s.giveBack, a)
 		return
 	}
@@ -173,13 +174,13 @@ func (m released) apply(s *scheduler) {
 // offWire frees the slot of a request.
 func (s *scheduler) offWire(l *lane) {
 	l.wire--
-	s.wire--
+	s.charge(l, toLaunch, -1)
 }
 
 func (m bounced) apply(s *scheduler) {
 	s.offWire(m.lane)
 	m.lane.bucket.restore(s.clock)
-	s.ahead++
+	s.charge(m.lane, toBegin, 1)
 	s.line(m.attempt)
 	s.touch(m.lane)
 }
@@ -204,7 +205,7 @@ func (m unrecorded) apply(s *scheduler) {
 	case a.refusedAt.IsZero():
 		a.refusedAt, a.recorded, a.troubled = s.clock, s.recorded, true
 		s.unrecorded++
-		s.ail("record attempts", m.err)
+		s.ail(recordAttempts, m.err)
 	case a.troubled && (s.recorded > a.recorded || s.clock.Sub(a.refusedAt) > patience):
 		a.troubled = false
 		s.unrecorded--
@@ -217,7 +218,8 @@ func (m settled) apply(s *scheduler) {
 	a, l := m.attempt, m.lane
 	s.end(a)
 	s.recorded++
-	s.well("record attempts")
+	s.well(recordAttempts)
+	s.delays.moved(recording)
 	if l.reading {
 		l.settledMeanwhile[a.Delivery] = struct{}{}
 	}
@@ -258,24 +260,34 @@ func (m cutOff) apply(s *scheduler) {
 func (m swept) apply(s *scheduler) {
 	s.sweeping = false
 	if m.err != nil {
-		s.ail("list pending deliveries", m.err)
+		s.ail(listPending, m.err)
 		s.sweepAfter = s.clock.Add(s.o.PollInterval)
 		return
 	}
-	s.well("list pending deliveries")
+	s.well(listPending)
+	s.delays.moved(listing)
+	s.dropped = false
 	s.sweepAfter = s.clock.Add(sweepInterval(m.took))
 	for _, pending := range m.lanes {
 		if _, shut := s.closed[pending.Subscription]; shut {
 			continue
 		}
-		l := s.lane(pending.Subscription)
-		if len(l.held) > 0 || l.reading || l.more {
-			continue
+		l := s.lane(pending.Subscription, pending.Organization)
+		// The delivery that is due first may be one that the lane holds, or one that it does not know of: older deliveries of a
+		// subscription that was closed, for instance, beside one that was published since. A read tells.
+		if (len(l.held) > 0 || l.reading) && s.due(pending.DueAt) {
+			l.more = true
 		}
 		l.later(pending.DueAt)
 		s.touch(l)
 	}
 }
+
+// What the store is asked to do, as logs name it.
+const (
+	recordAttempts = "record attempts"
+	listPending    = "list pending deliveries"
+)
 
 // ail notes, once, that the store fails at something.
 func (s *scheduler) ail(what string, err error) {

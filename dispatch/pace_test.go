@@ -354,11 +354,11 @@ func TestPace(t *testing.T) {
 func (x *rig) sending(tb testing.TB, sub webhook.Subscription) int {
 	tb.Helper()
 	outcome := webhook.Sending
-	list, err := x.Attempts(context.Background(), x.org(), sub.ID, webhook.AttemptFilter{Limit: 500, Outcome: &outcome})
+	page, err := x.AttemptPage(context.Background(), x.org(), sub.ID, webhook.AttemptFilter{Limit: 500, Outcome: &outcome})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return len(list)
+	return len(page.Attempts)
 }
 
 // underWay returns how many requests are under way to the host.

@@ -63,7 +63,7 @@ func (m answer) apply(s *scheduler) {
 	l := m.lane
 	meanwhile := l.settledMeanwhile
 	l.reading, l.settledMeanwhile = false, nil
-	s.reading--
+	s.charge(l, toRead, -1)
 	if m.room > 0 && (m.limit == 0 || m.err != nil) {
 		l.more = true // not read after all
 	}
@@ -72,8 +72,12 @@ func (m answer) apply(s *scheduler) {
 		return
 	}
 	s.well("read deliveries")
-	l.readsFailed, l.readAt = 0, 0
+	s.delays.moved(reading)
+	s.readAgain(l)
+	s.dropped = false
+	l.readAt = 0
 	if m.target != nil {
+		s.adopt(l, m.target.Organization)
 		l.target, l.health, l.have, l.haveAll = m.target, m.target.Health, m.want, m.all
 		if l.bucket = l.bucket.under(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
 			s.shed(l, l.readsAhead())
@@ -124,13 +128,26 @@ func (s *scheduler) failRead(m answer) {
 	}
 	l := m.lane
 	s.ail("read deliveries", m.err)
+	if l.readsFailed == 0 {
+		s.unread++
+	}
 	if l.readsFailed++; l.readsFailed > 5 && l.open() == 0 && l.wire == 0 && len(l.tests) == 0 && l.bucket.full(s.clock) {
 		s.shed(l, 0)
 		l.more, l.nextDue = false, 0
 		s.times.set(l, 0)
+		s.readAgain(l)
+		s.dropped = true
 		s.leave(l)
 		return
 	}
 	l.readAt = s.now + s.o.PollInterval.Milliseconds()
 	s.touch(l)
+}
+
+// readAgain notes that no failed read of the lane is to be tried again.
+func (s *scheduler) readAgain(l *lane) {
+	if l.readsFailed > 0 {
+		s.unread--
+	}
+	l.readsFailed = 0
 }

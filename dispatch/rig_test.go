@@ -79,7 +79,7 @@ func rigOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *
 		tb.Fatal(err)
 	}
 	store.Watch(x.Dispatcher)
-	x.owner, _ = storagetest.Tenant(tb, store, "acme", "growth", access.RoleOwner)
+	x.owner, _ = storagetest.Tenant(tb, store, "acme", "enterprise", access.RoleOwner)
 	return x
 }
 
@@ -149,17 +149,18 @@ func (x *rig) attempts(tb testing.TB, sub webhook.Subscription) []webhook.Attemp
 	var all []webhook.Attempt
 	f := webhook.AttemptFilter{Limit: 500}
 	for {
-		page, err := x.Attempts(context.Background(), x.org(), sub.ID, f)
+		page, err := x.AttemptPage(context.Background(), x.org(), sub.ID, f)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		for _, a := range page {
+		for _, a := range page.Attempts {
 			all = append([]webhook.Attempt{a}, all...)
 		}
-		if len(page) < f.Limit {
+		if len(page.Attempts) < f.Limit {
 			return all
 		}
-		f.Before, f.BeforeAt = page[len(page)-1].RowID, page[len(page)-1].AttemptedAt
+		last := page.Attempts[len(page.Attempts)-1]
+		f.Before, f.BeforeAt = last.RowID, last.AttemptedAt
 	}
 }
 

@@ -288,8 +288,8 @@ func TestSpill(t *testing.T) {
 			for _, q := range x.requests("a.example") {
 				succeeded[q.header.Get("Webhook-Id")] = true
 			}
-			if waiting, ok, err := x.OldestDue(context.Background()); err != nil || ok {
-				t.Errorf("%v, something is pending since %d", err, waiting)
+			if b, err := x.Store.Backlog(context.Background()); err != nil || b.OldestDue != 0 {
+				t.Errorf("%v, something is pending since %d", err, b.OldestDue)
 			}
 			if len(succeeded) != 1000 {
 				t.Errorf("%d events arrived, want 1000", len(succeeded))

@@ -13,7 +13,8 @@ const (
 	freshSize  = 8 * headSize           // jobs that it takes over as they are published
 	lowHead    = headSize / 4           // reads more when it holds no more than this
 	minReach   = 16                     // jobs that are read at first: most of them may turn out not to be due
-	maxLanes   = 4096                   // lanes with nothing to do that are kept, for what is known of their subscriptions
+	maxLanes   = 4096                   // lanes beyond which those with nothing to do are dropped, with what is known of their subscriptions
+	keptLanes  = 64                     // lanes that an organization keeps beyond that, up to twice as many in all
 	batchSize  = 256                    // attempts in one Begin
 	forNothing = 100 * time.Millisecond // before a read is tried again for which there was no room
 	patience   = time.Minute            // for an end that the store refuses to record
@@ -30,10 +31,12 @@ type scheduler struct {
 	*Dispatcher
 	work *work
 
-	lanes  map[int64]*lane
-	closed map[int64]struct{} // subscriptions with pending deliveries that are known to be closed
-	turns  [rings]ring
-	times  timetable
+	lanes   map[int64]*lane
+	tenants map[int64]*tenant  // by organization
+	closed  map[int64]struct{} // subscriptions with pending deliveries that are known to be closed
+	turns   [rings]turns       // the resources that organizations share, and who waits for them
+	times   timetable
+	delays  delays // that Keyhook itself causes
 
 	clock   time.Time // of this round
 	now     int64     // the same, in milliseconds
@@ -41,13 +44,8 @@ type scheduler struct {
 	changes uint64    // read so far
 	all     uint64    // changes to any subscription so far
 
-	open    int // attempts chosen and not settled
-	ahead   int // of them, not on the wire yet
-	wire    int // requests on the wire, tests included
-	probes  int // open attempts of failing lanes
-	bytes   int // weight of the jobs in memory
-	bodies  bodies
-	reading int
+	open   int // attempts chosen and not settled
+	bodies bodies
 
 	round       uint64 // of Begin
 	batch       []*attempt
@@ -60,6 +58,9 @@ type scheduler struct {
 	recorded    uint64 // attempts whose end it has recorded
 	giveBack    []*attempt
 
+	unread  int  // lanes whose last read failed
+	dropped bool // a lane was dropped because its reads failed, and neither a read nor a sweep succeeded since
+
 	sweep      bool // the subscriptions with pending deliveries are to be looked up without delay
 	sweeping   bool
 	sweepAfter time.Time
@@ -71,12 +72,14 @@ type scheduler struct {
 func newScheduler(d *Dispatcher, w *work) *scheduler {
 	s := &scheduler{
 		Dispatcher: d, work: w,
-		lanes: map[int64]*lane{}, closed: map[int64]struct{}{}, bodies: bodies{}, ailing: map[string]bool{},
+		lanes: map[int64]*lane{}, tenants: map[int64]*tenant{}, closed: map[int64]struct{}{}, bodies: bodies{}, ailing: map[string]bool{},
 		horizon: (d.o.RetryMax + time.Minute).Milliseconds(),
 		sweep:   true,
 	}
-	for i := range s.turns {
-		s.turns[i].kind = i
+	for kind, all := range [rings]int{
+		toBegin: s.maxAhead(), toProbe: max(s.o.Concurrency/2, 1), toLaunch: s.o.Concurrency, toRead: readers, toMemory: heldBytes,
+	} {
+		s.turns[kind].kind, s.turns[kind].all = kind, all
 	}
 	s.tick()
 	return s
@@ -95,14 +98,14 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 		for _, m := range messages {
 			m.apply(s)
 		}
-		for subscription := range spilled {
-			s.spill(subscription)
+		for subscription, organization := range spilled {
+			s.spill(subscription, organization)
 		}
 		clear(messages)
 		if spare = messages; cap(spare) > 4096 {
 			spare = nil
 		}
-		if s.stopping && s.open == 0 && !s.beginning && s.reading == 0 && !s.sweeping {
+		if s.stopping && s.open == 0 && !s.beginning && s.turns[toRead].used == 0 && !s.sweeping {
 			return
 		}
 		s.fire()
@@ -110,6 +113,7 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 		s.launch()
 		s.read()
 		s.release()
+		s.publish()
 
 		timer.Reset(s.pause())
 		select {
@@ -164,16 +168,6 @@ func (s *scheduler) fire() {
 	}
 }
 
-// lane returns the lane of a subscription, making it where there is none.
-func (s *scheduler) lane(subscription int64) *lane {
-	l := s.lanes[subscription]
-	if l == nil {
-		l = newLane(subscription)
-		s.lanes[subscription] = l
-	}
-	return l
-}
-
 // knows reports whether what is known of the lane's subscription holds.
 func (s *scheduler) knows(l *lane) bool {
 	return l.target != nil && l.have == l.want && l.haveAll == s.all
@@ -205,6 +199,7 @@ func (s *scheduler) touch(l *lane) {
 		s.turns[toLaunch].push(l)
 	}
 	s.queueRead(l)
+	s.judge(l)
 	s.times.set(l, s.alarm(l))
 	if s.superfluous(l) && l.bucket.full(s.clock) {
 		s.leave(l)
@@ -212,8 +207,19 @@ func (s *scheduler) touch(l *lane) {
 }
 
 // superfluous reports whether the lane has nothing to do, and is not kept for what is known of its subscription. It goes
-// when its bucket is full, and not before: once made again it has a full one.
-func (s *scheduler) superfluous(l *lane) bool { return l.idle() && (l.shut || len(s.lanes) > maxLanes) }
+// when its bucket is full, and not before: once made again it has a full one. Where there are too many lanes, those of
+// organizations with many go first.
+func (s *scheduler) superfluous(l *lane) bool {
+	switch {
+	case !l.idle():
+		return false
+	case l.shut:
+		return true
+	case l.tenant.lanes > keptLanes:
+		return len(s.lanes) > maxLanes
+	}
+	return len(s.lanes) > 2*maxLanes
+}
 
 // alarm is when the lane is to be looked at again though nothing has happened; 0: never.
 func (s *scheduler) alarm(l *lane) int64 {
@@ -232,6 +238,7 @@ func (s *scheduler) alarm(l *lane) int64 {
 	if l.bucket != nil {
 		s.tokens(l, sooner)
 	}
+	s.lateness(l, sooner)
 	return at
 }
 
@@ -243,7 +250,9 @@ func (s *scheduler) leave(l *lane) {
 	if l.shut {
 		s.closed[l.subscription] = struct{}{}
 	}
+	s.judge(l)
 	delete(s.lanes, l.subscription)
+	s.part(l)
 }
 
 // shut leaves a closed lane to the table: it costs nothing until it changes.

@@ -19,7 +19,7 @@ func TestTick(t *testing.T) {
 		}
 		s := newScheduler(d, &work{Dispatcher: d})
 		s.now += (24 * time.Hour).Milliseconds()
-		l := s.lane(7)
+		l := s.lane(7, 1)
 		l.later(s.now + 1000)
 		s.touch(l)
 		if l.more || l.wakeAt != s.now+1000 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -25,6 +26,7 @@ type simulation struct {
 	file storage.Options
 	f    *faults
 	*rig
+	other access.Principal // of another organization
 	subs  []*simulated
 	close func()
 }
@@ -32,6 +34,7 @@ type simulation struct {
 // simulated is a subscription and its receiver.
 type simulated struct {
 	webhook.Subscription
+	owner   access.Principal
 	host    string
 	deleted bool
 	off     bool
@@ -81,6 +84,7 @@ func (m *simulation) open() {
 
 func (m *simulation) step() {
 	sub := m.subs[m.r.IntN(len(m.subs))]
+	m.owner = sub.owner
 	ctx := context.Background()
 	switch n := m.r.IntN(100); {
 	case n < 40:
@@ -100,7 +104,7 @@ func (m *simulation) step() {
 			}
 		}
 	case n < 74 && !sub.deleted:
-		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, time.Duration(m.r.IntN(2))*time.Minute); err != nil {
+		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.r.IntN(2)) * time.Minute, Force: true}); err != nil {
 			m.t.Error(err)
 		}
 	case n < 75 && !sub.deleted:
@@ -132,12 +136,15 @@ func (m *simulation) step() {
 
 // heal makes all well, and gives everything time to end.
 func (m *simulation) heal() {
-	m.plan(m.t, "growth")
+	for _, sub := range m.subs[:2] { // one of each organization
+		m.owner = sub.owner
+		m.plan(m.t, "growth")
+	}
 	for _, sub := range m.subs {
 		sub.mu.Lock()
 		sub.mood = "well"
 		sub.mu.Unlock()
-		if !sub.deleted {
+		if m.owner = sub.owner; !sub.deleted {
 			m.pace(m.t, sub.Subscription, 0)
 			m.activate(m.t, sub.Subscription, true)
 		}
@@ -146,8 +153,8 @@ func (m *simulation) heal() {
 }
 
 func (m *simulation) check() {
-	if due, waits, err := m.OldestDue(context.Background()); err != nil || waits {
-		m.t.Errorf("%v, still pending since %s", err, time.UnixMilli(due))
+	if b, err := m.Store.Backlog(context.Background()); err != nil || b.OldestDue != 0 {
+		m.t.Errorf("%v, still pending since %s", err, time.UnixMilli(b.OldestDue))
 	}
 	_, all := m.peak("")
 	for _, sub := range m.subs {
@@ -163,7 +170,7 @@ func (m *simulation) check() {
 				m.t.Errorf("%s was sent %d times to %s", what, times, sub.host)
 			}
 		}
-		if sub.deleted {
+		if m.owner = sub.owner; sub.deleted {
 			continue
 		}
 		last := map[string]int{}
@@ -197,13 +204,19 @@ func TestSimulation(t *testing.T) {
 			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			m.file.Policy = webhook.DefaultPolicy()
 			m.open()
+			first := m.owner
+			m.other, _ = storagetest.Tenant(t, m.Store, "other", "growth", access.RoleOwner)
 			for i := range 6 {
-				sub := &simulated{host: "r" + strconv.Itoa(i) + ".example", mood: "well"}
+				m.owner = []access.Principal{first, m.other}[i%2]
+				sub := &simulated{owner: m.owner, host: "r" + strconv.Itoa(i) + ".example", mood: "well"}
 				sub.Subscription = m.subscribe(t, sub.host, sub.answer)
 				m.subs = append(m.subs, sub)
 			}
 			for range 80 {
 				m.step()
+				if err := m.Audit(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			m.heal()
 			m.check()

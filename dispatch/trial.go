@@ -11,6 +11,7 @@ import (
 
 // slot is a request on the wire that a test asks the scheduler for: tests keep to the same limits as deliveries.
 type slot struct {
+	organization int64
 	subscription int64
 	lane         *lane
 	granted      bool
@@ -27,7 +28,7 @@ func (m wanted) apply(s *scheduler) {
 		m.answer <- false
 		return
 	}
-	m.lane = s.lane(m.subscription)
+	m.lane = s.lane(m.subscription, m.organization)
 	m.lane.tests = append(m.lane.tests, m.slot)
 	s.touch(m.lane)
 }
@@ -70,7 +71,7 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("find subscription: %w", err)
 	}
-	place := &slot{subscription: row, answer: make(chan bool, 1)}
+	place := &slot{organization: organization, subscription: row, answer: make(chan bool, 1)}
 	leave := sync.OnceFunc(func() { d.inbox.post(returned{place}) })
 	defer leave()
 	if err := d.wait(ctx, place); err != nil {

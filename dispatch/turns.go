@@ -22,7 +22,7 @@ func (s *scheduler) turnOf(l *lane) int {
 // and all that came before has been settled. A lane with a rate limit has no more begun than there are tokens for: what
 // waits for its pace waits without a record.
 //
-// The fewer places are left, the fewer one lane gets: lanes that hang together cannot take all of them.
+// The fewer places its organization has left, the fewer one lane gets: lanes that hang together cannot take all of them.
 func (s *scheduler) mayBegin(l *lane) bool {
 	if l.head.n == 0 || !s.knows(l) || l.closed() {
 		return false
@@ -34,7 +34,7 @@ func (s *scheduler) mayBegin(l *lane) bool {
 	if ahead >= max(s.o.PerSubscription-l.wire, 0)+min(l.pace(s.round), laneAhead*s.o.PerSubscription) {
 		return false
 	}
-	return (ahead == 0 || 2*ahead < s.maxAhead()-s.ahead) && s.inStep(l)
+	return (ahead == 0 || 2*ahead < s.allowed(l, toBegin)-l.tenant.used[toBegin]) && s.inStep(l)
 }
 
 // mayProbe reports whether the time of a failing lane's probe has come.
@@ -50,10 +50,10 @@ func (s *scheduler) choose() {
 	if s.stopping || s.beginning || s.unrecorded > 0 || s.clock.Before(s.beginAfter) {
 		return
 	}
-	// Probes come first, and take up to half of the slots: an endpoint that is known to be in trouble does not wait for
-	// those that are well, but for others in trouble.
-	batch := s.gather(s.batch[:0], toProbe, max(s.o.Concurrency/2, 1)-s.probes)
-	batch = s.gather(batch, toBegin, s.maxAhead())
+	// Probes come first, and take up to half of the slots: a failing endpoint waits for other failing endpoints, and not
+	// for healthy ones.
+	batch := s.gather(s.batch[:0], toProbe)
+	batch = s.gather(batch, toBegin)
 	s.batch = nil
 	if len(batch) == 0 {
 		s.batch, s.beginFailed = batch, false
@@ -64,16 +64,15 @@ func (s *scheduler) choose() {
 	s.work.batches <- batch
 }
 
-// gather appends up to most attempts of the lanes in a ring.
-func (s *scheduler) gather(batch []*attempt, kind, most int) []*attempt {
-	for most > 0 && len(batch) < batchSize && s.ahead < s.maxAhead() {
-		l := s.turns[kind].pop()
+// gather appends attempts of the lanes that wait to begin or to probe.
+func (s *scheduler) gather(batch []*attempt, kind int) []*attempt {
+	for len(batch) < batchSize && s.turns[toBegin].used < s.turns[toBegin].all {
+		l := s.turns[kind].next(1)
 		if l == nil {
 			break
 		}
 		if s.turnOf(l) == kind && s.mayBegin(l) {
 			batch = append(batch, s.begin(l))
-			most--
 		}
 		s.touch(l)
 	}
@@ -86,16 +85,16 @@ func (s *scheduler) begin(l *lane) *attempt {
 	a.epoch, a.probe = l.health.Epoch, l.failing()
 	l.chosen++
 	s.open++
-	s.ahead++
+	s.charge(l, toBegin, 1)
 	if a.probe {
-		s.probes++
+		s.charge(l, toProbe, 1)
 	}
 	return a
 }
 
 // mayLaunch reports whether the lane may have another request on the wire: one where it is failing, or not known to be
-// healthy; otherwise up to its limit, and fewer the fewer slots are left. A lane alone reaches its limit. Where it has a
-// rate limit, there must be a token; tests, which are made at once, do without.
+// healthy; otherwise up to its limit, and fewer the fewer slots its organization has left. A lane alone reaches its limit.
+// Where it has a rate limit, there must be a token; tests, which are made at once, do without.
 func (s *scheduler) mayLaunch(l *lane) bool {
 	known := s.knows(l)
 	if len(l.tests) == 0 && (l.begun.n == 0 || !known || l.dying(s.o.Policy.FailingAfter) || l.bucket.wait(1, s.clock) > 0) {
@@ -104,8 +103,15 @@ func (s *scheduler) mayLaunch(l *lane) bool {
 	if l.wire == 0 {
 		return true
 	}
-	all, limit := s.o.Concurrency, s.o.PerSubscription
-	return known && l.health.Status == webhook.Healthy && l.wire < limit && l.wire*(all-limit) < 2*limit*(all-s.wire)
+	if !known || l.health.Status != webhook.Healthy {
+		return false
+	}
+	used, all := l.tenant.used[toLaunch], s.allowed(l, toLaunch)
+	limit := min(s.o.PerSubscription, all)
+	if used < s.turns[toLaunch].used { // where others need slots, a lane leaves some to those of its own organization
+		limit = min(limit, all-all/4)
+	}
+	return l.wire < limit && l.wire*(all-limit) < 2*limit*(all-used)
 }
 
 // launch puts begun attempts on the wire, one of each lane in turn, while there are slots. While the store fails
@@ -114,14 +120,11 @@ func (s *scheduler) launch() {
 	if s.stopping || s.unrecorded > 0 || s.beginFailed {
 		return
 	}
-	for s.wire < s.o.Concurrency {
-		l := s.turns[toLaunch].pop()
-		if l == nil {
-			return
-		}
+	for l := s.turns[toLaunch].next(1); l != nil; l = s.turns[toLaunch].next(1) {
 		if s.mayLaunch(l) {
 			l.wire++
-			s.wire++
+			s.charge(l, toLaunch, 1)
+			s.delays.moved(launching)
 			l.bucket.take(s.clock)
 			if len(l.tests) > 0 {
 				s.grant(l)
@@ -134,7 +137,7 @@ func (s *scheduler) launch() {
 }
 
 func (s *scheduler) send(a *attempt) {
-	s.ahead--
+	s.charge(a.lane, toBegin, -1)
 	a.target, a.failures, a.changes = a.lane.target, a.lane.health.ConsecutiveFailures, s.changes
 	s.work.deliver(a)
 }
@@ -174,7 +177,7 @@ func (s *scheduler) end(a *attempt) {
 		a.lane.doubts--
 	}
 	if a.probe {
-		s.probes--
+		s.charge(a.lane, toProbe, -1)
 	}
 	if a.troubled {
 		s.unrecorded--
@@ -190,13 +193,11 @@ func (s *scheduler) read() {
 		s.sweep, s.sweeping = false, true
 		s.work.asks <- ask{}
 	}
-	for s.reading < readers {
-		if s.fits() {
-			if l := s.turns[toMemory].pop(); l != nil {
-				s.queueRead(l)
-			}
+	for s.turns[toRead].used < readers {
+		if l := s.turns[toMemory].next(maxWeight); l != nil {
+			s.queueRead(l)
 		}
-		l := s.turns[toRead].pop()
+		l := s.turns[toRead].next(1)
 		if l == nil {
 			return
 		}
@@ -223,7 +224,7 @@ func (s *scheduler) ask(l *lane) {
 		l.more, l.nextDue = false, 0
 	}
 	l.reading, l.settledMeanwhile = true, map[int64]struct{}{}
-	s.reading++
+	s.charge(l, toRead, 1)
 	s.work.asks <- q
 }
 

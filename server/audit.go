@@ -10,8 +10,8 @@ import (
 
 // auditStore is what the endpoint of the audit log asks of the store.
 type auditStore interface {
-	// AuditEvents lists newest first.
-	AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error)
+	// AuditPage lists newest first.
+	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
 }
 
 // audit is the endpoint of the audit log.
@@ -57,11 +57,12 @@ func (h audit) list(c *call) error {
 		return err
 	}
 	filter.Before, filter.Limit = p.after.row, p.more()
-	found, err := h.store.AuditEvents(c.request.Context(), c.organization(), filter)
+	found, err := h.store.AuditPage(c.request.Context(), c.organization(), filter)
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newAuditBody, func(e access.AuditEvent) position { return position{row: e.RowID} })
+	p.ended = position{row: found.Next}
+	return answerPage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) position { return position{row: e.RowID} })
 }
 
 // auditFilter reads the filters of the list.

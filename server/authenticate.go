@@ -47,8 +47,11 @@ func (s *Server) admit(c *call, credential access.Credential, by means, unread e
 	if unread != nil {
 		return unread
 	}
-	if err := s.identify(c, credential, by); err != nil || by != byKey {
-		return err // plan and window are for keys
+	if err := s.identify(c, credential, by); err != nil {
+		return err
+	}
+	if by != byKey {
+		return s.pace(c) // plan and window are for keys
 	}
 	err := s.judge(c.request.Context(), &c.trial, access.CheckRateLimit)
 	c.showWindow()
@@ -71,6 +74,7 @@ func (s *Server) authenticateLocal(c *call) error {
 		return unreadable(err)
 	}
 	c.principal, c.authenticated = p, true
+	s.store.Used(p)
 	return nil
 }
 

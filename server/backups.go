@@ -37,6 +37,7 @@ type backupBody struct {
 	Deliveries      int64    `json:"deliveries"`
 	Pending         int64    `json:"pending_deliveries"`
 	Removed         []string `json:"removed"`
+	Warning         *string  `json:"warning"` // without a path, as File
 }
 
 func (h backups) create(c *call) error {
@@ -67,9 +68,14 @@ func (h backups) create(c *call) error {
 	if err != nil {
 		return err
 	}
+	var warning *string
+	if r.Warning != "" {
+		text := "The copy is made, but older ones could not be removed. The log of the server says why."
+		warning = &text
+	}
 	return c.write(http.StatusCreated, "application/json", backupBody{
 		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
 		CreatedAt: instant(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
-		Removed: append([]string{}, r.Removed...),
+		Removed: append([]string{}, r.Removed...), Warning: warning,
 	})
 }

@@ -17,14 +17,14 @@ func TestBackups(t *testing.T) {
 	of := filepath.Join(dir, "backups")
 	f.run(t, map[string]string{"as": operator}, []scenario{
 		ok("without a body it gets a dated name", "POST /api/v1/backups/", "", 201,
-			`{"file":"keyhook-20`, `"bytes":`, `"sha256":"`, `"duration_ms":`, `"encryption_key_id":"`, `"created_at":"20`, `"events":0`, `"removed":[]`),
+			`{"file":"keyhook-20`, `"bytes":`, `"sha256":"`, `"duration_ms":`, `"encryption_key_id":"`, `"created_at":"20`, `"events":1`, `"removed":[]`),
 		ok("it may be named", "POST /api/v1/backups/", `{"file":"nightly.db"}`, 201, `"file":"nightly.db"`),
 		bad("a name is used once", "POST /api/v1/backups/", `{"file":"nightly.db"}`, 409, "already_exists"),
 		bad("a name leads nowhere else", "POST /api/v1/backups/", `{"file":"../elsewhere.db"}`, 422, "validation_failed", `"field":"file"`),
 		bad("nor from the root", "POST /api/v1/backups/", `{"file":"/tmp/elsewhere.db"}`, 422, "validation_failed", `"field":"file"`),
 		bad("only dated ones are counted", "POST /api/v1/backups/", `{"file":"a.db","keep":1}`, 422, "validation_failed", `"field":"keep"`),
 		bad("at least one is kept", "POST /api/v1/backups/", `{"keep":0}`, 422, "validation_failed", "out_of_range"),
-		ok("older dated ones make room", "POST /api/v1/backups/", `{"keep":1}`, 201, `"removed":["keyhook-20`),
+		ok("older dated ones make room", "POST /api/v1/backups/", `{"keep":1}`, 201, `"removed":["keyhook-20`, `"warning":null`),
 		ok("it is in the audit log", "GET /api/v1/audit-events/?type=backup_created&limit=1", "", 200, `"target":{"type":"backup","id":"keyhook-20`),
 	})
 	entries, err := os.ReadDir(of)

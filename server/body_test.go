@@ -35,6 +35,7 @@ func TestEveryBody(t *testing.T) {
 	withoutBody := []string{
 		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
 		"POST /api/v1/queue/release/", "POST /api/v1/queue/discard/",
+		"POST /api/v1/clock/accept/",
 	}
 	nested := func(depth int) string {
 		return `{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}`
@@ -118,7 +119,7 @@ func TestEveryField(t *testing.T) {
 		"POST /api/v1/api-keys/" + key.ID + "/rotate/":                      {"grace_seconds": {"number"}},
 		"POST " + subs:                                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
 		"PATCH " + subs + sub.ID + "/":                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
-		"POST " + subs + sub.ID + "/rotate-secret/":                         {"overlap_seconds": {"number"}},
+		"POST " + subs + sub.ID + "/rotate-secret/":                         {"overlap_seconds": {"number"}, "force": {"boolean"}},
 		"POST " + subs + sub.ID + "/replay/":                                {"since": {"string"}, "until": {"string"}, "event_types": {"array"}, "only": {"string"}, "dry_run": {"boolean"}},
 		"POST /api/v1/events/":                                              {"type": {"string"}, "data": {"object"}, "idempotency_key": {"string"}},
 		"POST /api/v1/events/batch/":                                        {"events": {"array"}},
@@ -173,11 +174,11 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 	var many strings.Builder
 	many.WriteString("{")
-	for i := range 5000 {
+	for i := range 900 {
 		many.WriteString(`"f` + strings.Repeat("x", i%5) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + `":1,`)
 	}
 	got = f.do(t, call{"POST /api/v1/plans/", operator, many.String() + `"z":1}`, nil}).want(t, 422, "validation_failed")
-	if told := got.fields(); len(told) != 101 || told[100] != ": too_many_problems" || !strings.Contains(got.body, "Not all of the 5003 problems") {
+	if told := got.fields(); len(told) != 101 || told[100] != ": too_many_problems" || !strings.Contains(got.body, "There are more problems; only the first 100 are listed.") {
 		t.Errorf("%d problems are told, the last of them %s", len(told), told[len(told)-1])
 	}
 }

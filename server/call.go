@@ -25,6 +25,8 @@ type call struct {
 	base    string     // path before every Location
 	asked   bool       // whether the client has been asked for its body
 
+	reserved reservation // of the memory for bodies and answers
+
 	trial                // of its credential
 	authenticated bool   // and principal is who asks
 	dialect       string // of the proxy that asks for another request, empty where none does; see gate

@@ -24,6 +24,7 @@ type page struct {
 	limit int
 	after position // zero is the beginning
 	list  string   // which list, for the cursor
+	ended position // where the store ended its search before the page was full; zero where it did not
 }
 
 // more is how many items to ask the store for: one beyond the page tells whether there is another.
@@ -106,12 +107,17 @@ type listBody[B any] struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
-// answerPage writes a page of rows, of which there is one too many where there are more.
+// answerPage writes a page of rows. There is one row too many where more follow. A page that is not full has more behind it
+// where the search ended early.
 func answerPage[R, B any](c *call, p page, rows []R, body func(R) B, at func(R) position) error {
 	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.limit))}
+	after := p.ended
 	if len(rows) > p.limit {
 		rows = rows[:p.limit]
-		next := cursor(p.list, at(rows[len(rows)-1]))
+		after = at(rows[len(rows)-1])
+	}
+	if after != (position{}) {
+		next := cursor(p.list, after)
 		answer.HasMore, answer.NextCursor = true, &next
 	}
 	for _, row := range rows {

@@ -3,9 +3,10 @@ package server
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
-	"mime"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // maxDepth bounds how deep a body may nest. Common parsers of receivers stop at 64 to 1,000 levels, and what we take we
@@ -52,78 +54,64 @@ func (c *call) optionalForm() (*form, error) {
 	return newForm(body)
 }
 
-// body reads the whole body, within the limit of the route.
-func (c *call) body() ([]byte, error) {
-	r, limit := c.request, c.route.body
-	if r.ContentLength == 0 {
-		return nil, nil
-	}
-	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
-	}
-	c.asked = true
-	var buffer bytes.Buffer
-	if r.ContentLength > 0 {
-		// bytes.MinRead more, or ReadFrom would grow the buffer only to find the end.
-		buffer.Grow(int(r.ContentLength) + bytes.MinRead)
-	}
-	if _, err := buffer.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, limit)); err != nil {
-		if _, over := errors.AsType[*http.MaxBytesError](err); over {
-			return nil, tooLarge(limit)
-		}
-		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early.").Because(err)
-	}
-	if buffer.Len() == 0 {
-		return nil, nil // chunked, and no chunk: of no type either
-	}
-	return buffer.Bytes(), isJSON(r.Header)
-}
-
-func tooLarge(limit int64) error {
-	return fault.New(fault.TooLarge, "too_large", "The limit here is %d bytes.", limit)
-}
-
-// isJSON refuses a body that does not claim to be JSON in UTF-8, sent as it is.
-func isJSON(h http.Header) error {
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body without a Content-Encoding."}
-	}
-	contentType := h.Get("Content-Type")
-	if contentType == "application/json" {
-		return nil
-	}
-	mediaType, parameters, err := mime.ParseMediaType(contentType)
-	charset := parameters["charset"]
-	if err != nil || mediaType != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body as Content-Type: application/json, in UTF-8."}
-	}
-	return nil
-}
-
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
+// parsers is how many texts longer than quickText are parsed at once, as many as can make progress. To find names given
+// twice, the parser may remember ten times the bytes of the text.
+var parsers = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+const quickText = 16 << 10
+
 // newForm splits a body into the members of its object. It refuses what RFC 7493 calls not interoperable: names given
-// twice, invalid UTF-8, lone surrogates; further whatever follows the object, and a byte order mark.
+// twice, invalid UTF-8, lone surrogates. It also refuses a byte order mark and anything that follows the object.
+//
+// To find a name given twice in nested objects, the parser remembers all names of an object, which takes many times the
+// bytes of the body. So in a body larger than one event only the names of the object itself are compared here, and the
+// names within each event are compared when its size has been checked; see item.
 func newForm(body []byte) (*form, error) {
 	depth, compact := survey(body)
 	if depth > maxDepth {
 		return nil, fault.New(fault.Malformed, "invalid_json", "The body nests deeper than %d levels.", maxDepth)
 	}
-	members, err := split(body)
+	large := len(body) > webhook.MaxEvent
+	members, err := split(nil, body, jsontext.AllowDuplicateNames(large))
 	if err != nil {
-		return nil, notJSON(err)
+		return nil, notJSON(err, "")
 	}
-	return &form{members: members, compact: compact}, nil
+	if large {
+		if name, twice := repeatedName(members); twice {
+			return nil, givenTwice(shown(name, maxName))
+		}
+	}
+	return &form{members: members, compact: compact, unchecked: large}, nil
 }
 
-// notJSON says where the text stops being JSON. What the parser says of the text is ours to know only: it quotes it.
-func notJSON(err error) error {
+// repeatedName returns the first name that an object gives twice.
+func repeatedName(members []member) (name string, twice bool) {
+	seen := make(map[string]struct{}, len(members))
+	for _, m := range members {
+		if _, twice := seen[string(m.name)]; twice {
+			return string(m.name), true
+		}
+		seen[string(m.name)] = struct{}{}
+	}
+	return "", false
+}
+
+func givenTwice(name string) *fault.Error {
+	return fault.New(fault.Malformed, "invalid_json", "The body gives \"%s\" twice in one object.", name)
+}
+
+// notJSON says where the text at path stops being JSON. What the parser says of the text is ours to know only: it quotes it.
+func notJSON(err error, path string) error {
 	var at *jsontext.SyntacticError
 	switch {
+	case errors.Is(err, errTooManyFields):
+		return fault.Fields([]fault.Field{tooManyFields("")})
 	case errors.Is(err, errNotObject):
 		return fault.New(fault.Malformed, "invalid_json", "The body must be a JSON object.")
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &at):
-		return fault.New(fault.Malformed, "invalid_json", "The body gives \"%s\" twice in one object.", where(at.JSONPointer)).Because(err)
+		return givenTwice(path + where(at.JSONPointer)).Because(err)
 	case errors.As(err, &at):
 		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON at byte %d.", at.ByteOffset).Because(err)
 	}
@@ -148,12 +136,26 @@ func where(p jsontext.Pointer) string {
 	return strings.Join(path, ".")
 }
 
-var errNotObject = errors.New("not a JSON object")
+// maxFields is how many members an object may have that is read field by field. What an event carries in "data" is not.
+const maxFields = 1000
 
-// split returns the members of the one JSON object that text is.
-func split(text []byte, options ...jsontext.Options) ([]member, error) {
+var (
+	errNotObject     = errors.New("not a JSON object")
+	errTooManyFields = errors.New("too many fields")
+)
+
+func tooManyFields(name string) fault.Field {
+	return fault.Field{Field: name, Code: "too_many_fields", Message: fmt.Sprintf("An object here may have at most %d fields.", maxFields)}
+}
+
+// split appends to members those of the one JSON object that text is.
+func split(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
+	if len(text) > quickText {
+		parsers <- struct{}{}
+		defer func() { <-parsers }()
+	}
 	decoder := decoders.Get().(*jsontext.Decoder)
-	defer decoders.Put(decoder)
+	defer giveBack(decoder)
 	decoder.Reset(bytes.NewBuffer(text), options...)
 	if kind := decoder.PeekKind(); kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid {
 		return nil, errNotObject
@@ -161,7 +163,9 @@ func split(text []byte, options ...jsontext.Options) ([]member, error) {
 	if _, err := decoder.ReadToken(); err != nil {
 		return nil, err
 	}
-	members := make([]member, 0, 4)
+	if members == nil {
+		members = make([]member, 0, 4)
+	}
 	for decoder.PeekKind() != jsontext.KindEndObject {
 		name, err := decoder.ReadValue()
 		if err != nil {
@@ -178,6 +182,9 @@ func split(text []byte, options ...jsontext.Options) ([]member, error) {
 		} else if m.name, err = jsontext.AppendUnquote(nil, m.name); err != nil {
 			return nil, err
 		}
+		if len(members) == maxFields {
+			return nil, errTooManyFields
+		}
 		members = append(members, m)
 	}
 	if _, err := decoder.ReadToken(); err != nil {
@@ -189,13 +196,19 @@ func split(text []byte, options ...jsontext.Options) ([]member, error) {
 	return members, nil
 }
 
-// elements returns the values of an array that is known to be valid.
-func elements(array jsontext.Value) []jsontext.Value {
+// giveBack puts a decoder into the pool, without the body that it has read.
+func giveBack(decoder *jsontext.Decoder) {
+	decoder.Reset(http.NoBody)
+	decoders.Put(decoder)
+}
+
+// elements returns the first values of an array that is known to be valid, max of them at most.
+func elements(array jsontext.Value, max int) []jsontext.Value {
 	decoder := decoders.Get().(*jsontext.Decoder)
-	defer decoders.Put(decoder)
+	defer giveBack(decoder)
 	decoder.Reset(bytes.NewBuffer(array), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	values := []jsontext.Value{}
-	for _, err := decoder.ReadToken(); err == nil && decoder.PeekKind() != jsontext.KindEndArray; {
+	for _, err := decoder.ReadToken(); err == nil && len(values) < max && decoder.PeekKind() != jsontext.KindEndArray; {
 		var value jsontext.Value
 		if value, err = decoder.ReadValue(); err == nil {
 			end := decoder.InputOffset()

@@ -14,8 +14,8 @@ import (
 
 // deliveryStore is what the endpoints of delivery attempts ask of the store.
 type deliveryStore interface {
-	// Attempts lists newest first.
-	Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error)
+	// AttemptPage lists newest first.
+	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
 	// Redeliver makes a new delivery of the event that an attempt carried.
 	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
 }
@@ -90,11 +90,12 @@ func (h deliveries) list(c *call) error {
 		return err
 	}
 	filter.Before, filter.BeforeAt, filter.Limit = p.after.row, p.after.at, p.more()
-	found, err := h.store.Attempts(c.request.Context(), c.organization(), id, filter)
+	found, err := h.store.AttemptPage(c.request.Context(), c.organization(), id, filter)
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newAttemptBody, func(a webhook.Attempt) position { return position{a.RowID, a.AttemptedAt} })
+	p.ended = position{found.Next, found.NextAt}
+	return answerPage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) position { return position{a.RowID, a.AttemptedAt} })
 }
 
 // findLog looks for the log of the subscription in the path; that of a removed one can be read until retention takes it.
@@ -103,7 +104,7 @@ func (h deliveries) findLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	_, err = h.store.Attempts(c.request.Context(), c.organization(), id, webhook.AttemptFilter{Limit: 1})
+	_, err = h.store.AttemptPage(c.request.Context(), c.organization(), id, webhook.AttemptFilter{Limit: 1})
 	return err
 }
 

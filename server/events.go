@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -17,6 +18,8 @@ type eventStore interface {
 	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
 	// Events lists newest first, from before on; 0 is the newest.
 	Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
+	// EventsWithoutAudit is the same without the events of the audit log.
+	EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
 }
 
@@ -144,29 +147,38 @@ func (h events) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Events(c.request.Context(), c.organization(), p.after.row, p.more())
+	list := h.store.EventsWithoutAudit
+	if c.principal.Can(access.AuditRead) {
+		list = h.store.Events
+	}
+	found, err := list(c.request.Context(), c.organization(), p.after.row, p.more())
 	if err != nil {
 		return err
 	}
 	return answerPage(c, p, found, newEventBody, func(e webhook.Event) position { return position{row: e.RowID} })
 }
 
-// find looks for the event in the path.
-func (h events) find(c *call) error {
+// find returns the event in the path. An event of the audit log does not exist for a caller without audit:read.
+func (h events) find(c *call) (event webhook.Event, sent []webhook.Delivery, err error) {
 	id, err := c.pathID("id", eventID, anEvent)
 	if err != nil {
-		return err
+		return event, nil, err
 	}
-	_, _, err = h.store.Event(c.request.Context(), c.organization(), id)
+	event, sent, err = h.store.Event(c.request.Context(), c.organization(), id)
+	if err == nil && access.IsAuditType(event.Type) && !c.principal.Can(access.AuditRead) {
+		return webhook.Event{}, nil, fault.Missing(anEvent)
+	}
+	return event, sent, err
+}
+
+// exists is find for a caller who only asks whether there is one.
+func (h events) exists(c *call) error {
+	_, _, err := h.find(c)
 	return err
 }
 
 func (h events) read(c *call) error {
-	id, err := c.pathID("id", eventID, anEvent)
-	if err != nil {
-		return err
-	}
-	event, sent, err := h.store.Event(c.request.Context(), c.organization(), id)
+	event, sent, err := h.find(c)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,16 @@ func (s *Server) Remembered() int { return s.throttle.recent.Len() }
 // MaxProven is how many good credentials each half of the throttle's memory holds at most.
 const MaxProven = maxProven
 
+// LimitConnections sets how many connections are open at once.
+func (s *Server) LimitConnections(most int) { s.mostConnections = most }
+
+// Reserved is how much of its memory for bodies and answers is taken.
+func (s *Server) Reserved(budget int64) int64 {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	return budget - s.memory.free
+}
+
 // Prove remembers that a credential is good.
 func (s *Server) Prove(d access.Digest) { s.throttle.proved(d) }
 

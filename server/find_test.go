@@ -33,8 +33,8 @@ func TestMissingBeforeWrong(t *testing.T) {
 	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
 	sub, _ := storagetest.Subscription(t, f.store, victim, "https://example.com/", "user.created")
 	attempted(t, f, victim, sub, 1)
-	attempts, err := f.store.Attempts(t.Context(), victim.Organization.RowID, sub.ID, webhook.AttemptFilter{Limit: 1})
-	if err != nil || len(attempts) != 1 {
+	page, err := f.store.AttemptPage(t.Context(), victim.Organization.RowID, sub.ID, webhook.AttemptFilter{Limit: 1})
+	if err != nil || len(page.Attempts) != 1 {
 		t.Fatal(err)
 	}
 	token, err := f.store.CreateToken(t.Context(), victim.Actor("", ""), victim.User.ID, victim.Organization.ID, access.Mint("kat"), "t", nil)
@@ -45,7 +45,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 	f.plan(t, "clerk", true, true, "1")
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
-	theirs := fill(key.ID, sub.ID, event.ID, victim.Organization.ID, victim.User.ID, token.ID, attempts[0].ID, "clerk", "orders:read")
+	theirs := fill(key.ID, sub.ID, event.ID, victim.Organization.ID, victim.User.ID, token.ID, page.Attempts[0].ID, "clerk", "orders:read")
 
 	withBody := []string{"PUT", "PATCH", "POST"}
 	withoutBody := []string{

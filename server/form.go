@@ -1,9 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,17 +14,24 @@ import (
 // form hands out the members of a JSON object one by one, each by what it must be, and collects all that is wrong with
 // them. A getter returns nil for a member that is not there or not right; the difference is for end to tell.
 type form struct {
-	members  []member
-	compact  bool   // no white space between tokens
-	path     string // before the names of fields in problems, as "events.3."
-	problems []fault.Field
-	failed   error // of a look-up, which tells nothing about the field
+	members   []member
+	compact   bool   // no white space between tokens
+	unchecked bool   // names given twice in nested objects have not been looked for
+	path      string // before the names of fields in problems, as "events.3."
+	problems  []fault.Field
+	failed    error // of a look-up, which tells nothing about the field
 }
 
-// refuse notes what is wrong with a field.
+// refuse notes what is wrong with a field. One problem more than an answer lists is enough to say that there are more.
 func (f *form) refuse(name, code, format string, args ...any) {
+	if f.full() {
+		return
+	}
 	f.problems = append(f.problems, fault.Field{Field: f.path + name, Code: code, Message: fmt.Sprintf(format, args...)})
 }
+
+// full reports whether there is no use in looking for more problems.
+func (f *form) full() bool { return len(f.problems) > maxFieldProblems }
 
 // fail notes that something could not be found out; only the first such failure counts.
 func (f *form) fail(err error) {
@@ -45,12 +52,11 @@ func (f *form) end() error {
 // leftovers notes what nobody asked for: a name that differs in case only is another name.
 func (f *form) leftovers() {
 	for _, m := range f.members {
+		if f.full() {
+			return
+		}
 		if !m.taken {
-			name := string(m.name)
-			if utf8.RuneCountInString(name) > maxName {
-				name = string([]rune(name)[:maxName]) + "…"
-			}
-			f.refuse(name, "unknown_field", "There is no such field here.")
+			f.refuse(shortened(m.name, maxName), "unknown_field", "There is no such field here.")
 		}
 	}
 }
@@ -96,6 +102,10 @@ func (f *form) null(name string) bool {
 	return false
 }
 
+// maxEscaped is how many bytes one character takes at most: two escapes of a surrogate pair. The quotes of a string that
+// is not too long make no difference to its length divided by it.
+const maxEscaped = len(`\ud83d\ude00`)
+
 // plain returns a string of at most max characters, as it is.
 func (f *form) plain(name string, max int) *string {
 	value := f.take(name)
@@ -104,6 +114,10 @@ func (f *form) plain(name string, max int) *string {
 	}
 	if value.Kind() != jsontext.KindString {
 		f.refuse(name, "wrong_type", "This must be a string.")
+		return nil
+	}
+	if len(value)/maxEscaped > max {
+		f.refuse(name, "too_long", "This may have at most %d characters.", max)
 		return nil
 	}
 	unquoted, err := jsontext.AppendUnquote(nil, value)
@@ -139,11 +153,14 @@ func (f *form) number(name string, least, most int64) *int64 {
 	if value == nil {
 		return nil
 	}
-	if value.Kind() != jsontext.KindNumber || strings.ContainsAny(string(value), ".eE") {
+	if value.Kind() != jsontext.KindNumber || bytes.ContainsAny(value, ".eE") {
 		f.refuse(name, "wrong_type", "This must be a whole number from %d to %d.", least, most)
 		return nil
 	}
-	n, err := strconv.ParseInt(string(value), 10, 64)
+	n, err := int64(0), strconv.ErrRange
+	if len(value) <= len("-9223372036854775808") {
+		n, err = strconv.ParseInt(string(value), 10, 64)
+	}
 	if err != nil || n < least || n > most {
 		f.refuse(name, "out_of_range", "This must be a whole number from %d to %d.", least, most)
 		return nil
@@ -160,7 +177,11 @@ type element struct {
 // list returns the strings of an array, without judging them; nil where there is none. What is no string is refused and
 // left out.
 func (f *form) list(name string) []element {
-	values := f.array(name)
+	values := f.array(name, maxList)
+	if len(values) > maxList {
+		f.refuse(name, "too_many", "This may have at most %d elements.", maxList)
+		values = values[:0]
+	}
 	if values == nil {
 		return nil
 	}
@@ -177,8 +198,12 @@ func (f *form) list(name string) []element {
 	return list
 }
 
-// array returns the values of an array; nil where there is none.
-func (f *form) array(name string) []jsontext.Value {
+// maxList is how many elements a list of strings may have.
+const maxList = 1000
+
+// array returns the values of an array; nil where there is none. Of one that is longer than max it returns one value more,
+// so that it need not be held in memory.
+func (f *form) array(name string, max int) []jsontext.Value {
 	value := f.take(name)
 	if value == nil {
 		return nil
@@ -187,5 +212,5 @@ func (f *form) array(name string) []jsontext.Value {
 		f.refuse(name, "wrong_type", "This must be a list.")
 		return nil
 	}
-	return elements(value)
+	return elements(value, max+1)
 }

@@ -15,9 +15,6 @@ import (
 type healthStore interface {
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error
-	// OldestDue returns when the oldest due delivery of an open subscription was due, in milliseconds; ok is false where
-	// none is.
-	OldestDue(ctx context.Context) (dueAt int64, ok bool, err error)
 	// Held returns what holds the queue; nil where nothing does.
 	Held() *webhook.Hold
 }
@@ -42,22 +39,42 @@ func Ticking(name string, last func() time.Time, limit time.Duration) Check {
 	}}
 }
 
-// latestDue is how late a due delivery may be before deliveries count as stuck.
-const latestDue = time.Minute
-
 // checkTime bounds all checks together.
 const checkTime = 2 * time.Second
 
+// How long the result of the checks serves everybody who asks. Anybody may ask, and as often as they like, so a look must
+// not cost more the more people look. A problem is looked at again sooner, so that its end is seen soon.
+const (
+	readyKept    = time.Second
+	notReadyKept = 100 * time.Millisecond
+)
+
 // health are the endpoints for those who watch the process.
 type health struct {
-	store    healthStore
-	checks   []Check
-	draining *atomic.Bool
+	store      healthStore
+	deliveries func(context.Context) (warning string, err error) // nil checks nothing
+	checks     []Check
+	draining   *atomic.Bool
+	last       *look
+}
+
+// look is what the checks said when they were last asked.
+type look struct {
+	turn     chan struct{} // holds a token while somebody looks
+	body     readyBody
+	until    time.Time // it serves everybody who asks
+	draining bool
 }
 
 type liveBody struct {
 	Status string `json:"status"`
 }
+
+// The status of a readyBody.
+const (
+	isReady  = "ready"
+	notReady = "not_ready"
+)
 
 type readyBody struct {
 	Status string                 `json:"status"`
@@ -75,25 +92,50 @@ func (h health) live(c *call) error { return c.ok(liveBody{"ok"}) }
 
 // ready says whether requests and deliveries go through, and if not, why.
 func (h health) ready(c *call) error {
-	ctx, cancel := context.WithTimeout(c.request.Context(), checkTime)
+	body := h.look(c.request.Context())
+	if body.Status == isReady {
+		return c.ok(body)
+	}
+	c.code = notReady
+	c.set("Retry-After", retryAfter)
+	return c.write(http.StatusServiceUnavailable, "application/json", body)
+}
+
+// look returns the result of the checks, which it runs only if their last result is too old. Requests that come meanwhile
+// wait for that result. The checks go on when the request that began them ends.
+func (h health) look(ctx context.Context) readyBody {
+	h.last.turn <- struct{}{}
+	defer func() { <-h.last.turn }()
+	draining := h.draining.Load()
+	if draining == h.last.draining && time.Now().Before(h.last.until) {
+		return h.last.body
+	}
+	h.last.draining = draining
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
-	own := []Check{{"database", h.database}, {"deliveries", h.deliveries}, {"process", h.process}}
-	body := readyBody{"ready", map[string]checkResult{}}
-	status := http.StatusOK
+	h.last.body = h.check(ctx)
+	kept := readyKept
+	if h.last.body.Status != isReady {
+		kept = notReadyKept
+	}
+	h.last.until = time.Now().Add(kept)
+	return h.last.body
+}
+
+// check runs all checks.
+func (h health) check(ctx context.Context) readyBody {
+	own := []Check{{"database", h.database}, {"deliveries", h.queue}, {"process", h.process}}
+	body := readyBody{isReady, map[string]checkResult{}}
 	for _, check := range append(own, h.checks...) {
 		warning, err := check.Run(ctx)
 		result := checkResult{OK: err == nil, Warning: warning}
 		if err != nil {
 			result.Problem = err.Error()
-			body.Status, status = "not_ready", http.StatusServiceUnavailable
-			c.code = "not_ready"
+			body.Status = notReady
 		}
 		body.Checks[check.Name] = result
 	}
-	if status == http.StatusServiceUnavailable {
-		c.set("Retry-After", retryAfter)
-	}
-	return c.write(status, "application/json", body)
+	return body
 }
 
 // database does not show what the database says: that is for the log.
@@ -104,18 +146,15 @@ func (h health) database(ctx context.Context) (warning string, err error) {
 	return "", nil
 }
 
-func (h health) deliveries(ctx context.Context) (warning string, err error) {
+// queue says whether deliveries go out, as far as that is up to this process.
+func (h health) queue(ctx context.Context) (warning string, err error) {
 	if hold := h.store.Held(); hold != nil {
-		warning = "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since))
+		return "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since)), nil
 	}
-	dueAt, ok, err := h.store.OldestDue(ctx)
-	if err != nil {
-		return warning, errors.New("cannot be read")
+	if h.deliveries == nil {
+		return "", nil
 	}
-	if late := time.Since(time.UnixMilli(dueAt)); ok && late >= latestDue {
-		return warning, fmt.Errorf("the oldest due delivery is %s late", late.Round(time.Second))
-	}
-	return warning, nil
+	return h.deliveries(ctx)
 }
 
 func (h health) process(context.Context) (warning string, err error) {

@@ -4,14 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -23,6 +30,7 @@ type checked struct {
 	Checks map[string]struct {
 		OK      bool
 		Problem string
+		Warning string
 	}
 }
 
@@ -50,63 +58,168 @@ func (f *floor) ready(t *testing.T, status int) (checked, map[string]string) {
 
 func TestReady(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ticked := time.Now()
-		f := build(t, func(o *server.Options) {
-			o.Checks = []server.Check{server.Ticking("scheduler", func() time.Time { return ticked }, 10*time.Second)}
-		})
-		if got, wrong := f.ready(t, 200); got.Status != "ready" || len(got.Checks) != 4 {
-			t.Errorf("%+v %v", got, wrong)
-		}
-		want := func(wrong map[string]string, expected map[string]string) {
-			t.Helper()
-			if diff := cmp.Diff(expected, wrong); diff != "" {
-				t.Errorf("what is wrong (-want +got):\n%s", diff)
+
+	t.Run("names each check and what is wrong with it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			ticked := time.Now()
+			var stuck error
+			f := build(t, func(o *server.Options) {
+				o.Checks = []server.Check{server.Ticking("scheduler", func() time.Time { return ticked }, 10*time.Second)}
+				o.Deliveries = func(context.Context) (string, error) { return "", stuck }
+			})
+			want := func(wrong map[string]string, expected map[string]string) {
+				t.Helper()
+				if diff := cmp.Diff(expected, wrong); diff != "" {
+					t.Errorf("what is wrong (-want +got):\n%s", diff)
+				}
 			}
-		}
-		owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-		sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
-		storagetest.Publish(t, f.store, owner, "user.created")
+			if got, wrong := f.ready(t, 200); got.Status != "ready" || len(got.Checks) != 4 {
+				t.Errorf("%+v %v", got, wrong)
+			}
+			stuck = errors.New("nothing is sent")
+			time.Sleep(time.Second)
+			got, wrong := f.ready(t, 503)
+			want(wrong, map[string]string{"deliveries": "nothing is sent"})
+			if got.Status != "not_ready" {
+				t.Errorf("status %s", got.Status)
+			}
+			stuck = nil
+			time.Sleep(10 * time.Second)
+			_, wrong = f.ready(t, 503)
+			want(wrong, map[string]string{"scheduler": "has not ticked for 11s"})
+			ticked = time.Time{}
+			time.Sleep(time.Second)
+			_, wrong = f.ready(t, 503)
+			want(wrong, map[string]string{"scheduler": "has not ticked yet"})
+			f.do(t, call{"GET /healthz", "", "", nil}).want(t, 200, "")
+		})
+	})
 
-		time.Sleep(59 * time.Second)
-		ticked = time.Now()
-		f.ready(t, 200)
-		time.Sleep(time.Second)
-		got, wrong := f.ready(t, 503)
-		want(wrong, map[string]string{"deliveries": "the oldest due delivery is 1m0s late"})
-		if got.Status != "not_ready" {
-			t.Errorf("status %s", got.Status)
-		}
-		f.move(t, owner.Organization.ID, "free") // closed now, so nothing is due
-		f.ready(t, 200)
-		f.move(t, owner.Organization.ID, "growth")
-		f.ready(t, 503)
-		f.pace(t, owner, sub, new(int64(1))) // what waits for its pace is not late
-		f.ready(t, 200)
-		f.pace(t, owner, sub, nil)
-		f.ready(t, 503)
-		if err := f.store.DeleteSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, sub.ID); err != nil {
-			t.Fatal(err)
-		}
-		f.ready(t, 200)
+	t.Run("looks once a second for everybody who asks, and ten times while not ready", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var looks atomic.Int64
+			var wrong error
+			f := build(t, func(o *server.Options) {
+				o.Deliveries = func(context.Context) (string, error) {
+					looks.Add(1)
+					time.Sleep(10 * time.Millisecond)
+					return "", wrong
+				}
+			})
+			for _, c := range []struct {
+				err    error
+				status int
+				most   int64
+			}{{nil, 200, 2}, {errors.New("nothing is sent"), 503, 20}} {
+				wrong = c.err
+				time.Sleep(2 * time.Second)
+				looks.Store(0)
+				var asking sync.WaitGroup
+				for range 20 {
+					asking.Go(func() {
+						for range 20 {
+							f.ready(t, c.status)
+							time.Sleep(95 * time.Millisecond)
+						}
+					})
+				}
+				asking.Wait()
+				if n := looks.Load(); n < c.most/2 || n > c.most {
+					t.Errorf("%d looks in two seconds with status %d, want at most %d", n, c.status, c.most)
+				}
+			}
+		})
+	})
 
-		time.Sleep(10 * time.Second)
-		_, wrong = f.ready(t, 503)
-		want(wrong, map[string]string{"scheduler": "has not ticked for 11s"})
-		ticked = time.Time{}
-		_, wrong = f.ready(t, 503)
-		want(wrong, map[string]string{"scheduler": "has not ticked yet"})
-		f.do(t, call{"GET /healthz", "", "", nil}).want(t, 200, "")
+	t.Run("a request that ends early spoils the answer of no other", func(t *testing.T) {
+		t.Parallel()
+		f := start(t)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := httptest.NewRequestWithContext(gone, "GET", "/readyz", nil)
+		f.server.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		f.ready(t, 200)
 	})
 }
 
-// pace sets the rate limit of a subscription.
-func (f *floor) pace(t *testing.T, owner access.Principal, sub webhook.Subscription, limit *int64) {
+// dispatching is a store whose Begin may get stuck.
+type dispatching struct {
+	*storage.Store
+	stuck atomic.Bool
+}
+
+func (d *dispatching) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+	if d.stuck.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.Store.Begin(ctx, starts)
+}
+
+// slowly is a receiver that takes five seconds.
+type slowly struct{}
+
+func (slowly) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(5 * time.Second)
+	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Header: http.Header{}}, nil
+}
+
+// run has a dispatcher work on the store until the test ends.
+func (d *dispatching) run(t *testing.T) *dispatch.Dispatcher {
 	t.Helper()
-	if _, err := f.store.UpdateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID, sub.ID,
-		webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: limit}); err != nil {
+	dispatcher, err := dispatch.New(d, dispatch.Options{Transport: slowly{}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second})
+	if err != nil {
 		t.Fatal(err)
 	}
+	d.Watch(dispatcher)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = dispatcher.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return dispatcher
+}
+
+func TestReadyWithDeliveries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d dispatching
+		f := build(t, func(o *server.Options) {
+			d.Store = o.Store.(*storage.Store)
+			o.Deliveries = d.run(t).Ready
+		})
+		owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+		storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
+		for range 1000 {
+			storagetest.Publish(t, f.store, owner, "user.created")
+		}
+		time.Sleep(59 * time.Second)
+		if got, _ := f.ready(t, 200); got.Checks["deliveries"].Warning != "" {
+			t.Errorf("a warning too early: %+v", got)
+		}
+		// A slow receiver is no fault of the process, however long its deliveries wait.
+		for range 3 {
+			time.Sleep(75 * time.Second)
+			if got, _ := f.ready(t, 200); !strings.Contains(got.Checks["deliveries"].Warning, "for more than 1m0s, for a slow receiver or a free slot: 1") {
+				t.Errorf("no warning: %+v", got)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if got, wrong := f.ready(t, 200); got.Checks["deliveries"].Warning != "" {
+			t.Errorf("a warning though nothing waits: %+v, %v", got, wrong)
+		}
+
+		d.stuck.Store(true)
+		storagetest.Publish(t, f.store, owner, "user.created")
+		time.Sleep(59 * time.Second)
+		f.ready(t, 200)
+		time.Sleep(4 * time.Second)
+		_, wrong := f.ready(t, 503)
+		if !strings.Contains(wrong["deliveries"], "have waited for 1m3s: the database does not take new attempts") {
+			t.Errorf("what is wrong: %v", wrong)
+		}
+	})
 }
 
 // silent is a store whose database does not answer.
@@ -114,15 +227,11 @@ type silent struct{ server.Store }
 
 func (silent) Ping(context.Context) error { return errors.New("secret path") }
 
-func (silent) OldestDue(context.Context) (int64, bool, error) {
-	return 0, false, errors.New("secret path")
-}
-
 func TestReadyWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = silent{o.Store} })
 	_, wrong := f.ready(t, 503)
-	if diff := cmp.Diff(map[string]string{"database": "does not answer", "deliveries": "cannot be read"}, wrong); diff != "" {
+	if diff := cmp.Diff(map[string]string{"database": "does not answer"}, wrong); diff != "" {
 		t.Errorf("what is wrong (-want +got):\n%s", diff)
 	}
 	if got := f.do(t, call{"GET /readyz", "", "", nil}); strings.Contains(got.body, "secret") {

@@ -96,7 +96,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	})
 	t.Run("are refused for who is unknown, and for an address that is another's", func(t *testing.T) {
 		whoami("nobody").want(t, 401, "unknown_user")
-		got := whoami("nobody,"+owner.User.Email).want(t, 401, "unknown_user")
+		got := whoami("nobody,"+owner.User.Email).want(t, 401, "subject_mismatch")
 		if strings.Contains(got.body, "another") || !strings.Contains(f.log.String(), "another external_id") {
 			t.Errorf("the answer or the log tells too much or too little: %s", got.body)
 		}

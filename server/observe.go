@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // ServeHTTP answers one request and writes one line about it to the log.
@@ -26,6 +27,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, local bool) {
 	// The request id is always ours: one that a caller chose could be anything, twice, or another's.
 	c := &call{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
 	c.client = s.clientAddr(r)
+	c.reserved.memory = s.memory
+	defer c.release()
 	c.set("X-Request-Id", c.id)
 	c.set("X-Content-Type-Options", "nosniff")
 	defer s.observe(c)
@@ -85,9 +88,23 @@ func (s *Server) observe(c *call) {
 		attrs = append(attrs, slog.String("code", c.code))
 	}
 	if c.cause != nil {
-		attrs = append(attrs, slog.String("cause", c.cause.Error()))
+		attrs = append(attrs, slog.String("cause", clip(c.cause.Error(), maxCause)))
 	}
 	s.log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// maxCause bounds the cause in a line of the log, in bytes: it holds the stack of a panic, but may quote a body.
+const maxCause = 8 << 10
+
+// clip returns the first bytes of a text, cut between characters.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
 }
 
 // clientName returns who asks for the log. The socket has no address.

@@ -29,10 +29,12 @@ type planBody struct {
 	APIKeys            bool   `json:"api_keys"`
 	Webhooks           bool   `json:"webhooks"`
 	RateLimitPerMinute *int64 `json:"api_rate_limit_per_minute"` // null is unlimited
+	MaxSubscriptions   *int64 `json:"max_subscriptions"`         // null is access.MostSubscriptions
+	MaxAPIKeys         *int64 `json:"max_api_keys"`              // null is access.MostAPIKeys
 }
 
 func newPlanBody(p access.Plan) planBody {
-	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute}
+	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys}
 }
 
 // create wants the limit to be named: left out, it would be null, and a plan unlimited because somebody forgot.
@@ -44,11 +46,14 @@ func (h plans) create(c *call) error {
 	f.require("name", "api_rate_limit_per_minute")
 	name, apiKeys, webhooks := f.word("name"), f.flag("api_keys"), f.flag("webhooks")
 	_, limit := f.rate("api_rate_limit_per_minute", 0, maxRate)
+	_, subscriptions := f.rate("max_subscriptions", 0, access.MostSubscriptions)
+	_, keys := f.rate("max_api_keys", 0, access.MostAPIKeys)
 	if err := f.end(); err != nil {
 		return err
 	}
 	plan, err := h.store.CreatePlan(c.request.Context(), c.actor(), access.Plan{
 		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
+		MaxSubscriptions: subscriptions, MaxAPIKeys: keys,
 	})
 	if err != nil {
 		return err
@@ -96,6 +101,8 @@ func (h plans) update(c *call) error {
 	}
 	change := access.PlanChange{APIKeys: f.flag("api_keys"), Webhooks: f.flag("webhooks")}
 	change.SetRateLimit, change.RateLimitPerMinute = f.rate("api_rate_limit_per_minute", 0, maxRate)
+	change.SetMaxSubscriptions, change.MaxSubscriptions = f.rate("max_subscriptions", 0, access.MostSubscriptions)
+	change.SetMaxAPIKeys, change.MaxAPIKeys = f.rate("max_api_keys", 0, access.MostAPIKeys)
 	if err := f.end(); err != nil {
 		return err
 	}
@@ -117,7 +124,7 @@ func (h plans) remove(c *call) error {
 	return c.noContent()
 }
 
-// rate returns a limit of requests in some time, nil for unlimited. given tells that from a limit that is not there.
+// rate returns a limit, nil for none. given tells that from a limit that is not there.
 func (f *form) rate(name string, least, most int64) (given bool, limit *int64) {
 	if f.null(name) {
 		return true, nil

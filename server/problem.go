@@ -51,25 +51,26 @@ type fieldProblem struct {
 	Message string `json:"message"`
 }
 
-// maxFieldProblems bounds an answer; a body of 64 KiB may have ten thousand fields that nobody asked for. One more item says so
-// where there are more.
+// maxFieldProblems is how many problems with fields an answer lists. One more item says that there are more.
 const maxFieldProblems = 100
 
 // telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
 // the code of the whole, so that a client need not look into errors for it.
 var telling = map[string]bool{
 	"scope_not_grantable": true, codeUnknownPermission: true, "idempotency_key_reused": true,
-	codeBeyondRetention: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
+	codeBeyondRetention: true, codeReserved: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
-// retryAfter is when to try again what is unavailable: a full disk or a restart takes a while.
-const retryAfter = "30"
+// When to try again what is unavailable: a full disk or a restart takes a while, other reads take seconds.
+const (
+	retryAfter     = "30"
+	retryAfterBusy = "5"
+	codeTooBusy    = "too_busy"
+)
 
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
-	if c.dialect == "" { // a proxy asks without the body of the request that it holds
-		c.drain()
-	}
+	c.drain()
 	p := describe(err)
 	p.Status = c.masked(p.Status, p.Code)
 	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
@@ -81,7 +82,14 @@ func (s *Server) fail(c *call, err error) {
 	case http.StatusUnauthorized:
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusServiceUnavailable:
-		c.set("Retry-After", retryAfter)
+		if c.Header()["Retry-After"] != nil {
+			break
+		}
+		wait := retryAfter
+		if p.Code == codeTooBusy {
+			wait = retryAfterBusy
+		}
+		c.set("Retry-After", wait)
 	}
 	if err := c.write(p.Status, "application/problem+json", p); err != nil {
 		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",
@@ -99,7 +107,8 @@ func describe(err error) problem {
 		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
 		for i, f := range e.Fields {
 			if i == maxFieldProblems {
-				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems", fmt.Sprintf("Not all of the %d problems are listed.", len(e.Fields))})
+				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",
+					fmt.Sprintf("There are more problems; only the first %d are listed.", maxFieldProblems)})
 				break
 			}
 			p.Errors = append(p.Errors, fieldProblem(f))

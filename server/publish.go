@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -20,6 +22,9 @@ const (
 	maxBatch          = 1000 // events
 	maxIdempotencyKey = 255  // characters
 )
+
+// codeReserved says of an event type that only Keyhook publishes events of it.
+const codeReserved = "reserved_type"
 
 // event reads the body of a publication; header is what Idempotency-Key says.
 func (f *form) event(header []string) (webhook.NewEvent, error) {
@@ -46,16 +51,19 @@ func (f *form) batch(header []string) ([]webhook.NewEvent, error) {
 		f.refuse("idempotency_key", "not_for_batches",
 			"The header Idempotency-Key names one event; in a batch, each event has its own idempotency_key.")
 	}
-	values := f.array("events")
+	values := f.array("events", maxBatch)
 	if values != nil && (len(values) == 0 || len(values) > maxBatch) {
 		f.refuse("events", "out_of_range", "A batch has 1 to %d events.", maxBatch)
 		values = nil
 	}
 	events := make([]webhook.NewEvent, 0, len(values))
 	keys := map[string]int{} // the first event that has it
+	item := &form{}
 	for i, value := range values {
-		item, err := f.item("events."+strconv.Itoa(i), value)
-		if err != nil {
+		if f.full() {
+			break
+		}
+		if err := f.open(item, "events."+strconv.Itoa(i), value); err != nil {
 			return nil, err
 		}
 		e := item.newEvent()
@@ -68,30 +76,38 @@ func (f *form) batch(header []string) ([]webhook.NewEvent, error) {
 			}
 		}
 		item.leftovers()
-		f.problems = append(f.problems, item.problems...)
+		f.problems = append(f.problems, item.problems...) // each holds a few more than are listed at most
 		events = append(events, digested(e))
 	}
 	return events, f.end()
 }
 
-// item opens one event of a batch. Fault: TooLarge where it exceeds the limit of an event.
-func (f *form) item(name string, value jsontext.Value) (*form, error) {
+// open has item read one event of a batch next; its members take the place of those of the event before. Faults: TooLarge
+// where it exceeds the limit of an event, Malformed where it gives a name twice.
+func (f *form) open(item *form, name string, value jsontext.Value) error {
 	if len(value) > webhook.MaxEvent {
-		return nil, fault.New(fault.TooLarge, "too_large", "The limit of one event is %d bytes, and %s is larger.", webhook.MaxEvent, name)
+		return fault.New(fault.TooLarge, "too_large", "The limit of one event is %d bytes, and %s is larger.", webhook.MaxEvent, name)
 	}
-	item := &form{path: name + ".", compact: f.compact}
+	*item = form{members: item.members[:0], path: name + ".", compact: f.compact}
 	if value.Kind() != jsontext.KindBeginObject {
 		f.refuse(name, "wrong_type", "This must be an object.")
-		return item, nil
+		return nil
 	}
-	// The whole body is known to be valid: the second look leaves out the checks that cost most.
-	members, err := split(value, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		return nil, fmt.Errorf("split %s: %w", name, err)
+	// The whole body is known to be valid: the second look leaves out the checks that have been made.
+	members, err := split(item.members, value, jsontext.AllowDuplicateNames(!f.unchecked), jsontext.AllowInvalidUTF8(true))
+	switch {
+	case errors.Is(err, errTooManyFields):
+		field := tooManyFields(name)
+		f.refuse(field.Field, field.Code, "%s", field.Message)
+		return nil
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return notJSON(err, name+".")
+	case err != nil:
+		return fmt.Errorf("split %s: %w", name, err)
 	}
 	item.members = members
 	item.require("type", "data")
-	return item, nil
+	return nil
 }
 
 // newEvent reads the fields of an event.
@@ -99,8 +115,11 @@ func (f *form) newEvent() webhook.NewEvent {
 	e := webhook.NewEvent{Data: f.object("data")}
 	if eventType := f.plain("type", webhook.MaxEventType); eventType != nil {
 		e.Type = *eventType
-		if !webhook.ValidType(e.Type) {
+		switch {
+		case !webhook.ValidType(e.Type):
 			f.refuse("type", "invalid", "This must be an event type such as user.created.")
+		case access.IsAuditType(e.Type), e.Type == webhook.TestType:
+			f.refuse("type", codeReserved, "Only Keyhook itself publishes events of this type; choose another, such as one with a dot: app.%s.", e.Type)
 		}
 	}
 	if key := f.line("idempotency_key", maxIdempotencyKey); key != nil {
@@ -153,7 +172,7 @@ func digested(e webhook.NewEvent) webhook.NewEvent {
 
 // envelopeData cuts the data of an event out of the body that is sent.
 func envelopeData(body []byte) (json.RawMessage, error) {
-	members, err := split(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	members, err := split(nil, body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return nil, fmt.Errorf("split envelope: %w", err)
 	}

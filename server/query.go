@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -110,21 +109,4 @@ func (q *query) matching(name, must string, valid func(string) bool) string {
 		q.refuse(name, must)
 	}
 	return value
-}
-
-// span returns the times since and until in milliseconds, 0 where they are not given.
-func (q *query) span() (since, until int64) { return q.time("since"), q.time("until") }
-
-// time returns a time in milliseconds. It is never 0 where it is given, because 0 does not narrow; nothing here is as
-// old as that.
-func (q *query) time(name string) int64 {
-	value, given := q.values[name]
-	if !given {
-		return 0
-	}
-	at, err := time.Parse(time.RFC3339, value)
-	if err != nil {
-		q.refuse(name, "must be a time such as 2030-01-31T12:00:00Z, with + written as %2B")
-	}
-	return max(1, at.UnixMilli())
 }

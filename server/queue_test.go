@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -36,14 +38,17 @@ func TestQueue(t *testing.T) {
 
 func TestReadyWhileHeld(t *testing.T) {
 	t.Parallel()
-	f := start(t)
-	f.do(t, call{"POST /api/v1/queue/hold/", operator, `{"reason":"private"}`, nil}).want(t, http.StatusOK, "")
-	got := f.do(t, call{"GET /readyz/", "", "", nil}).want(t, http.StatusOK, "")
-	if !strings.Contains(got.body, `"deliveries":{"ok":true,"warning":"nothing is sent: the queue has been held since 20`) || strings.Contains(got.body, "private") {
-		t.Errorf("%s", got.body)
-	}
-	f.do(t, call{"POST /api/v1/queue/release/", operator, "", nil}).want(t, http.StatusOK, "")
-	if got := f.do(t, call{"GET /readyz/", "", "", nil}); strings.Contains(got.body, "warning") {
-		t.Errorf("%s", got.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		f.do(t, call{"POST /api/v1/queue/hold/", operator, `{"reason":"private"}`, nil}).want(t, http.StatusOK, "")
+		got := f.do(t, call{"GET /readyz/", "", "", nil}).want(t, http.StatusOK, "")
+		if !strings.Contains(got.body, `"deliveries":{"ok":true,"warning":"nothing is sent: the queue has been held since 20`) || strings.Contains(got.body, "private") {
+			t.Errorf("%s", got.body)
+		}
+		f.do(t, call{"POST /api/v1/queue/release/", operator, "", nil}).want(t, http.StatusOK, "")
+		time.Sleep(time.Second)
+		if got := f.do(t, call{"GET /readyz/", "", "", nil}); strings.Contains(got.body, "warning") {
+			t.Errorf("%s", got.body)
+		}
+	})
 }

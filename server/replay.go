@@ -115,17 +115,3 @@ func lasting(d time.Duration) string {
 	}
 	return d.String()
 }
-
-// moment returns a time.
-func (f *form) moment(name string) *time.Time {
-	text := f.plain(name, maxName)
-	if text == nil {
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339, *text)
-	if err != nil {
-		f.refuse(name, "invalid", "This must be a time such as 2030-01-31T12:00:00Z.")
-		return nil
-	}
-	return &at
-}

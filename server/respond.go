@@ -16,7 +16,8 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // maxPooled keeps one long list from pinning its memory for good.
 const maxPooled = 64 << 10
 
-// write encodes v and sends it. Nothing is sent where v cannot be encoded.
+// write encodes v and sends it. Nothing is sent where v cannot be encoded, nor where the answer is large and the
+// organization has no memory left for it: the reader may be slow, and each connection may wait for one.
 func (c *call) write(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -29,6 +30,11 @@ func (c *call) write(status int, mediaType string, v any) error {
 	encoder.SetEscapeHTML(false) // an answer is no HTML page, and nosniff says so
 	if err := encoder.Encode(v); err != nil {
 		return fmt.Errorf("encode answer: %w", err)
+	}
+	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
+		if err := c.reserve(size, 0); err != nil {
+			return err
+		}
 	}
 	c.send(status, mediaType, buffer.Bytes())
 	return nil

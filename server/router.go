@@ -140,6 +140,11 @@ func (s *Server) run(c *call) error {
 	if err := s.judge(c.request.Context(), &c.trial, access.CheckPermission); err != nil {
 		return err
 	}
+	if c.request.ProtoMajor > 1 { // one connection makes many requests at once, so connections do not bound them
+		if err := c.reserve(requestCost, 0); err != nil {
+			return err
+		}
+	}
 	if err := c.handle(); err != nil {
 		return c.orMissing(err)
 	}

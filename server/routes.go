@@ -90,7 +90,8 @@ func (s *Server) table(o Options) []route {
 		se = sessions{s, o.Store, id}
 		qu = queue{o.Store}
 		ba = backups{o.Store}
-		he = health{o.Store, o.Checks, &s.draining}
+		cl = clocks{o.Store}
+		he = health{o.Store, o.Deliveries, o.Checks, &s.draining, &look{turn: make(chan struct{}, 1)}}
 		de = newDescription(o.BaseURL)
 		do = newDocuments(s.base)
 	)
@@ -137,7 +138,7 @@ func (s *Server) table(o Options) []route {
 		{get, eventPath, access.EventsRead, permitted, none, paged, e.list, nil},
 		{post, eventPath, access.EventsWrite, permitted, oneEvent, noParameter, e.publish, nil},
 		{post, eventPath + "batch/", access.EventsWrite, permitted, manyEvent, noParameter, e.publishBatch, nil},
-		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read, e.find},
+		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read, e.exists},
 
 		{get, api + "audit-events/", access.AuditRead, permitted, none, byAudit, a.list, nil},
 
@@ -147,6 +148,9 @@ func (s *Server) table(o Options) []route {
 		{post, queuePath + "discard/", operatorWrite, permitted, none, noParameter, qu.discard, nil},
 
 		{post, api + "backups/", operatorWrite, permitted, small, noParameter, ba.create, nil},
+
+		{get, api + "clock/", operatorReads, permitted, none, noParameter, cl.read, nil},
+		{post, api + "clock/accept/", operatorWrite, permitted, none, noParameter, cl.accept, nil},
 
 		{get, planPath, operatorReads, permitted, none, paged, pl.list, nil},
 		{post, planPath, operatorWrite, permitted, small, noParameter, pl.create, nil},

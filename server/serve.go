@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // What a connection may cost. The times are a caller's, not a handler's: a request that is not read in readTimeout is
@@ -21,8 +19,8 @@ const (
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
-	maxConnections    = 1024
-	maxStreams        = 100 // of one HTTP/2 connection
+	maxStreams        = 100       // of one HTTP/2 connection
+	maxUnread         = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
 )
 
 // errStopped is the cause by which the contexts of requests end that outlive the grace.
@@ -48,15 +46,15 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopped)
 	server := s.httpServer(requests, h, tls)
+	shared := s.newConnections(l) // beneath TLS: above it, net/http would not recognize its own connections
+	server.ConnState = shared.track
 	served := make(chan error, 1)
 	go func() {
-		// The limit goes beneath TLS: above it, net/http would not recognize its own connections.
-		limited := netutil.LimitListener(l, maxConnections)
 		if tls != nil {
-			served <- server.ServeTLS(limited, "", "")
+			served <- server.ServeTLS(shared, "", "")
 			return
 		}
-		served <- server.Serve(limited)
+		served <- server.Serve(shared)
 	}()
 	select {
 	case err := <-served:
@@ -90,13 +88,15 @@ func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.C
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a path like any other: unknown
 		TLSConfig:                    tls,
 		Protocols:                    protocols,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ReadHeaderTimeout:            readHeaderTimeout,
-		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  idleTimeout,
-		MaxHeaderBytes:               maxHeaderBytes,
-		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		BaseContext:                  func(net.Listener) context.Context { return requests },
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
+		},
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 }

@@ -63,7 +63,12 @@ type served struct {
 
 func serve(t *testing.T, change ...func(*server.Options)) *served {
 	t.Helper()
-	s := &served{floor: build(t, change...), pipes: newPipes(), done: make(chan error, 1)}
+	return build(t, change...).serve(t)
+}
+
+// serve serves a listener of pipes.
+func (f *floor) serve(t *testing.T) *served {
+	s := &served{floor: f, pipes: newPipes(), done: make(chan error, 1)}
 	transport := &http.Transport{DialContext: s.pipes.dial}
 	s.client = &http.Client{Transport: transport}
 	ctx, stop := context.WithCancel(t.Context())

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ type Store interface {
 	sessionStore
 	queueStore
 	backupStore
+	clockStore
 	healthStore
 }
 
@@ -62,12 +64,20 @@ type Options struct {
 	BaseURL        string           // where callers reach the server; its path begins every Location
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // asked by /readyz, beside the server's own
-	Measure        Measure          // nil counts nothing
-	Metrics        http.Handler     // answers /metrics, to platform:read and to this machine; nil is 404
-	TLS            *tls.Config      // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
-	ShutdownGrace  time.Duration    // for requests under way when Serve is told to stop; 0 is 20 s
-	TestTimeout    time.Duration    // how long a test delivery may take; 0 is 15 s
-	Logger         *slog.Logger     // nil is slog.Default
+	// Deliveries tells /readyz whether deliveries go out, as Check.Run does; nil checks nothing.
+	Deliveries    func(context.Context) (warning string, err error)
+	Measure       Measure       // nil counts nothing
+	Metrics       http.Handler  // answers /metrics, to platform:read and to this machine; nil is 404
+	TLS           *tls.Config   // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
+	ShutdownGrace time.Duration // for requests under way when Serve is told to stop; 0 is 20 s
+	TestTimeout   time.Duration // how long a test delivery may take; 0 is 15 s
+
+	BodyMemory            int64              // bytes for the bodies of all requests, see MinBodyMemory; 0 is DefaultBodyMemory
+	TokenRate             int                // requests a second of one organization without API keys; 0 is DefaultTokenRate
+	ConnectionsPerAddress int                // at once; 0 is DefaultConnectionsPerAddress
+	Connections           ConnectionObserver // nil counts nothing
+
+	Logger *slog.Logger // nil is slog.Default
 }
 
 // Server answers HTTP requests. Use New.
@@ -76,6 +86,8 @@ type Server struct {
 	named    references
 	limiter  *limiter.Limiter
 	throttle *throttle
+	tokens   *tokenRate
+	memory   *memory
 	issuer   Issuer // nil where there is none
 	trusted  []netip.Prefix
 	origins  *http.CrossOriginProtection
@@ -85,6 +97,10 @@ type Server struct {
 	tls      *tls.Config
 	grace    time.Duration
 	log      *slog.Logger
+
+	mostConnections int
+	perAddress      int
+	connections     ConnectionObserver
 
 	routes   []route
 	router   *httprouter.Router
@@ -106,6 +122,8 @@ func New(o Options) (*Server, error) {
 		named:    references{o.Store},
 		limiter:  o.Limiter,
 		throttle: newThrottle(),
+		tokens:   newTokenRate(o.TokenRate),
+		memory:   newMemory(o.BodyMemory),
 		issuer:   o.Issuer,
 		trusted:  o.TrustedProxies,
 		origins:  http.NewCrossOriginProtection(),
@@ -114,7 +132,11 @@ func New(o Options) (*Server, error) {
 		base:     base,
 		tls:      o.TLS,
 		grace:    o.ShutdownGrace,
-		log:      o.Logger,
+
+		mostConnections: maxConnections,
+		perAddress:      o.ConnectionsPerAddress,
+		connections:     o.Connections,
+		log:             o.Logger,
 	}
 	if err := s.reachedAt(o.BaseURL); err != nil {
 		return nil, err
@@ -143,6 +165,18 @@ func (o *Options) normalize() (base string, err error) {
 		wrong = append(wrong, fmt.Errorf("server: Options.BaseURL: %w", err))
 	} else {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
+	}
+	if o.BodyMemory == 0 {
+		o.BodyMemory = DefaultBodyMemory
+	}
+	if o.TokenRate == 0 {
+		o.TokenRate = DefaultTokenRate
+	}
+	if o.ConnectionsPerAddress == 0 {
+		o.ConnectionsPerAddress = DefaultConnectionsPerAddress
+	}
+	if o.Connections == nil {
+		o.Connections = uncounted{}
 	}
 	if o.Limiter == nil {
 		o.Limiter = limiter.New(limiter.Window)

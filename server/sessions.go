@@ -52,6 +52,9 @@ func (h sessions) create(c *call) error {
 	if err := h.identify(c, token, byToken); err != nil {
 		return err
 	}
+	if err := h.pace(c); err != nil {
+		return err
+	}
 	credential := access.MintSession()
 	session, err := h.sessions.CreateSession(c.request.Context(), c.principal, c.actor(), credential)
 	if err != nil {

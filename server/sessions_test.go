@@ -120,7 +120,7 @@ func TestSession(t *testing.T) {
 		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", "keyhook_session=" + value}}).want(t, 401, "invalid_session")
 		b.do(t, "DELETE "+sessionPath, "").want(t, 401, "missing_credential")
 		log := f.do(t, call{"GET /api/v1/audit-events/?limit=3", bearer(token), "", nil}).body
-		for _, want := range []string{`"type":"session_revoked","actor":{"type":"user","id":"` + owner.User.ID, `"type":"session_created"`, `"target":{"type":"session","id":"ses_`} {
+		for _, want := range []string{`"type":"session_ended","actor":{"type":"user","id":"` + owner.User.ID, `"type":"session_started"`, `"target":{"type":"session","id":"ses_`} {
 			if !strings.Contains(log, want) {
 				t.Errorf("no %s in %s", want, log)
 			}

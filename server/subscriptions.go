@@ -19,8 +19,9 @@ type subscriptionStore interface {
 	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
 	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
 	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateSecret returns the new secret; the old one signs beside it for the overlap.
-	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, overlap time.Duration) (webhook.Subscription, webhook.Secret, error)
+	// RotateSecret returns the new secret; the old one signs beside it for the overlap. Conflict while the overlap of the
+	// rotation before lasts, unless forced.
+	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error)
 }
 
 // How long an old secret may sign beside a new one, in seconds.
@@ -168,15 +169,15 @@ func (h subscriptions) rotate(c *call) error {
 	if err != nil {
 		return err
 	}
-	overlap := f.number("overlap_seconds", 0, longestOverlap)
+	overlap, force := f.number("overlap_seconds", 0, longestOverlap), f.flag("force")
 	if err := f.end(); err != nil {
 		return err
 	}
-	seconds := int64(defaultOverlap)
+	rotation := webhook.Rotation{Overlap: defaultOverlap * time.Second, Force: force != nil && *force}
 	if overlap != nil {
-		seconds = *overlap
+		rotation.Overlap = time.Duration(*overlap) * time.Second
 	}
-	sub, secret, err := h.store.RotateSecret(c.request.Context(), c.actor(), c.organization(), id, time.Duration(seconds)*time.Second)
+	sub, secret, err := h.store.RotateSecret(c.request.Context(), c.actor(), c.organization(), id, rotation)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"math"
 	"net/mail"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -84,26 +83,16 @@ func (f *form) externalID(name string) *string {
 	return f.line(name, maxExternalID)
 }
 
-// expiry returns a time that lies in the future, in milliseconds. Null is no expiry, like leaving it out.
-func (f *form) expiry(name string) *int64 {
-	if f.null(name) {
-		return nil
+// shortened returns at most max characters of a text, whatever they are.
+func shortened(text []byte, max int) string {
+	end := 0
+	for range max {
+		_, size := utf8.DecodeRune(text[end:])
+		if end += size; end == len(text) {
+			return string(text)
+		}
 	}
-	text := f.plain(name, maxName)
-	if text == nil {
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339, *text)
-	switch {
-	case err != nil:
-		f.refuse(name, "invalid", "This must be a time such as 2030-01-31T12:00:00Z.")
-	case !at.After(time.Now()):
-		f.refuse(name, "in_the_past", "This must lie in the future.")
-	default:
-		ms := at.UnixMilli()
-		return &ms
-	}
-	return nil
+	return string(text[:end]) + "…"
 }
 
 // shown returns what a request says as a message may quote it: at most max characters, and none that is not printed.

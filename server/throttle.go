@@ -98,12 +98,18 @@ func throttled(client netip.Addr) (address netip.Prefix, counted bool) {
 	if !client.IsValid() || client.IsLoopback() {
 		return netip.Prefix{}, false
 	}
+	address = network(client)
+	return address, address.IsValid()
+}
+
+// network returns what one client owns at least: an IPv4 address, or the /64 of an IPv6 address.
+func network(client netip.Addr) netip.Prefix {
 	bits := 64
 	if client.Is4() {
 		bits = 32
 	}
-	address, err := client.Prefix(bits)
-	return address, err == nil
+	address, _ := client.Prefix(bits) // the zero value where client is none
+	return address
 }
 
 // proven is a bounded set of digests in two halves: when the young one is full, it becomes the old one, and what was in

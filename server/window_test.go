@@ -233,7 +233,7 @@ func TestChangesHoldFromTheNextRequestOn(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-	_, key := storagetest.Key(t, f.store, owner, access.WebhooksRead, access.WebhooksWrite)
+	_, key := storagetest.Key(t, f.store, owner, access.WebhooksRead, access.WebhooksWrite, access.AuditRead)
 	list := func(status int, code string) {
 		t.Helper()
 		f.do(t, call{"POST /api/v1/webhooks/subscriptions/", apiKey(key), `{"url":"https://example.com/"}`, nil}).want(t, status, code)

@@ -1,5 +1,11 @@
 package storage
 
+import (
+	"context"
+	"errors"
+	"time"
+)
+
 // CachedKeys counts the principals of keys that are in memory.
 func (s *Store) CachedKeys() (n int) {
 	for i := range s.principals.keys {
@@ -13,3 +19,20 @@ func (s *Store) CachedKeys() (n int) {
 
 // ForgetPrincipals has all principals read again, as a write does.
 func (s *Store) ForgetPrincipals() { s.principals.generation.Add(1) }
+
+// PublicID returns the public id of a row, and the row that is found by it.
+func PublicID(salt []byte, row, at int64) (id string, found, foundAt int64, ok bool) {
+	m := idMaker{salt}
+	id = m.id(eventID, row, at)
+	found, foundAt, ok = m.row(eventID, id)
+	return id, found, foundAt, ok
+}
+
+// MoveUses changes when keys and tokens were last used, as a clock that was wrong does.
+func (s *Store) MoveUses(ctx context.Context, by time.Duration) error {
+	return s.change(ctx, func(t *tx) error {
+		_, err1 := t.exec("UPDATE api_keys SET last_used_at = last_used_at + ?", by.Milliseconds())
+		_, err2 := t.exec("UPDATE access_tokens SET last_used_at = last_used_at + ?", by.Milliseconds())
+		return errors.Join(err1, err2)
+	})
+}

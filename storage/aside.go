@@ -29,9 +29,9 @@ func (s *Store) copyAside(ctx context.Context) error {
 		return err
 	}
 	// Nobody else is to read the secrets in it, however the process makes its files.
-	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := disk.Create(part)
 	if err != nil {
-		return disk.Explain(part, err)
+		return err
 	}
 	if err := file.Close(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func verifyCopy(ctx context.Context, path string, version int64) error {
 // dropCopy removes a copy that no upgrade has followed.
 func (s *Store) dropCopy() error {
 	part := asideName(s.path, s.upgrades.version()) + asidePart
-	if err := errors.Join(removeIfThere(part), removeIfThere(part+"-journal")); err != nil {
+	if err := errors.Join(disk.Remove(part), disk.Remove(part+"-journal")); err != nil {
 		return fmt.Errorf("remove a copy that was cut off: %w", err)
 	}
 	return nil
@@ -110,7 +110,7 @@ func exists(name string) bool {
 }
 
 func syncFile(name string) error {
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	f, err := disk.OpenOwn(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}

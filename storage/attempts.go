@@ -19,57 +19,119 @@ const attemptJoins = `
 	JOIN events e ON e.id = d.event_id
 	JOIN subscriptions s ON s.id = a.subscription_id`
 
-// Attempts lists the attempts of a subscription, newest first. The log of a removed subscription can be read until
-// retention takes it. Faults: NotFound.
-func (s *Store) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
+// AttemptPage lists the attempts of a subscription, newest first. The log of a removed subscription can be read until
+// retention takes it. Faults: NotFound; Unavailable where too many reads of the organization's logs are under way.
+func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
+	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
 	var row int64
 	if err := s.get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
-		return nil, missing(err, "subscription")
+		return page, missing(err, "subscription")
 	}
-	query, args, ok := s.attemptQuery(row, f)
-	list := []webhook.Attempt{}
-	if !ok {
-		return list, nil
+	end, err := s.logs.take(ctx, organization)
+	if err != nil {
+		return page, err
 	}
-	err := s.logs.list(ctx, &list, query, args...)
-	for i := range list {
-		s.nameAttempt(&list[i])
+	defer end()
+	q, ok, err := s.attemptQuery(ctx, row, f)
+	if err != nil || !ok {
+		return page, err
 	}
-	return list, err
+	q.found = &page.Attempts
+	high := position{f.BeforeAt, f.Before}
+	if f.Before == 0 {
+		high = position{math.MaxInt64, math.MaxInt64}
+	}
+	if f.Until != 0 && f.Until <= high.At {
+		high = position{f.Until, 0}
+	}
+	var next position
+	if q.narrows {
+		next, err = s.logs.walk(ctx, high, q)
+	} else {
+		_, _, err = s.logs.slice(ctx, high, whole{q}, &search{})
+	}
+	for i := range page.Attempts {
+		s.nameAttempt(&page.Attempts[i])
+	}
+	page.NextAt, page.Next = next.At, next.Row
+	return page, err
 }
 
-// attemptQuery picks the statement for a filter, so that each has an index to walk: by event the event's deliveries, for
-// failures the index of failures, else the subscription's log. ok is false where the filter can match nothing.
-func (s *Store) attemptQuery(subscription int64, f webhook.AttemptFilter) (query string, args []any, ok bool) {
-	until, before := f.Until, f.Before
-	if until == 0 {
-		until = math.MaxInt64
+// manyOfEvent is how many deliveries of one event to one subscription are looked up one by one. Only replays and
+// redeliveries make more than one.
+const manyOfEvent = 100
+
+// attemptQuery is a search for attempts of a subscription.
+type attemptQuery struct {
+	logs         *logReader
+	found        *[]webhook.Attempt
+	source       string // the index to walk
+	where        string // what it finds; ?1 is the subscription
+	subscription int64
+	since        int64
+	outcome      int // -1 is any
+	eventType    string
+	event        int64 // 0 is any
+	limit        int
+	narrows      bool // a filter leaves out rows that the index finds
+}
+
+// attemptQuery picks the index for a filter: for one event its deliveries, for failures the index of failures, for
+// attempts in progress theirs, else the subscription's log. ok is false where the filter can match nothing.
+func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
+	q = attemptQuery{
+		logs: s.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
+		subscription: subscription, since: f.Since, outcome: -1, eventType: f.EventType, limit: f.Limit,
+		narrows: f.EventType != "",
 	}
-	beforeAt := f.BeforeAt
-	if before == 0 {
-		before, beforeAt = math.MaxInt64, math.MaxInt64
-	}
-	outcome := -1
 	if f.Outcome != nil {
-		outcome = int(*f.Outcome)
+		q.outcome, q.narrows = int(*f.Outcome), true
 	}
-	var event int64
-	source, where := "attempts a INDEXED BY attempts_by_subscription", "a.subscription_id = ?1"
 	switch {
 	case f.EventID != "":
-		if event, _, ok = s.ids.row(eventID, f.EventID); !ok {
-			return "", nil, false
+		if q.event, _, ok = s.ids.row(eventID, f.EventID); !ok {
+			return q, false, nil
 		}
-		source, where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
-	case outcome == int(webhook.Failed) || outcome == int(webhook.Interrupted):
-		source, where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN (2, 3)"
+		var deliveries int
+		if err := s.logs.get(ctx, &deliveries, `
+			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
+			q.event, subscription, manyOfEvent+1); err != nil {
+			return q, false, err
+		}
+		q.narrows = deliveries > manyOfEvent
+		if !q.narrows {
+			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
+		}
+	case q.outcome == int(webhook.Sending): // no more than are in progress
+		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = 0", false
+	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
+		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN (2, 3)"
 	}
-	query = "SELECT " + attemptColumns + " FROM " + source + attemptJoins + ` WHERE ` + where + `
-		AND a.attempted_at >= ?2 AND a.attempted_at < ?3
-		AND (a.attempted_at, a.id) < (?4, ?5)
+	return q, true, nil
+}
+
+// bound is part of slicer.
+func (q attemptQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
+	err = q.logs.pool.get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
+		AND (a.attempted_at, a.id) >= (?2, 0) AND (a.attempted_at, a.id) < (?3, ?4)
+		ORDER BY a.attempted_at DESC, a.id DESC LIMIT 1 OFFSET ?5`,
+		q.subscription, q.since, high.At, high.Row, rows-1)
+	return low, err
+}
+
+// read is part of slicer.
+func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, err error) {
+	if low.At < q.since {
+		low = position{At: q.since}
+	}
+	var some []webhook.Attempt
+	err = q.logs.pool.list(ctx, &some, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
 		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)
-		ORDER BY a.attempted_at DESC, a.id DESC LIMIT ?9`
-	return query, []any{subscription, f.Since, until, beforeAt, before, outcome, f.EventType, event, f.Limit}, true
+		ORDER BY a.attempted_at DESC, a.id DESC LIMIT ?9`,
+		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.found))
+	*q.found = append(*q.found, some...)
+	return len(*q.found) >= q.limit, err
 }
 
 // nameAttempt computes the public ids of an attempt that was read.
@@ -88,13 +150,14 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 	return a, nil
 }
 
-// Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound.
+// Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound; Forbidden where the event is of
+// the audit log and by lacks audit:read.
 func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
 	row, at, ok := s.ids.row(attemptID, attempt)
 	if !ok {
 		return fault.Missing("attempt")
 	}
-	return s.change(ctx, func(t *tx) error {
+	return s.of(organization).change(ctx, func(t *tx) error {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return err
@@ -106,9 +169,15 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, row, at, sub); err != nil {
 			return missing(err, "attempt")
 		}
+		if access.IsAuditType(job.EventType) {
+			if err := mayReadAudit(t, by, "This event is of the audit log; to send it again you need the permission "+access.AuditRead+"."); err != nil {
+				return err
+			}
+		}
 		if err := requireWebhooks(t, organization); err != nil {
 			return err
 		}
+		job.Organization = organization
 		job.EventID, job.DueAt, job.Cause = s.ids.id(eventID, job.Event, job.EventAt), t.now, webhook.ByHand
 		job.Delivery, err = t.insert(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, 0, ?, 0, ?)`,

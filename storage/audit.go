@@ -20,6 +20,9 @@ type target struct {
 // audit writes a line of the log and publishes it as an event, in the transaction of the change that it tells of.
 // organization 0 is the actor's own. Details must not hold a secret.
 func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about target, details map[string]any) error {
+	if !access.IsAuditType(eventType) {
+		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
+	}
 	if organization == 0 {
 		organization = by.Organization
 	}
@@ -67,21 +70,59 @@ func newAuditActor(by access.Actor) auditActor {
 	return a
 }
 
-// AuditEvents lists the audit log of an organization, newest first.
-func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
-	events := []access.AuditEvent{}
-	err := s.logs.list(ctx, &events, `
+// AuditPage lists the audit log of an organization, newest first. Faults: Unavailable where too many reads of its logs are
+// under way.
+func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error) {
+	page := access.AuditPage{Events: []access.AuditEvent{}}
+	end, err := s.logs.take(ctx, organization)
+	if err != nil {
+		return page, err
+	}
+	defer end()
+	q := auditQuery{s.logs, organization, f, &page.Events}
+	high := position{Row: from(f.Before)}
+	var next position
+	if f.Type+f.Actor != "" || f.Since != 0 || f.Until != 0 {
+		next, err = s.logs.walk(ctx, high, q)
+	} else {
+		_, _, err = s.logs.slice(ctx, high, whole{q}, &search{})
+	}
+	for i, e := range page.Events {
+		page.Events[i].ID = s.ids.id(auditID, e.RowID, e.At)
+	}
+	page.Next = next.Row
+	return page, err
+}
+
+// auditQuery is a search of the audit log of an organization.
+type auditQuery struct {
+	logs         *logReader
+	organization int64
+	filter       access.AuditFilter
+	found        *[]access.AuditEvent
+}
+
+// bound is part of slicer.
+func (q auditQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
+	err = q.logs.pool.get(ctx, &low, `
+		SELECT a.id FROM audit_events a INDEXED BY audit_events_by_organization
+		WHERE a.organization_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT 1 OFFSET ?`, q.organization, high.Row, rows-1)
+	return low, err
+}
+
+// read is part of slicer.
+func (q auditQuery) read(ctx context.Context, low, high position) (full bool, err error) {
+	var some []access.AuditEvent
+	err = q.logs.pool.list(ctx, &some, `
 		SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at,
 		       a.details, o.public_id AS organization_public_id
 		FROM audit_events a JOIN organizations o ON o.id = a.organization_id
-		WHERE a.organization_id = ?1 AND a.id < ?2
-		  AND (?3 = '' OR a.type = ?3)
-		  AND (?4 = '' OR a.actor_id = ?4 OR a.actor_type = ?4)
-		  AND a.at >= ?5 AND a.at < ?6
-		ORDER BY a.id DESC LIMIT ?7`,
-		organization, from(f.Before), f.Type, f.Actor, f.Since, from(f.Until), f.Limit)
-	for i := range events {
-		events[i].ID = s.ids.id(auditID, events[i].RowID, events[i].At)
-	}
-	return events, err
+		WHERE a.organization_id = ?1 AND a.id >= ?2 AND a.id < ?3
+		  AND (?4 = '' OR a.type = ?4)
+		  AND (?5 = '' OR a.actor_id = ?5 OR a.actor_type = ?5)
+		  AND a.at >= ?6 AND a.at < ?7
+		ORDER BY a.id DESC LIMIT ?8`,
+		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, from(q.filter.Until), q.filter.Limit-len(*q.found))
+	*q.found = append(*q.found, some...)
+	return len(*q.found) >= q.filter.Limit, err
 }

@@ -19,7 +19,7 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 		ClosedPending  int64 `db:"closed_pending"`
 		OldestDue      int64 `db:"oldest_due"`
 	}
-	err := s.get(ctx, &row, `
+	err := s.surveys.get(ctx, &row, `
 		SELECT count(*) FILTER (WHERE state = 'healthy') AS healthy_lanes,
 		       coalesce(sum(pending) FILTER (WHERE state = 'healthy'), 0) AS healthy_pending,
 		       count(*) FILTER (WHERE state = 'failing') AS failing_lanes,

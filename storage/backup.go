@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,157 +25,224 @@ type BackupOptions struct {
 	Keep    int    // how many dated copies the directory keeps, this one included; 0 keeps all
 }
 
-// partial is what a copy is called until it is whole. There is one such name in a directory for each database, so what a
-// killed run has left behind is overwritten by the next.
-const partial = ".partial"
-
 // Backup makes a copy of a database as it is at one moment: checked, on the disk, and under its name only then. It needs no
 // server, and disturbs none. It refuses with ErrForeignFile, ErrExists, ErrBackupRunning, ErrNoSpace, ErrDamaged, or a
-// file system's error.
+// file system's error. A failure to remove older copies is only Report.Warning.
+//
+// A process that is root reads with the rights of the owner of the database, and writes with those of the owner of the
+// directory of the copy (see disk.Locate).
 func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	r := backup.Report{CreatedAt: time.Now().UnixMilli()}
 	begin := time.Now()
-	path, err := present(o.Path)
+	path, reader, err := disk.Resolve(o.Path)
 	if err != nil {
 		return r, err
 	}
-	if r.File, err = destination(path, o, begin); err != nil {
+	file, writer, err := destination(path, o, begin)
+	if err != nil {
 		return r, err
 	}
+	r.File = file
+	var from *source
+	err = reader.Do(func() (err error) {
+		from, err = openSource(ctx, path)
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	err = writer.Do(func() error {
+		if o.To == "" {
+			if err := makeBackupDirectory(filepath.Dir(r.File)); err != nil {
+				return err
+			}
+		}
+		return publish(ctx, from, o, &r)
+	})
+	err = errors.Join(err, reader.Do(from.close))
+	r.Took = time.Since(begin)
+	return r, err
+}
+
+// publish writes the copy, checks it, gives it its name, and removes older ones.
+func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Report) error {
+	dir := filepath.Dir(r.File)
 	if !o.Replace {
 		if err := mustNotExist(r.File); err != nil {
-			return r, err
+			return err
 		}
 	}
-	dir := filepath.Dir(r.File)
-	if err := requireSpace(path, dir); err != nil {
-		return r, err
+	if err := requireSpace(from, dir); err != nil {
+		return err
 	}
-	temp, err := claim(filepath.Join(dir, filepath.Base(path)+partial))
+	temp, err := claim(filepath.Join(dir, filepath.Base(from.path)+disk.Partial))
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer temp.Close() // gives up the claim, last
 	published := false
 	defer func() {
 		if !published {
-			_ = errors.Join(os.Remove(temp.Name()), removeIfThere(temp.Name()+"-journal")) // the next run does it else
+			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+"-journal")) // else the next run removes them
 		}
 	}()
-	if err := duplicate(ctx, path, temp.Name()); err != nil {
-		return r, failedCopy(err, path, dir)
+	if err := from.copyTo(ctx, temp.Name()); err != nil {
+		return failedCopy(err, from.path, dir)
 	}
 	if r.Contents, err = inspect(ctx, temp.Name()); err != nil {
-		return r, err
+		return err
 	}
-	if r.SHA256, r.Bytes, err = digest(temp.Name()); err != nil {
-		return r, fmt.Errorf("read the copy: %w", err)
+	if r.SHA256, r.Bytes, err = digest(temp); err != nil {
+		return fmt.Errorf("read the copy: %w", err)
 	}
 	if !o.Replace {
 		if err := mustNotExist(r.File); err != nil { // by now
-			return r, err
+			return err
 		}
 	}
-	if err := os.Rename(temp.Name(), r.File); err != nil {
-		return r, fmt.Errorf("name the copy: %w", err)
+	if err := rename(temp, r.File); err != nil {
+		return fmt.Errorf("name the copy: %w", err)
 	}
 	published = true
 	if err := syncDir(dir); err != nil {
-		return r, fmt.Errorf("sync %s: %w", dir, err)
+		return fmt.Errorf("sync %s: %w", dir, err)
 	}
-	r.Removed, err = prune(r.File, filepath.Base(path), o.Keep)
-	r.Took = time.Since(begin)
-	return r, err
-}
-
-// present returns the one name of a database, which must be there.
-func present(path string) (string, error) {
-	path, err := disk.Resolve(path)
-	if err != nil {
-		return "", err
-	}
-	size, err := fileSize(path)
-	if err == nil && size == 0 {
-		err = fmt.Errorf("%w: there is no database at %s; set storage.path to where it is", ErrForeignFile, path)
-	}
-	return path, err
-}
-
-// destination says what the copy is to be called, and makes the directory of those that nobody named.
-func destination(path string, o BackupOptions, at time.Time) (string, error) {
-	to := o.To
-	if to == "" {
-		dir, err := backups(path)
-		if err != nil {
-			return "", err
-		}
-		to = dir
-	}
-	to, err := filepath.Abs(to)
-	if err != nil {
-		return "", err
-	}
-	if info, err := os.Stat(to); err == nil && info.IsDir() {
-		return filepath.Join(to, backup.Name(filepath.Base(path), at)), nil
-	}
-	if o.Keep > 0 {
-		return "", fmt.Errorf("only dated copies are counted and removed, so name a directory that is there, and not %s", to)
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(to))
-	if err != nil {
-		return "", fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
-	}
-	to = filepath.Join(dir, filepath.Base(to))
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal", ".lock", ".key", partial} {
-		if to == path+suffix {
-			return "", fmt.Errorf("%w: %s belongs to the database; name another file", ErrExists, to)
-		}
-	}
-	return to, nil
-}
-
-// backups returns the directory beside a database for the copies that nobody named another one for, and makes it.
-func backups(path string) (string, error) {
-	dir := filepath.Join(filepath.Dir(path), "backups")
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
-	}
-	return dir, nil
-}
-
-func mustNotExist(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: %s; name another, or replace it with --force", errors.Join(ErrExists, err), path)
+	if r.Removed, err = prune(r.File, filepath.Base(from.path), o.Keep); err != nil {
+		r.Warning = fmt.Sprintf("the copy is made, but older ones could not be removed: %v", err)
 	}
 	return nil
 }
 
-// claim opens the file that a copy is written into, and empties it. The lock tells one that is being written from one that
-// was left behind; the kernel gives it back even after kill -9.
+// destination returns the file that the copy is to become, and with whose rights it is written.
+func destination(path string, o BackupOptions, at time.Time) (file string, writer disk.User, err error) {
+	to := o.To
+	if to == "" {
+		to = backupDirectory(path)
+	}
+	dir, writer, err := disk.Locate(to)
+	if err != nil {
+		return "", writer, err
+	}
+	if info, err := os.Lstat(dir); o.To == "" || err == nil && info.IsDir() {
+		return filepath.Join(dir, backup.Name(filepath.Base(path), at)), writer, nil
+	}
+	if o.Keep > 0 {
+		return "", writer, fmt.Errorf("only dated copies are counted and removed, so name a directory that is there, and not %s", to)
+	}
+	// A link at the name of the copy is not followed: the copy would replace it.
+	if dir, writer, err = disk.Locate(filepath.Dir(to)); err != nil {
+		return "", writer, err
+	}
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return "", writer, fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
+	}
+	file = filepath.Join(dir, filepath.Base(to))
+	if slices.Contains(disk.Beside(path), file) {
+		return "", writer, fmt.Errorf("%w: %s belongs to the database; name another file", ErrExists, file)
+	}
+	return file, writer, nil
+}
+
+// backupDirectory is where the copies go for which nobody named another place.
+func backupDirectory(path string) string { return filepath.Join(filepath.Dir(path), "backups") }
+
+func makeBackupDirectory(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%w: backups go to %s, which is not a directory; move it away", disk.ErrAccess, dir)
+	}
+	return nil
+}
+
+func mustNotExist(path string) error {
+	switch _, err := os.Lstat(path); {
+	case err == nil:
+		return fmt.Errorf("%w: %s; name another, or replace it with --force", ErrExists, path)
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	default:
+		return disk.Explain(path, err)
+	}
+}
+
+// claim makes the file that a copy is written into, with a lock on it, which the kernel gives back even after kill -9. What
+// has that name without a lock was left by a run that was killed: it is removed, never written to.
 func claim(name string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	for range claimTries {
+		if err := removeUnclaimed(name); err != nil {
+			return nil, err
+		}
+		f, err := disk.Create(name)
+		if errors.Is(err, os.ErrExist) {
+			continue // another run was faster
+		}
 		if err != nil {
-			return nil, fmt.Errorf("begin the copy: %w", disk.Explain(name, err))
+			return nil, fmt.Errorf("begin the copy: %w", err)
 		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			f.Close()
-			if errors.Is(err, syscall.EWOULDBLOCK) {
-				return nil, fmt.Errorf("%w into %s; wait for its end", ErrBackupRunning, filepath.Dir(name))
-			}
-			return nil, fmt.Errorf("lock %s: %w", name, err)
-		}
-		mine, err1 := f.Stat()
-		named, err2 := os.Stat(name)
-		if err1 == nil && err2 == nil && os.SameFile(mine, named) {
-			if err := errors.Join(f.Truncate(0), f.Chmod(0o600)); err != nil {
-				f.Close()
-				return nil, fmt.Errorf("begin the copy: %w", err)
-			}
+		err = flock(f)
+		if err == nil && stillNamed(f) {
 			return f, nil
 		}
-		f.Close() // another run has given it its name, or removed it, in between: what we hold is not ours
+		f.Close()
+		if err != nil && !errors.Is(err, ErrBackupRunning) {
+			return nil, err
+		} // else another run has taken the file for one that was left, before it had a lock
 	}
+	return nil, fmt.Errorf("%w into %s: %s comes and goes; wait for its end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
+}
+
+// claimTries bounds how often a run gives way to others, or to somebody who makes and removes files in its way.
+const claimTries = 100
+
+// removeUnclaimed removes the file of a run that was killed. ErrBackupRunning says that the run goes on.
+func removeUnclaimed(name string) error {
+	f, err := disk.OpenOwn(name, os.O_RDONLY)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("begin the copy: %w", err)
+	}
+	defer f.Close()
+	if err := flock(f); err != nil {
+		return err
+	}
+	if !stillNamed(f) {
+		return nil // it has got another name, or was removed, in between
+	}
+	return disk.Remove(name)
+}
+
+// flock locks the file of a copy.
+func flock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return fmt.Errorf("%w into %s; wait for its end", ErrBackupRunning, filepath.Dir(f.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// stillNamed reports whether a file that is open still has the name that it was opened by.
+func stillNamed(f *os.File) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(f.Name())
+	return err == nil && os.SameFile(open, named)
+}
+
+// rename gives a file that is open another name, unless something else stands at its present name.
+func rename(f *os.File, name string) error {
+	if !stillNamed(f) {
+		return fmt.Errorf("%w: %s was replaced while it was written; let nobody else write to its directory", disk.ErrAccess, f.Name())
+	}
+	return os.Rename(f.Name(), name)
 }
 
 // failedCopy says what mends a copy that could not be written.
@@ -189,7 +257,8 @@ func failedCopy(err error, path, dir string) error {
 }
 
 // prune removes the oldest dated copies beside the one that was just made, so that as many are left as said, and returns
-// their names. That one stays, even where a clock that was set back makes it look the oldest.
+// their names. That one stays, even where a clock that was set back makes it look the oldest. Files of another user are
+// neither counted nor removed.
 func prune(made, database string, keep int) ([]string, error) {
 	if keep <= 0 {
 		return nil, nil
@@ -203,7 +272,7 @@ func prune(made, database string, keep int) ([]string, error) {
 	for _, e := range entries {
 		name, going := strings.CutSuffix(e.Name(), goingSuffix)
 		switch {
-		case !e.Type().IsRegular() || !backup.IsDated(name, database) || e.Name() == filepath.Base(made):
+		case !backup.IsDated(name, database) || e.Name() == filepath.Base(made) || !disk.IsOwn(filepath.Join(dir, e.Name())):
 		case going: // an earlier run was cut off
 			err = errors.Join(err, shrinkAway(filepath.Join(dir, e.Name())))
 		default:
@@ -212,13 +281,14 @@ func prune(made, database string, keep int) ([]string, error) {
 	}
 	for _, name := range dated[:max(0, len(dated)-(keep-1))] {
 		old := filepath.Join(dir, name)
-		err = errors.Join(err, os.Rename(old, old+goingSuffix), shrinkAway(old+goingSuffix))
+		if failed := os.Rename(old, old+goingSuffix); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		err = errors.Join(err, shrinkAway(old+goingSuffix))
 		removed = append(removed, name)
 	}
-	if err != nil {
-		return removed, fmt.Errorf("remove older copies: %w", err)
-	}
-	return removed, nil
+	return removed, err
 }
 
 const (
@@ -230,7 +300,7 @@ const (
 // shrinkAway removes a file a piece at a time: with a large one, some file systems hold up every fsync for as long as it
 // takes to free all of it.
 func shrinkAway(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := disk.OpenOwn(path, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -243,24 +313,18 @@ func shrinkAway(path string) error {
 			<-tick.C
 		}
 	}
-	return errors.Join(err, f.Close(), os.Remove(path))
-}
-
-func removeIfThere(name string) error {
-	if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return errors.Join(err, f.Close(), disk.Remove(path))
 }
 
 // CreateBackup makes a copy in the directory "backups" beside the database, under a bare name, or a dated one where it is
-// empty. Faults: Conflict where a file has that name, or another backup is being made; Unavailable where there is no room.
+// empty. Faults: Conflict where a file has that name, or another backup is being made; Unavailable where there is no room,
+// or where the directory is not the server's to write to.
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
 	o := BackupOptions{Path: s.path, Keep: keep}
 	if name != "" {
-		dir, err := backups(s.path)
-		if err != nil {
-			return backup.Report{}, err
+		dir := backupDirectory(s.path)
+		if err := makeBackupDirectory(dir); err != nil {
+			return backup.Report{}, unusableBackups(err)
 		}
 		o.To = filepath.Join(dir, name)
 	}
@@ -272,11 +336,21 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 		return r, fault.New(fault.Conflict, "backup_running", "Another backup is being made; wait for its end.").Because(err)
 	case errors.Is(err, ErrNoSpace):
 		return r, fault.New(fault.Unavailable, "no_space", "There is not enough room on the disk for a backup.").Because(err)
+	case errors.Is(err, disk.ErrAccess):
+		return r, unusableBackups(err)
 	case err != nil:
 		return r, unavailable(err)
+	}
+	if r.Warning != "" {
+		s.log.Warn("backup made with a warning", "file", r.File, "warning", r.Warning)
 	}
 	return r, s.change(ctx, func(t *tx) error {
 		return s.audit(t, by, 0, access.BackupCreated, target{Type: "backup", ID: filepath.Base(r.File)},
 			map[string]any{"bytes": r.Bytes, "sha256": r.SHA256, "encryption_key_id": r.KeyID})
 	})
+}
+
+func unusableBackups(err error) error {
+	return fault.New(fault.Unavailable, "backup_directory_unusable",
+		"The server cannot use its directory of backups; the log of the server says what mends that.").Because(err)
 }

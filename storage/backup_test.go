@@ -15,6 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -184,7 +185,7 @@ func TestBackup(t *testing.T) {
 		if _, err := storage.Backup(ctx, storage.BackupOptions{Path: path}); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
-		if left := files(t, filepath.Join(filepath.Dir(path), "backups")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "backups", "*")); len(left) > 0 {
 			t.Errorf("it left %v", left)
 		}
 	})
@@ -255,6 +256,36 @@ func TestBackup(t *testing.T) {
 		}
 		if left := files(t, dir); len(left) != len(others)+2 {
 			t.Errorf("left %v", left)
+		}
+	})
+
+	t.Run("stays, with a warning, where an older one cannot be removed", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		older := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "", 0))
+		if err := os.Mkdir(older.File+".removed", 0o700); err != nil { // where it is moved to first
+			t.Fatal(err)
+		}
+		r, err := x.CreateBackup(t.Context(), x.actor(), "", 1)
+		if err != nil || !strings.Contains(r.Warning, filepath.Base(older.File)) || len(r.Removed) > 0 {
+			t.Errorf("%+v, error %v", r, err)
+		}
+		for _, name := range []string{older.File, r.File} {
+			if got := integrity(t, name); got != "ok" {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+	})
+
+	t.Run("needs a directory where its directory belongs", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		if err := os.WriteFile(filepath.Join(filepath.Dir(x.Path()), "backups"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.CreateBackup(t.Context(), x.actor(), "", 0)
+		if f, ok := fault.As(err); !ok || f.Kind != fault.Unavailable || f.Code != "backup_directory_unusable" {
+			t.Errorf("error %v", err)
 		}
 	})
 

@@ -9,9 +9,9 @@ import (
 
 // returning is change for a function that makes something. Where the context has ended the waiting, the writer may be at
 // work on it still: the caller then gets the zero value, and shares no variable with the writer.
-func returning[T any](ctx context.Context, s *Store, fn func(*tx) (T, error)) (T, error) {
+func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (T, error) {
 	var made, none T
-	if err := s.change(ctx, func(t *tx) (err error) {
+	if err := c.change(ctx, func(t *tx) (err error) {
 		made, err = fn(t)
 		return err
 	}); err != nil {

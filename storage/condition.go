@@ -209,6 +209,9 @@ func (s *Store) Ready(context.Context) (warning string, err error) {
 			return "", errors.New(public[a])
 		}
 	}
+	if s.logLong.Load() {
+		return longLog, nil
+	}
 	return "", nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,16 +39,50 @@ func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
 	return connect(ctx, name, 1, commonPragmas())
 }
 
-// duplicate writes a database, as it is at one moment, into an empty file. It reads in a transaction, so that nobody who
-// writes waits for it, be it in this process or in another.
-func duplicate(ctx context.Context, from, to string) error {
-	db, err := openCopy(ctx, from)
-	if err != nil {
-		return err
-	}
-	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)
-	return errors.Join(err, db.Close())
+// source is a database that is open to be copied. Once it is open, it is read through its descriptors: the copy may be
+// written with the rights of a user who could not open it.
+type source struct {
+	path string
+	size int64 // bytes, of its write-ahead log too
+	db   *sqlx.DB
 }
+
+// openSource opens a database, which must be there.
+func openSource(ctx context.Context, path string) (*source, error) {
+	size, err := fileSize(path)
+	if err == nil && size == 0 {
+		err = fmt.Errorf("%w: there is no database at %s; set storage.path to where it is", ErrForeignFile, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := disk.CheckKinds(path); err != nil {
+		return nil, err
+	}
+	wal, err := fileSize(path + "-wal")
+	if err != nil {
+		return nil, err
+	}
+	db, err := openCopy(ctx, path)
+	if err != nil {
+		return nil, failedCopy(err, path, filepath.Dir(path))
+	}
+	from := &source{path, size + wal, db}
+	var tables int
+	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens its log too
+		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), from.close())
+	}
+	return from, nil
+}
+
+// copyTo writes the database, as it is at one moment, into an empty file. It reads in a transaction, so that nobody who
+// writes waits for it, be it in this process or in another.
+func (s *source) copyTo(ctx context.Context, to string) error {
+	_, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to)
+	return err
+}
+
+func (s *source) close() error { return s.db.Close() }
 
 // inspect checks a database that nobody writes to, and tells what is in it.
 func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
@@ -119,32 +154,19 @@ func intact(ctx context.Context, db *sqlx.DB, path string) error {
 	return nil
 }
 
-// digest returns the SHA-256 and the size of a file, once it is on the disk. It closes the file again, which would end the
-// locks of SQLite on it: nothing may have it open.
-func digest(path string) (sum string, size int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
+// digest returns the SHA-256 and the size of a file, once it is on the disk.
+func digest(f *os.File) (sum string, size int64, err error) {
 	h := sha256.New()
-	size, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Sync(), f.Close())
+	size, err = io.Copy(h, io.NewSectionReader(f, 0, math.MaxInt64))
+	return hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Sync())
 }
 
 // requireSpace refuses where a copy of the database would leave the disk fuller than spareSpace.
-func requireSpace(database, dir string) error {
-	size, err := fileSize(database)
-	if err != nil {
-		return err
-	}
-	wal, err := fileSize(database + "-wal")
-	if err != nil {
-		return err
-	}
+func requireSpace(from *source, dir string) error {
 	free, _, known := disk.Free(dir)
-	if need := uint64(size + wal + spareSpace); known && free < need {
+	if need := uint64(from.size + spareSpace); known && free < need {
 		return fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free; make room or name another directory",
-			ErrNoSpace, filepath.Base(database), need>>20, dir, free>>20)
+			ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20)
 	}
 	return nil
 }

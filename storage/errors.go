@@ -53,12 +53,7 @@ func inUse(err error) bool { return code(err) == sqliteForeignKey }
 // unavailable turns a failure of the disk or of the file into a fault that says so without details: the caller may try
 // again, and the operator reads the cause in the log. Any other error is returned as it is.
 func unavailable(err error) error {
-	unusable := errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged)
-	switch code(err) & primaryMask {
-	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
-		unusable = true
-	}
-	if unusable {
+	if unusable(err) || errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) {
 		return fault.New(fault.Unavailable, "storage_unavailable",
 			"The database cannot be used at the moment; try again later.").Because(err)
 	}
@@ -66,6 +61,15 @@ func unavailable(err error) error {
 		return fault.New(fault.Unavailable, "shutting_down", "The server is shutting down; try again later.").Because(err)
 	}
 	return err
+}
+
+// unusable reports whether an error is of the disk or of the file, and not of the statement.
+func unusable(err error) bool {
+	switch code(err) & primaryMask {
+	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
+		return true
+	}
+	return false
 }
 
 // unreadable says what an error of SQLite means for a file that is being opened, and what to do.

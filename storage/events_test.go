@@ -295,10 +295,10 @@ func TestQueryPlans(t *testing.T) {
 	_, err9 := x.Series(t.Context(), x.org(), "", 1, 2, 1)
 	_, err10 := x.Series(t.Context(), x.org(), x.sub.ID, 1, 2, 1)
 	_, err11 := x.Lanes(t.Context())
-	_, _, err12 := x.OldestDue(t.Context())
-	_, err13 := x.Target(t.Context(), x.sub.RowID)
+	_, err12 := x.Target(t.Context(), x.sub.RowID)
 	a, _ := x.Attempt(t.Context(), attempt)
-	err14 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
+	err13 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
+	_, err14 := x.EventsWithoutAudit(t.Context(), x.org(), 0, 10)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
 		t.Fatal(err)
 	}
@@ -337,3 +337,26 @@ func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 // grows matches a step that reads one of the large tables (by the aliases that our statements give them) from end to end.
 // What is pending, and what is being sent, is read so once at the start, each in an index of its own.
 var grows = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|sub|audit|sqlite))`)
+
+// TestEventsWithoutAudit passes by a stretch of the audit log that is longer than one read looks at.
+func TestEventsWithoutAudit(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	first := storagetest.Publish(t, store, owner, "order.paid")
+	for range 5 {
+		if _, err := store.PublishEvents(t.Context(), owner.Home.RowID, slices.Repeat([]webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := storagetest.Publish(t, store, owner, "order.paid")
+	for limit, want := range map[int][]string{1: {last.ID}, 2: {last.ID, first.ID}, 10: {last.ID, first.ID}} {
+		got := []string{}
+		for _, e := range must[[]webhook.Event](t)(store.EventsWithoutAudit(t.Context(), owner.Home.RowID, 0, limit)) {
+			got = append(got, e.ID)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("at most %d events (-want +got):\n%s", limit, d)
+		}
+	}
+}

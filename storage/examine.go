@@ -25,10 +25,10 @@ const (
 	Changing              // a change of its encryption key is not finished
 )
 
-// Owner tells which process owns the file at path, by the lock beside it; running is false where none does. The file is not
-// touched.
+// Owner tells which process owns the file at path, by the lock beside it; running is false where none does. The database is
+// not opened. The caller must have the rights of its owner.
 func Owner(path string) (pid string, running bool) {
-	f, err := os.Open(path + ".lock")
+	f, err := disk.OpenOwn(path+disk.Lock, os.O_RDONLY)
 	if err != nil {
 		return "", false
 	}
@@ -42,8 +42,11 @@ func Owner(path string) (pid string, running bool) {
 // Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
 // nothing. It looks less far into a file that was left open, which only its next owner may read.
 func Examine(ctx context.Context, o Options) (State, error) {
-	path, err := disk.Resolve(o.Path)
+	path, _, err := disk.Resolve(o.Path)
 	if err != nil {
+		return None, err
+	}
+	if err := disk.CheckKinds(path); err != nil {
 		return None, err
 	}
 	o.Path = path
@@ -52,10 +55,10 @@ func Examine(ctx context.Context, o Options) (State, error) {
 		return None, err
 	}
 	if size == 0 {
-		if _, err := os.Stat(path + ".key"); err == nil && o.EncryptionKey == "" {
-			return None, lostBesideKey(path + ".key")
+		if _, err := os.Stat(path + disk.Key); err == nil && o.EncryptionKey == "" {
+			return None, lostBesideKey(path + disk.Key)
 		}
-		if f, err := os.Open(path + ".lock"); err == nil && o.EncryptionKey != "" {
+		if f, err := disk.OpenOwn(path+disk.Lock, os.O_RDONLY); err == nil && o.EncryptionKey != "" {
 			defer f.Close()
 			if readLock(f).made {
 				return None, lostUnderLock(path)
@@ -63,6 +66,11 @@ func Examine(ctx context.Context, o Options) (State, error) {
 		}
 		return None, nil
 	}
+	shared, err := lockFile(path, syscall.LOCK_SH)
+	if err != nil {
+		return None, err
+	}
+	defer shared.Close() // gives up the lock
 	known := o.knownUpgrades()
 	if err := known.examineHeader(path); err != nil {
 		return None, err
@@ -106,9 +114,9 @@ func Examine(ctx context.Context, o Options) (State, error) {
 // examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).
 func (u upgrades) examineHeader(path string) error {
 	const size, versionAt, applicationAt = 100, 60, 68
-	f, err := os.Open(path)
+	f, err := disk.OpenRegular(path)
 	if err != nil {
-		return disk.Explain(path, err)
+		return err
 	}
 	defer f.Close()
 	header := make([]byte, size)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -35,6 +37,13 @@ func (t *tx) FailRead() error {
 // Write runs a job.
 func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.write(ctx, run) }
 
+// WriteFor runs a job of an organization that is expected to write so many rows.
+func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
+	w := s.of(organization).rows(rows)
+	w.urgent = urgent
+	return w.change(ctx, run)
+}
+
 // WriteHealth writes a subscription's health.
 func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {
 	return writeHealth(t, subscription, h)
@@ -56,7 +65,7 @@ func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
 func (s *Store) Together(jobs ...func(*Tx) error) []error {
 	batch, errs := make([]*job, len(jobs)), make([]error, len(jobs))
 	for i, run := range jobs {
-		batch[i] = &job{run: run, done: make(chan struct{})}
+		batch[i] = newJob(work{}, run)
 	}
 	s.commit(batch)
 	for i, j := range batch {
@@ -67,7 +76,7 @@ func (s *Store) Together(jobs ...func(*Tx) error) []error {
 
 // DropSessions forgets sessions that have ended, whether it would find any or not.
 func (s *Store) DropSessions(ctx context.Context) error {
-	return errors.Join(s.dropSessions(ctx), s.change(ctx, dropEndedSessions))
+	return errors.Join(s.dropSessions(ctx), s.change(ctx, func(t *tx) error { return dropEndedSessions(t, t.now) }))
 }
 
 // Sessions returns how many sessions are kept.
@@ -91,7 +100,7 @@ func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	var texts []string
-	for _, p := range []*pool{s.reads, s.logs} {
+	for _, p := range s.pools {
 		p.prepared.Range(func(text, _ any) bool {
 			texts = append(texts, text.(string))
 			return true
@@ -170,3 +179,102 @@ func (s *Store) CheckLater(ctx context.Context) error {
 	later := &Store{path: s.path, log: s.log, condition: s.condition, unchecked: true} // s runs, and has looked already
 	return later.checkLater(ctx)
 }
+
+// MoveClock moves what the store has seen of the clock, so that the clock seems to have jumped by that at the next look.
+func (s *Store) MoveClock(jump time.Duration) {
+	c := &s.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.Seen -= jump.Milliseconds()
+	if c.state.Doubt != nil {
+		c.state.Doubt.Trusted -= jump.Milliseconds()
+		c.state.Doubt.Expected -= jump.Milliseconds()
+	}
+}
+
+// AgeDoubt has the clock run without a jump for that long.
+func (s *Store) AgeDoubt(agreed time.Duration) {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	s.clock.state.Doubt.Agreed += agreed
+}
+
+// MoveEvents changes the times of the events and audit events from one row to another, as a clock that was wrong does.
+func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
+	return s.write(ctx, func(t *tx) error {
+		t.onCommit(func() { s.latest += by.Milliseconds() })
+		for _, statement := range []string{
+			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
+			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",
+		} {
+			if _, err := t.exec(statement, by.Milliseconds(), first, last); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// PreviousSecrets returns how many previous secrets are kept.
+func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
+	return n, s.get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
+}
+
+// MoveSessions changes the times of all sessions, as a clock that was wrong does.
+func (s *Store) MoveSessions(ctx context.Context, by time.Duration) error {
+	return s.change(ctx, func(t *tx) error {
+		s.outdatePrincipals(t)
+		_, err := t.exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
+		return err
+	})
+}
+
+// Attempts returns the attempts of one page.
+func (s *Store) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
+	page, err := s.AttemptPage(ctx, organization, id, f)
+	return page.Attempts, err
+}
+
+// AuditEvents returns the audit events of one page.
+func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.AuditFilter) ([]access.AuditEvent, error) {
+	page, err := s.AuditPage(ctx, organization, f)
+	return page.Events, err
+}
+
+// BoundLog sets how long the write-ahead log may become, in bytes. Run must not have been called.
+func (s *Store) BoundLog(restart, warn int64) { s.logBounds = logBounds{restart, warn} }
+
+// BoundSearches sets how many rows a search looks at, and how many a slice of it has at first.
+func (s *Store) BoundSearches(rows, slice int) { s.logs.limits = search{rows: slice, left: rows} }
+
+// TakeTurn takes the turn of an organization at reading logs.
+func (s *Store) TakeTurn(ctx context.Context, organization int64) (end func(), err error) {
+	return s.logs.take(ctx, organization)
+}
+
+// TakeReplayTurn takes the turn of an organization at looking for what to replay.
+func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
+	return s.replays.take(ctx, organization)
+}
+
+// BeginLogRead begins a read of logs that lasts until end is called, as a slice of a search does.
+func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
+	free, err := s.logs.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.logs.pool.db.BeginTxx(ctx, nil)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	var newest int64
+	err = t.Get(&newest, "SELECT coalesce(max(id), 0) FROM events")
+	return func() {
+		_ = t.Rollback()
+		free()
+	}, err
+}
+
+// WhileChecking has cancel called where a check of a table would be ended.
+func (s *Store) WhileChecking(cancel context.CancelFunc) { s.checking.Store(&cancel) }

@@ -2,11 +2,11 @@ package storage
 
 import (
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 )
 
 // What a new instance is called.
@@ -15,11 +15,10 @@ const (
 	firstPlan         = "enterprise"
 	firstEmail        = "admin@localhost"
 	firstName         = "admin"
-	bootstrapToken    = "bootstrap"
 )
 
 // found makes the schema and what a new instance starts with, in one transaction: after a crash there is either nothing
-// or all of it, the first operator's token included.
+// or all of it. The first operator's token comes later, and again at every start until somebody has used one; see invite.
 func (s *Store) found(o Options) error {
 	if o.Bootstrap == (access.Credential{}) {
 		return errors.New("a new database needs a bootstrap credential")
@@ -32,47 +31,18 @@ func (s *Store) found(o Options) error {
 		if _, err := t.conn.ExecContext(background, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, s.upgrades.version())); err != nil {
 			return fmt.Errorf("mark file: %w", err)
 		}
-		return errors.Join(s.seedInstance(t), seedAccess(t), seedSystem(t), seedOperator(t, o.Bootstrap))
+		return errors.Join(s.seedInstance(t), seedAccess(t), seedSystem(t), seedOperator(t))
 	})
-}
-
-// invite makes the bootstrap credential an access token of the first operator, also in a file that is not new, as long as
-// nobody has ever come in: a first start may have ended before its token was read. It reports whether it did.
-func (s *Store) invite(token access.Credential) (bool, error) {
-	if token == (access.Credential{}) {
-		return false, nil
-	}
-	invited := false
-	err := s.alone(func(t *tx) error {
-		digest := token.Digest()
-		var first struct {
-			User         int64 `db:"user_id"`
-			Organization int64 `db:"organization_id"`
-		}
-		err := t.get(&first, `
-			SELECT user_id, organization_id FROM access_tokens
-			WHERE name = ? AND NOT EXISTS (SELECT 1 FROM access_tokens WHERE last_used_at IS NOT NULL OR digest = ?)
-			  AND NOT EXISTS (SELECT 1 FROM api_keys)
-			ORDER BY id LIMIT 1`, bootstrapToken, digest[:])
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		invited = true
-		_, err = insertToken(t, first.User, first.Organization, token, bootstrapToken, nil)
-		return err
-	})
-	return invited, err
 }
 
 func (s *Store) seedInstance(t *tx) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
-	_, err := t.exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
-		salt, s.ring.Seal([]byte(canary), canary))
-	return err
+	if _, err := t.exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+		salt, s.ring.Seal([]byte(canary), canary)); err != nil {
+		return err
+	}
+	return writeClock(t, clock.State{Seen: t.now})
 }
 
 func seedAccess(t *tx) error {
@@ -94,7 +64,7 @@ func seedAccess(t *tx) error {
 	return nil
 }
 
-func seedOperator(t *tx, token access.Credential) error {
+func seedOperator(t *tx) error {
 	plan, err := planRow(t, firstPlan)
 	if err != nil {
 		return err
@@ -111,9 +81,5 @@ func seedOperator(t *tx, token access.Credential) error {
 	if err != nil {
 		return err
 	}
-	if err := upsertMember(t, organization, user, role); err != nil {
-		return err
-	}
-	_, err = insertToken(t, user, organization, token, bootstrapToken, nil)
-	return err
+	return upsertMember(t, organization, user, role)
 }

@@ -79,7 +79,7 @@ func fill(t *testing.T, store *storage.Store) {
 	must[webhook.Subscription](t)(store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,
 		webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit, Description: new("All of it")}))
 	orders, _ := storagetest.Subscription(t, store, owner, "https://example.com/orders", "order.*", "user.created")
-	if _, _, err := store.RotateSecret(ctx, owner.Actor("", ""), owner.Home.RowID, orders.ID, time.Hour); err != nil {
+	if _, _, err := store.RotateSecret(ctx, owner.Actor("", ""), owner.Home.RowID, orders.ID, webhook.Rotation{Overlap: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	must[[]webhook.Published](t)(store.PublishEvents(ctx, owner.Home.RowID, []webhook.NewEvent{

@@ -65,7 +65,7 @@ func (s *Store) loadHold() error {
 // HoldQueue stops all sending, from the moment that it returns: what is on the wire by then ends, and nothing else begins
 // until ReleaseQueue or DiscardQueue. A queue that is held already stays as it is.
 func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
 		}

@@ -198,17 +198,15 @@ func TestHold(t *testing.T) {
 			storagetest.Publish(t, x.Store, x.owner, "a")
 			hold(t, x)
 			time.Sleep(time.Hour)
-			_, late, err := x.OldestDue(t.Context())
-			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); late || err != nil || !b.Held || b.OldestDue != 0 {
-				t.Errorf("late %v, error %v, backlog %+v", late, err, b)
+			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); !b.Held || b.OldestDue != 0 {
+				t.Errorf("backlog %+v", b)
 			}
 			if _, err := x.ReleaseQueue(t.Context(), operator(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			now := time.Now().UnixMilli()
-			at, late, err := x.OldestDue(t.Context())
-			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); !late || err != nil || at != now || b.Held || b.OldestDue != now {
-				t.Errorf("due at %d of %d, error %v, backlog %+v", at, now, err, b)
+			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); b.Held || b.OldestDue != now {
+				t.Errorf("at %d the backlog is %+v", now, b)
 			}
 		})
 	})

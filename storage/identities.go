@@ -17,18 +17,22 @@ const memberPrincipal = `SELECT` + principalColumns + ` FROM memberships c` + pr
 // refusedIdentity is the user of an identity that may not act; the identity itself was verified before.
 var refusedIdentity = refusals{"token", "token", "The user of this token", "user_inactive"}
 
-// PrincipalByIdentity returns for whom one acts that another issuer vouches for, and with what permissions, at this
-// moment. The user is the one whose external id is the subject, else one without an external id that has the verified
-// e-mail address. The organization is the one that the issuer names; else the user's only one; else the named, a public
-// id, which may be empty.
+// PrincipalByIdentity returns for whom an identity acts that another issuer vouches for, and with what permissions, at
+// this moment. The user is the one whose external id is the subject, else one without an external id that has the
+// verified e-mail address. The first sign-in by e-mail makes the subject the external id of the user for good, so that
+// nobody else to whom the issuer gives the address later is taken for the user. The organization is the one that the
+// issuer names; else the user's only one; else the named, a public id, which may be empty.
 //
-// Faults: Unauthenticated with the code unknown_user, user_inactive or not_a_member; NotFound where the named is none of
-// the user's; Malformed with the code organization_required where it is needed and empty.
+// Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound where the
+// named is none of the user's; Malformed with the code organization_required where it is needed and empty.
 func (s *Store) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
-	generation, key := s.principals.generation.Load(), asked(i, named)
-	p := s.principals.identities.find(generation, key)
-	if p == nil {
-		user, err := s.userOf(ctx, i)
+	key := asked(i, named)
+	for range maxBindings {
+		generation := s.principals.generation.Load()
+		if p := s.principals.identities.find(generation, key); p != nil {
+			return p.Principal, nil
+		}
+		user, bound, err := s.userOf(ctx, i)
 		if err != nil {
 			return access.Principal{}, err
 		}
@@ -36,13 +40,43 @@ func (s *Store) PrincipalByIdentity(ctx context.Context, i access.Identity, name
 		if err != nil {
 			return access.Principal{}, err
 		}
-		if p, err = s.readPrincipal(ctx, memberPrincipal, refusedIdentity, user, organization); err != nil {
+		p, err := s.readPrincipal(ctx, memberPrincipal, refusedIdentity, user, organization)
+		if err != nil {
 			return access.Principal{}, err
 		}
-		p.generation = generation
-		s.principals.identities.keep(key, p)
+		if bound {
+			p.generation = generation
+			s.principals.identities.keep(key, p)
+			return p.Principal, nil
+		}
+		if err := s.bind(ctx, p.Principal, i); err != nil {
+			return access.Principal{}, err
+		}
 	}
-	return p.Principal, nil
+	return access.Principal{}, fault.New(fault.Unavailable, "storage_unavailable",
+		"The user of this token is being changed at the moment; try again.")
+}
+
+// maxBindings bounds how often a sign-in by e-mail is tried while others change the same user: once to bind the subject,
+// once to read the user again, and once more for a change in between.
+const maxBindings = 3
+
+// bind makes the subject of an identity the external id of the user whom its e-mail address has found. It changes nothing
+// where the user has got an external id or another address since, or another user the subject: who reads the user again
+// sees what holds.
+func (s *Store) bind(ctx context.Context, p access.Principal, i access.Identity) error {
+	return s.change(ctx, func(t *tx) error {
+		n, err := t.affected(`
+			UPDATE users SET external_id = ?1, updated_at = ?2
+			WHERE id = ?3 AND external_id IS NULL AND email = ?4 AND is_active = 1
+			  AND NOT EXISTS (SELECT 1 FROM users WHERE external_id = ?1)`, i.Subject, t.now, p.User.RowID, i.Email)
+		if err != nil || n == 0 {
+			return err
+		}
+		s.outdatePrincipals(t)
+		return s.audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, target{Type: "user", ID: p.User.ID},
+			map[string]any{"external_id": i.Subject, "reason": "first sign-in by e-mail"})
+	})
 }
 
 // asked is what the cache knows an answer by.
@@ -54,30 +88,32 @@ func asked(i access.Identity, named string) access.Digest {
 	return sha256.Sum256(b)
 }
 
-// userOf returns the row id of the identity's user. An address that belongs to a user with another external id says
-// nothing: the issuer may have given it to somebody else since. Nor does the one that the first operator was founded with,
-// which everybody knows: it stands on no machine in particular, so it is nobody's to prove.
-func (s *Store) userOf(ctx context.Context, i access.Identity) (row int64, err error) {
+// userOf returns the row id of the identity's user. bound says that the subject is the user's external id; else the
+// e-mail address has found the user, who has no external id. The address of the first operator finds nobody: everybody
+// knows it, and it belongs to no machine in particular, so nobody can prove it.
+func (s *Store) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
 	var found struct {
-		Row      int64 `db:"id"`
-		IsActive bool  `db:"is_active"`
-		Taken    bool  `db:"taken"`
+		Row        int64   `db:"id"`
+		IsActive   bool    `db:"is_active"`
+		ExternalID *string `db:"external_id"`
 	}
-	const columns = "SELECT id, is_active, external_id IS NOT NULL AND external_id <> ?1 AS taken FROM users WHERE "
-	if err = s.get(ctx, &found, columns+"external_id = ?1", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, firstEmail) {
-		err = s.get(ctx, &found, columns+"email = ?2 AND built_in = 0", i.Subject, i.Email)
+	const columns = "SELECT id, is_active, external_id FROM users WHERE "
+	if err = s.get(ctx, &found, columns+"external_id = ?", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, firstEmail) {
+		err = s.get(ctx, &found, columns+"email = ? AND built_in = 0", i.Email)
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return 0, unknownUser(errors.New("no user has its sub as external_id, nor its verified email without an external_id"))
+		return 0, false, unknownUser(errors.New("no user has its sub as external_id, nor its verified email without an external_id"))
 	case err != nil:
-		return 0, err
-	case found.Taken:
-		return 0, unknownUser(errors.New("the user with its email has another external_id than its sub"))
+		return 0, false, err
+	case found.ExternalID != nil && *found.ExternalID != i.Subject:
+		return 0, false, fault.New(fault.Unauthenticated, "subject_mismatch",
+			"The user with this token's e-mail address is bound to a different sub; an operator can change the user's external_id "+
+				"with PATCH /api/v1/users/{id}/.").Because(errors.New("the user with its email has another external_id than its sub"))
 	case !found.IsActive:
-		return 0, refusedIdentity.inactive()
+		return 0, false, refusedIdentity.inactive()
 	}
-	return found.Row, nil
+	return found.Row, found.ExternalID != nil, nil
 }
 
 func unknownUser(why error) error {

@@ -1,7 +1,10 @@
 package storage_test
 
 import (
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -44,11 +47,11 @@ func TestIdentities(t *testing.T) {
 		"by the subject":                           {access.Identity{Subject: "s-1"}, "", single.ID, one.ID, 0, ""},
 		"by the subject, whatever the address":     {access.Identity{Subject: "s-1", Email: plain.Email}, "", single.ID, one.ID, 0, ""},
 		"by the address":                           {access.Identity{Subject: "p-1", Email: "PLAIN@example.com"}, "", plain.ID, two.ID, 0, ""},
-		"not by the address of another subject":    {access.Identity{Subject: "p-1", Email: single.Email}, "", "", "", fault.Unauthenticated, "unknown_user"},
-		"not by an address that nobody has":        {access.Identity{Subject: "p-1", Email: "no@example.com"}, "", "", "", fault.Unauthenticated, "unknown_user"},
-		"not as the first operator by the address": {access.Identity{Subject: "p-1", Email: "Admin@localhost"}, "", "", "", fault.Unauthenticated, "unknown_user"},
-		"not as the built-in user by its word":     {access.Identity{Subject: "p-1", Email: "system"}, "", "", "", fault.Unauthenticated, "unknown_user"},
-		"not by a subject that nobody has":         {access.Identity{Subject: "p-1"}, "", "", "", fault.Unauthenticated, "unknown_user"},
+		"not by the address of another subject":    {access.Identity{Subject: "p-2", Email: single.Email}, "", "", "", fault.Unauthenticated, "subject_mismatch"},
+		"not by an address that nobody has":        {access.Identity{Subject: "p-2", Email: "no@example.com"}, "", "", "", fault.Unauthenticated, "unknown_user"},
+		"not as the first operator by the address": {access.Identity{Subject: "p-2", Email: "Admin@localhost"}, "", "", "", fault.Unauthenticated, "unknown_user"},
+		"not as the built-in user by its word":     {access.Identity{Subject: "p-2", Email: "system"}, "", "", "", fault.Unauthenticated, "unknown_user"},
+		"not by a subject that nobody has":         {access.Identity{Subject: "p-2"}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by a subject of another case":         {access.Identity{Subject: "S-1"}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by an address as the subject":         {access.Identity{Subject: plain.Email}, "", "", "", fault.Unauthenticated, "unknown_user"},
 		"not by the id of a user":                  {access.Identity{Subject: single.ID}, "", "", "", fault.Unauthenticated, "unknown_user"},
@@ -111,7 +114,18 @@ func TestIdentitiesAreExact(t *testing.T) {
 		want string
 	}{
 		{"at first, by the address", func() error { return nil }, owner.User.Name + " api_keys:read"},
+		{"which has bound the user, and loses the binding again", func() error {
+			u, err := x.User(ctx, owner.User.ID)
+			if err != nil || u.ExternalID == nil || *u.ExternalID != "u-1" {
+				t.Errorf("%v: the user's external id is %v", err, u.ExternalID)
+			}
+			_, err = x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")})
+			return err
+		}, owner.User.Name + " api_keys:read"},
 		{"another user gets the subject", func() error {
+			if _, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("")}); err != nil {
+				return err
+			}
 			u, err := x.CreateUser(ctx, x.by, access.User{Email: "other@example.com", Name: "other", ExternalID: new("u-1"), IsActive: true})
 			if err != nil {
 				return err
@@ -143,7 +157,7 @@ func TestIdentitiesAreExact(t *testing.T) {
 		{"the user has another subject", func() error {
 			_, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-2")})
 			return err
-		}, "unknown_user"},
+		}, "subject_mismatch"},
 		{"the user has this subject", func() error {
 			_, err := x.UpdateUser(ctx, x.by, owner.User.ID, access.UserChange{ExternalID: new("u-1")})
 			return err
@@ -168,4 +182,67 @@ func TestIdentitiesAreExact(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFirstSignInBindsTheSubject has two subjects sign in with the e-mail address of one user.
+func TestFirstSignInBindsTheSubject(t *testing.T) {
+	t.Parallel()
+	setUp := func(t *testing.T) (platform, access.Principal) {
+		x := newPlatform(t)
+		ada, _ := storagetest.Tenant(t, x.Store, "ada", "growth", access.RoleOwner)
+		return x, ada
+	}
+	sub := func(t *testing.T, x platform, u access.User) *string {
+		return must[access.User](t)(x.User(t.Context(), u.ID)).ExternalID
+	}
+
+	t.Run("the first one is bound and audited, and every other one is refused", func(t *testing.T) {
+		t.Parallel()
+		x, ada := setUp(t)
+		first := access.Identity{Subject: "first", Email: ada.User.Email}
+		for range 2 {
+			must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), first, ""))
+		}
+		if got := sub(t, x, ada.User); got == nil || *got != "first" {
+			t.Errorf("the external id is %v", got)
+		}
+		events := must[[]access.AuditEvent](t)(x.AuditEvents(t.Context(), ada.Home.RowID, access.AuditFilter{Type: access.UserUpdated, Limit: 10}))
+		if len(events) != 1 || events[0].Actor.ID != ada.User.ID || events[0].TargetID != ada.User.ID || !strings.Contains(events[0].Details, `"external_id":"first"`) {
+			t.Errorf("the audit log has %+v", events)
+		}
+		_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "second", Email: ada.User.Email}, "")
+		expectFault(t, err, fault.Unauthenticated, "subject_mismatch")
+		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "first", Email: "new@example.com"}, ""))
+	})
+
+	t.Run("one of many at once wins", func(t *testing.T) {
+		t.Parallel()
+		x, ada := setUp(t)
+		var signedIn atomic.Int32
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s" + strconv.Itoa(i), Email: ada.User.Email}, "")
+				if err == nil {
+					signedIn.Add(1)
+				} else if f, ok := fault.As(err); !ok || f.Code != "subject_mismatch" {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := signedIn.Load(); n != 1 {
+			t.Errorf("%d subjects were taken for the user", n)
+		}
+	})
+
+	t.Run("a sign-in that is refused binds nothing", func(t *testing.T) {
+		t.Parallel()
+		x, ada := setUp(t)
+		_, err := x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "first", Email: ada.User.Email, Organization: "another"}, "")
+		expectFault(t, err, fault.Unauthenticated, "not_a_member")
+		if got := sub(t, x, ada.User); got != nil {
+			t.Errorf("the external id is %s", *got)
+		}
+	})
 }

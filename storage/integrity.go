@@ -12,7 +12,7 @@ import (
 
 // After a crash the structure of the file is looked at: what a disk has broken is better told at once than found by a
 // request. A small file is looked at before anything else, at some 100 MB a second; a large one, table by table, while it
-// is in use already.
+// is in use already, as long as the write-ahead log allows.
 const (
 	checkedFirst = 64 << 20         // bytes
 	checkLimit   = 60 * time.Second // for one table: while it is read, the write-ahead log cannot be folded back
@@ -60,8 +60,10 @@ func (s *Store) checkLater(ctx context.Context) error {
 	began, all := time.Now(), true
 	for _, table := range tables {
 		limited, cancel := context.WithTimeout(ctx, checkLimit)
+		s.checking.Store(&cancel) // see watchLog
 		err := quickCheck(limited, db, table)
 		late := limited.Err() != nil
+		s.checking.Store(nil)
 		cancel()
 		switch {
 		case ctx.Err() != nil:

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,6 @@ import (
 type keyFile struct {
 	name  string
 	fresh bool
-	like  string // the database, once it is there: whose that is may read the keys
 }
 
 const freshSuffix = ".new"
@@ -34,8 +34,12 @@ func (f keyFile) path() string {
 
 // read returns the keys, at least one of them. The error is os.ErrNotExist where there is no file.
 func (f keyFile) read() ([]seal.Key, error) {
-	text, err := os.ReadFile(f.path())
+	file, err := disk.OpenRegular(f.path())
 	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, keyFileLimit))
+	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, disk.Explain(f.path(), err)
 	}
 	var keys []seal.Key
@@ -53,27 +57,31 @@ func (f keyFile) read() ([]seal.Key, error) {
 	return keys, nil
 }
 
-// write puts keys in the place of what the file holds, if it holds anything: after a crash it is the one or the other. It
-// returns once they are on the disk, so that they can be sealed with.
+// keyFileLimit is more bytes than any key file has.
+const keyFileLimit = 64 << 10
+
+// write replaces what the file holds, if it holds anything: after a crash it has the old keys or the new ones. It returns
+// once they are on the disk, so that they can be sealed with. The keys go into a file that it makes itself: a file that
+// was there before could be open to others.
 func (f keyFile) write(keys ...seal.Key) error {
 	var text strings.Builder
 	for _, k := range keys {
 		text.WriteString(k.Reveal() + "\n")
 	}
 	part := f.path() + ".part"
-	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := disk.Remove(part); err != nil { // a run that was cut off has left it
+		return err
+	}
+	file, err := disk.Create(part)
 	if err != nil {
-		return disk.Explain(part, err)
+		return err
 	}
 	_, err = file.WriteString(text.String())
-	if f.like != "" {
-		err = errors.Join(err, disk.Adopt(part, f.like))
-	}
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = errors.Join(os.Rename(part, f.path()), syncDir(filepath.Dir(part)))
 	}
 	if err != nil {
-		return fmt.Errorf("write key file: %w", err)
+		return fmt.Errorf("write key file: %w", errors.Join(disk.Explain(part, err), disk.Remove(part)))
 	}
 	return nil
 }
@@ -107,7 +115,7 @@ func (f keyFile) reduce(to seal.Key) (aside []string, err error) {
 			continue
 		}
 		name := f.aside(k.ID())
-		if err := (keyFile{name: name, like: f.like}).write(k); err != nil {
+		if err := (keyFile{name: name}).write(k); err != nil {
 			return nil, err
 		}
 		aside = append(aside, name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -39,7 +40,7 @@ func openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
 		}
 		return seal.NewRing(key), keyFile{}, nil
 	}
-	file := keyFile{name: o.Path + ".key"}
+	file := keyFile{name: o.Path + disk.Key}
 	keys, err := file.read()
 	if err == nil && empty {
 		return nil, file, lostBesideKey(file.name)

@@ -2,8 +2,6 @@ package storage
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -19,8 +17,13 @@ const selectKeys = `
 
 // Keys lists the API keys of an organization that have the status at now, newest first; an empty status is any.
 func (s *Store) Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error) {
+	end, err := s.logs.take(ctx, organization) // revoked keys add up as a log does
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	keys := []access.Key{}
-	err := s.list(ctx, &keys, selectKeys+`
+	err = s.logs.list(ctx, &keys, selectKeys+`
 		WHERE k.organization_id = ?1 AND k.id < ?2
 		  AND ?3 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?4 THEN 'expired' ELSE 'active' END)
 		ORDER BY k.id DESC LIMIT ?5`, organization, from(before), string(status), now, limit)
@@ -36,12 +39,15 @@ func (s *Store) Key(ctx context.Context, organization int64, id string) (access.
 
 // CreateKey keeps an API key of by's user in the organization that by acts in. Its scope is what is requested, narrowed
 // to what the user's role there grants at this moment and, where by came with a key, to that key's scope. Faults:
-// Forbidden where the plan lacks API keys; Conflict where the user is no member; Invalid where the scope names unknown
+// Forbidden where the plan lacks API keys; Conflict where the user is no member, or the plan allows no more keys; Invalid where the scope names unknown
 // permissions or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
-	return returning(ctx, s, func(t *tx) (made access.Key, err error) {
+	return returning(ctx, s.of(by.Organization.RowID), func(t *tx) (made access.Key, err error) {
 		granted, err := grantable(t, by, k.Scope)
 		if err != nil {
+			return made, err
+		}
+		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
 		row, err := insertKey(t, by, k, granted, ancestry{})
@@ -111,20 +117,8 @@ type creator struct {
 
 // creatorOf reads it afresh. A credential revoked since by was made must not leave another behind.
 func creatorOf(t *tx, by access.Principal) (c creator, err error) {
-	var revoked bool
-	switch {
-	case by.Key != nil:
-		err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM api_keys WHERE id = ?", by.Key.RowID)
-	case by.Token != nil:
-		err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE id = ?", by.Token.RowID)
-	}
-	switch {
-	case err != nil && !errors.Is(err, sql.ErrNoRows):
+	if err := notRevoked(t, by.Authority()); err != nil {
 		return c, err
-	case revoked && by.Key != nil:
-		return c, refusedKey.revoked()
-	case revoked:
-		return c, refusedToken.revoked()
 	}
 	err = t.get(&c, `
 		SELECT p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`
@@ -153,7 +147,7 @@ func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope
 // RevokeKey revokes an API key, for all requests that begin after it has returned. Doing so again changes nothing.
 // Faults: NotFound.
 func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(organization).first().change(ctx, func(t *tx) error {
 		var found struct {
 			Row     int64  `db:"id"`
 			Name    string `db:"name"`

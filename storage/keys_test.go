@@ -90,7 +90,7 @@ func TestCreateKey(t *testing.T) {
 		_, err := x.create(t, owner, access.EventsRead)
 		expectFault(t, err, fault.Forbidden, "plan_capability_required")
 		// It is the plan of now that counts, not that of when the request was authenticated.
-		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true)}))
+		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
 		must[access.Key](t)(x.create(t, owner, access.EventsRead))
 	})
 	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {

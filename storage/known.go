@@ -31,6 +31,7 @@ type subscriber struct {
 	webhook.Health
 	ID           string `db:"public_id"`
 	Organization int64  `db:"organization_id"`
+	Host         string `db:"host"`     // of its address, normalized
 	Webhooks     bool   `db:"webhooks"` // the plan has them
 	Deleted      bool   `db:"deleted"`
 
@@ -74,7 +75,7 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 	s := new(subscriber)
 	err := t.get(s, `
 		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at,
-		       p.webhooks, s.deleted_at IS NOT NULL AS deleted
+		       s.url AS host, p.webhooks, s.deleted_at IS NOT NULL AS deleted
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
 	switch {
@@ -83,6 +84,7 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read subscription: %w", err)
 	}
+	s.Host = normalHost(s.Host)
 	if len(t.known.subscribers) >= maxKnown {
 		clear(t.known.subscribers)
 	}

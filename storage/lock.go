@@ -14,13 +14,19 @@ import (
 // ErrInUse is returned by Open when another process owns the file.
 var ErrInUse = errors.New("database is in use")
 
-// lock takes the advisory lock beside the database, for the life of the process. The kernel gives it back even after
-// kill -9. The file stays, because removing it would let two processes each lock a file of that name.
-func lock(path string) (*os.File, error) {
-	name := path + ".lock"
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+// ownership is the exclusive use of a database by this process. The kernel ends it with the process, also after kill -9.
+type ownership struct {
+	name *os.File // the lock file beside the database: locks the name, also while there is no database yet
+	file *os.File // the database itself: locks it under every other name, such as one in another container; nil until hold
+}
+
+// lock takes the lock file beside the database. The file stays afterwards: if it were removed, two processes could each
+// lock a file of that name.
+func lock(path string) (*ownership, error) {
+	name := path + disk.Lock
+	f, err := openLock(name)
 	if err != nil {
-		return nil, disk.Explain(name, err)
+		return nil, err
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -37,7 +43,72 @@ func lock(path string) (*os.File, error) {
 		f.Close()
 		return nil, disk.Explain(name, err)
 	}
+	return &ownership{name: f}, nil
+}
+
+// openLock opens the lock file, and makes it where there is none.
+func openLock(name string) (*os.File, error) {
+	f, err := disk.OpenOwn(name, os.O_RDWR)
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	f, err = disk.Create(name)
+	if errors.Is(err, os.ErrExist) { // another process was faster
+		return disk.OpenOwn(name, os.O_RDWR)
+	}
+	return f, err
+}
+
+// hold locks the database itself, which must be there.
+func (o *ownership) hold(path string) error {
+	if err := dropSecondName(path); err != nil {
+		return err
+	}
+	var err error
+	o.file, err = lockFile(path, syscall.LOCK_EX)
+	return err
+}
+
+// lockFile opens a database and takes a lock of the kind how (flock(2)) on it, whatever name it was opened by. Such a lock
+// is apart from those of SQLite, which are by fcntl(2).
+func lockFile(path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, disk.Explain(path, err)
+	}
+	if err := onlyName(path, f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container; stop that one first, or set storage.path to another file",
+			ErrInUse, path)
+	} else if err != nil {
+		err = fmt.Errorf("%w: lock %s: %w; storage.path must be on a local file system", disk.ErrFileSystem, path, err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return f, nil
+}
+
+// onlyName refuses a database that has a second name (a hard link): SQLite keeps part of it in files beside the name that it
+// was opened by, so each name would have a part that the other lacks.
+func onlyName(path string, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	stat, known := info.Sys().(*syscall.Stat_t)
+	if !known || stat.Nlink < 2 {
+		return nil
+	}
+	mount, err := disk.MountOf(path)
+	if err != nil || mount.Point == "" {
+		mount.Point = "/"
+	}
+	return fmt.Errorf("%w: %s has %d names (hard links), and a database must have one; find the others with: find %s -xdev -inum %d, and remove them",
+		disk.ErrAccess, path, stat.Nlink, mount.Point, stat.Ino)
 }
 
 // madeLine stands in the lock file, below the owner's process id, once there is a database. It tells a database that was
@@ -70,8 +141,14 @@ func lostUnderLock(path string) error {
 	return fmt.Errorf("%w, but %s.lock says that one was made here; put the database back from a backup, or remove that file to start anew", ErrLost, path)
 }
 
-// unlock gives the lock back. To close the file would not always do: a process that is being started beside this one has
-// the same file open until it has become itself.
-func unlock(f *os.File) error {
-	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+// release gives the locks back. To close the files would not always do: a process that is being started beside this one
+// has the same files open until it has become itself.
+func (o *ownership) release() error {
+	var errs []error
+	for _, f := range []*os.File{o.file, o.name} {
+		if f != nil {
+			errs = append(errs, syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+		}
+	}
+	return errors.Join(errs...)
 }

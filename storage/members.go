@@ -25,14 +25,15 @@ func (s *Store) Members(ctx context.Context, organization string, before int64, 
 }
 
 // SetMember gives a user a role in an organization, from the next request on, whether it is a member already or not.
-// Faults: NotFound; Invalid where the role is unknown; Conflict where the last active operator would be none any more.
+// Faults: NotFound; Invalid where the role is unknown; Forbidden where the role holds more than by; Conflict where the
+// last active operator would be none any more.
 func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
-	return returning(ctx, s, func(t *tx) (set access.Member, err error) {
+	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (set access.Member, err error) {
 		o, u, err := memberRows(t, organization, user)
 		if err != nil {
 			return set, err
 		}
-		r, err := roleRow(t, role)
+		given, err := roleNamed(t, role)
 		if err != nil {
 			return set, unknown(err, "role", "role")
 		}
@@ -43,10 +44,13 @@ func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, us
 		if before.Role == role {
 			return before, nil
 		}
+		if err := mayGrant(t, by, given.Permissions, o != by.Authority.Home); err != nil {
+			return set, err
+		}
 		if err := keepAnOperator(t, u, o); err != nil {
 			return set, err
 		}
-		if err := upsertMember(t, o, u, r); err != nil {
+		if err := upsertMember(t, o, u, given.RowID); err != nil {
 			return set, err
 		}
 		s.outdatePrincipals(t)
@@ -64,7 +68,7 @@ func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, us
 // RemoveMember takes a user out of an organization; its credentials there are refused from the next request on. Faults:
 // NotFound, also for one who is no member; Conflict for the last active operator.
 func (s *Store) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
 		o, u, err := memberRows(t, organization, user)
 		if err != nil {
 			return err

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,7 +11,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-const minute = 60_000 // milliseconds
+const (
+	minute         = 60_000 // milliseconds
+	minutesPerRead = 10_000 // that are added up in one read, which takes some 20 ms
+)
 
 // counted is whose attempts are counted together: those of a subscription, or, where that is 0, of an organization.
 type counted struct {
@@ -56,7 +61,8 @@ func (t *tx) writeTallies() error {
 
 // Series returns what the attempts of an organization, or of one of its subscriptions, came to from since until until: one
 // point for each step in which there were any, in order. The three are minutes; steps are counted from the epoch. What a
-// removed subscription was sent counts until retention takes it. Faults: NotFound.
+// removed subscription was sent counts until retention takes it. Faults: NotFound; Unavailable
+// where too many reads of the organization's logs are under way.
 func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.Point, error) {
 	of := counted{Organization: organization}
 	if subscription != "" {
@@ -64,13 +70,42 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 			return nil, missing(err, "subscription")
 		}
 	}
+	end, err := s.logs.take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	points := []webhook.Point{}
-	err := s.logs.list(ctx, &points, `
+	for since < until {
+		var some []webhook.Point
+		if some, since, err = s.seriesSlice(ctx, of, since, until, step); err != nil {
+			return nil, err
+		}
+		points = append(points, some...)
+	}
+	return points, nil
+}
+
+// seriesSlice returns the points of the next minutes that were counted, and the minute to go on from.
+func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step int64) (points []webhook.Point, next int64, err error) {
+	err = s.logs.get(ctx, &next, `
+		SELECT minute FROM attempt_minutes
+		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
+		of.Organization, of.Subscription, since, until, minutesPerRead-1)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		next = until
+	case err != nil:
+		return nil, 0, err
+	default:
+		next = min((next/step+1)*step, until)
+	}
+	err = s.logs.list(ctx, &points, `
 		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, json_array(`+sumsOfTook+`) AS took
 		FROM attempt_minutes
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
-		GROUP BY 1 ORDER BY 1`, step, of.Organization, of.Subscription, since, until)
-	return points, err
+		GROUP BY 1 ORDER BY 1`, step, of.Organization, of.Subscription, since, next)
+	return points, next, err
 }
 
 // tookColumns are the columns of attempt_minutes for webhook.Tally.Took.

@@ -6,25 +6,31 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Open locks, checks and opens the file, creating it where there is none. It refuses with a sentence that says what to
-// do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package
+// Open locks, checks and opens the file, creating it where there is none. A process that is root takes on the rights of the
+// owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package
 // disk. A file that is refused is left as it was.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s := &Store{
-		policy:    o.Policy,
-		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
-		observer:  o.Observer,
-		rekeying:  o.rekeying,
-		upgrades:  o.knownUpgrades(),
-		log:       o.Logger,
-		jobs:      make(chan *job, maxBatch),
-		stopped:   make(chan struct{}),
-		replaying: make(chan struct{}, 1),
+		policy:       o.Policy,
+		retention:    retention{events: o.KeepEvents, audit: o.KeepAudit},
+		observer:     o.Observer,
+		rekeying:     o.rekeying,
+		upgrades:     o.knownUpgrades(),
+		log:          o.Logger,
+		jobs:         newWriteQueue(),
+		stopped:      make(chan struct{}),
+		replaying:    make(chan struct{}, 1),
+		sweeps:       newSweeps(),
+		firstRequest: newFirstRequest(),
+		pauses:       make(chan func()),
+		logBounds:    defaultLogBounds,
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -42,10 +48,17 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if o.Synchronous == "" {
 		o.Synchronous = Full
 	}
-	if o.Path, err = disk.Resolve(o.Path); err != nil {
+	path, owner, err := disk.Resolve(o.Path)
+	if err != nil {
 		return nil, err
 	}
-	s.path = o.Path
+	if self := disk.Self(); self.UID != owner.UID {
+		s.log.Info("this process is root and gives that up to act as the owner of the database", "database", path, "uid", owner.UID, "gid", owner.GID)
+	}
+	if err := owner.Become(); err != nil {
+		return nil, err
+	}
+	s.path, o.Path = path, path
 	if err := s.place(); err != nil {
 		return nil, err
 	}
@@ -72,8 +85,38 @@ func (s *Store) place() error {
 	if warning := mount.Passing(); warning != "" {
 		s.log.Warn(warning, "database", s.path, "mount", mount.Point, "type", mount.Type)
 	}
-	return errors.Join(mount.CheckMount(s.path), disk.Check(s.path))
+	if err := errors.Join(mount.CheckMount(s.path), disk.Check(s.path)); err != nil {
+		return err
+	}
+	if size, err := fileSize(s.path); err != nil || size > 0 {
+		return err
+	}
+	return mayBegin(s.path)
 }
+
+// mayBegin refuses a first start in an empty file that somebody else has made, and who could read what is written to it, or
+// on a disk that is too full. Without the latter, the start would fail midway, and each time at another file.
+func mayBegin(path string) error {
+	if exists(path) && !disk.IsOwn(path) {
+		return fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too; move it away", disk.ErrAccess, path, disk.Self())
+	}
+	dir := filepath.Dir(path)
+	if free, _, known := disk.Free(dir); known && free < firstStart {
+		return fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free; make room there, or set storage.path to a file on another disk",
+			disk.ErrAccess, firstStart>>10, dir, free>>10)
+	}
+	if free, known := disk.FreeFiles(dir); known && free < firstFiles {
+		return fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i); remove some there, or set storage.path to a file on another disk",
+			disk.ErrAccess, firstFiles, dir, free)
+	}
+	return nil
+}
+
+// What a first start must find free. It writes some 530 KB: the database and its write-ahead log.
+const (
+	firstStart = 1 << 20 // bytes
+	firstFiles = 8
+)
 
 // open does what Open does once the lock is held, in the order in which each step relies on the one before.
 func (s *Store) open(ctx context.Context, o Options) error {
@@ -81,12 +124,17 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if exists(o.Path) {
+		if err := s.lock.hold(o.Path); err != nil {
+			return err
+		}
+	}
 	wasLeftOpen, err := leftOpen(o.Path)
 	if err != nil {
 		return err
 	}
 	ring, file, err := openRing(o, size == 0)
-	if err == nil && size == 0 && !file.fresh && readLock(s.lock).made {
+	if err == nil && size == 0 && !file.fresh && readLock(s.lock.name).made {
 		return lostUnderLock(o.Path)
 	}
 	if err != nil {
@@ -96,6 +144,11 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	s.created = true
 	if size > 0 {
 		if err := s.identify(ctx, o.Schema, size, wasLeftOpen); err != nil {
+			return err
+		}
+	}
+	if s.lock.file == nil {
+		if err := s.begin(); err != nil {
 			return err
 		}
 	}
@@ -126,19 +179,14 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := file.keep(); err != nil {
 		return err
 	}
-	if err := writeLock(s.lock, true); err != nil {
-		return disk.Explain(o.Path+".lock", err)
+	if err := writeLock(s.lock.name, true); err != nil {
+		return disk.Explain(o.Path+disk.Lock, err)
 	}
 	if err := s.upgrade(ctx, o); err != nil {
 		return err
 	}
 	if err := s.goOnChanging(); err != nil {
 		return err
-	}
-	if !s.created {
-		if s.invited, err = s.invite(o.Bootstrap); err != nil {
-			return fmt.Errorf("make the first operator's token: %w", err)
-		}
 	}
 	if s.rekeying == nil { // which knows no policy by which they would go on
 		if err := s.alone(s.interruptSending); err != nil {
@@ -148,23 +196,67 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := errors.Join(s.pending.load(s.tx), s.loadHold()); err != nil {
 		return err
 	}
-	if err := s.tx.get(&s.lastEvent, "SELECT coalesce(max(id), 0) FROM events"); err != nil {
-		return fmt.Errorf("find newest event: %w", err)
+	if s.rekeying == nil && !o.expendable { // which run no server on the file
+		if err := s.loadClock(); err != nil {
+			return err
+		}
 	}
-	if s.keeper, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
+	if err := s.loadOrder(); err != nil {
 		return err
 	}
-	if name, err = dsn(o.Path, readerPragmas()); err != nil {
+	if err := s.invite(o); err != nil {
+		return fmt.Errorf("make the first operator's token: %w", err)
+	}
+	if err := s.openKeeper(ctx, o); err != nil {
 		return err
 	}
-	note := func(err error) { s.condition.note(byReading, err) }
-	if s.reads, err = openPool(ctx, name, readers, readLimit, note); err != nil {
-		return err
-	}
-	if s.logs, err = openPool(ctx, name, logReaders, logLimit, note); err != nil {
+	if err := s.openPools(ctx); err != nil {
 		return err
 	}
 	return s.remember()
+}
+
+// begin makes an empty file for SQLite to fill, and locks it. SQLite would give it the mode that the umask leaves; its own
+// files get that of the database.
+func (s *Store) begin() error {
+	file, err := disk.Create(s.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), s.lock.hold(s.path))
+}
+
+// openKeeper opens the connection that makes checkpoints.
+func (s *Store) openKeeper(ctx context.Context, o Options) error {
+	name, err := dsn(s.path, keeperPragmas(o.Synchronous), "_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	s.keeper, err = connect(ctx, name, 1, keeperPragmas(o.Synchronous))
+	return err
+}
+
+// openPools opens the connections that read.
+func (s *Store) openPools(ctx context.Context) error {
+	name, err := dsn(s.path, readerPragmas())
+	if err != nil {
+		return err
+	}
+	note := func(err error) { s.condition.note(byReading, err) }
+	for _, of := range []struct {
+		connections int
+		limit       time.Duration
+	}{{readers, readLimit}, {logReaders, logLimit}, {replayReaders, logLimit}, {surveyReaders, surveyLimit}} {
+		p, err := openPool(ctx, name, of.connections, of.limit, note)
+		if err != nil {
+			return err
+		}
+		s.pools = append(s.pools, p)
+	}
+	s.reads, s.surveys = s.pools[0], s.pools[3]
+	s.logs = newLogReader(s.pools[1], logReaders, &turns{most: logReads, wait: logWait})
+	s.replays = newLogReader(s.pools[2], replayReaders, &turns{most: logReads})
+	return nil
 }
 
 // fileSize is 0 where there is no file.

@@ -6,7 +6,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, created_at, updated_at"
+const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, created_at, updated_at"
 
 // Plans lists the plans, newest first.
 func (s *Store) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
@@ -24,7 +24,7 @@ func (s *Store) Plan(ctx context.Context, name string) (access.Plan, error) {
 
 // CreatePlan makes a plan. Faults: Conflict where the name is taken.
 func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
-	return returning(ctx, s, func(t *tx) (made access.Plan, err error) {
+	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Plan, err error) {
 		exists := alreadyExists("plan", "name")
 		if err := refuseIf(t, exists, "SELECT 1 FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
@@ -41,22 +41,26 @@ func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) 
 		}
 		return made, s.audit(t, by, 0, access.PlanCreated, target{Type: "plan", ID: p.Name}, map[string]any{
 			"api_keys": p.APIKeys, "webhooks": p.Webhooks, "api_rate_limit_per_minute": p.RateLimitPerMinute,
+			"max_subscriptions": p.MaxSubscriptions, "max_api_keys": p.MaxAPIKeys,
 		})
 	})
 }
 
 // UpdatePlan changes a plan, from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
-	return returning(ctx, s, func(t *tx) (changed access.Plan, err error) {
+	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Plan, err error) {
 		row, err := planRow(t, name)
 		if err != nil {
 			return changed, err
 		}
 		if err := t.update(&changed, `
 			UPDATE plans SET api_keys = coalesce(?1, api_keys), webhooks = coalesce(?2, webhooks),
-				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END, updated_at = ?5
-			WHERE id = ?6 RETURNING `+planColumns,
-			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, t.now, row); err != nil {
+				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END,
+				max_subscriptions = CASE WHEN ?5 THEN ?6 ELSE max_subscriptions END,
+				max_api_keys = CASE WHEN ?7 THEN ?8 ELSE max_api_keys END, updated_at = ?9
+			WHERE id = ?10 RETURNING `+planColumns,
+			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, c.SetMaxSubscriptions, c.MaxSubscriptions,
+			c.SetMaxAPIKeys, c.MaxAPIKeys, t.now, row); err != nil {
 			return changed, err
 		}
 		s.outdatePrincipals(t)
@@ -78,12 +82,18 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 	if c.SetRateLimit {
 		details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
 	}
+	if c.SetMaxSubscriptions {
+		details["max_subscriptions"] = c.MaxSubscriptions
+	}
+	if c.SetMaxAPIKeys {
+		details["max_api_keys"] = c.MaxAPIKeys
+	}
 	return details
 }
 
 // DeletePlan removes a plan. Faults: NotFound; Conflict while an organization has it.
 func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(by.Organization).change(ctx, func(t *tx) error {
 		row, err := planRow(t, name)
 		if err != nil {
 			return err
@@ -103,8 +113,9 @@ func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) er
 
 func insertPlan(t *tx, p access.Plan) (int64, error) {
 	return t.insert(`
-		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, created_at, updated_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?5)`, p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, t.now)
+		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, created_at, updated_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)`,
+		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, t.now)
 }
 
 // planRow returns the row id of a plan. Faults: NotFound.

@@ -11,14 +11,14 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The pools of readers. Each connection has a page cache of its own outside the Go heap. Lists that a caller filters may
-// have to look at much and find little; they have connections of their own, so that nobody can have authentication and
-// delivery wait for them. The limits are there for the write-ahead log too: it cannot be folded back beneath a reader.
+// The pool of readers that requests and deliveries wait for; see logReader for the others. Each connection has a page cache
+// of its own outside the Go heap. The limit is there for the write-ahead log too: it cannot start anew beneath a reader.
 const (
-	readers    = 4
-	readLimit  = 10 * time.Second
-	logReaders = 2
-	logLimit   = 3 * time.Second
+	readers   = 4
+	readLimit = 10 * time.Second
+
+	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
+	surveyLimit   = 20 * time.Second
 )
 
 var errLateRead = errors.New("a read took longer than its limit")

@@ -132,7 +132,8 @@ const (
 	o.id AS "home.id", o.public_id AS "home.public_id", o.name AS "home.name", p.name AS "home.plan",
 	o.external_id AS "home.external_id", o.created_at AS "home.created_at", o.updated_at AS "home.updated_at",
 	p.id AS "plan.id", p.name AS "plan.name", p.api_keys AS "plan.api_keys", p.webhooks AS "plan.webhooks",
-	p.api_rate_limit_per_minute AS "plan.api_rate_limit_per_minute", p.created_at AS "plan.created_at", p.updated_at AS "plan.updated_at",
+	p.api_rate_limit_per_minute AS "plan.api_rate_limit_per_minute",
+	p.max_subscriptions AS "plan.max_subscriptions", p.max_api_keys AS "plan.max_api_keys", p.created_at AS "plan.created_at", p.updated_at AS "plan.updated_at",
 	r.id IS NOT NULL AS member,` + principalRole
 
 	principalJoins = `

@@ -18,8 +18,9 @@ import (
 func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	counts := s.pending.all()
 	lanes := []webhook.Lane{}
-	err := s.list(ctx, &lanes, `
-		SELECT j.value AS subscription_id, first.due_at FROM json_each(?) j
+	err := s.surveys.list(ctx, &lanes, `
+		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id, first.due_at FROM json_each(?) j
+		LEFT JOIN subscriptions s ON s.id = j.value
 		JOIN deliveries first ON first.id = (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowList(maps.Keys(counts)))
@@ -27,25 +28,6 @@ func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 		lanes[i].Pending = counts[lanes[i].Subscription]
 	}
 	return lanes, err
-}
-
-// OldestDue returns when the delivery became due that has waited longest for an open subscription; ok is false where
-// none waits. What waits for a rate limit is not late: subscriptions that have one are left out. Nor is what a held
-// queue keeps: it counts from the release on.
-func (s *Store) OldestDue(ctx context.Context) (dueAt int64, ok bool, err error) {
-	if s.Held() != nil {
-		return 0, false, nil
-	}
-	var oldest sql.NullInt64
-	err = s.get(ctx, &oldest, `
-		SELECT min(max(s.probe_at, first.due_at)) FROM json_each(?) j
-		JOIN subscriptions s ON s.id = j.value
-		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
-		JOIN deliveries first ON first.id = (
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
-			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)
-		WHERE s.status <> 'disabled' AND s.deleted_at IS NULL AND s.rate_limit_per_second IS NULL AND p.webhooks`, rowList(maps.Keys(s.pending.all())))
-	return max(oldest.Int64, s.releasedAt.Load()), oldest.Valid, err
 }
 
 // rowList writes row ids as a JSON array, for json_each.
@@ -65,7 +47,7 @@ func rowList(rows iter.Seq[int64]) string {
 func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := s.list(ctx, &jobs, `
-		SELECT d.id, d.subscription_id, d.event_id, d.attempts, d.due_at, d.cause,
+		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ? AND d.state = 0 AND d.id NOT IN (SELECT value FROM json_each(?))
@@ -81,7 +63,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 // waits for it, gets 0 and must not be sent; so do all while the queue is held. The record is what claims the delivery.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
-	err := s.change(ctx, func(t *tx) error {
+	err := s.of(0).rows(len(starts)).change(ctx, func(t *tx) error {
 		clear(ids)
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err

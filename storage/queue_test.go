@@ -13,6 +13,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -184,7 +185,7 @@ func TestQueue(t *testing.T) {
 		if id := x.beginUnder(t, job, at.Epoch+1); id != 0 {
 			t.Error("begun under an epoch to come")
 		}
-		if _, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, 0); err != nil {
+		if _, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.beginUnder(t, job, at.Epoch); id != 0 {
@@ -264,7 +265,7 @@ func TestQueue(t *testing.T) {
 	t.Run("a subscription is not sent the news about itself", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other")
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // health is no news at the same host
 		no := false
 		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
 			t.Fatal(err)
@@ -440,5 +441,22 @@ func TestRedeliver(t *testing.T) {
 	e, deliveries, err := x.Event(t.Context(), x.org(), published.ID)
 	if err != nil || e.Deliveries != 1 || len(deliveries) != 2 {
 		t.Errorf("event %+v, deliveries %+v, error %v", e, deliveries, err)
+	}
+}
+
+// TestRedeliverOfTheAuditLog has somebody without audit:read send an old event of the audit log again.
+func TestRedeliverOfTheAuditLog(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	storagetest.Publish(t, x.Store, x.owner, access.KeyCreated)
+	job := x.jobs(t)[0]
+	id := x.begin(t, job)
+	x.end(t, job, id, true)
+	a := must[webhook.Attempt](t)(x.Attempt(t.Context(), id))
+	_, key := storagetest.Key(t, x.Store, x.owner, access.WebhooksWrite, access.EventsRead)
+	narrow := must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))
+	expectFault(t, x.Redeliver(t.Context(), narrow.Actor("", ""), x.org(), x.sub.ID, a.ID), fault.Forbidden, "permission_denied")
+	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
+		t.Error(err)
 	}
 }

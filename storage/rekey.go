@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -52,6 +53,7 @@ var ErrNoDatabase = errors.New("there is no database")
 func Rekey(ctx context.Context, o RekeyOptions) (_ Rekeyed, err error) {
 	r := &rekeying{old: o.OldKey, new: o.NewKey}
 	o.rekeying = r
+	// Before Open makes a lock file where there is nothing to lock.
 	if size, err := fileSize(o.Path); err == nil && size == 0 {
 		return Rekeyed{}, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
 	}
@@ -66,7 +68,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (_ Rekeyed, err error) {
 // openRing finds the key that is to seal and all that may be needed to open. It writes nothing: whether the keys are the
 // right ones is for the database to say.
 func (r *rekeying) openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
-	r.file = keyFile{name: o.Path + ".key", like: o.Path}
+	r.file = keyFile{name: o.Path + disk.Key}
 	if empty {
 		return nil, r.file, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
 	}

@@ -47,7 +47,7 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealed {
 		sub, secret := storagetest.Subscription(t, store, operator, "https://example.com/", "order.*")
 		x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
 		if i%3 == 0 {
-			_, next, err := store.RotateSecret(t.Context(), operator.Actor("", ""), 1, sub.ID, time.Hour)
+			_, next, err := store.RotateSecret(t.Context(), operator.Actor("", ""), 1, sub.ID, webhook.Rotation{Overlap: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -67,64 +69,70 @@ type period struct {
 	organization  int64
 	now           int64  // when it began
 	since, until  int64  // of the events' times
-	after, last   int64  // of the events' rows
+	spans         []span // of the events' rows
 	exact, prefix string // JSON arrays of the types, and of the beginnings of types
 	only          webhook.Only
 }
 
-// openReplay looks for the subscription and for the rows of the period. What is published later is not a part of it.
+// span is a part of the events, by their rows.
+type span struct{ after, last int64 }
+
+// openReplay looks for the subscription and for the rows of the period. What is published later is not a part of it, and
+// neither is what was published before the subscription was created. Rows tell that: the clock may have been wrong.
 func (s *Store) openReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (period, error) {
 	type opened struct {
-		sub       webhook.Subscription
-		now, last int64
+		sub           webhook.Subscription
+		now, disorder int64
+		rows          span
 	}
-	o, err := returning(ctx, s, func(t *tx) (opened, error) {
-		sub, err := s.subscription(t, organization, id)
-		if err != nil {
-			return opened{}, err
+	o, err := returning(ctx, s.of(organization), func(t *tx) (o opened, err error) {
+		if o.sub, err = s.subscription(t, organization, id); err != nil {
+			return o, err
 		}
-		return opened{sub, t.now, s.lastEvent}, requireWebhooks(t, organization)
+		o.now, o.rows.last, o.disorder = t.now, s.lastEvent, s.disorder
+		if err := t.get(&o.rows.after, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
+			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
+		}
+		return o, requireWebhooks(t, organization)
 	})
 	if err != nil {
 		return period{}, err
 	}
 	p := period{
 		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only,
-		since: max(r.Since, o.sub.CreatedAt), until: r.Until, last: o.last,
-	}
-	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
-	if p.after, err = s.before(ctx, p, p.since == o.sub.CreatedAt); err != nil {
-		return p, err
+		since: r.Since, until: r.Until,
 	}
 	if p.until == 0 {
-		p.until = math.MaxInt64 // its last row bounds it
-		return p, nil
+		p.until = math.MaxInt64 // the last row ends it
 	}
-	end, err := s.eventFrom(ctx, p.until, p.last)
-	p.last = end - 1
+	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
+	end, err := s.replays.take(ctx, organization)
+	if err != nil {
+		return p, err
+	}
+	defer end()
+	p.spans, err = s.spans(ctx, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
 
-// before returns the last row that is before a period; atBirth says that it begins with the subscription, and so after the
-// event that tells of that: others of the same millisecond may have come first.
-func (s *Store) before(ctx context.Context, p period, atBirth bool) (int64, error) {
-	first, err := s.eventFrom(ctx, p.since, p.last)
-	if err != nil || !atBirth {
-		return first - 1, err
-	}
-	later, err := s.eventFrom(ctx, p.since+1, p.last)
+// spans returns the parts of the given events in which those of a period are. Up to the row disorder all are looked at.
+// From there on events are in the order of time, but for clock.Tolerance, so halving finds the period.
+func (s *Store) spans(ctx context.Context, since, until int64, all span, disorder int64) ([]span, error) {
+	const slack = int64(clock.Tolerance / time.Millisecond)
+	disordered := span{all.after, min(all.last, disorder)}
+	ordered := span{max(all.after, disorder), all.last}
+	first, err := s.eventFrom(ctx, max(since, slack)-slack, ordered)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	var birth int64
-	err = s.logs.get(ctx, &birth, `
-		SELECT id FROM events INDEXED BY events_by_organization
-		WHERE organization_id = ? AND id >= ? AND id < ? AND about = ? ORDER BY id LIMIT 1`,
-		p.organization, first, later, p.subscription)
-	if errors.Is(err, sql.ErrNoRows) { // retention has taken it
-		return first - 1, nil
+	end := ordered.last + 1
+	if until <= math.MaxInt64-slack {
+		if end, err = s.eventFrom(ctx, until+slack, ordered); err != nil {
+			return nil, err
+		}
 	}
-	return birth, err
+	spans := []span{disordered, {first - 1, end - 1}}
+	return slices.DeleteFunc(spans, func(part span) bool { return part.after >= part.last }), nil
 }
 
 // patternLists writes patterns as two JSON arrays: the types, and the beginnings of types. AnyType is the empty beginning.
@@ -142,18 +150,14 @@ func patternLists(patterns []string) (exact, prefix string) {
 	return string(a), string(b)
 }
 
-// eventFrom returns the row id from which on events were created at that time or later, up to one beyond the last. They
-// are numbered in the order of time, so halving finds it in some twenty steps, however long the history is. Where the
-// clock was set back, times overlap, and a row within the overlap is found.
-func (s *Store) eventFrom(ctx context.Context, at, last int64) (int64, error) {
-	low, high := int64(1), last+1 // all before low are earlier, none from high on is
+// eventFrom returns the row of a span from which on events were created at that time or later, up to one beyond the last.
+// Where the times are in order, halving finds it in some twenty steps, however long the history is.
+func (s *Store) eventFrom(ctx context.Context, at int64, in span) (int64, error) {
+	low, high := in.after+1, in.last+1 // all before low are earlier, none from high on is
 	for low < high {
 		middle := low + (high-low)/2
-		var e struct {
-			ID int64 `db:"id"`
-			At int64 `db:"created_at"`
-		}
-		err := s.logs.get(ctx, &e, "SELECT id, created_at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
+		var e stamped
+		err := s.replays.get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, fmt.Errorf("look for the first event of a period: %w", err)
@@ -196,19 +200,22 @@ type chunk struct {
 	Rows    string `db:"rows"` // of what was found, a JSON array
 }
 
-// walk looks through the events of a period, in reads that are short enough for everybody else, and has do done with the
-// chunks in which there is something.
+// walk looks through the events of a period, chunk by chunk, and calls do for the chunks in which something was found.
+// Replays take turns after each chunk, those of one organization and those of all.
 func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error {
+	for _, part := range p.spans {
+		if err := s.walkSpan(ctx, p, part, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkSpan is walk through a part of the events.
+func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk) error) error {
 	for {
-		var c chunk
-		if err := s.logs.get(ctx, &c, `
-			SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
-			       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
-			FROM (
-				SELECT e.id, (`+replayable+`) AS found
-				FROM events e INDEXED BY events_by_organization
-				WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
-			p.args(s.retention.events, p.now, p.after, p.last, replayEvents)...); err != nil {
+		c, took, err := s.nextChunk(ctx, p, part)
+		if err != nil {
 			return fmt.Errorf("look for what to replay: %w", err)
 		}
 		if c.Found > 0 {
@@ -219,8 +226,35 @@ func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error 
 		if c.Seen < replayEvents {
 			return nil
 		}
-		p.after = c.Reached
+		if err := rest(ctx, took); err != nil {
+			return err
+		}
+		part.after = c.Reached
 	}
+}
+
+// nextChunk looks at the next events of a period, in one short read, and returns how long that took.
+func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, took time.Duration, err error) {
+	end, err := s.replays.take(ctx, p.organization)
+	if err != nil {
+		return c, 0, err
+	}
+	defer end()
+	free, err := s.replays.slot(ctx)
+	if err != nil {
+		return c, 0, err
+	}
+	defer free()
+	began := time.Now()
+	err = s.replays.pool.get(ctx, &c, `
+		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
+		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
+		FROM (
+			SELECT e.id, (`+replayable+`) AS found
+			FROM events e INDEXED BY events_by_organization
+			WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
+		p.args(s.retention.events, p.now, part.after, part.last, replayEvents)...)
+	return c, time.Since(began), err
 }
 
 // replaySome makes deliveries of the events in those rows, as far as they are replayable still: another replay, or a
@@ -235,7 +269,7 @@ func (s *Store) replaySome(ctx context.Context, p period, rows string) (int64, e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
 	defer cancel()
-	n, err := returning(ctx, s, func(t *tx) (int64, error) {
+	n, err := returning(ctx, s.of(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
 		if _, err := subscriptionRow(t, p.organization, p.id); err != nil {
 			return 0, err
 		}
@@ -268,7 +302,7 @@ func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r we
 	if until == 0 {
 		until = p.now
 	}
-	return s.change(ctx, func(t *tx) error {
+	return s.of(p.organization).change(ctx, func(t *tx) error {
 		return s.audit(t, by, p.organization, access.SubscriptionReplayed, target{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": made, "complete": complete,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -14,51 +15,47 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// restoring is what a copy is called that is being made ready to take the place of the database.
-const restoring = ".restoring"
-
 // Restore puts a copy in the place of the database that o names, with its queue held: what the copy takes for pending may
 // have been delivered since it was made, so nothing is sent until an operator has looked. What was there before is set
 // aside. Until the copy is checked, and opens with o as serve would open it, nothing is touched. It refuses with ErrInUse
 // while a server runs, with ErrForeignFile, ErrNewerSchema, ErrSchema, ErrDamaged, ErrKey, ErrKeyMissing, ErrNoSpace, or a
 // file system's error.
-func Restore(ctx context.Context, o Options, from string) (backup.Restored, error) {
-	var r backup.Restored
-	path, err := disk.Resolve(o.Path)
+//
+// A process that is root reads the copy with the rights of its owner, and then takes on those of the owner of the database
+// for good (see disk.Locate).
+func Restore(ctx context.Context, o Options, name string) (r backup.Restored, err error) {
+	path, owner, err := disk.Resolve(o.Path)
 	if err != nil {
 		return r, err
 	}
-	owned, err := lock(path)
+	owned, err := claimForRestore(path, owner)
 	if err != nil {
 		return r, err
 	}
-	defer unlock(owned)
-	if from, err = source(from, path); err != nil {
+	defer func() { err = errors.Join(err, owned.release()) }()
+	from, contents, err := openRestored(ctx, name, path)
+	if err != nil {
 		return r, err
 	}
-	if r.Contents, err = inspect(ctx, from); err != nil {
+	defer from.close() // nothing was written to it
+	if err := owner.Become(); err != nil {
 		return r, err
 	}
-	o.Path = path
-	if o.ring, err = ringFor(o, from, r.KeyIDs); err != nil {
+	r.Contents, r.Database, o.Path = contents, path, path
+	if o.ring, err = ringFor(o, from.path, r.KeyIDs); err != nil {
 		return r, err
 	}
-	o.expendable = true
 	if err := requireSpace(from, filepath.Dir(path)); err != nil {
 		return r, err
 	}
-	o.Path = path + restoring
-	defer func() { _ = removeDatabase(o.Path) }() // the next run does it else; once it has its name nothing is left
+	o.Path, o.expendable = path+disk.Restoring, true
+	defer func() { _ = removeDatabase(o.Path) }() // else the next run removes it; once it has its name nothing is left
 	if err := removeDatabase(o.Path); err != nil {
-		return r, fmt.Errorf("clear away what an earlier restore has left: %w", err)
+		return r, fmt.Errorf("remove what an earlier restore has left: %w", err)
 	}
 	if err := copyHeld(ctx, o, from, &r); err != nil {
 		return r, err
 	}
-	if err := handOver(path); err != nil {
-		return r, err
-	}
-	r.Database = path
 	if r.Aside, err = setAside(ctx, path); err != nil {
 		return r, err
 	}
@@ -68,64 +65,86 @@ func Restore(ctx context.Context, o Options, from string) (backup.Restored, erro
 	return r, syncDir(filepath.Dir(path))
 }
 
-// handOver gives what root has made to whose the present database is, or its key: the server may be somebody else's.
-func handOver(path string) error {
-	like := path
-	if !exists(path) {
-		like += ".key"
+// claimForRestore makes sure that no process has the present database, if there is one.
+func claimForRestore(path string, owner disk.User) (owned *ownership, err error) {
+	err = owner.Do(func() error {
+		if err := disk.CheckKinds(path); err != nil {
+			return err
+		}
+		if owned, err = lock(path); err != nil {
+			return err
+		}
+		if size, err := fileSize(path); err != nil || size == 0 {
+			return err
+		}
+		return owned.hold(path)
+	})
+	if err != nil && owned != nil {
+		err = errors.Join(err, owned.release())
 	}
-	if err := errors.Join(disk.Adopt(path+restoring, like), disk.Adopt(path+".lock", like)); err != nil {
-		return fmt.Errorf("give the copy to the owner of %s: %w", like, err)
-	}
-	return nil
+	return owned, err
 }
 
-// source returns the name of the copy to be restored.
-func source(from, path string) (string, error) {
-	from, err := filepath.Abs(from)
+// openRestored opens the copy that is to be restored, and tells what is in it.
+func openRestored(ctx context.Context, name, path string) (from *source, contents backup.Contents, err error) {
+	found, reader, err := disk.Locate(name)
 	if err != nil {
-		return "", err
+		return nil, contents, err
 	}
+	err = reader.Do(func() error {
+		if err := checkRestored(found, path); err != nil {
+			return err
+		}
+		if contents, err = inspect(ctx, found); err != nil {
+			return err
+		}
+		from, err = openSource(ctx, found)
+		return err
+	})
+	return from, contents, err
+}
+
+// checkRestored refuses what cannot be restored at the first look.
+func checkRestored(from, path string) error {
 	copied, err := os.Stat(from)
 	switch present, presentErr := os.Stat(path); {
 	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("there is no file %s", from)
+		return fmt.Errorf("there is no file %s", from)
 	case err != nil:
-		return "", err
+		return disk.Explain(from, err)
 	case presentErr == nil && os.SameFile(copied, present):
-		return "", fmt.Errorf("%s is the database itself; name a copy of it", from)
-	case copied.Size() == 0:
-		return "", fmt.Errorf("%w: %s is empty", ErrForeignFile, from)
+		return fmt.Errorf("%s is the database itself; name a copy of it", from)
+	case copied.Mode().IsRegular() && copied.Size() == 0:
+		return fmt.Errorf("%w: %s is empty", ErrForeignFile, from)
 	}
 	_, err = fileSize(from) // it is a file
-	return from, err
+	return err
 }
 
 // copyHeld copies a database to where o says, opens it as serve would, and holds its queue.
-func copyHeld(ctx context.Context, o Options, from string, r *backup.Restored) error {
-	f, err := os.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func copyHeld(ctx context.Context, o Options, from *source, r *backup.Restored) error {
+	f, err := disk.Create(o.Path)
 	if err != nil {
-		return fmt.Errorf("begin the copy: %w", disk.Explain(o.Path, err))
+		return fmt.Errorf("begin the copy: %w", err)
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := duplicate(ctx, from, o.Path); err != nil {
-		return failedCopy(err, from, filepath.Dir(o.Path))
+	if err := from.copyTo(ctx, o.Path); err != nil {
+		return failedCopy(err, from.path, filepath.Dir(o.Path))
 	}
 	o.Synchronous, o.Bootstrap = Full, access.Credential{}
 	s, err := Open(ctx, o)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.arrive(ctx, from, r), s.Close()); err != nil {
+	if err := errors.Join(s.arrive(ctx, from.path, r), s.Close()); err != nil {
 		return fmt.Errorf("hold the queue: %w", err)
 	}
 	if left, err := fileSize(o.Path + "-wal"); err != nil || left > 0 {
 		return errors.Join(fmt.Errorf("%d bytes of the copy are in its log still", left), err)
 	}
-	_, _, err = digest(o.Path) // onto the disk
-	return err
+	return syncFile(o.Path)
 }
 
 // arrive notes in a copy that it was restored. The news goes to those who subscribe to it, once the queue is released.
@@ -159,7 +178,7 @@ func setAside(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	aside := path + ".replaced-" + time.Now().UTC().Format("20060102-150405.000")
+	aside := path + replaced + time.Now().UTC().Format("20060102-150405.000")
 	if is, err := isDatabase(path); err != nil {
 		return "", err
 	} else if is {
@@ -172,8 +191,8 @@ func setAside(ctx context.Context, path string) (string, error) {
 		return aside, nil // it keeps its own name too, until the copy takes that over: there is a database at every moment
 	}
 	found := false
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		switch err := os.Rename(path+suffix, aside+suffix); {
+	for i, name := range disk.Database(path) {
+		switch err := os.Rename(name, disk.Database(aside)[i]); {
 		case err == nil:
 			found = true
 		case !errors.Is(err, os.ErrNotExist):
@@ -186,15 +205,41 @@ func setAside(ctx context.Context, path string) (string, error) {
 	return aside, syncDir(filepath.Dir(path))
 }
 
+// replaced begins what is added to the name of a database that was set aside.
+const replaced = ".replaced-"
+
+// dropSecondName removes the name that a restore which was killed has given the present database, to set it aside, without
+// putting the copy in its place. The database has its own name still, and may have only that one.
+func dropSecondName(path string) error {
+	present, err := os.Lstat(path)
+	if err != nil {
+		return disk.Explain(path, err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return disk.Explain(filepath.Dir(path), err)
+	}
+	for _, e := range entries {
+		name := filepath.Join(filepath.Dir(path), e.Name())
+		if !strings.HasPrefix(name, path+replaced) {
+			continue
+		}
+		if info, err := os.Lstat(name); err == nil && os.SameFile(info, present) {
+			return disk.Remove(name)
+		}
+	}
+	return nil
+}
+
 // isDatabase reports whether the file begins as every database of SQLite does.
 func isDatabase(path string) (bool, error) {
 	const magic = "SQLite format 3\x00"
-	f, err := os.Open(path)
+	f, err := disk.OpenRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at the present database: %w", disk.Explain(path, err))
+		return false, fmt.Errorf("look at the present database: %w", err)
 	}
 	head := make([]byte, len(magic))
 	_, err = io.ReadFull(f, head) // a file that is shorter begins otherwise
@@ -227,11 +272,11 @@ func foldLog(ctx context.Context, path string) error {
 	return nil
 }
 
-// removeDatabase removes a database with all that stands beside it.
+// removeDatabase removes a database with its files.
 func removeDatabase(path string) error {
 	var errs []error
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal", ".lock"} {
-		errs = append(errs, removeIfThere(path+suffix))
+	for _, name := range append(disk.Database(path), path+disk.Lock) {
+		errs = append(errs, disk.Remove(name))
 	}
 	return errors.Join(errs...)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,17 +43,6 @@ func sums(t *testing.T, dir string) map[string][32]byte {
 		}
 	}
 	return all
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
-		t.Fatal("only root can give files away")
-	}
-	t.Skip("only root can give files away")
 }
 
 func TestRestore(t *testing.T) {
@@ -272,34 +260,6 @@ func TestRestore(t *testing.T) {
 				t.Errorf("%d pending", len(x.jobs(t)))
 			}
 		}
-	})
-
-	t.Run("leaves nothing of root's where the server is somebody else's, nor does a change of the key", func(t *testing.T) {
-		t.Parallel()
-		needRoot(t)
-		const user = 65532
-		path, from, _ := copied(t)
-		owned := func(names ...string) {
-			t.Helper()
-			for _, name := range names {
-				info, err := os.Stat(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != user || stat.Gid != user || info.Mode().Perm() != 0o600 {
-					t.Errorf("%s: %v of %+v", name, info.Mode(), info.Sys())
-				}
-			}
-		}
-		for _, name := range []string{path, path + ".key"} {
-			if err := os.Chown(name, user, user); err != nil {
-				t.Fatal(err)
-			}
-		}
-		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-		owned(path, path+".lock")
-		done := must[storage.Rekeyed](t)(storage.Rekey(t.Context(), storage.RekeyOptions{Options: storagetest.Options(t, path)}))
-		owned(append(done.Aside, done.KeyFile)...)
 	})
 
 	t.Run("keeps what a kill has left in the log of what it sets aside, and plays none of it into the copy", func(t *testing.T) {

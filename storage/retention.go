@@ -29,6 +29,9 @@ const (
 type retention struct {
 	events, audit time.Duration // 0 keeps for ever
 	after         int64         // event up to which all has been looked at in this pass
+	auditAfter    int64         // audit event up to which all has been looked at in this pass
+	behind        int64         // event after which sweep has found an old one; 0 is none
+	auditBehind   int64         // audit event after which sweep has found an old one; 0 is none
 	next          time.Time     // when to look again
 
 	minutesAfter counted   // up to whom all minutes have been looked at in this pass
@@ -36,25 +39,21 @@ type retention struct {
 }
 
 // retire takes batches, with pauses as long as the work, so that others have their turn; and it stops after a while, so
-// that the rest of upkeep has its own.
+// that the rest of upkeep has its own. It does nothing while the clock is doubted.
 func (s *Store) retire(ctx context.Context) error {
 	r := &s.retention
 	for end := time.Now().Add(retireSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
 		began := time.Now()
-		events, err := s.retireEvents(ctx)
-		if err != nil {
-			return fmt.Errorf("retire events: %w", err)
+		now, trusted := s.trustedTime()
+		if !trusted {
+			return nil
 		}
-		lines, err := s.retireAudit(ctx)
+		more, err := s.retireBatch(ctx, now)
 		if err != nil {
-			return fmt.Errorf("retire audit events: %w", err)
+			return err
 		}
-		minutes, err := s.retireMinutes(ctx)
-		if err != nil {
-			return fmt.Errorf("retire counts: %w", err)
-		}
-		if !events && lines == 0 && !minutes {
-			r.after, r.next = 0, time.Now().Add(retireInterval)
+		if !more && !r.lookBehind() {
+			r.next = time.Now().Add(retireInterval)
 			return nil
 		}
 		if err := s.vacuum(ctx); err != nil {
@@ -69,21 +68,48 @@ func (s *Store) retire(ctx context.Context) error {
 	return nil
 }
 
+// lookBehind ends the part of a pass that begins at the lowest numbers. It reports whether there is another part, which
+// begins at what sweep has found.
+func (r *retention) lookBehind() bool {
+	r.after, r.auditAfter = r.behind, r.auditBehind
+	r.behind, r.auditBehind = 0, 0
+	return r.after > 0 || r.auditAfter > 0
+}
+
+// retireBatch takes a batch of everything that is too old at the given time. more is false when nothing is left of it.
+func (s *Store) retireBatch(ctx context.Context, now int64) (more bool, err error) {
+	events, err := s.retireEvents(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("retire events: %w", err)
+	}
+	lines, err := s.retireAudit(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("retire audit events: %w", err)
+	}
+	minutes, err := s.retireMinutes(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("retire counts: %w", err)
+	}
+	return events || lines || minutes, nil
+}
+
 // aged is an event old enough to go.
 type aged struct {
 	ID      int64 `db:"id"`
 	Waiting bool  `db:"waiting"` // for an open subscription, or for the end of an attempt
 }
 
-// retireEvents looks at the next old events and takes those that nothing waits for. more is false when it has come to
-// those that are not old. While the queue is held nothing goes: what is restored is to be looked at, and DiscardQueue tells
-// old from new by the numbers of rows, which are used again once they are free.
-func (s *Store) retireEvents(ctx context.Context) (more bool, err error) {
+// retireEvents looks at the next old events and takes those that nothing waits for. more is false where the next events
+// are not old; sweep looks behind them. While the queue is held nothing goes: an operator looks at what was restored, and
+// DiscardQueue tells old from new by the numbers of rows, which are used again once they are free.
+func (s *Store) retireEvents(ctx context.Context, now int64) (more bool, err error) {
 	if s.retention.events == 0 {
 		return false, nil
 	}
-	before := s.retention.after
-	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSome(t, before) })
+	after := s.retention.after
+	done, err := returning(ctx, s.of(0).rows(retireEvents+retireDeliveries), func(t *tx) (progress, error) {
+		return s.retireSome(t, after, now-s.retention.events.Milliseconds())
+	})
 	if err != nil {
 		return false, err
 	}
@@ -97,13 +123,13 @@ type progress struct {
 	more  bool  // there was something to look at
 }
 
-// retireSome takes a batch of the events after the given one.
-func (s *Store) retireSome(t *tx, after int64) (progress, error) {
+// retireSome takes a batch of the events that come after the given one and were created before the given time.
+func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return progress{after: after}, err
 	}
 	old := []aged{}
-	// Events are numbered in the order of time, so the old ones come first.
+	// Events are numbered in the order of publication, so the old ones come first, but for a clock that was wrong.
 	if err := t.list(&old, `
 		SELECT e.id, EXISTS (
 			SELECT 1 FROM deliveries d
@@ -114,7 +140,7 @@ func (s *Store) retireSome(t *tx, after int64) (progress, error) {
 				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = 0))
 		) AS waiting
 		FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
-		WHERE e.created_at < ?`, after, retireEvents, t.now-s.retention.events.Milliseconds()); err != nil {
+		WHERE e.created_at < ?`, after, retireEvents, before); err != nil {
 		return progress{}, err
 	}
 	if len(old) == 0 {
@@ -181,29 +207,30 @@ func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
 	return len(taken), nil
 }
 
-// retireAudit takes old lines of the audit log and returns how many. They are numbered in the order of time too.
-func (s *Store) retireAudit(ctx context.Context) (int, error) {
+// retireAudit takes the next old lines of the audit log. more is false where the next lines are not old.
+func (s *Store) retireAudit(ctx context.Context, now int64) (more bool, err error) {
 	if s.retention.audit == 0 {
-		return 0, nil
+		return false, nil
 	}
-	return returning(ctx, s, func(t *tx) (int, error) {
-		n, err := t.affected(`
+	after, before := s.retention.auditAfter, now-s.retention.audit.Milliseconds()
+	n, err := returning(ctx, s, func(t *tx) (int64, error) {
+		return t.affected(`
 			DELETE FROM audit_events WHERE id IN (
-				SELECT id FROM (SELECT id, at FROM audit_events ORDER BY id LIMIT ?) WHERE at < ?)`,
-			retireAudit, t.now-s.retention.audit.Milliseconds())
-		return int(n), err
+				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
+			after, retireAudit, before)
 	})
+	return n > 0, err
 }
 
 // retireMinutes takes counts as old as events may be, of a few subscriptions and organizations. more is false when it has
 // come to the last.
-func (s *Store) retireMinutes(ctx context.Context) (more bool, err error) {
+func (s *Store) retireMinutes(ctx context.Context, now int64) (more bool, err error) {
 	r := &s.retention
 	if r.events == 0 || time.Now().Before(r.minutesNext) {
 		return false, nil
 	}
-	before := r.minutesAfter
-	done, err := returning(ctx, s, func(t *tx) (counting, error) { return s.retireSomeMinutes(t, before) })
+	after, before := r.minutesAfter, (now-r.events.Milliseconds())/minute
+	done, err := returning(ctx, s, func(t *tx) (counting, error) { return s.retireSomeMinutes(t, after, before) })
 	if err != nil {
 		return false, err
 	}
@@ -219,9 +246,8 @@ type counting struct {
 	more  bool
 }
 
-// retireSomeMinutes takes a batch of the counts that come after.
-func (s *Store) retireSomeMinutes(t *tx, after counted) (counting, error) {
-	before := (t.now - s.retention.events.Milliseconds()) / minute
+// retireSomeMinutes takes a batch of the counts that come after the given ones and are of minutes before the given one.
+func (s *Store) retireSomeMinutes(t *tx, after counted, before int64) (counting, error) {
 	left := int64(retireMinutes)
 	for range retireOwners {
 		var of counted

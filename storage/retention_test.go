@@ -20,6 +20,8 @@ func TestRetentionOfWideEvents(t *testing.T) {
 		o.KeepEvents = time.Hour
 		store, _ := storagetest.OpenWith(t, o)
 		x := tenantOf(t, store)
+		must[access.Organization](t)(store.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
+			access.OrganizationChange{Plan: new("enterprise")}))
 		for range 600 {
 			storagetest.Subscription(t, store, x.owner, "https://example.com/", "wide")
 		}

@@ -47,14 +47,17 @@ func (s *Store) Role(ctx context.Context, name string) (access.Role, error) {
 }
 
 // CreateRole makes a role; it is never a built-in one. Faults: Conflict where the name is taken, Invalid where a
-// permission is unknown.
+// permission is unknown, Forbidden where the role holds more than by.
 func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
-	return returning(ctx, s, func(t *tx) (made access.Role, err error) {
+	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Role, err error) {
 		exists := alreadyExists("role", "name")
 		if err := refuseIf(t, exists, "SELECT 1 FROM roles WHERE name = ?", r.Name); err != nil {
 			return made, err
 		}
 		if err := knownPermissions(t, "permissions", r.Permissions); err != nil {
+			return made, err
+		}
+		if err := mayGrant(t, by, r.Permissions, false); err != nil {
 			return made, err
 		}
 		row, err := insertRole(t, r.Name, false)
@@ -67,7 +70,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 		if err := setPermissions(t, row, r.Permissions); err != nil {
 			return made, err
 		}
-		if made, err = role(t, r.Name); err != nil {
+		if made, err = roleNamed(t, r.Name); err != nil {
 			return made, err
 		}
 		return made, s.audit(t, by, 0, access.RoleCreated, target{Type: "role", ID: r.Name},
@@ -76,10 +79,10 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 }
 
 // UpdateRole changes what a role grants, from the next request of its holders on. Faults: NotFound, Conflict for a
-// built-in one, Invalid where a permission is unknown.
+// built-in one, Invalid where a permission is unknown, Forbidden where the changed role holds more than by.
 func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
-	return returning(ctx, s, func(t *tx) (changed access.Role, err error) {
-		if changed, err = role(t, name); err != nil {
+	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Role, err error) {
+		if changed, err = roleNamed(t, name); err != nil {
 			return changed, err
 		}
 		if changed.BuiltIn {
@@ -88,6 +91,9 @@ func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c 
 		details := map[string]any{}
 		if c.Permissions != nil {
 			if err := knownPermissions(t, "permissions", *c.Permissions); err != nil {
+				return changed, err
+			}
+			if err := mayWiden(t, by, changed, *c.Permissions); err != nil {
 				return changed, err
 			}
 			if err := setPermissions(t, changed.RowID, *c.Permissions); err != nil {
@@ -102,8 +108,8 @@ func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c 
 
 // DeleteRole removes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
 func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) error {
-	return s.change(ctx, func(t *tx) error {
-		r, err := role(t, name)
+	return s.of(by.Organization).change(ctx, func(t *tx) error {
+		r, err := roleNamed(t, name)
 		if err != nil {
 			return err
 		}
@@ -123,8 +129,8 @@ func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) er
 	})
 }
 
-// role is Role inside a transaction.
-func role(t *tx, name string) (access.Role, error) {
+// roleNamed is Role inside a transaction.
+func roleNamed(t *tx, name string) (access.Role, error) {
 	var r access.Role
 	if err := t.get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
 		return r, missing(err, "role")

@@ -21,7 +21,7 @@ import (
 // is no member; Forbidden where the plan lacks API keys; Invalid where nothing of the scope can be granted;
 // Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
-	return returning(ctx, s, func(t *tx) (rotated access.RotatedKey, err error) {
+	return returning(ctx, s.of(by.Organization.RowID).first(), func(t *tx) (rotated access.RotatedKey, err error) {
 		var old access.Key
 		if err := t.get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
 			return rotated, missing(err, "API key")
@@ -32,6 +32,11 @@ func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access
 		}
 		if err := rotatable(old, t.now); err != nil {
 			return rotated, err
+		}
+		if grace > 0 {
+			if err := requireRoomForGrace(t, by.Organization.RowID); err != nil {
+				return rotated, err
+			}
 		}
 		granted, err := intersect(old.Scope, held)
 		if err != nil {

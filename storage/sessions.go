@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 )
 
 // sessionLife is how long a session lasts; less where its access token expires before.
@@ -37,7 +38,8 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 	switch {
 	case p.Token.Status(now) == access.Expired:
 		return access.Principal{}, refusedSession.expired()
-	case p.Session.ExpiresAt <= now:
+	case p.Session.ExpiresAt <= now, p.Session.CreatedAt > now+clock.Tolerance.Milliseconds():
+		// A session from the future began while the clock was ahead. It would last until that time comes.
 		return access.Principal{}, refusedSession.invalid()
 	}
 	return p.Principal, nil
@@ -45,7 +47,7 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 
 // CreateSession begins a session that acts as the access token of p, which must have one.
 func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
-	return returning(ctx, s, func(t *tx) (access.Session, error) {
+	return returning(ctx, s.of(p.Home.RowID), func(t *tx) (access.Session, error) {
 		made := access.Session{ID: newID(sessionID), CreatedAt: t.now, ExpiresAt: t.now + sessionLife.Milliseconds()}
 		if expires := p.Token.ExpiresAt; expires != nil {
 			made.ExpiresAt = min(made.ExpiresAt, *expires)
@@ -57,7 +59,7 @@ func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access
 			return made, err
 		}
 		made.RowID = row
-		return made, s.audit(t, by, p.Home.RowID, access.SessionCreated, target{Type: "session", ID: made.ID}, map[string]any{
+		return made, s.audit(t, by, p.Home.RowID, access.SessionStarted, target{Type: "session", ID: made.ID}, map[string]any{
 			"user_id": p.User.ID, "access_token_id": p.Token.ID, "expires_at": timeText(&made.ExpiresAt),
 		})
 	})
@@ -65,28 +67,33 @@ func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access
 
 // EndSession ends the session of p, for all requests that begin after it has returned. Doing so again changes nothing.
 func (s *Store) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(p.Home.RowID).first().change(ctx, func(t *tx) error {
 		n, err := t.affected("DELETE FROM sessions WHERE public_id = ?", p.Session.ID)
 		if err != nil || n == 0 {
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, p.Home.RowID, access.SessionRevoked, target{Type: "session", ID: p.Session.ID}, map[string]any{
+		return s.audit(t, by, p.Home.RowID, access.SessionEnded, target{Type: "session", ID: p.Session.ID}, map[string]any{
 			"user_id": p.User.ID, "access_token_id": p.Token.ID,
 		})
 	})
 }
 
-// dropSessions forgets sessions that have ended by themselves. It looks before it writes: mostly there are none.
+// dropSessions deletes sessions that have expired, unless the clock is doubted. It looks before it writes: mostly there are
+// none.
 func (s *Store) dropSessions(ctx context.Context) error {
+	now, trusted := s.trustedTime()
+	if !trusted {
+		return nil
+	}
 	var ended bool
-	if err := s.get(ctx, &ended, "SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)", time.Now().UnixMilli()); err != nil || !ended {
+	if err := s.get(ctx, &ended, "SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)", now); err != nil || !ended {
 		return err
 	}
-	return s.change(ctx, dropEndedSessions)
+	return s.change(ctx, func(t *tx) error { return dropEndedSessions(t, now) })
 }
 
-func dropEndedSessions(t *tx) error {
-	_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", t.now, maxDropped)
+func dropEndedSessions(t *tx, now int64) error {
+	_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, maxDropped)
 	return err
 }

@@ -65,7 +65,7 @@ func TestSessions(t *testing.T) {
 		}
 		about := map[string]any{"user_id": p.User.ID, "access_token_id": p.Token.ID}
 		until := map[string]any{"user_id": p.User.ID, "access_token_id": p.Token.ID, "expires_at": time.UnixMilli(p.Session.ExpiresAt).UTC().Format("2006-01-02T15:04:05.000Z")}
-		x.expectLog(t, p.Home.RowID, told{access.SessionRevoked, "session " + p.Session.ID, about}, told{access.SessionCreated, "session " + p.Session.ID, until})
+		x.expectLog(t, p.Home.RowID, told{access.SessionEnded, "session " + p.Session.ID, about}, told{access.SessionStarted, "session " + p.Session.ID, until})
 	})
 	for name, tt := range map[string]struct {
 		end  func(t *testing.T, x platform, p access.Principal) error

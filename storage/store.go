@@ -10,7 +10,6 @@ import (
 	"errors"
 	"log/slog"
 	"math"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,7 @@ type Options struct {
 	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
 	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
 	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
+	BootstrapLife time.Duration     // how long that token lasts; 0 is for ever
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
 
@@ -46,7 +46,7 @@ type Store struct {
 	path     string
 	policy   webhook.Policy
 	log      *slog.Logger
-	lock     *os.File
+	lock     *ownership
 	ring     *seal.Ring
 	rekeying *rekeying // nil unless the key is being changed
 	upgrades upgrades
@@ -61,35 +61,50 @@ type Store struct {
 
 	writer *sqlx.DB // one connection, held by tx
 	tx     *tx
-	jobs   chan *job
+	jobs   *writeQueue
 	// stopped is closed when the writer has ended.
 	stopped chan struct{}
 
 	keeper       *sqlx.DB // one connection, for checkpoints beside the writer
 	commits      atomic.Int64
-	checkpointed int64 // what commits was at the last checkpoint; watch's own
+	checkpointed int64     // what commits was at the last checkpoint; watch's own
+	restartAt    time.Time // when the write-ahead log may be made to start anew again; watch's own
+	logBounds    logBounds
+	logLong      atomic.Bool                        // whether the write-ahead log is longer than logBounds.warn
+	checking     atomic.Pointer[context.CancelFunc] // ends the check of a table that is under way
+	pauses       chan func()                        // is run by the writer between two transactions
 
-	reads *pool // what requests and deliveries wait for
-	logs  *pool // lists with filters, which may have far to look
+	reads   *pool      // what requests and deliveries wait for
+	logs    *logReader // lists with filters, which may have far to look
+	replays *logReader // what replays look for, which may take minutes
+	surveys *pool      // looks at all that is pending, for which no request waits
+	pools   []*pool    // all that are open
 
-	lastEvent  int64 // row id of the newest event; the writer's own
-	principals principalCache
-	pending    pendingCount
-	held       atomic.Pointer[webhook.Hold] // as of the last commit
-	releasedAt atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
-	watcher    atomic.Pointer[webhook.Watcher]
-	observer   Observer
-	usage      usage
-	retention  retention     // upkeep's own
-	replaying  chan struct{} // holds a token while a replay writes
+	// The writer's own; see order.go.
+	lastEvent int64 // row id of the newest event
+	latest    int64 // the latest time of a transaction, since the clock was last set back
+	disorder  int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
+
+	principals   principalCache
+	pending      pendingCount
+	held         atomic.Pointer[webhook.Hold] // as of the last commit
+	releasedAt   atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
+	watcher      atomic.Pointer[webhook.Watcher]
+	observer     Observer
+	usage        usage
+	firstRequest firstRequest
+	retention    retention // upkeep's own
+	sweeps       sweeps    // upkeep's own
+	clock        wallClock
+	replaying    chan struct{} // holds a token while a replay writes
 }
 
 // Created reports whether Open has created the file.
 func (s *Store) Created() bool { return s.created }
 
-// Invited reports whether Open has made Options.Bootstrap an access token: in a new file, and in one that nobody has come
-// into so far.
-func (s *Store) Invited() bool { return s.created || s.invited }
+// Invited reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
+// authenticated request.
+func (s *Store) Invited() bool { return s.invited }
 
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }
@@ -126,10 +141,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range []*pool{s.reads, s.logs} {
-		if p != nil {
-			errs = append(errs, p.close())
-		}
+	for _, p := range s.pools {
+		errs = append(errs, p.close())
 	}
 	if s.tx != nil {
 		for _, st := range s.tx.statements {
@@ -143,7 +156,7 @@ func (s *Store) Close() error {
 	if s.writer != nil {
 		errs = append(errs, s.writer.Close())
 	}
-	return errors.Join(append(errs, unlock(s.lock))...)
+	return errors.Join(append(errs, s.lock.release())...)
 }
 
 // Ping reports whether the database answers.
@@ -170,7 +183,8 @@ func from(before int64) int64 {
 	return before
 }
 
-// change is write with a failure of the disk told to the caller as such.
+// change is write with a failure of the disk told to the caller as such. It is for work of Keyhook itself; for what a
+// customer asks for, use of.
 func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return unavailable(s.write(ctx, fn))
 }

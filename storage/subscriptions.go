@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"net/url"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -21,8 +20,13 @@ const subscriptionByID = `
 
 // Subscriptions lists the subscriptions of an organization, newest first; an empty status is any.
 func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
+	end, err := s.logs.take(ctx, organization) // removed subscriptions add up as a log does
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	list := []webhook.Subscription{}
-	err := s.list(ctx, &list, `
+	err = s.logs.list(ctx, &list, `
 		SELECT `+subscriptionColumns+`
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
 		WHERE s.organization_id = ?1 AND s.id < ?2 AND (?3 = '' OR s.status = ?3) AND s.deleted_at IS NULL
@@ -68,7 +72,8 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
-// the plan lacks webhooks.
+// the plan lacks webhooks, and where by lacks audit:read for the types that are wanted; Conflict where the plan allows no
+// more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	id := newID(subscriptionID)
@@ -76,14 +81,20 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	made, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
+	made, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
+			return sub, err
+		}
+		if err := mayDirect(t, by, *c.EventTypes); err != nil {
+			return sub, err
+		}
+		if err := requireRoomForSubscription(t, organization); err != nil {
 			return sub, err
 		}
 		if _, err := t.exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
-				last_error, epoch, probe_at, secret, previous_until, created_at, updated_at)
-			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?4)`, id, organization, sealed, t.now); err != nil {
+				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at)
+			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5)`, id, organization, sealed, s.lastEvent+1, t.now); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
@@ -101,15 +112,23 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
-// resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound.
+// resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound; Forbidden where by lacks audit:read
+// and the address or the types of a subscription that gets audit events would change, or it would begin to get some.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
-	return returning(ctx, s, func(t *tx) (webhook.Subscription, error) {
+	w := s.of(organization)
+	if c.IsActive != nil && !*c.IsActive {
+		w = w.first()
+	}
+	return returning(ctx, w, func(t *tx) (webhook.Subscription, error) {
 		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return sub, err
 		}
 		if c == (webhook.SubscriptionChange{}) {
 			return sub, nil
+		}
+		if err := mayRedirect(t, by, sub, c); err != nil {
+			return sub, err
 		}
 		before := sub.Status
 		if err := s.apply(t, by, &sub, c); err != nil {
@@ -223,7 +242,7 @@ func dropPatterns(t *tx, subscription int64) error {
 
 // DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(organization).first().change(ctx, func(t *tx) error {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return err
@@ -238,36 +257,6 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		s.changed(t, row)
 		return s.audit(t, by, organization, access.SubscriptionDeleted, target{"subscription", id, row}, nil)
 	})
-}
-
-// RotateSecret gives a subscription a new secret, which is returned here and never again. Every attempt that begins
-// after this signs with it; the old one signs beside it for the overlap. Faults: NotFound.
-func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, overlap time.Duration) (webhook.Subscription, webhook.Secret, error) {
-	secret := webhook.NewSecret()
-	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
-	rotated, err := returning(ctx, s, func(t *tx) (sub webhook.Subscription, err error) {
-		row, err := subscriptionRow(t, organization, id)
-		if err != nil {
-			return sub, err
-		}
-		if _, err := t.exec(`
-			UPDATE subscriptions SET previous_secret = CASE WHEN ?1 > 0 THEN secret END, previous_until = CASE WHEN ?1 > 0 THEN ?2 ELSE 0 END,
-				secret = ?3, epoch = epoch + 1, updated_at = ?4
-			WHERE id = ?5`, overlap.Milliseconds(), t.now+overlap.Milliseconds(), sealed, t.now, row); err != nil {
-			return sub, err
-		}
-		s.changed(t, row)
-		if sub, err = s.subscription(t, organization, id); err != nil {
-			return sub, err
-		}
-		return sub, s.audit(t, by, organization, access.SecretRotated, target{"subscription", id, row}, map[string]any{
-			"overlap_seconds": int64(overlap / time.Second),
-		})
-	})
-	if err != nil {
-		return rotated, webhook.Secret{}, err
-	}
-	return rotated, secret, nil
 }
 
 // dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each.

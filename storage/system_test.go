@@ -37,6 +37,7 @@ func TestSystem(t *testing.T) {
 		t.Parallel()
 		x, system := newSystem(t)
 		want := access.Actor{Type: "system", ID: system.User.ID, Name: "system", Organization: system.Home.RowID, RequestID: "req"}
+		want.Authority = access.Authority{User: system.User.RowID, Home: system.Home.RowID}
 		if d := cmp.Diff(want, system.Actor("", "req")); d != "" {
 			t.Errorf("actor (-want +got):\n%s", d)
 		}

@@ -16,6 +16,7 @@ func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target,
 func (s *Store) target(get func(dest any, text string, args ...any) error, subscription int64) (webhook.Target, error) {
 	var row struct {
 		webhook.Subscription
+		Organization  int64  `db:"organization_id"`
 		Sealed        []byte `db:"secret"`
 		Previous      []byte `db:"previous_secret"`
 		PreviousUntil int64  `db:"previous_until"`
@@ -23,13 +24,13 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Deleted       bool   `db:"deleted"`
 	}
 	if err := get(&row, `
-		SELECT `+subscriptionColumns+`, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
+		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, missing(err, "subscription")
 	}
 	at := webhook.Target{
-		Subscription: row.RowID, ID: row.ID, OrganizationID: row.OrganizationID, URL: row.URL,
+		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
 		Open: row.Active() && row.Webhooks && !row.Deleted && s.Held() == nil,
 	}

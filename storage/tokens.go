@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -31,9 +33,10 @@ func (s *Store) Token(ctx context.Context, user, id string) (access.AccessToken,
 }
 
 // CreateToken keeps an access token of a user for an organization. A nil expiresAt means that it does not expire.
-// Faults: NotFound for the user, Invalid where the organization is unknown, Conflict where the user is no member of it.
+// Faults: NotFound for the user, Invalid where the organization is unknown, Conflict where the user is no member of it,
+// Forbidden where the token could do more than by.
 func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
-	return returning(ctx, s, func(t *tx) (made access.AccessToken, err error) {
+	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.AccessToken, err error) {
 		u, err := userRow(t, user)
 		if err != nil {
 			return made, err
@@ -42,20 +45,34 @@ func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organiza
 		if err != nil {
 			return made, unknown(err, "organization_id", "organization")
 		}
-		if err := refuseIf(t, notMember("The user"),
-			"SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM memberships WHERE organization_id = ? AND user_id = ?)", o, u); err != nil {
-			return made, err
+		granted, err := grantedTo(t, u, o)
+		if errors.Is(err, sql.ErrNoRows) {
+			return made, notMember("The user")
 		}
-		row, err := insertToken(t, u, o, c, name, expiresAt)
 		if err != nil {
 			return made, err
 		}
-		if err := t.get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
+		if err := mayGrant(t, by, granted, o != by.Authority.Home); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, by, o, access.AccessTokenCreated, target{Type: "access_token", ID: made.ID}, map[string]any{
-			"user_id": user, "name": name, "expires_at": timeText(expiresAt),
-		})
+		return s.makeToken(t, by, u, o, c, name, expiresAt)
+	})
+}
+
+// makeToken keeps an access token of a user, by row ids, and audits it.
+func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c access.Credential, name string, expiresAt *int64) (made access.AccessToken, err error) {
+	digest := c.Digest()
+	row, err := t.insert(`
+		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(tokenID), user, organization, name, digest[:], c.Display(), t.now, expiresAt)
+	if err != nil {
+		return made, err
+	}
+	if err := t.get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
+		return made, err
+	}
+	return made, s.audit(t, by, organization, access.AccessTokenCreated, target{Type: "access_token", ID: made.ID}, map[string]any{
+		"user_id": made.UserID, "name": name, "expires_at": timeText(expiresAt),
 	})
 }
 
@@ -65,37 +82,41 @@ func notMember(who string) error {
 		"an operator can change that with PUT /api/v1/organizations/{id}/members/{user_id}/.", who)
 }
 
+// tokenToRevoke is what the revocation of an access token needs to know of it.
+type tokenToRevoke struct {
+	Row          int64  `db:"id"`
+	ID           string `db:"public_id"`
+	User         string `db:"user_public_id"`
+	Organization int64  `db:"organization_id"`
+	Name         string `db:"name"`
+	Revoked      bool   `db:"revoked"`
+}
+
+const selectTokenToRevoke = `
+	SELECT a.id, a.public_id, u.public_id AS user_public_id, a.organization_id, a.name, a.revoked_at IS NOT NULL AS revoked
+	FROM access_tokens a JOIN users u ON u.id = a.user_id`
+
 // RevokeToken revokes an access token, for all requests that begin after it has returned. Doing so again changes
 // nothing. Faults: NotFound.
 func (s *Store) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
-	return s.change(ctx, func(t *tx) error {
-		var found struct {
-			Row          int64  `db:"id"`
-			Organization int64  `db:"organization_id"`
-			Name         string `db:"name"`
-			Revoked      bool   `db:"revoked"`
-		}
-		if err := t.get(&found, `
-			SELECT a.id, a.organization_id, a.name, a.revoked_at IS NOT NULL AS revoked
-			FROM access_tokens a JOIN users u ON u.id = a.user_id
-			WHERE a.public_id = ? AND u.public_id = ?`, id, user); err != nil {
+	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+		var found tokenToRevoke
+		if err := t.get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
 			return missing(err, "access token")
 		}
 		if found.Revoked {
 			return nil
 		}
-		if _, err := t.exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.now, found.Row); err != nil {
-			return err
-		}
-		s.outdatePrincipals(t)
-		return s.audit(t, by, found.Organization, access.AccessTokenRevoked, target{Type: "access_token", ID: id},
-			map[string]any{"user_id": user, "name": found.Name})
+		return s.revokeToken(t, by, found)
 	})
 }
 
-func insertToken(t *tx, user, organization int64, c access.Credential, name string, expiresAt *int64) (int64, error) {
-	digest := c.Digest()
-	return t.insert(`
-		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(tokenID), user, organization, name, digest[:], c.Display(), t.now, expiresAt)
+// revokeToken revokes an access token that is not revoked, and audits it.
+func (s *Store) revokeToken(t *tx, by access.Actor, token tokenToRevoke) error {
+	if _, err := t.exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.now, token.Row); err != nil {
+		return err
+	}
+	s.outdatePrincipals(t)
+	return s.audit(t, by, token.Organization, access.AccessTokenRevoked, target{Type: "access_token", ID: token.ID},
+		map[string]any{"user_id": token.User, "name": token.Name})
 }

@@ -11,7 +11,7 @@ import (
 // a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks, Conflict while the
 // queue is held.
 func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
-	begun, err := returning(ctx, s, func(t *tx) (b begunTest, err error) {
+	begun, err := returning(ctx, s.of(organization), func(t *tx) (b begunTest, err error) {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return b, err
@@ -41,7 +41,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 			return b, err
 		}
 		b.job = webhook.Job{
-			Delivery: delivery, Subscription: sub, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.now,
+			Delivery: delivery, Subscription: sub, Organization: organization, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.now,
 			Body: body, Cause: webhook.ByTest,
 		}
 		b.attempt, err = t.insert(`

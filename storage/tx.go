@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -17,11 +18,13 @@ type tx struct {
 	statements map[string]*sqlx.Stmt
 	now        int64 // one time for the whole batch, in milliseconds
 	dirty      bool  // something was written since the current job began
+	rows       int   // written since the transaction began, about; a page of an event's body counts as one
 	committed  []func()
 
 	organizations map[int64]string // row id → public id, neither of which ever changes
 	known         known
 	tallies       map[tallyOf]*webhook.Tally // to be written at the end of the transaction
+	news          healthNews
 }
 
 func newTx(conn *sqlx.Conn) *tx {
@@ -43,6 +46,22 @@ func (t *tx) attempt(fn func(*tx) error) (err error) {
 		}
 	}()
 	return fn(t)
+}
+
+// do runs a job. The error is one that the whole transaction must not survive; any other is kept in the job.
+func (t *tx) do(j *job) error {
+	mark, before, began := len(t.committed), t.rows, time.Now()
+	t.dirty, j.err = false, nil
+	if err := t.attempt(j.run); err != nil {
+		if t.dirty || code(err) != 0 {
+			return err
+		}
+		t.committed = t.committed[:mark]
+		j.err = err
+	}
+	// A pause of the whole machine is not the job's fault, so time counts as much as the largest request at most.
+	j.spent = max(t.rows-before, min(int(time.Since(began)/rowTime), maxDeliveries))
+	return nil
 }
 
 // rollback ends the transaction, and forgets what was learnt in it. On a full disk SQLite has ended it already and says
@@ -80,7 +99,14 @@ func (t *tx) exec(text string, args ...any) (sql.Result, error) {
 		return nil, err
 	}
 	t.dirty = true
-	return st.ExecContext(background, args...)
+	result, err := st.ExecContext(background, args...)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := result.RowsAffected(); err == nil {
+		t.rows += int(n)
+	}
+	return result, nil
 }
 
 // insert runs an INSERT and returns the new row's id.
@@ -113,6 +139,7 @@ func (t *tx) get(dest any, text string, args ...any) error {
 // update runs a statement that writes and returns one row.
 func (t *tx) update(dest any, text string, args ...any) error {
 	t.dirty = true
+	t.rows++
 	return t.get(dest, text, args...)
 }
 

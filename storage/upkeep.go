@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -20,13 +19,20 @@ func (s *Store) upkeep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			s.try(context.WithoutCancel(ctx), s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
 			s.try(context.WithoutCancel(ctx), s.noteUsage, "cannot note when credentials were last used")
+			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot write down the time")
 			return
+		case <-s.firstRequest.wake:
 		case <-tick.C:
 		}
+		s.try(ctx, s.keepTime, "cannot write down the time")
+		s.try(ctx, s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
+		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
 		s.try(ctx, s.retire, "cannot forget what is older than storage.retention_events and storage.retention_audit")
-		s.try(ctx, s.dropSessions, "cannot forget sessions that have ended")
+		s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
+		s.try(ctx, s.dropPrevious, "cannot delete previous signing secrets whose overlap is over")
 		if time.Since(noted) >= usageInterval {
 			noted = time.Now()
 			s.try(ctx, s.noteUsage, "cannot note when credentials were last used")
@@ -39,24 +45,4 @@ func (s *Store) try(ctx context.Context, do func(context.Context) error, complai
 	if err := do(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error(complaint, "error", err)
 	}
-}
-
-// checkpoint folds the write-ahead log back into the file, as far as readers let it. The kind is PASSIVE, which waits for
-// nobody: the others hold up every writer while a reader stays. It is ours because SQLite's own, made by a commit, keeps
-// its errors to itself.
-func (s *Store) checkpoint(ctx context.Context) error {
-	commits := s.commits.Load()
-	if commits == s.checkpointed {
-		return nil
-	}
-	var result struct {
-		Busy         int `db:"busy"`
-		Log          int `db:"log"`
-		Checkpointed int `db:"checkpointed"`
-	}
-	if err := s.keeper.GetContext(ctx, &result, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	s.checkpointed = commits
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
 )
 
 const (
@@ -38,9 +39,10 @@ type use struct {
 	at int64
 }
 
-// Used notes that a request was made with p's credential. It takes no time to speak of; upkeep writes it down, at most
-// once a minute per credential. A principal without a credential is not noted.
+// Used notes that a request was made with p's credential. It does not block; upkeep writes the last use down, at most
+// once a minute per credential. Any principal ends the making of tokens at starts; see invite.
 func (s *Store) Used(p access.Principal) {
+	s.firstRequest.note()
 	at := time.Now().UnixMilli()
 	switch {
 	case p.Key != nil:
@@ -109,13 +111,15 @@ func (s *Store) noteUsage(ctx context.Context) error {
 	return nil
 }
 
+// writeUsage writes a use that is later than the one written before. A time from the future comes from a clock that was
+// ahead, and is replaced too.
 func writeUsage(t *tx, notes []use) error {
 	for _, n := range notes {
-		statement := "UPDATE api_keys SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) < ?1"
+		statement := "UPDATE api_keys SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
 		if n.token {
-			statement = "UPDATE access_tokens SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) < ?1"
+			statement = "UPDATE access_tokens SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
 		}
-		if _, err := t.exec(statement, n.at, n.row); err != nil {
+		if _, err := t.exec(statement, n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,16 @@ func TestLastUse(t *testing.T) {
 				if at := lastUse(t, x, p); at != first {
 					t.Fatalf("used at %d, want %d", at, first)
 				}
+				if err := x.MoveUses(t.Context(), 400*24*time.Hour); err != nil { // the clock was ahead
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				first = time.Now().UnixMilli()
+				x.Used(p)
+				time.Sleep(15 * time.Second)
+				if at := lastUse(t, x, p); at != first {
+					t.Fatalf("used at %d, want %d, after a clock that was ahead", at, first)
+				}
 				written := map[int64]bool{}
 				for range 300 {
 					time.Sleep(time.Second)

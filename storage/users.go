@@ -26,7 +26,7 @@ func (s *Store) User(ctx context.Context, id string) (access.User, error) {
 
 // CreateUser makes a user. Faults: Conflict where the e-mail address, whatever its case, or the external id is taken.
 func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error) {
-	return returning(ctx, s, func(t *tx) (made access.User, err error) {
+	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.User, err error) {
 		if err := freeUser(t, 0, &u.Email, u.ExternalID); err != nil {
 			return made, err
 		}
@@ -48,15 +48,22 @@ func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) 
 }
 
 // UpdateUser changes a user. One that is not active any more is refused from the next request on, with every credential.
-// Faults: NotFound; Conflict where the e-mail address or the external id is taken, and for the last active operator.
+// Faults: NotFound; Conflict where the e-mail address or the external id is taken, and for the last active operator;
+// Forbidden where somebody could come to act as the user by this, and the user holds more than by.
 func (s *Store) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
-	return returning(ctx, s, func(t *tx) (changed access.User, err error) {
-		row, err := userRow(t, id)
+	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.User, err error) {
+		before, err := changeableUser(t, id)
 		if err != nil {
 			return changed, err
 		}
+		row := before.RowID
 		if err := freeUser(t, row, c.Email, c.ExternalID); err != nil {
 			return changed, err
+		}
+		if opens(before, c) {
+			if err := mayActAs(t, by, row); err != nil {
+				return changed, err
+			}
 		}
 		if c.IsActive != nil && !*c.IsActive {
 			if err := keepAnOperator(t, row, 0); err != nil {
@@ -96,7 +103,7 @@ func changesOfUser(c access.UserChange) map[string]any {
 
 // DeleteUser removes a user. Faults: NotFound; Conflict while it has a membership, or a credential, be it revoked.
 func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) error {
-	return s.change(ctx, func(t *tx) error {
+	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
 		row, err := userRow(t, id)
 		if err != nil {
 			return err
@@ -155,17 +162,21 @@ func user(t *tx, row int64) (access.User, error) {
 	return u, missing(err, "user")
 }
 
-// userRow returns the row id of a user who is to be changed, or given something. Faults: NotFound; Conflict for the
-// built-in one.
-func userRow(t *tx, id string) (int64, error) {
-	var found access.User
+// changeableUser returns a user who is to be changed, or given something. Faults: NotFound; Conflict for the built-in one.
+func changeableUser(t *tx, id string) (found access.User, err error) {
 	if err := t.get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
-		return 0, missing(err, "user")
+		return found, missing(err, "user")
 	}
 	if found.BuiltIn {
-		return 0, fixed("user", found.Name)
+		return found, fixed("user", found.Name)
 	}
-	return found.RowID, nil
+	return found, nil
+}
+
+// userRow returns the row id of a changeableUser.
+func userRow(t *tx, id string) (int64, error) {
+	found, err := changeableUser(t, id)
+	return found.RowID, err
 }
 
 func insertUser(t *tx, u access.User) (int64, error) {

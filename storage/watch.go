@@ -28,7 +28,7 @@ type identity struct {
 
 // remember notes which files are ours.
 func (s *Store) remember() error {
-	for _, name := range []string{s.path, s.path + "-wal", s.path + ".lock"} {
+	for _, name := range []string{s.path, s.path + "-wal", s.path + disk.Lock} {
 		info, err := os.Stat(name)
 		if err != nil {
 			return err
@@ -107,6 +107,7 @@ func (s *Store) watch(ctx context.Context) {
 			return
 		}
 		s.condition.note(byCheckpoint, err)
+		s.watchLog()
 		if s.condition.ailing.Load() {
 			if err == nil {
 				s.condition.heal(byCheckpoint)

@@ -137,6 +137,49 @@ func TestAllowedNetworks(t *testing.T) {
 	})
 }
 
+func TestDeniedNetworks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name            string
+		denied, allowed []string
+		address         string
+		blocked         bool
+	}{
+		{"close a public address", []string{"198.41.0.0/24"}, nil, "198.41.0.4", true},
+		{"leave open the public address beside it", []string{"198.41.0.0/24"}, nil, "198.41.1.4", false},
+		{"close it in its mapped form", []string{"198.41.0.4/32"}, nil, "::ffff:198.41.0.4", true},
+		{"close a public IPv6 network", []string{"2606:4700::/32"}, nil, "2606:4700::1", true},
+		{"win over an allowed network", []string{"10.1.0.0/16"}, []string{"10.0.0.0/8"}, "10.1.2.3", true},
+		{"win over a narrower allowed network", []string{"10.0.0.0/8"}, []string{"10.1.2.3/32"}, "10.1.2.3", true},
+		{"leave open the rest of an allowed network", []string{"10.1.0.0/16"}, []string{"10.0.0.0/8"}, "10.2.0.1", false},
+		{"close their form of NAT64 where that is allowed", []string{"198.41.0.0/24"}, []string{"64:ff9b::/96"}, "64:ff9b::c629:4", true},
+		{"leave open another address of NAT64", []string{"198.41.0.0/24"}, []string{"64:ff9b::/96"}, "64:ff9b::808:808", false},
+		{"close their form of 6to4 where that is allowed", []string{"198.41.0.0/24"}, []string{"2002::/16"}, "2002:c629:4::1", true},
+		{"close their form of Teredo where that is allowed", []string{"198.41.0.0/24"}, []string{"2001::/32"}, "2001:0:1::39d6:fffb", true},
+		{"may be written as mapped IPv4", []string{"::ffff:198.41.0.0/120"}, nil, "198.41.0.4", true},
+		{"of all of IPv4 close it", []string{"0.0.0.0/0"}, nil, "8.8.8.8", true},
+		{"of all of IPv4 leave IPv6 open", []string{"0.0.0.0/0"}, nil, "2606:4700::1", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := egress.Policy{DeniedNetworks: networks(c.denied...), AllowedNetworks: networks(c.allowed...)}
+			err := p.CheckAddr(netip.MustParseAddr(c.address))
+			if errors.Is(err, egress.ErrBlocked) != c.blocked || errors.Is(err, egress.ErrDenied) != c.blocked {
+				t.Errorf("%s: %v", c.address, err)
+			}
+		})
+	}
+
+	t.Run("are not shown to whoever wrote the URL", func(t *testing.T) {
+		t.Parallel()
+		p := egress.Policy{DeniedNetworks: networks("198.41.0.0/22")}
+		_, err := p.CheckURL("https://198.41.0.4/")
+		if problem := asURLError(t, err); problem.Code != egress.CodeAddressNotAllowed || strings.Contains(problem.Message, "/22") {
+			t.Errorf("%+v", problem)
+		}
+	})
+}
+
 // Whatever the address: no panic, one verdict for both forms of IPv4, none of what the standard library knows to be
 // internal, and an exception wins.
 func FuzzCheckAddr(f *testing.F) {

@@ -69,14 +69,19 @@ type backupReport struct {
 	Deliveries      int64    `json:"deliveries"`
 	Pending         int64    `json:"pending_deliveries"`
 	Removed         []string `json:"removed"`
+	Warning         *string  `json:"warning"`
 }
 
 func newBackupReport(r backup.Report) backupReport {
-	return backupReport{
+	report := backupReport{
 		File: r.File, Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
 		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format("2006-01-02T15:04:05.000Z"),
 		Events:    r.Events, Deliveries: r.Deliveries, Pending: r.Pending, Removed: append([]string{}, r.Removed...),
 	}
+	if r.Warning != "" {
+		report.Warning = &r.Warning
+	}
+	return report
 }
 
 // tellBackup is a report for people. key says where the encryption key is.
@@ -89,6 +94,9 @@ func tellBackup(out io.Writer, r backup.Report, key string) error {
 	fmt.Fprintf(w, "took\t%s\n", r.Took.Round(time.Millisecond))
 	if len(r.Removed) > 0 {
 		fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
+	}
+	if r.Warning != "" {
+		fmt.Fprintf(w, "warning\t%s\n", escaped(r.Warning))
 	}
 	fmt.Fprintf(w, "key\t%s, which is NOT in the copy: keep %s apart from it\n", strings.Join(r.KeyIDs, " and "), key)
 	return w.Flush()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -53,6 +54,7 @@ func (s *childServer) start(ctx context.Context, dir string, isReady func([]byte
 		"KEYHOOK_STORAGE_PATH=" + s.database,
 		"KEYHOOK_BOOTSTRAP_TOKEN=" + s.token,
 		"KEYHOOK_EGRESS_ALLOWED_NETWORKS=127.0.0.0/8",
+		"KEYHOOK_SERVER_CONNECTIONS_PER_ADDRESS=" + strconv.Itoa(maxConnections),
 	}, settings...)
 	if s.child, err = startChild(ctx, filepath.Join(dir, "serve.log"), settings, isReady, "serve", "--log.format=json"); err != nil {
 		return fmt.Errorf("start a server: %w", err)

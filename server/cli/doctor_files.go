@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -23,7 +24,7 @@ const (
 
 // files looks at the place of the database, and at the database or at the server that owns it.
 func (d *examination) files(ctx context.Context, c config.Config) {
-	path, err := disk.Resolve(c.Storage.Path)
+	path, owner, err := disk.Resolve(c.Storage.Path)
 	if err != nil {
 		d.refused("directory", err)
 		return
@@ -37,22 +38,28 @@ func (d *examination) files(ctx context.Context, c config.Config) {
 	} else if warning := mount.Passing(); warning != "" {
 		d.warn("directory", "", "%s", warning)
 	}
-	if err := disk.Check(path); err != nil {
+	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {
 		d.refused("directory", err)
 	} else {
-		d.well("directory", "%s and its files may be written by uid %d, gid %d", path, os.Geteuid(), os.Getegid())
+		d.well("directory", "%s and its files may be written by %s", path, owner)
 	}
 	d.room(path)
 	d.modes(c, path)
 	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > longLog {
 		d.warn("database", "look for a client that reads for very long, and at the disk", "the write-ahead log is %d MiB long", info.Size()>>20)
 	}
-	if pid, running := storage.Owner(path); running {
+	var pid string
+	var running bool
+	if err := owner.Do(func() error { pid, running = storage.Owner(path); return nil }); err != nil {
+		d.refused("database", err)
+		return
+	}
+	if running {
 		d.well("database", "process %s owns %s; it was not touched", pid, path)
 		d.server(ctx, c)
 		return
 	}
-	d.database(ctx, c)
+	d.database(ctx, c, owner)
 	d.free("server.listen", c.Server.Listen)
 	if c.Metrics.Listen != "" {
 		d.free("metrics.listen", c.Metrics.Listen)
@@ -78,7 +85,7 @@ func (d *examination) room(path string) {
 
 // modes looks at who else may read what is secret.
 func (d *examination) modes(c config.Config, path string) {
-	names := []string{path, path + ".key", os.Getenv(config.EnvFile), c.Server.TLSKeyFile}
+	names := []string{path, path + disk.Key, os.Getenv(config.EnvFile), c.Server.TLSKeyFile}
 	for _, s := range config.Settings() {
 		if strings.HasSuffix(s.Env, "_FILE") && s.Env != "KEYHOOK_SERVER_TLS_CERT_FILE" && s.Env != "KEYHOOK_EGRESS_CA_FILE" {
 			names = append(names, os.Getenv(s.Env))
@@ -92,7 +99,10 @@ func (d *examination) modes(c config.Config, path string) {
 		}
 		seen[name] = true
 		info, err := os.Stat(name)
-		if err != nil {
+		if isOurs := name == path || name == path+disk.Key; isOurs {
+			info, err = os.Lstat(name) // a link there may have been planted, and its target must not be changed
+		}
+		if err != nil || info.Mode().Type() == fs.ModeSymlink {
 			continue
 		}
 		if mode := info.Mode().Perm(); mode&0o077 != 0 {
@@ -106,8 +116,12 @@ func (d *examination) modes(c config.Config, path string) {
 }
 
 // database looks at a file that nobody owns.
-func (d *examination) database(ctx context.Context, c config.Config) {
-	state, err := storage.Examine(ctx, storage.Options{Path: c.Storage.Path, Schema: d.schema, EncryptionKey: c.Encryption.Key.Reveal()})
+func (d *examination) database(ctx context.Context, c config.Config, owner disk.User) {
+	var state storage.State
+	err := owner.Do(func() (err error) {
+		state, err = storage.Examine(ctx, storage.Options{Path: c.Storage.Path, Schema: d.schema, EncryptionKey: c.Encryption.Key.Reveal()})
+		return err
+	})
 	switch {
 	case err != nil:
 		d.refused("database", err)

@@ -45,14 +45,10 @@ type times struct {
 
 // receiver looks at a receiver as a delivery would find it.
 func (d *examination) receiver(ctx context.Context, c config.Config, raw string) {
-	policy := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks}
+	policy := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks, DeniedNetworks: c.Egress.DeniedNetworks}
 	canonical, err := policy.CheckURL(raw)
 	if err != nil {
-		text, mend := err.Error(), ""
-		if refused, ok := errors.AsType[*egress.URLError](err); ok {
-			text, mend = "a subscription to it is refused: "+refused.Code, refused.Message
-		}
-		d.wrong("url", mend, "%s", text)
+		d.refusedURL(policy, raw, err)
 		return
 	}
 	d.well("url", "%s may be subscribed", canonical)
@@ -97,6 +93,31 @@ func (d *examination) receiver(ctx context.Context, c config.Config, raw string)
 	d.skew("clock", "the receiver", resp.Header, time.Now())
 }
 
+// refusedURL tells why a subscription to the URL is refused. If an address is the reason, the mend is the operator's.
+func (d *examination) refusedURL(policy egress.Policy, raw string, err error) {
+	refused, ok := errors.AsType[*egress.URLError](err)
+	if !ok {
+		d.wrong("url", "", "%v", err)
+		return
+	}
+	if u, err := url.Parse(raw); err == nil && refused.Code == egress.CodeAddressNotAllowed {
+		if a, err := netip.ParseAddr(strings.TrimSuffix(u.Hostname(), ".")); err == nil {
+			blocked := policy.CheckAddr(a)
+			d.wrong("url", openAddress(a, blocked), "a subscription to it is refused: %s: %v", refused.Code, blocked)
+			return
+		}
+	}
+	d.wrong("url", refused.Message, "a subscription to it is refused: %s", refused.Code)
+}
+
+// openAddress says how the operator lets deliveries go to an address that the guard has blocked.
+func openAddress(a netip.Addr, blocked error) string {
+	if errors.Is(blocked, egress.ErrDenied) {
+		return "if deliveries shall go there, remove its network from egress.denied_networks"
+	}
+	return "if it is a receiver of your own, add " + a.Unmap().String() + " to egress.allowed_networks"
+}
+
 func issuer(leaf *x509.Certificate) string {
 	if len(leaf.Issuer.Organization) > 0 {
 		return leaf.Issuer.Organization[0]
@@ -125,7 +146,7 @@ func (d *examination) addresses(ctx context.Context, policy egress.Policy, host 
 	}
 	for _, a := range list {
 		if err := policy.CheckAddr(a); err != nil {
-			d.wrong("dns", "if it is a receiver of your own, add "+a.Unmap().String()+" to egress.allowed_networks", "%v", err)
+			d.wrong("dns", openAddress(a, err), "%v", err)
 			continue
 		}
 		reachable = true

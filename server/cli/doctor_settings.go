@@ -147,6 +147,14 @@ func (d *examination) serving(c config.Config) {
 		if n.Bits() == 0 || n.Addr().IsLoopback() || n.Contains(netip.MustParseAddr("169.254.169.254")) {
 			d.warn("egress", "name single addresses of your own receivers in egress.allowed_networks", "customers may have deliveries sent into %s", n)
 		}
+		for _, denied := range c.Egress.DeniedNetworks {
+			if denied.Overlaps(n) {
+				d.warn("egress", "remove one of the two", "egress.denied_networks (%s) closes what egress.allowed_networks (%s) opens", denied, n)
+			}
+		}
+	}
+	if err := egress.CheckOwnAddresses(); err != nil {
+		d.warn("egress", "let the process read its network interfaces (AF_NETLINK), or list its public addresses in egress.denied_networks", "deliveries to this machine's public addresses are not refused: %v", err)
 	}
 }
 

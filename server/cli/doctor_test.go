@@ -119,6 +119,7 @@ func TestDoctorLooksAtTheDatabase(t *testing.T) {
 		{"with a certificate that is not there", func(*testing.T, string) {}, []string{"--server.tls_cert_file=a", "--server.tls_key_file=b"}, "problem", "tls", "PEM"},
 		{"with a token that was encoded twice", func(*testing.T, string) {}, []string{"--bootstrap.token=YW4tb3BlcmF0b3ItdG9rZW4tb2YtdGVzdHM="}, "warning", "secrets", "base64 of another text"},
 		{"with a token in quotes", func(*testing.T, string) {}, []string{`--bootstrap.token="an-operator-token-of-tests"`}, "warning", "secrets", "quotes"},
+		{"that denies what it allows", func(*testing.T, string) {}, []string{"--egress.allowed_networks=10.1.0.0/16", "--egress.denied_networks=10.0.0.0/8"}, "warning", "egress", "10.0.0.0/8"},
 		{"with holes to the inside", func(*testing.T, string) {}, []string{"--egress.allowed_networks=169.254.0.0/16"}, "warning", "egress", "169.254.0.0/16"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -192,6 +193,8 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 		{"that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
 		{"of an authority that nobody knows", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
 		{"on the inside", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
+		{"on the inside, and how to allow it", receiver.URL, nil, "problem", "url", "add 127.0.0.1 to egress.allowed_networks", false},
+		{"in a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove its network from egress.denied_networks", false},
 		{"that is no HTTPS", "http://example.com/", nil, "problem", "url", "https_required", false},
 		{"that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
 	} {

@@ -151,6 +151,9 @@ var moment = kind{name: "time", read: func(text string) (any, error) {
 	if err != nil {
 		return nil, errors.New("it takes a time, as 2030-01-31T12:00:00Z")
 	}
+	if year := at.UTC().Year(); year < 1 || year > 9999 {
+		return nil, errors.New("it takes a time before the year 10000")
+	}
 	return stamp(at), nil
 }}
 

@@ -13,6 +13,7 @@ import (
 type noun struct {
 	name    string // "keys"
 	short   string
+	alone   *action // what the noun does without a verb; nil shows its help
 	actions []action
 }
 
@@ -88,6 +89,9 @@ func (g *given) Type() string   { return g.name }
 // command returns the command of a noun, with those of its actions below it.
 func (n noun) command() *cobra.Command {
 	cmd := &cobra.Command{Use: n.name, Short: n.short}
+	if n.alone != nil {
+		cmd = n.alone.command("keyhook")
+	}
 	connectable(cmd)
 	outputFlags(cmd)
 	for _, a := range n.actions {

@@ -19,7 +19,7 @@ const (
 const week = 7 * 24 * time.Hour
 
 // nouns are all that the commands can be about, in the order of the help.
-var nouns = []noun{keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, queueNoun}
+var nouns = []noun{keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, queueNoun, clockNoun}
 
 var aKeyID = []argument{{name: "ID", kind: idOf(keyIDs)}}
 

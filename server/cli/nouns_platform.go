@@ -65,13 +65,17 @@ func planFields(limitRequired bool) []field {
 		{member: "webhooks", usage: "whether it includes webhooks", kind: yes},
 		{member: "api_rate_limit_per_minute", usage: "requests that each key may make in a minute, or unlimited",
 			kind: unlimitable(0, 1_000_000_000), required: limitRequired},
+		{member: "max_subscriptions", usage: "webhook subscriptions that an organization may have, or unlimited, which means 5000",
+			kind: unlimitable(0, 5_000)},
+		{member: "max_api_keys", usage: "live API keys that an organization may have, or unlimited, which means 10000",
+			kind: unlimitable(0, 10_000)},
 	}
 }
 
 var planNoun = noun{name: "plans", short: "Plans: what organizations have bought", actions: []action{
 	{
 		use: "list", short: "List the plans", example: "list",
-		method: "GET", path: pathPlans, list: "name api_keys webhooks api_rate_limit_per_minute", id: "name",
+		method: "GET", path: pathPlans, list: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys", id: "name",
 	},
 	{
 		use: "get NAME", short: "Show a plan", example: "get growth",

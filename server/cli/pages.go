@@ -82,7 +82,8 @@ func (c client) pages(ctx context.Context, path, cursor string, items int) (page
 		}
 		list.Data = append(list.Data, next.Data...)
 		list.HasMore, list.NextCursor = next.HasMore, next.NextCursor
-		if !next.HasMore || next.NextCursor == nil || len(next.Data) == 0 || len(list.Data) >= items {
+		// A page may be empty and have more behind it: the server looks at a part of a long log at a time.
+		if !next.HasMore || next.NextCursor == nil || *next.NextCursor == cursor || len(list.Data) >= items {
 			return list, nil
 		}
 		cursor = *next.NextCursor

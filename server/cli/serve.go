@@ -54,5 +54,5 @@ func Welcome(out io.Writer, database, url, token string) {
 		fmt.Fprint(out, "  token    the one set as bootstrap.token\n\n")
 		return
 	}
-	fmt.Fprintf(out, "  token    %s  (kept nowhere in clear)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\n", token, token, url)
+	fmt.Fprintf(out, "  token    %s  (valid for 24 hours, and kept nowhere in clear)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\nCreate a token that lasts, on this machine:\n\n  keyhook token create --name NAME\n\n", token, token, url)
 }

@@ -75,6 +75,24 @@ func TestLists(t *testing.T) {
 		})
 	}
 
+	t.Run("go on behind pages that are empty, and not for ever", func(t *testing.T) {
+		t.Parallel()
+		for last, items := range map[int]string{5: "key_5\n", 100: ""} {
+			s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
+				n := 0
+				_, _ = fmt.Sscan(r.URL.Query().Get("cursor"), &n)
+				body := fmt.Sprintf(`{"data":[],"has_more":true,"next_cursor":"%d"}`, min(n+1, 50))
+				if n == last {
+					body = fmt.Sprintf(`{"data":[{"id":"key_%d"}],"has_more":false,"next_cursor":null}`, n)
+				}
+				says(200, jsonType, body)(w, r)
+			})
+			if code, stdout, stderr := s.ask(t, aToken, "keys list --quiet"); code != cli.ExitOK || stdout != items || stderr != "" || len(s.asked) > 51 {
+				t.Errorf("code %d, output %q, errors %q after %d requests", code, stdout, stderr, len(s.asked))
+			}
+		}
+	})
+
 	t.Run("show nothing that a terminal would obey, and each item on its line", func(t *testing.T) {
 		t.Parallel()
 		s := newStub(t, keysOf(1))

@@ -37,6 +37,10 @@ type Server struct {
 	TLSCertFile    string         // PEM; empty, as TLSKeyFile, for plain HTTP
 	TLSKeyFile     string
 	ShutdownGrace  time.Duration // what requests and attempts in flight get at a stop
+
+	TokenRate             int   // requests a second of one organization without API keys
+	ConnectionsPerAddress int   // at once
+	BodyMemory            int64 // bytes, for the bodies of all requests
 }
 
 // URL returns BaseURL, or else the address that the server listens on as a URL. listening is the address really bound,
@@ -96,7 +100,8 @@ type Webhooks struct {
 // Egress is where deliveries may go.
 type Egress struct {
 	AllowHTTP       bool
-	AllowedNetworks []netip.Prefix // exceptions from what is refused: loopback, private, reserved
+	AllowedNetworks []netip.Prefix // exceptions from what is refused: loopback, private, reserved, this machine
+	DeniedNetworks  []netip.Prefix // refused always, also inside AllowedNetworks
 	CAFile          string         // PEM; trusted beside the system's roots
 }
 

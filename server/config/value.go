@@ -28,6 +28,7 @@ const (
 	kindNumber   = "number"
 	kindDuration = "duration"
 	kindNetworks = "networks"
+	kindSize     = "size"
 	kindAddress  = "host:port"
 	kindSecret   = "secret"
 )
@@ -92,7 +93,7 @@ func boolean(in func(*Config) *bool) value {
 }
 
 // within checks the limits that every number and duration has.
-func within[T int | float64 | time.Duration](least, most T, show func(T) string) func(T) error {
+func within[T int | int64 | float64 | time.Duration](least, most T, show func(T) string) func(T) error {
 	return func(v T) error {
 		if v >= least && v <= most { // so said, it refuses NaN
 			return nil
@@ -150,6 +151,42 @@ func short(d time.Duration) string {
 		s = s[:len(s)-2]
 	}
 	return s
+}
+
+// units are those of a size, as GOMEMLIMIT has them, the largest first.
+var units = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// size is a number of bytes, written with a unit or without.
+func size(in func(*Config) *int64, least, most int64) value {
+	return field[int64]{kindSize, in, func(s string) (int64, error) {
+		digits, factor := s, int64(1)
+		for _, unit := range units {
+			if number, found := strings.CutSuffix(s, unit.name); found {
+				digits, factor = strings.TrimSuffix(number, " "), unit.bytes
+				break
+			}
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 0 || n > most || !sizeForm.MatchString(digits) {
+			return 0, fmt.Errorf(`%s is no size; write one like "64MiB" or "1GiB", from %s to %s`, shown(s), inUnit(least), inUnit(most))
+		}
+		return n * factor, nil
+	}, within(least, most, inUnit), inUnit}
+}
+
+var sizeForm = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+
+// inUnit writes a size in the largest unit that leaves it whole.
+func inUnit(bytes int64) string {
+	for _, unit := range units {
+		if bytes%unit.bytes == 0 && bytes > 0 {
+			return strconv.FormatInt(bytes/unit.bytes, 10) + unit.name
+		}
+	}
+	return "0B"
 }
 
 func networks(in func(*Config) *[]netip.Prefix) value {

@@ -24,6 +24,7 @@ type Metrics struct {
 	registry   *prometheus.Registry
 	handler    http.Handler
 	requests   requests
+	conns      connections
 	deliveries deliveries
 	commits    commits
 	sample     sample
@@ -34,12 +35,14 @@ func New() *Metrics {
 	m := &Metrics{
 		registry:   prometheus.NewRegistry(),
 		requests:   newRequests(),
+		conns:      newConnections(),
 		deliveries: newDeliveries(),
 		commits:    newCommits(),
 		sample:     newSample(),
 	}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuild())
 	m.registry.MustRegister(m.requests.collectors()...)
+	m.registry.MustRegister(m.conns.collectors()...)
 	m.registry.MustRegister(m.deliveries.collectors()...)
 	m.registry.MustRegister(m.commits.collectors()...)
 	m.registry.MustRegister(&m.sample)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/keyhook/keyhook/server/metrics"
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -33,6 +34,10 @@ func (s store) Backlog(ctx context.Context) (webhook.Backlog, error) { return s.
 func (s store) Sizes() (database, log int64, err error)              { return s.sizes() }
 
 func (s store) Free() (bytes uint64, ok bool) { return 8192, true }
+func (s store) Clock() clock.State {
+	return clock.State{Seen: 3000, Doubt: &clock.Doubt{Expected: 7_203_000}}
+}
+
 func (s store) Degraded() map[string]bool {
 	return map[string]bool{"disk_full": true, "damaged": false}
 }
@@ -124,9 +129,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("of the Go runtime: %v, of the process: %v", runtime, process)
 		}
 		want := []string{
-			"authentication_failures_total", "build_info", "degraded", "deliveries_ended_total", "deliveries_oldest_due_age_seconds",
+			"authentication_failures_total", "build_info", "clock_jump_seconds", "degraded", "deliveries_ended_total", "deliveries_oldest_due_age_seconds",
 			"deliveries_pending", "delivery_attempt_duration_seconds", "delivery_attempt_failures_total", "delivery_attempts_total",
-			"events_published_total", "http_rate_limited_total", "http_request_duration_seconds", "http_requests_total",
+			"events_published_total", "http_connections", "http_connections_refused_total", "http_rate_limited_total", "http_request_duration_seconds", "http_requests_total",
 			"http_throttled_total", "lanes", "queue_held", "scrape_errors_total", "storage_commit_duration_seconds", "storage_commit_writes",
 			"storage_database_bytes", "storage_free_bytes", "storage_wal_bytes", "subscription_transitions_total",
 		}
@@ -299,6 +304,7 @@ func TestSample(t *testing.T) {
 				`keyhook_deliveries_oldest_due_age_seconds`: "90", `keyhook_queue_held`: "0",
 				`keyhook_storage_database_bytes`: "4096", `keyhook_storage_wal_bytes`: "1024", `keyhook_scrape_errors_total`: "0",
 				`keyhook_storage_free_bytes`: "8192", `keyhook_degraded{reason="disk_full"}`: "1", `keyhook_degraded{reason="damaged"}`: "0",
+				`keyhook_clock_jump_seconds`: "-7200",
 			})
 			time.Sleep(30 * time.Second)
 			b.Healthy.Deliveries, b.Held = 7, true
@@ -310,6 +316,28 @@ func TestSample(t *testing.T) {
 				if got := scrape(t, m)[`keyhook_deliveries_oldest_due_age_seconds`]; got != "0" {
 					t.Errorf("%s: %s", name, got)
 				}
+			}
+		})
+	})
+
+	t.Run("remembers the backlog where a look at it takes long", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			m, looks := metrics.New(), 0
+			m.Read(store{
+				func(context.Context) (webhook.Backlog, error) {
+					time.Sleep(time.Second)
+					looks++
+					return webhook.Backlog{}, nil
+				},
+				func() (int64, int64, error) { return 1, 1, nil },
+			})
+			for range 60 {
+				scrape(t, m)
+				time.Sleep(5 * time.Second)
+			}
+			if looks != 3 {
+				t.Errorf("%d looks of a second in five minutes, want 3", looks)
 			}
 		})
 	})

@@ -26,7 +26,7 @@ func newRequests() requests {
 		seconds: histograms("http_request_duration_seconds",
 			"Time from a request's header to the end of its answer, by the pattern of its route and method.",
 			[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}, "route", "method"),
-		rateLimited: counter("http_rate_limited_total", "Requests refused because the rate window of their key was used up."),
+		rateLimited: counter("http_rate_limited_total", "Requests refused because the rate window of their key, or the rate of their organization without keys, was used up."),
 		throttled:   counter("http_throttled_total", "Requests refused because their address had failed to authenticate too often."),
 		strangers:   counters("authentication_failures_total", "Requests answered with 401, by the code of the answer.", "code"),
 	}

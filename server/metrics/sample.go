@@ -2,10 +2,12 @@ package metrics
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -19,6 +21,8 @@ type source interface {
 	Free() (bytes uint64, ok bool)
 	// Degraded tells, of each reason for which nothing may be written at present, whether it holds.
 	Degraded() map[string]bool
+	// Clock returns what is known of the wall clock.
+	Clock() clock.State
 }
 
 // readLimit bounds what a scrape waits for the database.
@@ -28,6 +32,7 @@ const readLimit = 2 * time.Second
 // would be taken for the truth.
 type sample struct {
 	source   source // nil until Read was called: nothing is shown then
+	backlog  *backlog
 	pending  *prometheus.Desc
 	lanes    *prometheus.Desc
 	age      *prometheus.Desc
@@ -36,6 +41,7 @@ type sample struct {
 	log      *prometheus.Desc
 	free     *prometheus.Desc
 	degraded *prometheus.Desc
+	jump     *prometheus.Desc
 	errors   prometheus.Counter
 }
 
@@ -44,6 +50,7 @@ func newSample() sample {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
 	return sample{
+		backlog: &backlog{},
 		pending: gauge("deliveries_pending",
 			"Deliveries that wait, by the state of their subscription; closed is disabled, removed, or without a plan for webhooks.", "state"),
 		lanes: gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
@@ -54,6 +61,7 @@ func newSample() sample {
 		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
 		free:     gauge("storage_free_bytes", "Room that is left on the disk of the database."),
 		degraded: gauge("degraded", "Whether nothing can be written to the database at present, by the reason; 1 is so.", "reason"),
+		jump:     gauge("clock_jump_seconds", "How far the clock has jumped, negative is back; 0 while it is trusted. Else nothing is deleted by age."),
 		errors:   counter("scrape_errors_total", "Times that a scrape could not read the database, so that numbers of it are missing."),
 	}
 }
@@ -63,7 +71,7 @@ func (m *Metrics) Read(s source) { m.sample.source = s }
 
 // Describe is part of prometheus.Collector.
 func (s *sample) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded} {
+	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded, s.jump} {
 		ch <- d
 	}
 	s.errors.Describe(ch)
@@ -82,7 +90,7 @@ func (s *sample) Collect(ch chan<- prometheus.Metric) {
 func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
-	if b, err := s.source.Backlog(ctx); err != nil {
+	if b, err := s.backlog.of(ctx, s.source); err != nil {
 		s.errors.Inc()
 	} else {
 		for state, w := range map[string]webhook.Waiting{"healthy": b.Healthy, "failing": b.Failing, "closed": b.Closed} {
@@ -105,6 +113,7 @@ func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...str
 	if bytes, ok := s.source.Free(); ok {
 		show(s.free, float64(bytes))
 	}
+	show(s.jump, s.source.Clock().Jump().Seconds())
 	for reason, is := range s.source.Degraded() {
 		value := 0.0
 		if is {
@@ -112,6 +121,35 @@ func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...str
 		}
 		show(s.degraded, value, reason)
 	}
+}
+
+// longLook is how long a look at the backlog takes that is not repeated for every scrape.
+const longLook = 50 * time.Millisecond
+
+// backlog remembers the result of a long look for a hundred times as long as it took: it takes a second where 300,000
+// subscriptions have pending deliveries, however often somebody scrapes.
+type backlog struct {
+	mu    sync.Mutex
+	known webhook.Backlog
+	until time.Time
+}
+
+// of returns what waits to be sent.
+func (k *backlog) of(ctx context.Context, from source) (webhook.Backlog, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	begin := time.Now()
+	if begin.Before(k.until) {
+		return k.known, nil
+	}
+	b, err := from.Backlog(ctx)
+	if err != nil {
+		return b, err
+	}
+	if end := time.Now(); end.Sub(begin) > longLook {
+		k.known, k.until = b, end.Add(100*end.Sub(begin))
+	}
+	return b, nil
 }
 
 // age is how long ago, in seconds, a time was; 0 where it is still to come, or none.

@@ -75,14 +75,13 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	defer release()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: name})
+	config := net.ListenConfig{Control: private}
+	found, err := config.Listen(context.Background(), "unix", name)
 	if err != nil {
 		return nil, err
 	}
+	l := found.(*net.UnixListener)
 	l.SetUnlinkOnClose(false) // the name may be another than the path
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close(), os.Remove(path))
-	}
 	return l, nil
 }
 

@@ -26,6 +26,16 @@ func peer(conn *net.UnixConn) (uid int, known bool, err error) {
 	return int(credentials.Uid), true, nil
 }
 
+// private gives a socket that has no name yet the mode 0600, which the file gets that bind(2) makes. To change the mode of the
+// file afterwards would change that of whatever stands at its name by then.
+func private(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) }); err != nil {
+		return err
+	}
+	return failed
+}
+
 // through names a file by the directory that is open here, however long the path of that is.
 func through(dir *os.File, base string) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), base), nil

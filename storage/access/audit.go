@@ -1,6 +1,9 @@
 package access
 
-// The types of audit events. Each is published as an event too, so an organization can subscribe to its own.
+import "slices"
+
+// The types of audit events. Each is published as an event too, so an organization can subscribe to its own. A new one
+// goes into auditTypes too.
 const (
 	KeyCreated           = "api_key_created"
 	KeyRevoked           = "api_key_revoked"
@@ -32,14 +35,39 @@ const (
 	MemberRemoved        = "member_removed"
 	AccessTokenCreated   = "access_token_created"
 	AccessTokenRevoked   = "access_token_revoked"
-	SessionCreated       = "session_created"
-	SessionRevoked       = "session_revoked"
+	SessionStarted       = "session_started"
+	SessionEnded         = "session_ended"
 	QueueHeld            = "queue_held"
 	QueueReleased        = "queue_released"
 	QueueDiscarded       = "queue_discarded"
+	ClockAccepted        = "clock_accepted"
 	BackupCreated        = "backup_created"
 	DatabaseRestored     = "database_restored"
 )
+
+// auditTypes are all of them. Nobody else may publish an event under one of these names, and to read such an event needs
+// AuditRead. None of them has a dot, so names with a dot are free for the host product, whatever is added here later.
+var auditTypes = []string{
+	KeyCreated, KeyRevoked, KeyRotated, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
+	SubscriptionFailing, SubscriptionDisabled, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
+	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
+	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
+	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld,
+	QueueReleased, QueueDiscarded, ClockAccepted, BackupCreated, DatabaseRestored,
+}
+
+// AuditTypes returns the types of all audit events, as a copy.
+func AuditTypes() []string { return slices.Clone(auditTypes) }
+
+// IsAuditType reports whether an event type is that of an audit event.
+func IsAuditType(eventType string) bool { return slices.Contains(auditTypes, eventType) }
+
+// HealthNews reports whether events of a type tell of the health of a subscription. One customer can cause any number of
+// them by letting receivers fail. So such an event goes to healthy subscriptions of another host only, and an organization
+// gets a bounded number of these deliveries a minute. The audit log has all of them.
+func HealthNews(eventType string) bool {
+	return eventType == SubscriptionFailing || eventType == SubscriptionDisabled
+}
 
 // Actor is who did something, as the audit log names it.
 type Actor struct {
@@ -49,6 +77,8 @@ type Actor struct {
 	Organization int64  `db:"-"` // row id of the organization acted in; events without one of their own go there
 	IP           string `db:"ip"`
 	RequestID    string `db:"request_id"`
+
+	Authority Authority `db:"-"` // what it acts by; zero for the appliance itself, which grants nothing
 }
 
 // System is the appliance itself, acting in the given organization.
@@ -77,4 +107,11 @@ type AuditFilter struct {
 	Actor  string // a public id, or "system"
 	Since  int64  // inclusive
 	Until  int64  // exclusive
+}
+
+// AuditPage is a part of the log, newest first. Where Next is not 0, the search ended early, because it had looked at enough:
+// Next is the row id to go on from. The page may hold fewer events than the limit then, or none.
+type AuditPage struct {
+	Events []AuditEvent
+	Next   int64
 }

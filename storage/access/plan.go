@@ -7,26 +7,38 @@ type Plan struct {
 	APIKeys            bool   `db:"api_keys"`
 	Webhooks           bool   `db:"webhooks"`
 	RateLimitPerMinute *int64 `db:"api_rate_limit_per_minute"` // nil is unlimited; 0 refuses every request
+	MaxSubscriptions   *int64 `db:"max_subscriptions"`         // of an organization; nil is MostSubscriptions
+	MaxAPIKeys         *int64 `db:"max_api_keys"`              // live ones of an organization; nil is MostAPIKeys
 	CreatedAt          int64  `db:"created_at"`
 	UpdatedAt          int64  `db:"updated_at"`
 }
 
-// PlanChange is a partial update of a plan; nil leaves a field as it is. SetRateLimit says that RateLimitPerMinute is
+// What an organization may have at most, whatever its plan says. Keyhook is measured up to these.
+const (
+	MostSubscriptions = 5_000
+	MostAPIKeys       = 10_000
+)
+
+// PlanChange is a partial update of a plan; nil leaves a field as it is. The fields Set… say that the field after them is
 // meant, because nil is one of its values.
 type PlanChange struct {
-	APIKeys            *bool
-	Webhooks           *bool
-	SetRateLimit       bool
-	RateLimitPerMinute *int64
+	APIKeys             *bool
+	Webhooks            *bool
+	SetRateLimit        bool
+	RateLimitPerMinute  *int64
+	SetMaxSubscriptions bool
+	MaxSubscriptions    *int64
+	SetMaxAPIKeys       bool
+	MaxAPIKeys          *int64
 }
 
 // SeedPlans lists the plans that a new instance starts with. An operator may edit them.
 func SeedPlans() []Plan {
 	limit := func(n int64) *int64 { return &n }
 	return []Plan{
-		{Name: "free", RateLimitPerMinute: limit(60)},
-		{Name: "growth", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(600)},
-		{Name: "business", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(3000)},
+		{Name: "free", RateLimitPerMinute: limit(60), MaxSubscriptions: limit(0), MaxAPIKeys: limit(0)},
+		{Name: "growth", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(600), MaxSubscriptions: limit(100), MaxAPIKeys: limit(50)},
+		{Name: "business", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(3000), MaxSubscriptions: limit(500), MaxAPIKeys: limit(250)},
 		{Name: "enterprise", APIKeys: true, Webhooks: true},
 	}
 }

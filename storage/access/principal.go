@@ -24,9 +24,33 @@ func (p Principal) In(o Organization) Principal {
 	return p
 }
 
+// Authority names, by row ids, the credential that an actor acts by. A transaction reads by it what the actor holds at
+// that moment, because the credential or the role may have changed since the request began.
+type Authority struct {
+	User  int64
+	Home  int64 // the credential's own organization
+	Key   int64 // 0 unless the credential is an API key
+	Token int64 // 0 unless the credential is an access token, or a session of one
+}
+
+// Authority returns what the principal acts by.
+func (p Principal) Authority() Authority {
+	a := Authority{User: p.User.RowID, Home: p.Home.RowID}
+	if p.Key != nil {
+		a.Key = p.Key.RowID
+	}
+	if p.Token != nil {
+		a.Token = p.Token.RowID
+	}
+	return a
+}
+
 // Actor returns the principal as the audit log names it, for a request from ip.
 func (p Principal) Actor(ip, requestID string) Actor {
-	a := Actor{Type: "user", ID: p.User.ID, Name: p.User.Name, Organization: p.Organization.RowID, IP: ip, RequestID: requestID}
+	a := Actor{
+		Type: "user", ID: p.User.ID, Name: p.User.Name, Organization: p.Organization.RowID, IP: ip, RequestID: requestID,
+		Authority: p.Authority(),
+	}
 	switch {
 	case p.Key != nil:
 		a.Type, a.ID, a.Name = "api_key", p.Key.ID, p.Key.Name

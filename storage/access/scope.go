@@ -67,6 +67,9 @@ func (s Scope) Equal(o Scope) bool { return slices.Equal(s.keys, o.keys) }
 // Intersect returns what both sets hold. It is commutative, associative and idempotent, and never adds.
 func (s Scope) Intersect(o Scope) Scope { return s.filter(o.Has) }
 
+// Union returns what either set holds. It is commutative, associative and idempotent.
+func (s Scope) Union(o Scope) Scope { return NewScope(append(s.Keys(), o.keys...)...) }
+
 // Minus returns what s holds and o does not.
 func (s Scope) Minus(o Scope) Scope {
 	return s.filter(func(key string) bool { return !o.Has(key) })

@@ -101,7 +101,7 @@ func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	home, other := access.Organization{RowID: 1, ID: "org_home"}, access.Organization{RowID: 2, ID: "org_other"}
 	p := access.Principal{
-		User:         access.User{ID: "usr_1", Name: "Somebody"},
+		User:         access.User{RowID: 3, ID: "usr_1", Name: "Somebody"},
 		Organization: home, Home: home,
 		Permissions: access.NewScope(access.EventsRead),
 	}
@@ -120,11 +120,13 @@ func TestPrincipal(t *testing.T) {
 	t.Run("the log names the key where there is one, and the organization acted in", func(t *testing.T) {
 		t.Parallel()
 		want := access.Actor{Type: "user", ID: "usr_1", Name: "Somebody", Organization: 2, IP: "ip", RequestID: "req"}
+		want.Authority = access.Authority{User: 3, Home: 1}
 		if diff := cmp.Diff(want, p.In(other).Actor("ip", "req")); diff != "" {
 			t.Errorf("a user (-want +got):\n%s", diff)
 		}
 		byKey := p
-		byKey.Key = &access.Key{ID: "key_1", Name: "ci"}
+		byKey.Key = &access.Key{RowID: 4, ID: "key_1", Name: "ci"}
+		want.Authority.Key = 4
 		want.Type, want.ID, want.Name, want.Organization = "api_key", "key_1", "ci", 1
 		if diff := cmp.Diff(want, byKey.Actor("ip", "req")); diff != "" {
 			t.Errorf("a key (-want +got):\n%s", diff)

@@ -27,6 +27,7 @@ type Report struct {
 	CreatedAt int64  // in milliseconds: what was acknowledged before is in it
 	Took      time.Duration
 	Removed   []string // older copies that made room for it
+	Warning   string   // what failed once the copy was made; empty where nothing did
 	Contents
 }
 

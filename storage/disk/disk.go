@@ -1,6 +1,6 @@
-// Package disk owns what can be told of the place where the database stands before anything is opened there: who may write
-// to it, what kind of file system it is, and how much room is left. It knows nothing of SQLite, and
-// changes nothing but, for root, whose a file is.
+// Package disk owns the place of the database: which names stand beside it, with whose rights they are used, how a file is
+// opened that somebody else may have planted, what kind of file system it is, and how much room is left. It knows nothing
+// of what is in the files.
 package disk
 
 import (
@@ -26,46 +26,48 @@ const (
 	maySearch = 1
 )
 
-// Resolve follows symbolic links, so that a file has one name however it is reached. The file need not exist, its directory
-// must: ErrAccess otherwise. A link to a file that is still to be made is followed too, or what stands beside the database
-// would be looked for elsewhere once it is there.
-func Resolve(path string) (string, error) {
-	for range maxLinks {
-		if target, err := filepath.EvalSymlinks(path); err == nil {
-			return filepath.Abs(target)
-		}
-		target, err := os.Readlink(path)
-		if err != nil {
-			return resolveNew(path)
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Dir(path) + "/" + target // not Join: where Dir is a link itself, ".." is not what it seems
-		}
-		path = target
+// Resolve follows symbolic links, so that a file has one name however it is reached, and says with whose rights it is to be
+// used (see Locate). The file may be missing, its directory must not be: ErrAccess. A link to a missing file is followed
+// too: the files beside the database must have the same names before and after its first start.
+func Resolve(path string) (resolved string, user User, err error) {
+	resolved, user, err = Locate(path)
+	if err != nil {
+		return "", user, err
 	}
-	return "", Explain(path, syscall.ELOOP)
-}
-
-// maxLinks bounds how many links are followed, as the kernel does.
-const maxLinks = 40
-
-// resolveNew names a file that is not there.
-func resolveNew(path string) (string, error) {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: storage.path is %s, but there is no directory %s; create it (mkdir -p %s), or set storage.path",
+	if _, err := os.Lstat(filepath.Dir(resolved)); errors.Is(err, fs.ErrNotExist) {
+		return "", user, fmt.Errorf("%w: storage.path is %s, but there is no directory %s; create it (mkdir -p %s), or set storage.path",
 			ErrAccess, path, filepath.Dir(path), quote(filepath.Dir(path)))
 	}
-	if err != nil {
-		return "", Explain(filepath.Dir(path), err)
+	if _, err := os.Lstat(resolved); user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
+		_, user, err = Locate(resolved + Key) // a database that is lost had the owner of its key
+		return resolved, user, err
 	}
-	return filepath.Abs(filepath.Join(dir, filepath.Base(path)))
+	return resolved, user, nil
 }
 
-// Beside returns the files that stand with the database at path while it is used, itself included. There may be others: a
-// key, a socket.
+// What stands beside a database, by the end of its name.
+const (
+	Lock      = ".lock"
+	Key       = ".key"
+	FreshKey  = ".key.new"
+	Socket    = ".sock"
+	Partial   = ".partial"
+	Restoring = ".restoring"
+)
+
+// Database returns the database at path and the files in which SQLite keeps part of it for a time. They move together.
+func Database(path string) []string {
+	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
+}
+
+// Beside returns every name that Keyhook or SQLite uses for the database at path, the database first. A copy of it may have
+// none of them.
 func Beside(path string) []string {
-	return []string{path, path + "-wal", path + "-shm", path + ".lock"}
+	names := Database(path)
+	for _, suffix := range []string{Lock, Key, FreshKey, Socket, Partial, Restoring} {
+		names = append(names, path+suffix)
+	}
+	return names
 }
 
 // Check asks whether this process may make and change the files of the database at path. Its errors are ErrAccess.
@@ -78,40 +80,43 @@ func Check(path string) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%w: storage.path is %s, but %s is not a directory; set storage.path to a file in one", ErrAccess, path, dir)
 	}
-	if err := syscall.Access(dir, mayRead|mayWrite|maySearch); err != nil {
+	if err := access(dir, mayRead|mayWrite|maySearch); err != nil {
 		return Explain(dir, err)
 	}
-	for _, name := range Beside(path) {
-		if err := syscall.Access(name, mayRead|mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := checkKinds(path, append(Database(path)[1:], path+Lock)); err != nil {
+		return err
+	}
+	for _, name := range append(Database(path), path+Lock) {
+		if err := access(name, mayRead|mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Explain(name, err)
 		}
 	}
 	return nil
 }
 
-// Readable asks whether this process may read a file: ErrAccess otherwise.
-func Readable(name string) error {
-	if err := syscall.Access(name, mayRead); err != nil {
-		return Explain(name, err)
-	}
-	return nil
-}
+// CheckKinds refuses what SQLite must not open in the place of its own files beside the database at path: a link, a pipe, a
+// directory, a second name of another file, or a file of a user who is neither this one nor the owner of the database. It
+// is ErrAccess.
+func CheckKinds(path string) error { return checkKinds(path, Database(path)[1:]) }
 
-// Adopt gives a file that root has made to the owner of another one, which it belongs with: whoever serves the database may
-// be somebody else. For anybody but root, and where the other one is not there, it does nothing.
-func Adopt(name, like string) error {
-	if os.Geteuid() != 0 {
-		return nil
+func checkKinds(path string, names []string) error {
+	users := []int{Self().UID}
+	if info, err := os.Lstat(path); err == nil {
+		if owner, known := ownerOf(info); known {
+			users = append(users, owner.UID)
+		}
 	}
-	info, err := os.Stat(like)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return Explain(like, err)
-	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return os.Lchown(name, int(stat.Uid), int(stat.Gid))
+	for _, name := range names {
+		info, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Explain(name, err)
+		}
+		if err := errors.Join(plain(name, info), ownedBy(users, name, info)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -125,7 +130,7 @@ func Explain(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: %s is on a read-only file system; mount it writable, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%w: there is no room for %s; make room on that disk, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
 	case errors.Is(err, fs.ErrPermission):
 		who := fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid())
@@ -138,6 +143,10 @@ func Explain(name string, err error) error {
 // owner tells whose name is and what mends that this process may not use it. Where name cannot even be seen, that is about
 // the directory that hides it.
 func owner(name string) (belongs, mend string) {
+	if target, err := os.Readlink(name); err == nil {
+		// No chown: it would give away whatever the link leads to, and the link may have been planted.
+		return "it is a symbolic link to " + target, "remove the link if it is not yours, or let this user read where it leads"
+	}
 	info, err := os.Stat(name)
 	for err != nil && name != filepath.Dir(name) {
 		name = filepath.Dir(name)

@@ -24,3 +24,13 @@ func Free(path string) (free, total uint64, ok bool) {
 	}
 	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), true
 }
+
+// FreeFiles returns how many files can still be made where path is. ok is false where that cannot be told, as on a file
+// system without such a limit.
+func FreeFiles(path string) (free uint64, ok bool) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(path, &s); err != nil || s.Files == 0 {
+		return 0, false
+	}
+	return s.Ffree, true
+}

@@ -104,7 +104,7 @@ func TestCheck(t *testing.T) {
 
 	t.Run("quotes a path for the shell where that is needed", func(t *testing.T) {
 		t.Parallel()
-		_, err := disk.Resolve(filepath.Join(t.TempDir(), "it's here", "keyhook.db"))
+		_, _, err := disk.Resolve(filepath.Join(t.TempDir(), "it's here", "keyhook.db"))
 		if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), `it'\''s here')`) {
 			t.Error(err)
 		}
@@ -128,7 +128,7 @@ func TestResolve(t *testing.T) {
 	want := filepath.Join(dir, "big", "keyhook.db")
 	for _, there := range []bool{false, true} {
 		for _, name := range []string{"relative", "twice", "absolute"} {
-			if got, err := disk.Resolve(filepath.Join(dir, name)); got != want || err != nil {
+			if got, _, err := disk.Resolve(filepath.Join(dir, name)); got != want || err != nil {
 				t.Errorf("%s, whose file is there (%v): %q, error %v", name, there, got, err)
 			}
 		}
@@ -136,8 +136,58 @@ func TestResolve(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := disk.Resolve(filepath.Join(dir, "round")); !errors.Is(err, disk.ErrAccess) {
+	if _, _, err := disk.Resolve(filepath.Join(dir, "round")); !errors.Is(err, disk.ErrAccess) {
 		t.Errorf("a link to itself: %v", err)
+	}
+}
+
+// TestLocate asks as root with whose rights a file is to be used.
+func TestLocate(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatal("only root can give files away")
+		}
+		t.Skip("only root can give files away") // a failure under KEYHOOK_TEST_REQUIRE
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []struct {
+		name, target string // a directory without one
+		uid          int
+	}{
+		{"ours", "", 0}, {"home", "", 1000}, {"home/data", "", 65532}, {"home/data/roots", "", 0},
+		{"to-data", "home/data", 0}, {"planted", "ours", 65532}, {"home/to-data", "data", 1000}, {"home/data/up", "..", 65532},
+	} {
+		name := filepath.Join(root, made.name)
+		if made.target == "" {
+			err = os.Mkdir(name, 0o755)
+		} else {
+			err = os.Symlink(made.target, name)
+		}
+		if err := errors.Join(err, os.Lchown(name, made.uid, made.uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		path, resolved string
+		uid            int
+		why            string
+	}{
+		{"ours/keyhook.db", "ours/keyhook.db", 0, "nobody else can change anything there"},
+		{"home/data/keyhook.db", "home/data/keyhook.db", 65532, "the last owner counts"},
+		{"home/data/roots/keyhook.db", "home/data/roots/keyhook.db", 65532, "who can rename a directory of root's is its owner"},
+		{"to-data/keyhook.db", "home/data/keyhook.db", 65532, "a link of root's is trusted"},
+		{"planted/keyhook.db", "ours/keyhook.db", 65532, "a link counts for its owner"},
+		{"home/to-data/keyhook.db", "home/data/keyhook.db", 1000, "whoever owns its target"},
+		{"home/data/up/../ours/keyhook.db", "ours/keyhook.db", 65532, "and what comes before it in the path is not what it leads to"},
+	} {
+		resolved, user, err := disk.Locate(root + "/" + tt.path)
+		if want := filepath.Join(root, tt.resolved); err != nil || resolved != want || user.UID != tt.uid {
+			t.Errorf("%s is %s of %s, error %v; want %s of %d: %s", tt.path, resolved, user, err, want, tt.uid, tt.why)
+		}
 	}
 }
 

@@ -81,6 +81,14 @@ type AttemptFilter struct {
 	Until     int64 // exclusive
 }
 
+// AttemptPage is a part of a log, newest first. Where Next is not 0, the search ended early, because it had looked at enough:
+// Next and NextAt are the row id and the time to go on from. The page may hold fewer attempts than the limit then, or none.
+type AttemptPage struct {
+	Attempts []Attempt
+	Next     int64
+	NextAt   int64
+}
+
 // CutBody returns what is stored of a receiver's answer: valid UTF-8, no control characters but line feed and tab, at
 // most MaxResponseBody characters.
 func CutBody(body []byte) string {

@@ -4,6 +4,7 @@ package webhook
 type Target struct {
 	Subscription   int64  // row id
 	ID             string // public id
+	Organization   int64  // row id
 	OrganizationID string
 	URL            string
 	Secret         Secret
@@ -19,6 +20,7 @@ type Target struct {
 // Lane is a subscription with pending deliveries.
 type Lane struct {
 	Subscription int64 `db:"subscription_id"`
+	Organization int64 `db:"organization_id"` // row id; 0 where the subscription is gone
 	Pending      int64 `db:"pending"`
 	DueAt        int64 `db:"due_at"` // the earliest
 }
@@ -40,6 +42,7 @@ type Waiting struct {
 type Job struct {
 	Delivery     int64   `db:"id"`
 	Subscription int64   `db:"subscription_id"`
+	Organization int64   `db:"organization_id"` // row id
 	Event        int64   `db:"event_id"`
 	EventID      string  `db:"-"`
 	EventType    string  `db:"event_type"`
@@ -98,7 +101,7 @@ type Settled struct {
 // Watcher is told after a commit, in the order of commits, what matters to the dispatcher. It is called by the writer
 // and must return at once.
 type Watcher interface {
-	// Fresh hands over new pending deliveries, bodies in hand.
+	// Fresh hands over new pending deliveries of one organization, bodies in hand.
 	Fresh(jobs []Job)
 	// Changed names the subscriptions whose Target may be another now, or whose pending deliveries have changed other
 	// than by Fresh and Record. None named means any.

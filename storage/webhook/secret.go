@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 )
 
 // SecretPrefix begins every signing secret, as Standard Webhooks has it.
@@ -57,3 +58,9 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // MarshalText redacts, and with it JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Rotation is how a signing secret is replaced.
+type Rotation struct {
+	Overlap time.Duration // how long the old secret signs beside the new one; 0 is not at all
+	Force   bool          // ends the overlap of the rotation before, if it still lasts
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// service makes a directory that belongs to the user nobody, with a database in it, as a server of that user leaves it, and
+// a directory that is root's alone. It skips the test where this is not root on Linux.
+func service(t *testing.T) (dir, private string) {
+	t.Helper()
+	if os.Getuid() != 0 || runtime.GOOS != "linux" {
+		require(t, "root on Linux")
+	}
+	dir, private = t.TempDir(), t.TempDir()
+	for parent := dir; parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
+		if err := os.Chmod(parent, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "keyhook.db")
+	_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+	stop()
+	give(t, nobody, dir, path, path+".key", path+".lock")
+	return dir, private
+}
+
+// ended runs a command of the program as root, and returns its exit code and what it said.
+func ended(t *testing.T, dir string, args ...string) (code int, said string) {
+	t.Helper()
+	cmd := keyhook(t, args...)
+	cmd.Env = append(cmd.Env, "KEYHOOK_STORAGE_PATH="+filepath.Join(dir, "keyhook.db"), "KEYHOOK_SERVER_LISTEN=127.0.0.1:0")
+	return finish(t, cmd)
+}
+
+// finish runs a command, for 20 s at most.
+func finish(t *testing.T, cmd *exec.Cmd) (code int, said string) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	context.AfterFunc(ctx, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended then
+	_ = cmd.Run()                                         // the exit code says it
+	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// owners expects all below a directory to belong to a user, and every file to be that user's alone.
+func owners(t *testing.T, dir string, uid int) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if got := int(info.Sys().(*syscall.Stat_t).Uid); got != uid || e.Type().IsRegular() && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s belongs to %d, mode %v", name, got, info.Mode())
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRootActsAsOwner runs each command as root on the database of another user.
+func TestRootActsAsOwner(t *testing.T) {
+	t.Parallel()
+	dir, private := service(t)
+	for _, args := range [][]string{
+		{"backup"}, // the first one, which makes the directory
+		{"backup", filepath.Join(private, "copy.db")},
+		{"restore", filepath.Join(private, "copy.db")},
+		{"rekey"},
+		{"doctor"},
+	} {
+		if code, said := ended(t, dir, args...); code != 0 {
+			t.Errorf("%v: exit code %d: %s", args, code, said)
+		}
+		owners(t, dir, nobody)
+	}
+	owners(t, private, 0)
+
+	p := start(t, dir)
+	var made struct{ File string }
+	p.must(t, "POST", "/api/v1/backups/", `{"keep":1}`, &made)
+	owners(t, dir, nobody)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if want := fmt.Sprintf("Uid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", nobody); err != nil || !strings.Contains(string(status), want) {
+		t.Errorf("the server runs as %s, error %v", status, err)
+	}
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+
+	t.Run("a directory of backups that root has made earlier is named, and is no conflict", func(t *testing.T) {
+		give(t, 0, filepath.Join(dir, "backups"))
+		p := start(t, dir)
+		for _, body := range []string{"", `{"file":"nightly.db"}`} {
+			if status, err := p.call("POST", "/api/v1/backups/", body, nil); err != nil || status != 503 {
+				t.Errorf("status %d, error %v", status, err)
+			}
+		}
+		p.end(syscall.SIGTERM)
+		if !strings.Contains(p.stderr.String(), fmt.Sprintf("chown %d:%[1]d %s", nobody, filepath.Join(dir, "backups"))) {
+			t.Errorf("the log does not say what mends that: %s", p.stderr)
+		}
+		if code, said := ended(t, dir, "backup"); code != 8 || !strings.Contains(said, "chown") {
+			t.Errorf("exit code %d: %s", code, said)
+		}
+	})
+
+	t.Run("a copy in a directory that all may write to is root's", func(t *testing.T) {
+		sticky := t.TempDir()
+		if err := os.Chmod(sticky, 0o777|os.ModeSticky); err != nil {
+			t.Fatal(err)
+		}
+		left := filepath.Join(sticky, "keyhook.db.partial")
+		if err := errors.Join(os.WriteFile(left, nil, 0o600), os.Chmod(left, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+		give(t, nobody, left)
+		if code, said := ended(t, dir, "backup", sticky); code != 8 || !strings.Contains(said, left) {
+			t.Errorf("exit code %d: %s", code, said)
+		}
+		if err := os.Remove(left); err != nil {
+			t.Fatal(err)
+		}
+		if code, said := ended(t, dir, "backup", filepath.Join(sticky, "copy.db")); code != 0 {
+			t.Errorf("exit code %d: %s", code, said)
+		}
+		owners(t, filepath.Join(sticky, "copy.db"), 0)
+	})
+}
+
+// TestPlantedDatabase has the user of the service put a link to root's database in the place of its own.
+func TestPlantedDatabase(t *testing.T) {
+	t.Parallel()
+	dir, private := service(t)
+	_, stop := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(private, "keyhook.db")))
+	stop()
+	before := contents(t, private)
+	path := filepath.Join(dir, "keyhook.db")
+	copied := filepath.Join(private, "copy.db")
+	if code, said := ended(t, dir, "backup", copied); code != 0 {
+		t.Fatal(said)
+	}
+	for _, name := range []string{path, path + ".key"} {
+		if err := errors.Join(os.Remove(name), os.Symlink(filepath.Join(private, filepath.Base(name)), name), os.Lchown(name, nobody, nobody)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"serve"}, {"backup"}, {"backup", dir}, {"restore", copied}, {"rekey"}, {"doctor"}} {
+		code, said := ended(t, dir, args...)
+		if want := map[bool]int{true: 1, false: 8}[args[0] == "doctor"]; code != want || !strings.Contains(said, private) {
+			t.Errorf("%v: exit code %d: %s", args, code, said)
+		}
+	}
+	settings := filepath.Join(dir, "keyhook.yaml")
+	if err := os.Symlink(filepath.Join(private, "keyhook.db"), settings); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := ended(t, dir, "config", "init", settings); code != 1 || !strings.Contains(said, settings) {
+		t.Errorf("config init: exit code %d: %s", code, said)
+	}
+	if after := contents(t, private); fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("root's files were %v and are %v", before, after)
+	}
+}
+
+// TestSwappedNames has the user of the service put links to a file of root's at all names that are written to, and remove
+// them, again and again, while root works there.
+func TestSwappedNames(t *testing.T) {
+	t.Parallel()
+	dir, private := service(t)
+	copied := filepath.Join(private, "copy.db")
+	if code, said := ended(t, dir, "backup", copied); code != 0 {
+		t.Fatal(said)
+	}
+	target := filepath.Join(private, "target")
+	if err := os.WriteFile(target, []byte("root's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	attacker := exec.Command("sh", "-c", `while :; do
+		for name in keyhook.db.lock keyhook.db-wal keyhook.db-shm keyhook.db-journal keyhook.db.key.part keyhook.db.restoring keyhook.db.restoring-wal backups backups/keyhook.db.partial; do
+			ln -sfn "$0" $name; ln -sfn /nowhere/else $name; rm -f $name; mkdir -p backups
+		done; done 2>/dev/null`, target)
+	attacker.Dir = dir
+	attacker.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if err := attacker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = attacker.Process.Kill(); _ = attacker.Wait() }()
+	refused := 0
+	for range 3 {
+		for _, args := range [][]string{{"backup"}, {"backup", dir}, {"rekey"}, {"restore", copied}, {"doctor"}} {
+			if code, said := ended(t, dir, args...); code < 0 {
+				t.Errorf("%v did not end: %s", args, said)
+			} else if code > 0 {
+				refused++
+			}
+		}
+	}
+	t.Logf("%d of 15 were refused", refused)
+	text, err := os.ReadFile(target)
+	if err != nil || string(text) != "root's" {
+		t.Errorf("root's file is %q, error %v", text, err)
+	}
+	owners(t, target, 0)
+}
+
+// TestSecondMount starts a second server on the same file, as a second container with that file mounted into it.
+func TestSecondMount(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 || runtime.GOOS != "linux" {
+		require(t, "root on Linux")
+	}
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		require(t, "unshare")
+	}
+	dir, other := t.TempDir(), t.TempDir()
+	p := start(t, dir)
+	key, err := os.ReadFile(filepath.Join(dir, "keyhook.db.key"))
+	if err := errors.Join(err, os.WriteFile(filepath.Join(other, "keyhook.db.key"), key, 0o600), os.WriteFile(filepath.Join(other, "keyhook.db"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"serve", "rekey", "doctor"} {
+		cmd := keyhook(t, name)
+		cmd.Env = append(cmd.Env, "KEYHOOK_STORAGE_PATH="+filepath.Join(other, "keyhook.db"), "KEYHOOK_SERVER_LISTEN=127.0.0.1:0")
+		cmd.Args = append([]string{unshare, "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`,
+			filepath.Join(dir, "keyhook.db"), filepath.Join(other, "keyhook.db"), cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = unshare
+		code, said := finish(t, cmd)
+		if code != map[string]int{"serve": 6, "rekey": 6, "doctor": 1}[name] || !strings.Contains(said, "under another name") {
+			t.Errorf("%s: exit code %d: %s", name, code, said)
+		}
+	}
+	p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	// The event, and the one of the first operator's token.
+	if _, events := examine(t, filepath.Join(dir, "keyhook.db")); events != 2 {
+		t.Errorf("%d events are kept", events)
+	}
+}
+
+// TestFirstStartOnFullDisk begins where there is no room, and then where there is.
+func TestFirstStartOnFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, size, says string }{
+		{"too few bytes", "size=700k", "a first start needs 1024 KB in "},
+		{"too few files", "size=4m,nr_inodes=3", "a first start makes up to 8 files in "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if out, err := exec.Command("mount", "-t", "tmpfs", "-o", tt.size+",mode=0700", "tmpfs", dir).CombinedOutput(); err != nil {
+				require(t, fmt.Sprintf("root, and to be allowed to mount (%v: %s)", err, out))
+			}
+			t.Cleanup(func() {
+				if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+					t.Errorf("umount: %v: %s", err, out)
+				}
+			})
+			code, said := ended(t, dir, "serve")
+			if code != 8 || !strings.Contains(said, tt.says) || !strings.Contains(said, dir) || !strings.Contains(said, "storage.path") {
+				t.Errorf("exit code %d: %s", code, said)
+			}
+			if out, err := exec.Command("mount", "-o", "remount,size=4m,nr_inodes=100", dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if code := start(t, dir).end(syscall.SIGTERM); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}

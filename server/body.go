@@ -1,0 +1,103 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Sizes of the buffer that a body is read into.
+const (
+	firstBuffer = 4 << 10 // where the length is not known
+	spare       = 512     // beyond the last byte, so that finding the end does not grow the buffer
+)
+
+// body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows with the
+// bytes that arrive: a Content-Length alone reserves no more than paidBody.
+func (c *call) body() ([]byte, error) {
+	r, limit := c.request, c.route.body
+	if r.ContentLength == 0 {
+		return nil, nil
+	}
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	if err := c.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
+		return nil, err
+	}
+	c.asked = true
+	body, err := c.receive(http.MaxBytesReader(c.ResponseWriter, r.Body, limit))
+	if err != nil {
+		c.release() // before the rest of the body is drained
+		if _, over := errors.AsType[*http.MaxBytesError](err); over {
+			return nil, tooLarge(limit)
+		}
+		if errors.Is(err, errMemory) {
+			return nil, err
+		}
+		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early.").Because(err)
+	}
+	c.reserved.body = body
+	if len(body) == 0 {
+		return nil, nil // chunked, and no chunk: of no type either
+	}
+	return body, isJSON(r.Header)
+}
+
+// receive reads until the end. Each time the buffer doubles, it reserves the memory first.
+func (c *call) receive(r io.Reader) ([]byte, error) {
+	most := c.route.body + spare
+	first := int64(firstBuffer)
+	if c.request.ContentLength > 0 {
+		most = c.request.ContentLength + spare
+		first = min(most, paidBody)
+	}
+	buffer := make([]byte, 0, first)
+	for {
+		n, err := r.Read(buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+		if errors.Is(err, io.EOF) {
+			return buffer, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(buffer) < cap(buffer) {
+			continue
+		}
+		size := min(2*int64(cap(buffer)), most)
+		if more := size - max(int64(cap(buffer)), paidBody); more > 0 {
+			if err := c.reserve(bodyCost*more, 0); err != nil {
+				return nil, err
+			}
+		}
+		grown := make([]byte, len(buffer), size)
+		copy(grown, buffer)
+		buffer = grown
+	}
+}
+
+func tooLarge(limit int64) error {
+	return fault.New(fault.TooLarge, "too_large", "The limit here is %d bytes.", limit)
+}
+
+// isJSON refuses a body that does not claim to be JSON in UTF-8, sent as it is.
+func isJSON(h http.Header) error {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body without a Content-Encoding."}
+	}
+	contentType := h.Get("Content-Type")
+	if contentType == "application/json" {
+		return nil
+	}
+	mediaType, parameters, err := mime.ParseMediaType(contentType)
+	charset := parameters["charset"]
+	if err != nil || mediaType != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body as Content-Type: application/json, in UTF-8."}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
+)
+
+// clockStore is what the endpoints of the clock ask of the store.
+type clockStore interface {
+	// Clock returns what is known of the wall clock.
+	Clock() clock.State
+	// AcceptClock confirms that the clock is right.
+	AcceptClock(ctx context.Context, actor access.Actor) error
+}
+
+// clocks are the endpoints of the server's clock.
+type clocks struct{ store clockStore }
+
+type clockBody struct {
+	Now           instant  `json:"now"`
+	Trusted       bool     `json:"trusted"`
+	JumpSeconds   int64    `json:"jump_seconds"` // negative is back
+	LastTrustedAt *instant `json:"last_trusted_at"`
+	DoubtedSince  *instant `json:"doubted_since"`
+	TrustedAgain  *instant `json:"trusted_again_at"`
+	Warning       *string  `json:"warning"`
+}
+
+func newClockBody(s clock.State) clockBody {
+	body := clockBody{
+		Now: instant(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: orNull(s.Warning()),
+	}
+	if d := s.Doubt; d != nil {
+		trusted, since, again := instant(d.Trusted), instant(d.Since), instant(s.TrustedAt())
+		body.LastTrustedAt, body.DoubtedSince, body.TrustedAgain = &trusted, &since, &again
+	}
+	return body
+}
+
+func (h clocks) read(c *call) error { return c.ok(newClockBody(h.store.Clock())) }
+
+// accept answers with the clock as it is then.
+func (h clocks) accept(c *call) error {
+	if err := h.store.AcceptClock(c.request.Context(), c.actor()); err != nil {
+		return err
+	}
+	return h.read(c)
+}

@@ -1,0 +1,289 @@
+package server_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server"
+)
+
+// peerConn is a connection whose other end says that it has an address.
+type peerConn struct {
+	net.Conn
+	address netip.Addr
+}
+
+func (c peerConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.address, 999))
+}
+
+// connect connects from an address. It may have to wait until it is accepted.
+func (p *pipes) connect(from string) net.Conn {
+	near, far := net.Pipe()
+	p.conns <- peerConn{far, netip.MustParseAddr(from)}
+	return near
+}
+
+// answered makes a request over a connection and reports whether there is an answer.
+func answered(conn net.Conn, path string) bool {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n\r\n", path, operator); err != nil {
+		return false
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return false
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return err == nil && response.StatusCode == http.StatusOK
+}
+
+// isClosed reports whether the server has closed a connection.
+func isClosed(conn net.Conn) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := conn.Read(make([]byte, 1))
+	_ = conn.SetReadDeadline(time.Time{})
+	timeout, ok := err.(net.Error)
+	return err != nil && !(ok && timeout.Timeout())
+}
+
+// connectionCounts is a ConnectionObserver.
+type connectionCounts struct {
+	mu      sync.Mutex
+	open    int
+	refused map[string]int
+}
+
+func (c *connectionCounts) ConnectionOpened() { c.mu.Lock(); c.open++; c.mu.Unlock() }
+func (c *connectionCounts) ConnectionClosed() { c.mu.Lock(); c.open--; c.mu.Unlock() }
+func (c *connectionCounts) ConnectionRefused(reason string) {
+	c.mu.Lock()
+	c.refused[reason]++
+	c.mu.Unlock()
+}
+
+func TestConnectionsOfAnAddress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		counted := &connectionCounts{refused: map[string]int{}}
+		s := serve(t, func(o *server.Options) {
+			o.ConnectionsPerAddress, o.Connections = 3, counted
+			o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+		})
+		for name, tt := range map[string]struct {
+			first, next string
+			refused     bool
+		}{
+			"an IPv4 address":            {"203.0.113.9", "203.0.113.9", true},
+			"another one":                {"203.0.113.10", "203.0.113.11", false},
+			"its form in IPv6":           {"203.0.113.12", "::ffff:203.0.113.12", true},
+			"the /64 of an IPv6 address": {"2001:db8::1", "2001:db8::ffff:1", true},
+			"another /64":                {"2001:db8:1::1", "2001:db8:1:1::1", false},
+			"loopback":                   {"127.0.0.1", "127.0.0.1", true},
+			"a trusted proxy":            {"10.0.0.1", "10.0.0.1", false},
+		} {
+			var conns []net.Conn
+			for range 3 {
+				conns = append(conns, s.pipes.connect(tt.first))
+			}
+			next := s.pipes.connect(tt.next)
+			synctest.Wait()
+			if isClosed(next) != tt.refused || isClosed(conns[0]) {
+				t.Errorf("%s: the fourth connection is refused: %v", name, !tt.refused)
+			}
+			if !tt.refused && !answered(next, "/healthz") {
+				t.Errorf("%s: no answer", name)
+			}
+			conns[1].Close()
+			synctest.Wait()
+			again := s.pipes.connect(tt.first)
+			if !answered(again, "/healthz") {
+				t.Errorf("%s: no room again after one was closed", name)
+			}
+			for _, conn := range append(conns, next, again) {
+				conn.Close()
+			}
+		}
+		s.stop()
+		<-s.done
+		if d := cmp.Diff(map[string]int{"address": 4}, counted.refused); d != "" || counted.open != 0 {
+			t.Errorf("%d open, refused (-want +got):\n%s", counted.open, d)
+		}
+	})
+}
+
+func TestAllConnections(t *testing.T) {
+	t.Parallel()
+	const most, few = 40, 32
+	limited := func(t *testing.T, change ...func(*server.Options)) *served {
+		f := build(t, change...)
+		f.server.LimitConnections(most)
+		return f.serve(t)
+	}
+	// slowly has the metrics wait for free.
+	slowly := func(free chan struct{}) func(*server.Options) {
+		return func(o *server.Options) {
+			o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free })
+		}
+	}
+
+	t.Run("leave room for others: those that are idle for the longest are closed", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			counted := &connectionCounts{refused: map[string]int{}}
+			s := limited(t, func(o *server.Options) { o.Connections = counted })
+			var conns []net.Conn
+			for i := range few {
+				conn := s.pipes.connect("203.0.113.9")
+				if i%2 == 0 && !answered(conn, "/healthz") { // the others never send anything
+					t.Fatal("no answer")
+				}
+				conns = append(conns, conn)
+			}
+			time.Sleep(2 * time.Second)
+			if !answered(conns[0], "/healthz") {
+				t.Fatal("no answer")
+			}
+			for range 3 {
+				conn := s.pipes.connect("203.0.113.10")
+				if !answered(conn, "/healthz") {
+					t.Error("a new client is not answered")
+				}
+				conns = append(conns, conn)
+			}
+			synctest.Wait()
+			for i, conn := range conns {
+				if want := 1 <= i && i <= 3; isClosed(conn) != want {
+					t.Errorf("connection %d is closed: %v", i, !want)
+				}
+			}
+			if d := cmp.Diff(map[string]int{"idle": 3}, counted.refused); d != "" || counted.open != few {
+				t.Errorf("%d open, closed (-want +got):\n%s", counted.open, d)
+			}
+			for _, conn := range conns {
+				conn.Close()
+			}
+			s.stop()
+			<-s.done
+		})
+	})
+
+	t.Run("are closed however young when all are taken", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := limited(t)
+			var conns []net.Conn
+			for range 3 * most {
+				conns = append(conns, s.pipes.connect("203.0.113.9"))
+			}
+			synctest.Wait()
+			if !answered(conns[2*most], "/healthz") || !isClosed(conns[2*most-1]) {
+				t.Error("the oldest of a flood are open, or the youngest are not")
+			}
+			for _, conn := range conns {
+				conn.Close()
+			}
+			s.stop()
+			<-s.done
+		})
+	})
+
+	t.Run("are not closed while a request is under way; the next client waits", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			free := make(chan struct{})
+			s := limited(t, slowly(free))
+			results := make(chan bool, most)
+			for range most {
+				go func() {
+					conn := s.pipes.connect("203.0.113.9")
+					defer conn.Close()
+					results <- answered(conn, "/metrics")
+				}()
+			}
+			synctest.Wait()
+			next := make(chan bool)
+			go func() { next <- answered(s.pipes.connect("203.0.113.10"), "/healthz") }()
+			time.Sleep(3 * time.Second)
+			select {
+			case <-next:
+				t.Error("one connection too many")
+			default:
+			}
+			close(free)
+			if !<-next {
+				t.Error("who has waited is not answered")
+			}
+			for range most {
+				if !<-results {
+					t.Error("a request under way is cut")
+				}
+			}
+			s.stop()
+			<-s.done
+		})
+	})
+
+	t.Run("tell with TLS what is idle, too", func(t *testing.T) {
+		t.Parallel()
+		lender := httptest.NewUnstartedServer(http.NotFoundHandler())
+		lender.EnableHTTP2 = true
+		lender.StartTLS()
+		defer lender.Close()
+		for protocol, name := range map[string]string{"HTTP/1.1": "http/1.1", "HTTP/2.0": "h2"} {
+			synctest.Test(t, func(t *testing.T) {
+				free := make(chan struct{})
+				s := limited(t, slowly(free), func(o *server.Options) {
+					o.TLS = &tls.Config{Certificates: lender.TLS.Certificates}
+				})
+				// get asks over a connection of its own.
+				get := func(path string) (status int) {
+					transport := lender.Client().Transport.(*http.Transport).Clone()
+					transport.DialContext = s.pipes.dial
+					transport.TLSClientConfig.NextProtos = []string{name}
+					transport.Protocols = new(http.Protocols)
+					transport.Protocols.SetHTTP1(protocol == "HTTP/1.1")
+					transport.Protocols.SetHTTP2(protocol != "HTTP/1.1")
+					t.Cleanup(transport.CloseIdleConnections)
+					r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com"+path, nil)
+					r.Header.Set("Authorization", operator)
+					response, err := transport.RoundTrip(r)
+					if err != nil {
+						t.Error(err)
+						return 0
+					}
+					if read(t, response); response.Proto != protocol {
+						t.Errorf("protocol %s", response.Proto)
+					}
+					return response.StatusCode
+				}
+				results := make(chan int)
+				go func() { results <- get("/metrics") }()
+				synctest.Wait()
+				for range most {
+					time.Sleep(200 * time.Millisecond) // all of it within the time for an answer
+					if status := get("/healthz"); status != http.StatusOK {
+						t.Fatalf("status %d", status)
+					}
+				}
+				close(free)
+				if status := <-results; status != http.StatusOK {
+					t.Errorf("%s: the oldest request, which was under way, ends with %d", protocol, status)
+				}
+				s.stop()
+				<-s.done
+			})
+		}
+	})
+}

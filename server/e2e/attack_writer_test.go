@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// batch is a batch of n events of a type.
+func batch(n int, eventType string) object {
+	return object{"events": slices.Repeat([]object{event(eventType, object{})}, n)}
+}
+
+// largestBatch publishes the largest batch that is taken for 1,000 subscriptions: of 1,000 events, or of 10, because a
+// request may make 10,000 deliveries at most. It returns the number of events.
+func (t *tenant) largestBatch(tb testing.TB, eventType string) int {
+	tb.Helper()
+	for _, n := range []int{1000, 10} {
+		a, err := t.call(tb.Context(), "POST", "/api/v1/events/batch/", batch(n, eventType))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if a.status == http.StatusAccepted {
+			return n
+		}
+	}
+	tb.Fatal("no batch is taken")
+	return 0
+}
+
+// revocations revokes a key of its own again and again, twice a second, and measures how long each takes. Once revoked, a
+// key must not be accepted.
+type revocations struct {
+	*tenant
+	took latencies
+	bad  int // keys that were accepted after they had been revoked
+}
+
+func (r *revocations) run(ctx context.Context, tb testing.TB) {
+	for sleep(ctx, 500*time.Millisecond) {
+		var key struct{ ID, Key string }
+		if r.try(ctx, "POST", "/api/v1/api-keys/", object{"name": "short", "scope": "events:read"}, &key) != nil {
+			continue
+		}
+		begin := time.Now()
+		if r.try(ctx, "DELETE", "/api/v1/api-keys/"+key.ID+"/", nil, nil) != nil {
+			continue // what cannot be revoked in a minute shows among the victim's figures, too
+		}
+		r.took = append(r.took, time.Since(begin))
+		holder := r.caller
+		holder.authorization = "ApiKey " + key.Key
+		if a, err := holder.call(ctx, "GET", "/api/v1/whoami/", nil); err == nil && a.status != http.StatusUnauthorized {
+			r.bad++
+		}
+	}
+	r.took.sort()
+}
+
+func (r *revocations) report(b *testing.B) {
+	b.ReportMetric(ms(r.took.part(0.5)), "revocation-p50-ms")
+	b.ReportMetric(ms(r.took.part(0.99)), "revocation-p99-ms")
+	if len(r.took) == 0 || r.bad > 0 {
+		b.Errorf("%d keys were revoked, %d of them accepted afterwards", len(r.took), r.bad)
+	}
+}
+
+// BenchmarkAttackFanOut: one customer publishes the largest allowed batches to 1,000 subscriptions from four connections.
+// The victim publishes, and a third customer revokes keys.
+func BenchmarkAttackFanOut(b *testing.B) {
+	p := start(b, b.TempDir())
+	v, attacker, revoking := p.victim(b), p.tenant(b, "attacker"), &revocations{tenant: p.tenant(b, "revoking")}
+	attacker.subscribeMany(b, 1000, receive(b, http.StatusNoContent, almostTimeout).url, "wide")
+	n := attacker.largestBatch(b, "wide")
+	body := batch(n, "wide")
+	b.Logf("%d events for 1,000 subscriptions in each request", n)
+	var seen tally
+	attack{during: 20 * time.Second, grace: 60 * time.Second, act: func(ctx context.Context) {
+		var all sync.WaitGroup
+		all.Go(func() { revoking.run(ctx, b) })
+		all.Go(func() {
+			repeat(ctx, 4, func(ctx context.Context) {
+				if a, err := attacker.call(ctx, "POST", "/api/v1/events/batch/", body); err == nil {
+					seen.add(fmt.Sprintf("%d %s", a.status, a.code()))
+				}
+			})
+		})
+		all.Wait()
+	}}.measure(b, p, v)
+	revoking.report(b)
+	b.Logf("answers: %v", seen.count)
+	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
+}
+
+// BenchmarkAttackFailTogether: 1,500 subscriptions to every type fail at once, so each could be told that all others fail.
+func BenchmarkAttackFailTogether(b *testing.B) {
+	p := start(b, b.TempDir())
+	v, attacker := p.victim(b), p.tenant(b, "attacker")
+	attacker.subscribeMany(b, 1500, closedPort(b))
+	before := p.pending(b) // each is told of those that were created after it
+	attack{during: 30 * time.Second, act: func(ctx context.Context) {
+		for range 5 { // webhooks.failing_after
+			_ = attacker.try(ctx, "POST", "/api/v1/events/", event("nobody.listens", object{}), nil) // the figures show a failure
+		}
+		<-ctx.Done()
+	}}.measure(b, p, v)
+	b.ReportMetric(p.pending(b)-before, "new-pending-deliveries")
+	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
+}
+
+// pending returns how many deliveries wait, whoever's they are.
+func (p *process) pending(tb testing.TB) float64 {
+	tb.Helper()
+	var queue struct {
+		Pending float64 `json:"pending_deliveries"`
+	}
+	p.must(tb, "GET", "/api/v1/queue/", nil, &queue)
+	return queue.Pending
+}
+
+// A request for more deliveries than a request may make is refused, with the name of the bound; nothing is kept of it.
+func TestAttackFanOut(t *testing.T) {
+	t.Parallel()
+	p := start(t, t.TempDir())
+	attacker := p.tenant(t, "attacker")
+	attacker.subscribeMany(t, 101, closedPort(t), "wide")
+	a, err := attacker.call(t.Context(), "POST", "/api/v1/events/batch/", batch(100, "wide"))
+	if err != nil || a.status != http.StatusUnprocessableEntity || a.code() != "too_many_deliveries" {
+		t.Errorf("10,100 deliveries: %d %s, %v", a.status, a.code(), err)
+	}
+	var events struct{ Data []object }
+	attacker.must(t, "GET", "/api/v1/events/", nil, &events)
+	for _, e := range events.Data {
+		if e["type"] == "wide" {
+			t.Fatalf("an event of the refused request was kept: %v", e)
+		}
+	}
+	attacker.must(t, "POST", "/api/v1/events/batch/", batch(99, "wide"), nil)
+}

@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// answerWithin is how long a caller waits for an answer. More counts as an error, as it would for a customer.
+const answerWithin = 60 * time.Second
+
+// caller makes requests with one credential.
+type caller struct {
+	base          string
+	authorization string
+	client        *http.Client
+}
+
+func newCaller(base, authorization string) caller {
+	return caller{base: base, authorization: authorization, client: newClient(net.Dialer{})}
+}
+
+func newClient(d net.Dialer) *http.Client {
+	return &http.Client{
+		Timeout:   answerWithin,
+		Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 64},
+	}
+}
+
+// answer is what came back. body is whole.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// code returns the code of a problem; empty where the answer is none.
+func (a answer) code() string {
+	var problem struct{ Code string }
+	_ = json.Unmarshal(a.body, &problem) // not every answer is JSON
+	return problem.Code
+}
+
+// call makes one request. body is sent as it is if it is a []byte, as JSON otherwise; nil sends none.
+func (c caller) call(ctx context.Context, method, path string, body any) (answer, error) {
+	text, isText := body.([]byte)
+	if !isText && body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return answer{}, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(text))
+	if err != nil {
+		return answer{}, err
+	}
+	if c.authorization != "" {
+		req.Header.Set("Authorization", c.authorization)
+	}
+	if len(text) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	read, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, read}, err
+}
+
+// must is call for what must succeed. It reads the answer into result, unless that is nil.
+func (c caller) must(tb testing.TB, method, path string, body, result any) {
+	tb.Helper()
+	if err := c.try(tb.Context(), method, path, body, result); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (c caller) try(ctx context.Context, method, path string, body, result any) error {
+	a, err := c.call(ctx, method, path, body)
+	switch {
+	case err != nil:
+		return err
+	case a.status >= 300:
+		return fmt.Errorf("%s %s: %d: %.300s", method, path, a.status, a.body)
+	case result == nil:
+		return nil
+	}
+	return json.Unmarshal(a.body, result)
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// tenant is an organization with one owner.
+type tenant struct {
+	caller
+	name, id string
+}
+
+// account makes a tenant on a plan, which calls by access token.
+func (p *process) account(tb testing.TB, name, plan string) *tenant {
+	tb.Helper()
+	var org, user struct{ ID string }
+	var token struct{ Token string }
+	email := strings.ReplaceAll(name, " ", "-") + "@example.com"
+	p.must(tb, "POST", "/api/v1/organizations/", object{"name": name, "plan": plan}, &org)
+	p.must(tb, "POST", "/api/v1/users/", object{"name": name, "email": email}, &user)
+	p.must(tb, "PUT", "/api/v1/organizations/"+org.ID+"/members/"+user.ID+"/", object{"role": "owner"}, nil)
+	p.must(tb, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", object{"organization_id": org.ID}, &token)
+	return &tenant{newCaller(p.url, "Bearer "+token.Token), name, org.ID}
+}
+
+const everything = "api_keys:read api_keys:write webhooks:read webhooks:write events:read events:write audit:read"
+
+// tenant makes a tenant on the plan enterprise, which calls by API key: its rate has no limit.
+func (p *process) tenant(tb testing.TB, name string) *tenant {
+	tb.Helper()
+	t := p.account(tb, name, "enterprise")
+	_, t.authorization = t.key(tb, everything)
+	return t
+}
+
+// key makes an API key and returns its id and what it sends as Authorization.
+func (t *tenant) key(tb testing.TB, scope string) (id, authorization string) {
+	tb.Helper()
+	var key struct{ ID, Key string }
+	t.must(tb, "POST", "/api/v1/api-keys/", object{"name": "e2e", "scope": scope}, &key)
+	return key.ID, "ApiKey " + key.Key
+}
+
+// subscribe makes a subscription and returns its id. No types are all types.
+func (t *tenant) subscribe(tb testing.TB, url string, types ...string) string {
+	tb.Helper()
+	var sub struct{ ID string }
+	t.must(tb, "POST", "/api/v1/webhooks/subscriptions/", object{"url": url, "event_types": append([]string{}, types...)}, &sub)
+	return sub.ID
+}
+
+// subscribeMany makes n subscriptions from eight connections.
+func (t *tenant) subscribeMany(tb testing.TB, n int, url string, types ...string) {
+	tb.Helper()
+	todo := make(chan struct{}, n)
+	for range n {
+		todo <- struct{}{}
+	}
+	close(todo)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range todo {
+				if err := t.try(tb.Context(), "POST", "/api/v1/webhooks/subscriptions/", object{"url": url, "event_types": append([]string{}, types...)}, nil); err != nil {
+					tb.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+}
+
+// event is an event of a type with some data.
+func event(eventType string, data object) object { return object{"type": eventType, "data": data} }

@@ -1,0 +1,116 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// grants is a floor with callers that hold little beside platform:write, and with users and roles that hold more.
+type grants struct {
+	*floor
+	callers map[string]string // Authorization headers by what the caller is
+	fill    *strings.Replacer // of a path or a body
+}
+
+func newGrants(t *testing.T) grants {
+	f := build(t)
+	admin := storagetest.Operator(t, f.store)
+	by := admin.Actor("192.0.2.1", "req")
+	for name, permissions := range map[string][]string{
+		"writer": {access.PlatformWrite}, "traveller": {access.PlatformWrite, access.PlatformActAs}, "auditor": {access.EventsRead, access.AuditRead},
+	} {
+		if _, err := f.store.CreateRole(t.Context(), by, access.Role{Name: name, Permissions: access.NewScope(permissions...)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	auditor, _ := storagetest.Member(t, f.store, admin.Home, "auditor", "auditor")
+	asleep, _ := storagetest.Member(t, f.store, admin.Home, "asleep", access.RoleOperator)
+	if _, err := f.store.UpdateUser(t.Context(), by, asleep.User.ID, access.UserChange{IsActive: new(false)}); err != nil {
+		t.Fatal(err)
+	}
+	writer, writerToken := storagetest.Member(t, f.store, admin.Home, "writer", "writer")
+	_, travellerToken := storagetest.Member(t, f.store, admin.Home, "traveller", "traveller")
+	if _, err := f.store.SetMember(t.Context(), by, owner.Home.ID, writer.User.ID, "writer"); err != nil { // so that the role has members elsewhere
+		t.Fatal(err)
+	}
+	_, key := storagetest.Key(t, f.store, admin, access.PlatformWrite)
+	return grants{f,
+		map[string]string{
+			"a key of the scope platform:write":              apiKey(key),
+			"a user with platform:write":                     bearer(writerToken),
+			"a user with platform:write and platform:act_as": bearer(travellerToken),
+		},
+		strings.NewReplacer("{admin}", admin.User.ID, "{owner}", owner.User.ID, "{auditor}", auditor.User.ID, "{asleep}", asleep.User.ID,
+			"{writer}", writer.User.ID, "{default}", admin.Home.ID, "{acme}", owner.Home.ID),
+	}
+}
+
+// state is what the calls of these tests could have changed.
+func (g grants) state(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for _, path := range []string{
+		"roles/", "users/", "organizations/{default}/members/", "organizations/{acme}/members/",
+		"users/{admin}/access-tokens/", "users/{owner}/access-tokens/", "users/{auditor}/access-tokens/", "audit-events/",
+	} {
+		text.WriteString(g.do(t, call{"GET /api/v1/" + g.fill.Replace(path), operator, "", nil}).want(t, http.StatusOK, "").body)
+	}
+	return text.String()
+}
+
+func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
+	t.Parallel()
+	g := newGrants(t)
+	ways := []struct {
+		name, line, body string
+		missing          string // for a caller with platform:write and platform:act_as
+		elsewhere        bool   // it reaches another organization, so without platform:act_as that is missing too
+	}{
+		{"a token of an operator", "POST users/{admin}/access-tokens/", `{"organization_id":"{default}"}`, access.APIKeysRead, false},
+		{"a token of an owner elsewhere", "POST users/{owner}/access-tokens/", `{"organization_id":"{acme}"}`, access.WebhooksWrite, true},
+		{"a token of a user with another role", "POST users/{auditor}/access-tokens/", `{"organization_id":"{default}"}`, access.AuditRead, false},
+		{"the role operator for itself", "PUT organizations/{default}/members/{writer}/", `{"role":"operator"}`, access.PlatformRead, false},
+		{"the role owner elsewhere", "PUT organizations/{acme}/members/{admin}/", `{"role":"owner"}`, access.EventsWrite, true},
+		{"a custom role", "PUT organizations/{default}/members/{writer}/", `{"role":"auditor"}`, access.EventsRead, false},
+		{"a new role", "POST roles/", `{"name":"new","permissions":["events:read","platform:write"]}`, access.EventsRead, false},
+		{"more to its own role", "PATCH roles/writer/", `{"permissions":["events:read","platform:write"]}`, access.EventsRead, true},
+		{"a part of a role that holds more", "PATCH roles/auditor/", `{"permissions":["events:read"]}`, access.EventsRead, false},
+		{"an operator's e-mail address", "PATCH users/{admin}/", `{"email":"mine@example.com"}`, access.EventsRead, false},
+		{"an operator's external id", "PATCH users/{admin}/", `{"external_id":"my-sub"}`, access.EventsRead, false},
+		{"an owner's external id", "PATCH users/{owner}/", `{"external_id":"my-other-sub"}`, access.EventsRead, true},
+		{"an operator that was deactivated", "PATCH users/{asleep}/", `{"is_active":true}`, access.EventsRead, false},
+	}
+	request := func(line, body, as string) call {
+		method, path, _ := strings.Cut(line, " ")
+		return call{line: method + " /api/v1/" + g.fill.Replace(path), body: g.fill.Replace(body), as: as}
+	}
+	before := g.state(t)
+	for _, way := range ways {
+		for caller, as := range g.callers {
+			t.Run(caller+" cannot get "+way.name, func(t *testing.T) {
+				detail := g.do(t, request(way.line, way.body, as)).want(t, http.StatusForbidden, "permission_denied").field("detail")
+				if !strings.Contains(detail, way.missing) {
+					t.Errorf("the detail does not name %s: %s", way.missing, detail)
+				}
+				if travels := strings.Contains(caller, "act_as"); way.elsewhere && strings.Contains(detail, access.PlatformActAs) == travels {
+					t.Errorf("the detail is wrong about platform:act_as: %s", detail)
+				}
+				if after := g.state(t); after != before {
+					t.Error("the refusal has left something behind")
+				}
+			})
+		}
+	}
+	for _, way := range ways {
+		t.Run("an operator can get "+way.name, func(t *testing.T) {
+			if got := g.do(t, request(way.line, way.body, operator)); got.StatusCode != http.StatusOK && got.StatusCode != http.StatusCreated {
+				t.Errorf("status %d: %s", got.StatusCode, got.body)
+			}
+		})
+	}
+}

@@ -1,0 +1,43 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+func TestWhatOneCustomerMayHave(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.do(t, call{"POST /api/v1/plans/", operator,
+		`{"name":"tiny","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":null,"max_subscriptions":1,"max_api_keys":1}`, nil}).want(t, 201, "")
+	_, token := storagetest.Tenant(t, f.store, "acme", "tiny", access.RoleOwner)
+	const keys, subscriptions = "/api/v1/api-keys/", "/api/v1/webhooks/subscriptions/"
+	f.run(t, map[string]string{"as": bearer(token)}, []scenario{
+		shows("keys are made as far as the plan allows", "POST "+keys, `{"name":"a","scope":"events:read"}`, 201, `"name":"a"`),
+		bad("one key more is refused", "POST "+keys, `{"name":"b","scope":"events:read"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 live API keys (max_api_keys)`),
+		shows("subscriptions are made as far as the plan allows", "POST "+subscriptions, `{"url":"https://example.com/"}`, 201, `"secret":"whsec_`),
+		bad("one subscription more is refused", "POST "+subscriptions, `{"url":"https://example.com/"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 subscriptions (max_subscriptions)`),
+	})
+}
+
+func TestABatchOfTooManyDeliveries(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	for range 11 {
+		storagetest.Subscription(t, f.store, owner, "https://example.com/", "a")
+	}
+	batch := func(n int) answer {
+		events := strings.Repeat(`{"type":"a","data":{}},`, n-1) + `{"type":"a","data":{}}`
+		return f.do(t, call{"POST /api/v1/events/batch/", bearer(token), `{"events":[` + events + `]}`, nil})
+	}
+	got := batch(1000).want(t, 422, "too_many_deliveries")
+	if !strings.Contains(got.body, "The first 910 of these 1000 events would make 10010 deliveries; one request may make at most 10000.") ||
+		!strings.Contains(got.body, "send at most 909 of these events in a request.") {
+		t.Errorf("answer %s", got.body)
+	}
+	batch(909).want(t, 202, "")
+}

@@ -1,0 +1,88 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// TestTimesThatCannotBeShown has times whose year has no four digits in UTC, as a key, a token, a filter and a replay take
+// them.
+func TestTimesThatCannotBeShown(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	tokens := "/api/v1/users/" + owner.User.ID + "/access-tokens/"
+	subPath := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"
+	for at, code := range map[string]string{
+		"9999-12-31T23:59:59-00:01":        "out_of_range",
+		"9999-12-31T23:59:59.999-23:59":    "out_of_range",
+		"0001-01-01T00:00:00+01:00":        "out_of_range",
+		"0000-01-01T00:00:00+23:59":        "out_of_range",
+		"10000-01-01T00:00:00Z":            "invalid",
+		"-0001-01-01T00:00:00Z":            "invalid",
+		"9999-12-31T23:59:60Z":             "invalid",
+		"292277026596-12-04T15:30:07.0Z":   "invalid",
+		"2030-01-31T12:00:00+99:99":        "invalid",
+		"2030-01-31T2:00:00Z":              "invalid",
+		"2030-01-31T12:00:00+24:00":        "invalid",
+		"2030-01-31T12:00:00,5Z":           "invalid",
+		strings.Repeat("9", 99) + "-01-01": "too_long",
+	} {
+		t.Run(at, func(t *testing.T) {
+			for line, body := range map[string]string{
+				"POST /api/v1/api-keys/":      `{"name":"x","scope":"events:read","expires_at":"` + at + `"}`,
+				"POST " + tokens:              `{"organization_id":"` + owner.Organization.ID + `","expires_at":"` + at + `"}`,
+				"POST " + subPath + "replay/": `{"since":"` + at + `"}`,
+			} {
+				got := f.do(t, call{line, operator, body, []string{"X-Organization-Id", owner.Organization.ID}}).want(t, 422, "validation_failed")
+				if !strings.Contains(got.body, `"code":"`+code+`"`) || code == "out_of_range" && !strings.Contains(got.body, "before 10000-01-01T00:00:00Z") {
+					t.Errorf("%s: %s", line, got.body)
+				}
+			}
+			for _, path := range []string{subPath + "deliveries/", "/api/v1/audit-events/", "/api/v1/webhooks/stats/"} {
+				f.do(t, call{"GET " + path + "?since=" + url.QueryEscape(at), bearer(token), "", nil}).want(t, 400, "invalid_parameter")
+				f.do(t, call{"GET " + path + "?until=" + url.QueryEscape(at), bearer(token), "", nil}).want(t, 400, "invalid_parameter")
+			}
+		})
+	}
+	const last = `"expires_at":"9999-12-31T23:59:59.999Z"`
+	got := f.do(t, call{"POST /api/v1/api-keys/", bearer(token), `{"name":"x","scope":"events:read",` + last + `}`, nil}).want(t, 201, "")
+	if !strings.Contains(got.body, last) {
+		t.Errorf("%s", got.body)
+	}
+	f.do(t, call{"GET /api/v1/audit-events/?since=" + url.QueryEscape("0001-01-01T00:00:00Z"), bearer(token), "", nil}).want(t, 200, "")
+}
+
+// FuzzTimes gives any text as a time. What is taken is shown again as the same time.
+func FuzzTimes(f *testing.F) {
+	for _, text := range []string{"2030-01-31T12:00:00Z", "9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+23:59", "", "1969-12-31T23:59:59.9999999999Z"} {
+		f.Add(text)
+	}
+	floor := build(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		body, err := json.Marshal(map[string]string{"name": "x", "scope": "events:read", "expires_at": text})
+		if err != nil {
+			t.Skip()
+		}
+		got := floor.do(t, call{"POST /api/v1/api-keys/", operator, string(body), nil})
+		if got.StatusCode == 422 {
+			return
+		}
+		got.want(t, 201, "")
+		asked, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatalf("%q is taken", text)
+		}
+		shown, err := time.Parse("2006-01-02T15:04:05.000Z", got.field("expires_at"))
+		if err != nil || shown.UnixMilli() != asked.UnixMilli() {
+			t.Errorf("%q is shown as %q: %v", text, got.field("expires_at"), err)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// DefaultTokenRate is how many requests a second an organization may make with credentials other than API keys.
+const DefaultTokenRate = 100
+
+// refill is how long an unused bucket takes to be full again: the burst is what comes in that many seconds.
+const refill = 2 * time.Second
+
+// tokenRate limits, for each organization, the requests by access token, session and token of the issuer. Keys have the
+// windows of their plan.
+//
+// It has two generations of buckets. When the young one is older than refill, it becomes the old one. A bucket that was
+// not used for a whole generation is full, so forgetting it changes nothing.
+type tokenRate struct {
+	perSecond int
+
+	mu         sync.Mutex
+	young, old map[int64]*rate.Limiter // by organization
+	born       time.Time               // when young began
+}
+
+func newTokenRate(perSecond int) *tokenRate {
+	return &tokenRate{perSecond: perSecond, young: map[int64]*rate.Limiter{}, born: time.Now()}
+}
+
+// take counts a request of an organization. Where it is one too many, it returns how long to wait.
+func (t *tokenRate) take(organization int64) (wait time.Duration, allowed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Sub(t.born) > refill {
+		t.young, t.old, t.born = map[int64]*rate.Limiter{}, t.young, now
+	}
+	bucket, found := t.young[organization]
+	if !found {
+		if bucket, found = t.old[organization]; !found {
+			bucket = rate.NewLimiter(rate.Limit(t.perSecond), t.perSecond*int(refill/time.Second))
+		}
+		t.young[organization] = bucket
+	}
+	if bucket.AllowN(now, 1) {
+		return 0, true
+	}
+	missing := 1 - bucket.TokensAt(now)
+	return time.Duration(missing / float64(t.perSecond) * float64(time.Second)), false
+}
+
+// pace counts a request whose credential is not a key. The host's own back end, which may act in every organization, is
+// not limited.
+func (s *Server) pace(c *call) error {
+	if c.principal.Can(access.PlatformActAs) {
+		return nil
+	}
+	wait, allowed := s.tokens.take(c.principal.Home.RowID)
+	if allowed {
+		return nil
+	}
+	c.set("Retry-After", strconv.FormatInt(max(1, seconds(wait)), 10))
+	return fault.New(fault.Limited, codeRateLimited, "The organization's limit of %d requests a second without an API key is used up; "+
+		"try again later, or use an API key, which has the limit of the plan.", s.tokens.perSecond)
+}

@@ -1,0 +1,142 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// bootstrapToken is the name of the first operator's access tokens.
+const bootstrapToken = "bootstrap"
+
+// firstRequestAt is the row of the table instance that says when somebody first made an authenticated request.
+const firstRequestAt = "first_request_at"
+
+// firstRequest is whether somebody has made an authenticated request, by whatever credential: then no start makes a token
+// any more. The requests see a flag; upkeep writes the row, once.
+type firstRequest struct {
+	made atomic.Bool
+	kept bool          // the file says so; upkeep's own
+	wake chan struct{} // tells upkeep that there is something to write
+}
+
+func newFirstRequest() firstRequest { return firstRequest{wake: make(chan struct{}, 1)} }
+
+// note notes an authenticated request.
+func (f *firstRequest) note() {
+	if !f.made.Load() && f.made.CompareAndSwap(false, true) {
+		f.wake <- struct{}{}
+	}
+}
+
+// keepFirstRequest writes down that somebody has made an authenticated request.
+func (s *Store) keepFirstRequest(ctx context.Context) error {
+	if s.firstRequest.kept || !s.firstRequest.made.Load() {
+		return nil
+	}
+	err := s.change(ctx, func(t *tx) error {
+		_, err := t.exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.now, 10)))
+		return err
+	})
+	s.firstRequest.kept = err == nil
+	return err
+}
+
+// invite makes the bootstrap credential an access token of the first operator as long as nobody has made an authenticated
+// request: an earlier start may have ended before anybody read its token. The new token replaces the unused ones of
+// earlier starts, so there is one at most. A token that was revoked stays so.
+func (s *Store) invite(o Options) error {
+	return s.alone(func(t *tx) error {
+		first, err := findFirstOperator(t)
+		if err != nil {
+			return err
+		}
+		had, err := hadRequests(t, first)
+		if err != nil {
+			return err
+		}
+		s.firstRequest.made.Store(had)
+		s.firstRequest.kept = had
+		if o.Bootstrap == (access.Credential{}) {
+			return nil
+		}
+		known, revoked, err := bootstrapState(t, o.Bootstrap)
+		if err != nil {
+			return err
+		}
+		if revoked || had && !known && o.BootstrapLife == 0 {
+			s.log.Warn("bootstrap.token is not a valid access token: it was revoked, or it was set after the first authenticated request; " +
+				"create a token with: keyhook token create")
+		}
+		if had {
+			return nil
+		}
+		if err := s.revokeUnused(t, first, o.Bootstrap); err != nil || known {
+			return err
+		}
+		s.invited = true
+		return s.inviteOperator(t, first, o)
+	})
+}
+
+// firstOperator is an operator of the oldest organization that has one, by row ids.
+type firstOperator struct {
+	User         int64 `db:"user_id"`
+	Organization int64 `db:"organization_id"`
+}
+
+func findFirstOperator(t *tx) (first firstOperator, err error) {
+	err = t.get(&first, `
+		SELECT m.user_id, m.organization_id FROM roles r JOIN memberships m ON m.role_id = r.id
+		WHERE r.name = ? ORDER BY m.organization_id, m.user_id LIMIT 1`, access.RoleOperator)
+	return first, err
+}
+
+// hadRequests reports whether somebody has made an authenticated request. The row says so, and so does a token of the
+// first operator that was used: an early end of the process may have kept the row from being written.
+func hadRequests(t *tx, first firstOperator) (had bool, err error) {
+	err = t.get(&had, `
+		SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
+		    OR EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ? AND last_used_at IS NOT NULL)`, firstRequestAt, first.User)
+	return had, err
+}
+
+// bootstrapState reports whether a credential is an access token, and whether that token is revoked.
+func bootstrapState(t *tx, c access.Credential) (known, revoked bool, err error) {
+	digest := c.Digest()
+	err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE digest = ?", digest[:])
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, false, nil
+	}
+	return err == nil, revoked, err
+}
+
+// revokeUnused revokes the tokens that earlier starts made and nobody has used, but not the given one.
+func (s *Store) revokeUnused(t *tx, first firstOperator, but access.Credential) error {
+	digest, unused := but.Digest(), []tokenToRevoke{}
+	if err := t.list(&unused, selectTokenToRevoke+`
+		WHERE a.user_id = ? AND a.name = ? AND a.last_used_at IS NULL AND a.revoked_at IS NULL AND a.digest <> ?`,
+		first.User, bootstrapToken, digest[:]); err != nil {
+		return err
+	}
+	for _, token := range unused {
+		if err := s.revokeToken(t, access.System(token.Organization), token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) inviteOperator(t *tx, first firstOperator, o Options) error {
+	var expiresAt *int64
+	if o.BootstrapLife > 0 {
+		expiresAt = new(time.UnixMilli(t.now).Add(o.BootstrapLife).UnixMilli())
+	}
+	_, err := s.makeToken(t, access.System(first.Organization), first.User, first.Organization, o.Bootstrap, bootstrapToken, expiresAt)
+	return err
+}

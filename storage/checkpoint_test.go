@@ -1,0 +1,138 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// bounded runs a store whose write-ahead log has bounds of its own, and returns what it logs.
+func bounded(t *testing.T, restart, warn int64) (x tenant, log *bytes.Buffer) {
+	t.Helper()
+	log = &bytes.Buffer{}
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	store, err := storage.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.BoundLog(restart, warn)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = store.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	x = tenant{Store: store}
+	x.owner, _ = storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	return x, log
+}
+
+// publishLong publishes an event of 20 kB.
+func (x tenant) publishLong(t *testing.T) {
+	t.Helper()
+	data := []byte(`{"text":"` + strings.Repeat("a", 20_000) + `"}`)
+	if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: data}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// logSize returns how large the write-ahead log is on disk.
+func (x tenant) logSize(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat(x.Path() + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+func TestWriteAheadLog(t *testing.T) {
+	t.Parallel()
+
+	t.Run("stays short beside reads of logs that never leave a gap", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x, _ := bounded(t, 512<<10, 1<<30)
+			reading, stop := context.WithCancel(t.Context())
+			var readers sync.WaitGroup
+			for i := range 2 {
+				readers.Go(func() {
+					for time.Sleep(time.Duration(100*i) * time.Millisecond); reading.Err() == nil; {
+						end, err := x.BeginLogRead(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						time.Sleep(200 * time.Millisecond) // longer than a commit may be held up
+						end()
+					}
+				})
+			}
+			var most int64
+			for range 400 {
+				x.publishLong(t)
+				time.Sleep(25 * time.Millisecond)
+				most = max(most, x.logSize(t))
+			}
+			stop()
+			readers.Wait()
+			// Half a megabyte, and what is written until the next look, a second later. All that was written is 12 MB.
+			if most > 4<<20 {
+				t.Errorf("it has grown to %d bytes", most)
+			}
+		})
+	})
+
+	t.Run("is told of once where a read keeps it from starting anew, and becomes short after that", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			const warn = 1 << 20
+			x, log := bounded(t, 64<<10, warn)
+			checking, interrupt := context.WithCancel(t.Context())
+			x.WhileChecking(interrupt)
+			end, err := x.BeginLogRead(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warning, err := x.Ready(t.Context()); warning != "" || err != nil || checking.Err() != nil {
+				t.Errorf("warns too early: %q, error %v, check of a table %v", warning, err, checking.Err())
+			}
+			for range 60 {
+				x.publishLong(t)
+			}
+			time.Sleep(5 * time.Second)
+			if warning, err := x.Ready(t.Context()); warning == "" || err != nil {
+				t.Errorf("with %d bytes it warns %q, error %v", x.logSize(t), warning, err)
+			}
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "write-ahead log") {
+				t.Errorf("it is logged %d times:\n%s", n, log)
+			}
+			if checking.Err() == nil {
+				t.Error("the check of a table goes on")
+			}
+			end()
+			time.Sleep(10 * time.Second) // in which nobody writes
+			if warning, err := x.Ready(t.Context()); warning != "" || err != nil || x.logSize(t) >= warn {
+				t.Errorf("it still warns %q, error %v, with %d bytes", warning, err, x.logSize(t))
+			}
+			x.publishLong(t)
+		})
+	})
+}

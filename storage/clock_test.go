@@ -1,0 +1,268 @@
+package storage_test
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const aDay = 24 * time.Hour
+
+// hourly are options under which events are kept for an hour, and audit events too.
+func hourly(t *testing.T) storage.Options {
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	o.KeepEvents, o.KeepAudit = time.Hour, time.Hour
+	return o
+}
+
+// gone reports whether an event was deleted.
+func (x tenant) gone(t *testing.T, id string) bool {
+	t.Helper()
+	_, _, err := x.Event(t.Context(), x.org(), id)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// off switches the subscription off, so that nothing keeps old events.
+func (x tenant) off(t *testing.T) {
+	t.Helper()
+	x.switched(t, false)
+}
+
+// auditLines counts the audit log.
+func (x tenant) auditLines(t *testing.T) int {
+	t.Helper()
+	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(log)
+}
+
+// warned returns the warning of the clock's check.
+func (x tenant) warned(t *testing.T) string {
+	t.Helper()
+	warning, err := x.ClockReady(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	return warning
+}
+
+// TestClockAhead starts with the clock 400 days ahead: nothing is deleted, whatever is started anew, until an operator has
+// accepted the clock.
+func TestClockAhead(t *testing.T) {
+	t.Parallel()
+	o := hourly(t)
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		store, stop := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		x.off(t)
+		id := storagetest.Publish(t, store, x.owner, "old").ID
+		lines := x.auditLines(t)
+		time.Sleep(2 * time.Minute)
+		if warning := x.warned(t); warning != "" {
+			t.Errorf("warned of a good clock: %s", warning)
+		}
+		stop()
+
+		time.Sleep(400 * aDay)
+		for range 2 {
+			x.Store, stop = storagetest.OpenWith(t, o)
+			time.Sleep(time.Minute)
+			if x.gone(t, id) || x.auditLines(t) != lines {
+				t.Error("deleted while the clock is doubted")
+			}
+			if warning := x.warned(t); !strings.Contains(warning, "jumped 400 days ahead since") {
+				t.Errorf("warning %q", warning)
+			}
+			if state := x.Clock(); state.Trusted() || state.Jump().Round(aDay) != 400*aDay {
+				t.Errorf("%+v", state)
+			}
+			stop()
+		}
+		if n := strings.Count(log.String(), "level=WARN msg=\"The clock has jumped 400 days ahead"); n != 2 {
+			t.Errorf("%d warnings:\n%s", n, log.String())
+		}
+
+		x.Store, stop = storagetest.OpenWith(t, o)
+		defer stop()
+		for range 2 {
+			if err := x.AcceptClock(t.Context(), x.actor()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !x.Clock().Trusted() || x.warned(t) != "" {
+			t.Errorf("%+v", x.Clock())
+		}
+		accepted, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10, Type: access.ClockAccepted})
+		if err != nil || len(accepted) != 1 || !strings.Contains(accepted[0].Details, `"jump_seconds":34560000`) {
+			t.Errorf("%+v %v", accepted, err)
+		}
+		time.Sleep(30 * time.Second)
+		if !x.gone(t, id) || x.auditLines(t) != 1 {
+			t.Errorf("still there once the clock was accepted: %d lines", x.auditLines(t))
+		}
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, o)
+		defer stop()
+		if !x.Clock().Trusted() {
+			t.Error("doubted again after a restart")
+		}
+	})
+}
+
+// TestClockJumps has the clock jump under a running store.
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		do   func(x tenant)
+		want bool // the old event is deleted
+	}{
+		"a jump ahead keeps what is old":          {func(x tenant) { x.MoveClock(2 * time.Hour) }, false},
+		"a jump back keeps what is old":           {func(x tenant) { x.MoveClock(-2 * time.Hour) }, false},
+		"a jump of an hour does not":              {func(x tenant) { x.MoveClock(59 * time.Minute) }, true},
+		"a clock that is back is trusted":         {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.MoveClock(-9 * aDay) }, true},
+		"a clock that ran for a day is trusted":   {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.AgeDoubt(aDay) }, true},
+		"a clock that ran for a while is not":     {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.AgeDoubt(20 * time.Hour) }, false},
+		"a clock that was back and jumped is not": {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.MoveClock(-aDay) }, false},
+		"a second jump ahead begins the day again": {func(x tenant) {
+			x.MoveClock(9 * aDay)
+			time.Sleep(2 * time.Second)
+			x.AgeDoubt(aDay - time.Minute)
+			x.MoveClock(2 * aDay)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := hourly(t)
+			synctest.Test(t, func(t *testing.T) {
+				store, stop := storagetest.OpenWith(t, o)
+				defer stop()
+				x := tenantOf(t, store)
+				x.off(t)
+				id := storagetest.Publish(t, store, x.owner, "old").ID
+				if err := x.MoveEvents(t.Context(), 0, 100, 50*time.Second-time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				id = x.renamed(t, id)
+				tt.do(x)
+				time.Sleep(2 * time.Minute)
+				if got := x.gone(t, id); got != tt.want {
+					t.Errorf("gone: %v; %+v", got, x.Clock())
+				}
+			})
+		})
+	}
+}
+
+// renamed returns the id of the newest event, whose time was changed: the time is a part of the id.
+func (x tenant) renamed(t *testing.T, was string) string {
+	t.Helper()
+	events, err := x.Events(t.Context(), x.org(), 0, 1)
+	if err != nil || len(events) != 1 || events[0].ID == was {
+		t.Fatalf("%+v %v", events, err)
+	}
+	return events[0].ID
+}
+
+// TestRowsFromTheFuture has 600 events, and their audit log, written while the clock was ten days ahead. What was written
+// later is deleted in its time, and a replay finds it.
+func TestRowsFromTheFuture(t *testing.T) {
+	t.Parallel()
+	o := hourly(t)
+	o.KeepEvents, o.KeepAudit = 4*time.Minute, 4*time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		x.off(t)
+		for range 2 {
+			x.publish(t, 300, "ahead")
+		}
+		events, err := store.Events(t.Context(), x.org(), 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.MoveEvents(t.Context(), 0, events[0].RowID, 10*aDay); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, o)
+		defer stop()
+		ahead, err := x.Events(t.Context(), x.org(), 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := x.auditLines(t)
+		x.switched(t, true)
+		x.switched(t, false)
+		later := x.publish(t, 1, "later")[0]
+		time.Sleep(2 * time.Minute)
+		latest := x.publish(t, 1, "latest")[0]
+		time.Sleep(2*time.Minute + 20*time.Second)
+		if !x.gone(t, later) || x.gone(t, latest) || x.gone(t, ahead[0].ID) {
+			t.Errorf("after some minutes: later is gone: %v, latest: %v, ahead: %v", x.gone(t, later), x.gone(t, latest), x.gone(t, ahead[0].ID))
+		}
+		if n := x.auditLines(t); n != lines {
+			t.Errorf("%d lines of the audit log, want the %d from the future", n, lines)
+		}
+		x.switched(t, true)
+		since, until := time.Now().Add(-4*time.Minute).UnixMilli(), time.Now().UnixMilli()
+		x.replays(t, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll, EventTypes: webhook.Types{"latest", "later", "ahead"}}, 1)
+		x.replays(t, webhook.Replay{Since: since, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead"}}, 600)
+	})
+}
+
+// TestReplayBehindRowsFromTheFuture replays right after the clock was set back, and after a restart, before anybody has
+// looked through the events.
+func TestReplayBehindRowsFromTheFuture(t *testing.T) {
+	t.Parallel()
+	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		x.missed(t, 5, "before")
+		time.Sleep(time.Minute)
+		began := time.Now().UnixMilli()
+		x.missed(t, 300, "ahead")
+		events, err := store.Events(t.Context(), x.org(), 0, 302)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.MoveEvents(t.Context(), events[301].RowID, events[0].RowID, 10*aDay); err != nil {
+			t.Fatal(err)
+		}
+		x.missed(t, 5, "behind") // at once, so before upkeep looks
+		period := webhook.Replay{Since: began - 1, Until: began + 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"before", "ahead", "behind"}}
+		x.counts(t, period, 5)
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, o)
+		defer stop()
+		x.counts(t, period, 5)
+		x.counts(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: period.EventTypes}, 310)
+		x.counts(t, webhook.Replay{Since: 1, Until: began - 1, Only: webhook.OnlyAll, EventTypes: period.EventTypes}, 5)
+		x.counts(t, webhook.Replay{Since: began, Only: webhook.OnlyAll, EventTypes: webhook.Types{"behind"}}, 5)
+	})
+}
+
+// counts wants a replay to be of so many events.
+func (x tenant) counts(t *testing.T, r webhook.Replay, want int64) {
+	t.Helper()
+	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n != want {
+		t.Errorf("%d are counted, want %d, error %v", n, want, err)
+	}
+}

@@ -1,0 +1,48 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+const unchanged = -1
+
+// become changes the real, effective and saved ids of all threads.
+func (u User) become() error {
+	if err := syscall.Setgroups([]int{u.GID}); err != nil {
+		return err
+	}
+	if err := syscall.Setresgid(u.GID, u.GID, u.GID); err != nil {
+		return err
+	}
+	return syscall.Setresuid(u.UID, u.UID, u.UID)
+}
+
+// borrow changes the effective ids of all threads. The real id stays root's, so that the user cannot signal the process.
+// undo may be called whatever the error is.
+func (u User) borrow() (undo func() error, err error) {
+	gid := os.Getegid()
+	groups, err := syscall.Getgroups()
+	undo = func() error {
+		return errors.Join(syscall.Setresuid(unchanged, 0, unchanged), syscall.Setresgid(unchanged, gid, unchanged), syscall.Setgroups(groups))
+	}
+	if err != nil {
+		return func() error { return nil }, err
+	}
+	if err := syscall.Setgroups([]int{u.GID}); err != nil {
+		return undo, err
+	}
+	if err := syscall.Setresgid(unchanged, u.GID, unchanged); err != nil {
+		return undo, err
+	}
+	return undo, syscall.Setresuid(unchanged, u.UID, unchanged)
+}
+
+// access is access(2) with the effective ids.
+func access(name string, mode uint32) error {
+	const effective = 0x200 // AT_EACCESS
+	return syscall.Faccessat(atCurrent, name, mode, effective)
+}
+
+const atCurrent = -100 // AT_FDCWD

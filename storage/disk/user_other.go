@@ -1,0 +1,18 @@
+//go:build !linux
+
+package disk
+
+import (
+	"errors"
+	"syscall"
+)
+
+var errOnlyLinux = errors.New("only Linux lets all threads of a process do so")
+
+func (u User) become() error { return errOnlyLinux }
+
+func (u User) borrow() (undo func() error, err error) {
+	return func() error { return nil }, errOnlyLinux
+}
+
+func access(name string, mode uint32) error { return syscall.Access(name, mode) }

@@ -1,0 +1,298 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// found is what a search has found, page by page.
+type found struct {
+	rows  []int64
+	pages int
+}
+
+// attempts reads all pages of a search for attempts.
+func (x tenant) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
+	t.Helper()
+	for {
+		page, err := x.AttemptPage(t.Context(), x.org(), x.sub.ID, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.pages++
+		for _, a := range page.Attempts {
+			all.rows = append(all.rows, a.RowID)
+		}
+		switch {
+		case page.Next != 0:
+			f.Before, f.BeforeAt = page.Next, page.NextAt
+		case len(page.Attempts) == f.Limit:
+			last := page.Attempts[len(page.Attempts)-1]
+			f.Before, f.BeforeAt = last.RowID, last.AttemptedAt
+		default:
+			return all
+		}
+	}
+}
+
+// lines reads all pages of a search of the audit log.
+func (x tenant) lines(t *testing.T, f access.AuditFilter) (all found) {
+	t.Helper()
+	for {
+		page, err := x.AuditPage(t.Context(), x.org(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.pages++
+		for _, e := range page.Events {
+			all.rows = append(all.rows, e.RowID)
+		}
+		switch {
+		case page.Next != 0:
+			f.Before = page.Next
+		case len(page.Events) == f.Limit:
+			f.Before = page.Events[len(page.Events)-1].RowID
+		default:
+			return all
+		}
+	}
+}
+
+func TestLogSearches(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	rare := storagetest.Publish(t, x.Store, x.owner, "user.deleted")
+	for range 60 {
+		storagetest.Publish(t, x.Store, x.owner, "user.created")
+	}
+	for i, job := range x.jobs(t) {
+		attempt := x.begin(t, job)
+		if i == 20 { // and never ends
+			continue
+		}
+		x.end(t, job, attempt, i%3 == 0)
+	}
+	listed := x.attempts(t, webhook.AttemptFilter{Limit: 1})
+	if len(listed.rows) != 61 {
+		t.Fatalf("%d attempts, want 61", len(listed.rows))
+	}
+	first := must[webhook.Attempt](t)(x.Attempt(t.Context(), listed.rows[60]))
+	for range 101 { // more than are looked up one by one
+		if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	succeeded, failed, sending := webhook.Succeeded, webhook.Failed, webhook.Sending
+	filters := map[string]webhook.AttemptFilter{
+		"by a type that is rare":          {EventType: "user.deleted"},
+		"by a type that is common":        {EventType: "user.created"},
+		"by a type that does not exist":   {EventType: "never.happens"},
+		"by success":                      {Outcome: &succeeded},
+		"by failure":                      {Outcome: &failed},
+		"by what is in progress":          {Outcome: &sending},
+		"by an event of many deliveries":  {EventID: rare.ID},
+		"by a type and a period":          {EventType: "user.created", Since: first.AttemptedAt, Until: first.AttemptedAt + time.Hour.Milliseconds()},
+		"by a type and an empty period":   {EventType: "user.created", Until: first.AttemptedAt},
+		"by a type and a period to come":  {EventType: "user.created", Since: first.AttemptedAt + time.Hour.Milliseconds()},
+		"by nothing, in a period to come": {Since: first.AttemptedAt + time.Hour.Milliseconds()},
+	}
+	whole, lines := map[string]found{}, x.lines(t, access.AuditFilter{Limit: 7, Type: access.SubscriptionCreated})
+	for name, f := range filters {
+		f.Limit = 7
+		whole[name] = x.attempts(t, f)
+	}
+	x.BoundSearches(10, 2)
+	early := 0
+	for name, f := range filters {
+		for _, limit := range []int{1, 7, 200} {
+			f.Limit = limit
+			got := x.attempts(t, f)
+			if d := cmp.Diff(whole[name].rows, got.rows); d != "" {
+				t.Errorf("%s, %d a page: (-searched at once +searched in parts):\n%s", name, limit, d)
+			}
+			if limit == 200 && got.pages > 1 {
+				early++
+			}
+		}
+	}
+	if early < 5 {
+		t.Errorf("%d searches have ended early, want at least 5", early)
+	}
+	got := x.lines(t, access.AuditFilter{Limit: 7, Type: access.SubscriptionCreated})
+	if d := cmp.Diff(lines.rows, got.rows); d != "" || len(got.rows) != 1 || got.pages < 5 {
+		t.Errorf("%d lines of the audit log in %d pages (-searched at once +searched in parts):\n%s", len(got.rows), got.pages, d)
+	}
+	noneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY attempts_sending": "TEMP B-TREE"})
+}
+
+// reads makes each kind of read of logs once.
+func (x tenant) reads(ctx context.Context) map[string]error {
+	_, err1 := x.AttemptPage(ctx, x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1})
+	_, err2 := x.AuditPage(ctx, x.org(), access.AuditFilter{Limit: 1})
+	_, err3 := x.Series(ctx, x.org(), "", 0, 1, 1)
+	_, err4 := x.Events(ctx, x.org(), 0, 1)
+	return map[string]error{"attempts": err1, "audit log": err2, "series": err3, "events": err4}
+}
+
+func (x tenant) expectReads(t *testing.T, busy bool) {
+	t.Helper()
+	for name, err := range x.reads(t.Context()) {
+		if busy {
+			expectFault(t, err, fault.Unavailable, "too_busy")
+		} else if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// besides makes two tenants of one store.
+func besides(t *testing.T) (a, b tenant) {
+	t.Helper()
+	a = newTenant(t)
+	b = tenant{Store: a.Store}
+	b.owner, _ = storagetest.Tenant(t, a.Store, "beside", "growth", access.RoleOwner)
+	b.sub, _ = storagetest.Subscription(t, a.Store, b.owner, "https://example.com/beside", "user.created")
+	return a, b
+}
+
+func TestTurnsOfLogs(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a read of one organization holds up its own reads, and nobody else's", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			a, b := besides(t)
+			end, err := a.TakeTurn(t.Context(), a.org())
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			b.expectReads(t, false)
+			if _, err := a.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
+				t.Errorf("its replay: %v", err)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("others have waited for %s", took)
+			}
+			a.expectReads(t, true)
+			if took := time.Since(began); took != 4*5*time.Second {
+				t.Errorf("four reads have waited for %s, want 5s each", took)
+			}
+			end()
+			a.expectReads(t, false)
+		})
+	})
+
+	t.Run("a replay of one organization holds up its own replays, and nothing else", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			a, b := besides(t)
+			end, err := a.TakeReplayTurn(t.Context(), a.org())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.expectReads(t, false)
+			if _, err := b.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
+				t.Errorf("another's replay: %v", err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := a.CountReplay(ctx, a.org(), a.sub.ID, everything); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a second replay: %v", err)
+			}
+			end()
+			if _, err := a.CountReplay(t.Context(), a.org(), a.sub.ID, everything); err != nil {
+				t.Errorf("a replay after the first: %v", err)
+			}
+		})
+	})
+
+	t.Run("a read waits for a connection a while, and takes the next that is free", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			a, b := besides(t)
+			var ends []func()
+			for range 2 {
+				end, err := a.BeginLogRead(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				ends = append(ends, end)
+			}
+			b.expectReads(t, true)
+			if _, err := b.CountReplay(t.Context(), b.org(), b.sub.ID, everything); err != nil {
+				t.Errorf("a replay: %v", err)
+			}
+			time.AfterFunc(time.Second, ends[0])
+			b.expectReads(t, false)
+			ends[1]()
+		})
+	})
+
+	t.Run("who asks first is served first, and a crowd is refused", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x := newTenant(t)
+			const most = 32
+			end, err := x.TakeTurn(t.Context(), x.org())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var served, want []int
+			var waiting sync.WaitGroup
+			for i := range most - 1 {
+				want = append(want, i)
+				waiting.Go(func() {
+					end, err := x.TakeTurn(t.Context(), x.org())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					served = append(served, i) // one at a time
+					end()
+				})
+				synctest.Wait()
+			}
+			began := time.Now()
+			_, err = x.TakeTurn(t.Context(), x.org())
+			expectFault(t, err, fault.Unavailable, "too_busy")
+			if time.Since(began) != 0 {
+				t.Error("who comes last has waited")
+			}
+			end()
+			waiting.Wait()
+			if !slices.Equal(served, want) {
+				t.Errorf("served %v", served)
+			}
+		})
+	})
+
+	t.Run("a wait ends with its context, and leaves no trace", func(t *testing.T) {
+		t.Parallel()
+		x := newTenant(t)
+		for range 100 {
+			end, err := x.TakeTurn(t.Context(), x.org())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := x.TakeTurn(ctx, x.org()); !errors.Is(err, context.Canceled) {
+				t.Fatalf("the error is %v", err)
+			}
+			end()
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// The counts stand in the transaction that adds one more, so no number of parallel requests passes a limit.
+const (
+	countSubscriptions = `
+		SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL`
+	countKeys = `
+		SELECT (SELECT count(*) FROM api_keys INDEXED BY api_keys_live
+		        WHERE organization_id = ?1 AND revoked_at IS NULL AND expires_at IS NULL)
+		     + (SELECT count(*) FROM api_keys INDEXED BY api_keys_live
+		        WHERE organization_id = ?1 AND revoked_at IS NULL AND expires_at > ?2)`
+	// A rotated key has an end, because its grace has one.
+	countRotated = `
+		SELECT count(*) FROM api_keys k INDEXED BY api_keys_live
+		WHERE k.organization_id = ?1 AND k.revoked_at IS NULL AND k.expires_at > ?2
+		  AND EXISTS (SELECT 1 FROM api_keys successor WHERE successor.replaces = k.id)`
+)
+
+// requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. Faults:
+// Conflict.
+func requireRoomForSubscription(t *tx, organization int64) error {
+	plan, err := planOf(t, organization)
+	if err != nil {
+		return err
+	}
+	var have int64
+	if err := t.get(&have, countSubscriptions, organization); err != nil {
+		return err
+	}
+	bound := planBound{plan.Name, "max_subscriptions", "subscriptions", "Delete", plan.MaxSubscriptions, access.MostSubscriptions}
+	return bound.check(have)
+}
+
+// requireRoomForKey refuses one API key more than the plan allows. Keys that are revoked or expired do not count. Nor do
+// those that were rotated and still have their grace, so that an organization at its limit can rotate and go on. Faults:
+// Conflict.
+func requireRoomForKey(t *tx, organization int64) error {
+	plan, err := planOf(t, organization)
+	if err != nil {
+		return err
+	}
+	bound := planBound{plan.Name, "max_api_keys", "live API keys", "Revoke", plan.MaxAPIKeys, access.MostAPIKeys}
+	var have, rotated int64
+	if err := t.get(&have, countKeys, organization, t.now); err != nil || bound.check(have) == nil {
+		return err
+	}
+	if err := t.get(&rotated, countRotated, organization, t.now); err != nil {
+		return err
+	}
+	return bound.check(have - rotated)
+}
+
+// requireRoomForGrace refuses to keep a rotated key alive where an organization has so many already that rotation serves
+// to have more keys than any plan allows. Faults: Conflict.
+func requireRoomForGrace(t *tx, organization int64) error {
+	const most = 2 * access.MostAPIKeys
+	var have int64
+	if err := t.get(&have, countKeys, organization, t.now); err != nil || have < most {
+		return err
+	}
+	return fault.New(fault.Conflict, "limit_reached",
+		"The organization has %d live API keys, with those that were rotated and still have their grace. "+
+			"Rotate with grace_seconds 0, or revoke keys that are no longer used.", have)
+}
+
+// planBound is how many of a sort a plan allows.
+type planBound struct {
+	plan, field, sort, remove string
+	limit                     *int64 // nil is most
+	most                      int64
+}
+
+// check refuses one more than allowed where there are so many.
+func (b planBound) check(have int64) error {
+	switch {
+	case b.limit != nil && have >= *b.limit:
+		return fault.New(fault.Conflict, "limit_reached",
+			"The plan %q allows %d %s (%s), and the organization has %d. %sAsk an operator for a higher %s (at most %d) or another plan.",
+			b.plan, *b.limit, b.sort, b.field, have, b.less(have), b.field, b.most)
+	case have >= b.most:
+		return fault.New(fault.Conflict, "limit_reached",
+			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise, and the organization has %d. %s some that are no longer used.",
+			b.plan, b.field, b.most, b.sort, have, b.remove)
+	}
+	return nil
+}
+
+// less says how to make room, if that is possible.
+func (b planBound) less(have int64) string {
+	if have == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s some that are no longer used. ", b.remove)
+}
+
+// planOf returns the plan of an organization. Faults: NotFound for the organization.
+func planOf(t *tx, organization int64) (p access.Plan, err error) {
+	err = t.get(&p, "SELECT "+planColumns+" FROM plans WHERE id = (SELECT plan_id FROM organizations WHERE id = ?)", organization)
+	return p, missing(err, "organization")
+}

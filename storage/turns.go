@@ -1,0 +1,98 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// errBusy is the cause by which a wait for other reads ends.
+var errBusy = errors.New("other reads took too long to wait for")
+
+// turns lets one read of each organization go on at a time. Further reads of the organization wait in the order of asking,
+// without a connection. The zero value of of is ready to use; most must be set.
+type turns struct {
+	most int           // reads of one organization that go on or wait; one more is refused
+	wait time.Duration // for a turn, and then for each connection; 0 is as long as the context lasts
+
+	mu sync.Mutex
+	of map[int64]*turn // organizations that have a read; the others cost nothing
+}
+
+// turn is the turn of one organization.
+type turn struct {
+	taken chan struct{} // holds one token while a read goes on
+	reads int           // that go on or wait
+}
+
+// take waits for the turn of the organization. The caller must call end. Faults: Unavailable where too many reads wait, or
+// the wait is too long.
+func (t *turns) take(ctx context.Context, organization int64) (end func(), err error) {
+	own, err := t.join(organization)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := t.waiting(ctx)
+	defer cancel()
+	select {
+	case own.taken <- struct{}{}:
+		return func() {
+			<-own.taken
+			t.leave(organization)
+		}, nil
+	case <-ctx.Done():
+		t.leave(organization)
+		return nil, waited(ctx)
+	}
+}
+
+func (t *turns) join(organization int64) (*turn, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own, ok := t.of[organization]
+	if !ok {
+		if t.of == nil {
+			t.of = map[int64]*turn{}
+		}
+		own = &turn{taken: make(chan struct{}, 1)}
+		t.of[organization] = own
+	}
+	if own.reads == t.most {
+		return nil, tooBusy(errBusy)
+	}
+	own.reads++
+	return own, nil
+}
+
+func (t *turns) leave(organization int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.of[organization]
+	if own.reads--; own.reads == 0 {
+		delete(t.of, organization)
+	}
+}
+
+// waiting returns the context of a wait.
+func (t *turns) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.wait == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, t.wait, errBusy)
+}
+
+// waited is the error of a wait that has ended with its context.
+func waited(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, errBusy) {
+		return cause
+	}
+	return tooBusy(errBusy)
+}
+
+func tooBusy(cause error) error {
+	return fault.New(fault.Unavailable, "too_busy",
+		"Too many reads of this organization's logs are under way; try again in a few seconds, with fewer at a time.").Because(cause)
+}

@@ -1,0 +1,231 @@
+package storage
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// What a transaction may hold. It closes when either bound is reached, so that nobody waits long for somebody else's.
+const (
+	// maxBatch is how many jobs share a commit: enough to share the fsync widely.
+	maxBatch = 256
+	// maxCost is how many rows share a commit, which is some 25 ms. A job that costs more has a transaction to itself.
+	maxCost = 4096
+	// maxTime is for how long a transaction takes further jobs, should they cost more than expected.
+	maxTime = 50 * time.Millisecond
+	// rowTime is how long a job that reads much may take in the place of writing a row.
+	rowTime = 10 * time.Microsecond
+	// quantum is how many rows an organization may write in its turn.
+	quantum = 256
+)
+
+// writeQueue holds the jobs that wait for the writer. A job is in it only as long as its caller waits, so it is bounded by
+// the number of callers, and no organization's jobs stop another's from getting in.
+//
+// Jobs of one organization and one class run in the order in which they came. No other order is promised, and none is
+// needed: who depends on an earlier change has waited for its answer, and the watcher is told in the order of commits.
+type writeQueue struct {
+	ready chan struct{} // holds a token after a job has come
+
+	mu       sync.Mutex
+	urgent   fairQueue
+	ordinary fairQueue
+
+	// The writer's own.
+	carried []*job // taken, but left out of the last transaction: they come before others
+	yielded bool   // the first of them has let urgent jobs pass
+}
+
+func newWriteQueue() *writeQueue {
+	return &writeQueue{
+		ready:    make(chan struct{}, 1),
+		urgent:   fairQueue{queues: map[int64]*list.Element{}},
+		ordinary: fairQueue{queues: map[int64]*list.Element{}},
+	}
+}
+
+// class returns the queue that a job belongs in.
+func (q *writeQueue) class(j *job) *fairQueue {
+	if j.urgent {
+		return &q.urgent
+	}
+	return &q.ordinary
+}
+
+// push has a job wait.
+func (q *writeQueue) push(j *job) {
+	q.mu.Lock()
+	q.class(j).push(j)
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// withdraw takes a job out whose caller has gone. A job that the writer has taken already is done all the same.
+func (q *writeQueue) withdraw(j *job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if j.place != nil {
+		q.class(j).remove(j)
+	}
+}
+
+// empty reports whether no job waits.
+func (q *writeQueue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.carried)+q.urgent.waiting+q.ordinary.waiting == 0
+}
+
+// next takes the job of a class whose turn it is; nil where none waits.
+func (q *writeQueue) next(class *fairQueue) *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return class.pop()
+}
+
+// charge corrects what an organization has paid for a job by what that has cost beyond it.
+func (q *writeQueue) charge(j *job, more int) {
+	if more <= 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.class(j).queue(j.organization).credit -= more
+}
+
+// gather takes the jobs of the next transaction and appends them to batch. First come the urgent ones, up to half of what
+// fits, so that a flood of those does not stop the others. price sets the cost of a job.
+func (q *writeQueue) gather(batch []*job, price func(*job)) []*job {
+	f := filling{jobs: batch}
+	for len(f.jobs) < maxBatch/2 && f.cost < maxCost/2 {
+		j := q.next(&q.urgent)
+		if j == nil {
+			break
+		}
+		f.add(j)
+	}
+	if !q.addCarried(&f) {
+		return f.jobs
+	}
+	for len(f.jobs) < maxBatch && f.cost < maxCost {
+		j := q.next(&q.ordinary)
+		if j == nil {
+			break
+		}
+		price(j)
+		if !f.fits(j) {
+			q.carried = append(q.carried, j)
+			break
+		}
+		f.add(j)
+	}
+	return f.jobs
+}
+
+// addCarried adds the jobs that were carried over, and reports whether all of them fit. Urgent jobs may keep the first one
+// out once.
+func (q *writeQueue) addCarried(f *filling) bool {
+	for first := true; len(q.carried) > 0; first = false {
+		j := q.carried[0]
+		if len(f.jobs) == maxBatch || !f.fits(j) && !(first && q.yielded) {
+			q.yielded = first
+			return false
+		}
+		f.add(j)
+		q.carried, q.yielded = q.carried[1:], false
+	}
+	return true
+}
+
+// filling is a transaction that is being filled with jobs.
+type filling struct {
+	jobs []*job
+	cost int
+}
+
+func (f *filling) add(j *job) {
+	f.jobs = append(f.jobs, j)
+	f.cost += j.cost
+}
+
+// fits reports whether a job fits. One that is larger than a transaction fits into an empty one.
+func (f *filling) fits(j *job) bool { return f.cost == 0 || f.cost+j.cost <= maxCost }
+
+// carry has jobs that were taken wait for the next transaction.
+func (q *writeQueue) carry(jobs []*job) { q.carried = append(append([]*job{}, jobs...), q.carried...) }
+
+// fairQueue takes jobs from organizations in turn. In each turn an organization may write quantum rows. What it writes
+// beyond that it owes, and it waits until enough turns have paid for it (surplus round robin). So the share of an
+// organization does not grow with the number or the size of its jobs.
+type fairQueue struct {
+	queues  map[int64]*list.Element // of turns, by organization
+	turns   list.List               // of *organizationQueue; the first has its turn
+	waiting int                     // jobs
+}
+
+// organizationQueue holds the jobs of one organization. It is kept while jobs wait in it or it owes something.
+type organizationQueue struct {
+	organization int64
+	jobs         list.List // of *job
+	credit       int       // rows that it may still write in this turn
+}
+
+func (f *fairQueue) queue(organization int64) *organizationQueue {
+	e, ok := f.queues[organization]
+	if !ok {
+		q := &organizationQueue{organization: organization}
+		e = f.turns.PushBack(q)
+		f.queues[organization], q.credit = e, f.share(q)
+	}
+	return e.Value.(*organizationQueue)
+}
+
+func (f *fairQueue) push(j *job) {
+	j.place = f.queue(j.organization).jobs.PushBack(j)
+	f.waiting++
+}
+
+func (f *fairQueue) remove(j *job) {
+	f.queue(j.organization).jobs.Remove(j.place)
+	j.place = nil
+	f.waiting--
+}
+
+// pop takes the next job. Where none waits, nobody owes anybody anything.
+func (f *fairQueue) pop() *job {
+	if f.waiting == 0 {
+		clear(f.queues)
+		f.turns.Init()
+		return nil
+	}
+	for {
+		turn := f.turns.Front()
+		q := turn.Value.(*organizationQueue)
+		switch {
+		case q.credit <= 0:
+			q.credit += f.share(q)
+			f.turns.MoveToBack(turn)
+		case q.jobs.Len() == 0:
+			f.turns.Remove(turn)
+			delete(f.queues, q.organization)
+		default:
+			j := q.jobs.Front().Value.(*job)
+			q.credit -= j.cost
+			f.remove(j)
+			return j
+		}
+	}
+}
+
+// share is how many rows an organization may write in a turn. Keyhook itself serves all of them, so it gets as much as all
+// of them together.
+func (f *fairQueue) share(q *organizationQueue) int {
+	if q.organization == 0 {
+		return quantum * max(1, f.turns.Len()-1)
+	}
+	return quantum
+}
