@@ -49,7 +49,8 @@ func run(length time.Duration, steps []step) string {
 	m := model{length, map[int64]time.Time{}, map[int64]int64{}}
 	for i, s := range steps {
 		time.Sleep(s.Pause)
-		got, want := limiter.Result{}, m.take(s.Key, s.Limit, !s.Peek)
+		var got limiter.Result
+		want := m.take(s.Key, s.Limit, !s.Peek)
 		if s.Peek {
 			got = l.Peek(s.Key, s.Limit)
 		} else {

@@ -71,11 +71,11 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 		s.log.LogAttrs(ctx, slog.LevelWarn, "requests cut at shutdown", slog.Any("cause", context.Cause(grace)))
 		cut(errStopped)
 		err = server.Close()
-		<-served
+		_ = <-served      // http.ErrServerClosed
 		s.underway.Wait() // what waits on its context returns now
 		return err
 	}
-	<-served
+	_ = <-served // http.ErrServerClosed
 	return nil
 }
 

@@ -37,7 +37,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 	if err != nil {
 		return r, err
 	}
-	defer from.close() // nothing was written to it
+	defer func() { _ = from.close() }() // nothing was written to it
 	if err := owner.Become(); err != nil {
 		return r, err
 	}

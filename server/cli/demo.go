@@ -45,7 +45,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 	if s.receiver, err = newReceiver(filepath.Join(dir, "ca.pem")); err != nil {
 		return fmt.Errorf("start a receiver: %w", err)
 	}
-	defer s.receiver.Close()
+	defer func() { _ = s.receiver.Close() }()
 	s.child, err = startServer(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+filepath.Join(dir, "ca.pem"), "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
 	if err != nil {
 		return err

@@ -149,6 +149,6 @@ func (l *listener) serve(ctx context.Context, on net.Listener) error {
 	if server.Shutdown(grace) != nil {
 		server.Close()
 	}
-	<-failed
+	_ = <-failed // http.ErrServerClosed
 	return nil
 }

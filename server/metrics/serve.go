@@ -43,6 +43,6 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		err = server.Close()
 	}
-	<-served
+	_ = <-served // http.ErrServerClosed
 	return err
 }
