@@ -87,11 +87,12 @@ func fill(layout *template.Template, v view) ([]byte, error) {
 	return page.Bytes(), err
 }
 
-// summarize takes the title from the first heading, and the summary from the first paragraph below it.
+// summarize takes the title from the first heading, and the summary from the first sentence below it.
 func summarize(name, source string) entry {
 	head, rest, _ := strings.Cut(source, "\n")
 	paragraph, _, _ := strings.Cut(strings.TrimSpace(rest), "\n\n")
-	return entry{name, strings.TrimPrefix(head, "# "), strings.ReplaceAll(paragraph, "\n", " ")}
+	sentence, _, _ := strings.Cut(strings.ReplaceAll(paragraph, "\n", " ")+" ", ". ")
+	return entry{name, strings.TrimPrefix(head, "# "), strings.TrimSuffix(sentence, ".") + "."}
 }
 
 // toHTML renders Markdown. A link to another document, "name.md", becomes a link to its page.
