@@ -68,6 +68,9 @@ func TestOrganizationRate(t *testing.T) {
 				if passed != 6 {
 					t.Errorf("%d requests passed, want 6", passed)
 				}
+				if refusal.Response == nil {
+					t.Fatal("no request was refused")
+				}
 				if !strings.HasPrefix(name, "a back end") {
 					if !strings.Contains(refusal.body, "together") {
 						t.Errorf("refused with %s", refusal.body)
