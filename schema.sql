@@ -160,6 +160,7 @@ CREATE TABLE subscriptions (
     organization_id       INTEGER NOT NULL REFERENCES organizations (id),
     url                   TEXT    NOT NULL,
     event_types           TEXT    NOT NULL, -- as its owner wrote them, space-delimited; empty is every type
+    audit_events          INTEGER NOT NULL CHECK (audit_events IN (0, 1)), -- 1: receives audit events of these types too
     description           TEXT    NOT NULL,
     status                TEXT    NOT NULL CHECK (status IN ('healthy', 'failing', 'disabled')),
     consecutive_failures  INTEGER NOT NULL,

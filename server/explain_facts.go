@@ -100,11 +100,14 @@ func (m *matter) counting() (value, passed, failed string) {
 		return fmt.Sprintf("%d a minute", *limit), "", ""
 	case *limit == 0:
 		failed = fmt.Sprintf("The plan %s allows no requests at all. Move the organization to another plan, or "+raise, plan, plan, 60)
+	case m.window.Allowed:
+		failed = fmt.Sprintf("The API keys of the organization together have used up all %d requests of this minute: the limit of one key "+
+			"times max_api_keys. Wait %d s, or "+raise, m.last.Limit, seconds(m.last.Reset), plan, 2**limit)
 	default:
 		failed = fmt.Sprintf("All %d requests of this minute are used up. Wait %d s, or "+raise, *limit, seconds(m.window.Reset), plan, 2**limit)
 	}
 	return fmt.Sprintf("%d of %d left for %d s", m.window.Remaining, *limit, seconds(m.window.Reset)),
-		"A request is left in the window. This question has used none.", failed
+		"A request is left in the windows of the key and of its organization. This question has used none.", failed
 }
 
 // authority tells which of the two lacks the permission: the creator's role, or the key's own scope.

@@ -16,9 +16,10 @@ type trial struct {
 	principal access.Principal // once looked up
 	quiet     bool             // to look at the window and leave it as it is
 	windowed  bool             // whether there is a window, and it has been looked at
-	window    limiter.Result
-	named     []string     // the organizations that the request names; none is the credential's own
-	wanted    access.Scope // the permissions that are asked for
+	window    limiter.Result   // of the key
+	last      limiter.Result   // of the window that was looked at last: the one that refuses, where one does
+	named     []string         // the organizations that the request names; none is the credential's own
+	wanted    access.Scope     // the permissions that are asked for
 }
 
 // lookUp puts the credential with that digest on trial, which has passed the first check: it could be read.

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// ServeHTTP answers one request and writes one line about it to the log.
+// ServeHTTP answers one request and writes one line about it to the log; see observe for the exception.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, false) }
 
 // LocalHandler answers requests that came over the local socket: what ServeLocal serves.
@@ -55,13 +55,19 @@ func (s *Server) rescue(c *call) {
 	s.fail(c, c.cause)
 }
 
-// observe counts the request and writes the line. That names the pattern and not the path, and never the query, a header
-// or a body: each of them may hold what must not be kept.
+// observe counts the request and writes the line. The line names the pattern and not the path, and never the query, a header
+// or a body: each of them may hold a secret. Lines about requests without a valid credential are bounded in number. Lines
+// for debugging are not, because an operator asks for all of them.
 func (s *Server) observe(c *call) {
 	took := time.Since(c.began)
 	s.count(c, took)
 	level := c.level()
+	s.unknown.report(false)
 	if !s.log.Enabled(c.request.Context(), level) {
+		return
+	}
+	if !c.known() && level > slog.LevelDebug && !s.unknown.allow(level) {
+		s.unknown.report(false)
 		return
 	}
 	ctx := context.WithoutCancel(c.request.Context())
@@ -92,6 +98,10 @@ func (s *Server) observe(c *call) {
 	}
 	s.log.LogAttrs(ctx, level, "request", attrs...)
 }
+
+// known reports whether the request showed a valid credential, be it refused for another reason, or came over the local
+// socket, which only operators can open.
+func (c *call) known() bool { return c.authenticated || c.local }
 
 // maxCause bounds the cause in a line of the log, in bytes: it holds the stack of a panic, but may quote a body.
 const maxCause = 8 << 10

@@ -43,6 +43,7 @@ func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls *tls.Config) error {
+	defer s.unknown.report(true)
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopped)
 	server := s.httpServer(requests, h, tls)

@@ -97,6 +97,7 @@ type Server struct {
 	tls      *tls.Config
 	grace    time.Duration
 	log      *slog.Logger
+	unknown  *anonymousLog // which lines about requests without a valid credential are written
 
 	mostConnections int
 	perAddress      int
@@ -137,6 +138,7 @@ func New(o Options) (*Server, error) {
 		perAddress:      o.ConnectionsPerAddress,
 		connections:     o.Connections,
 		log:             o.Logger,
+		unknown:         newAnonymousLog(o.Logger),
 	}
 	if err := s.reachedAt(o.BaseURL); err != nil {
 		return nil, err

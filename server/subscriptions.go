@@ -40,6 +40,7 @@ type subscriptionBody struct {
 	ID                  string   `json:"id"`
 	URL                 string   `json:"url"`
 	EventTypes          []string `json:"event_types"`
+	AuditEvents         bool     `json:"audit_events"`
 	IsActive            bool     `json:"is_active"`
 	Status              string   `json:"status"`
 	ConsecutiveFailures int      `json:"consecutive_failures"`
@@ -63,7 +64,7 @@ type secretBody struct {
 
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
-		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), IsActive: s.Active(), Status: string(s.Status),
+		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
 		ConsecutiveFailures: s.ConsecutiveFailures, LastError: orNull(s.LastError), Description: s.Description,
 		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: instant(s.CreatedAt), UpdatedAt: instant(s.UpdatedAt), DisabledAt: (*instant)(s.DisabledAt),
@@ -93,7 +94,7 @@ func (h subscriptions) create(c *call) error {
 func (h subscriptions) change(f *form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
 		URL: f.url("url", h.checkURL), EventTypes: f.eventTypes("event_types"),
-		Description: f.prose("description"), IsActive: f.flag("is_active"),
+		AuditEvents: f.flag("audit_events"), Description: f.prose("description"), IsActive: f.flag("is_active"),
 	}
 	change.SetRateLimit, change.RateLimitPerSecond = f.rate("rate_limit_per_second", 1, webhook.MaxRateLimit)
 	return change, f.end()

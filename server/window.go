@@ -9,23 +9,37 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// take counts a request in the window of a key, under the limit of the key's own organization. It is called once per
-// request.
+// take counts a request in the window of a key, and where that allows the request, in the window of all keys of its
+// organization. The limits are those of the key's own organization. It is called once per request.
 func (s *Server) take(t *trial) error {
-	limit := t.principal.Plan.RateLimitPerMinute
-	if limit == nil || t.principal.Key == nil {
+	p := &t.principal
+	if p.Plan.RateLimitPerMinute == nil || p.Key == nil {
 		return nil
 	}
-	if t.quiet {
-		s.peek(t)
-	} else {
-		t.windowed, t.window = true, s.limiter.Take(t.principal.Key.Window, *limit)
+	limit := *p.Plan.RateLimitPerMinute
+	t.windowed, t.window = true, s.countIn(t, p.Key.Window, limit)
+	t.last = t.window
+	if !t.window.Allowed {
+		return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up.", limit)
 	}
-	if t.window.Allowed {
-		return nil
+	together := p.Plan.OrganizationRate()
+	if t.last = s.countIn(t, organizationWindow(p.Home), together); !t.last.Allowed {
+		return fault.New(fault.Limited, codeRateLimited, "The organization's API keys together made too many requests: their limit "+
+			"of %d a minute is used up.", together)
 	}
-	return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up.", *limit)
+	return nil
 }
+
+// countIn counts a request in a window, or looks at the window alone where the trial is quiet.
+func (s *Server) countIn(t *trial, window, limit int64) limiter.Result {
+	if t.quiet {
+		return s.limiter.Peek(window, limit)
+	}
+	return s.limiter.Take(window, limit)
+}
+
+// organizationWindow names the window of all keys of an organization. Windows of keys are positive numbers.
+func organizationWindow(o access.Organization) int64 { return -o.RowID }
 
 // peek looks at the window of a key without counting.
 func (s *Server) peek(t *trial) {
@@ -34,15 +48,15 @@ func (s *Server) peek(t *trial) {
 	}
 }
 
-// showWindow says in the headers of whatever the answer will be what is left of the window, and where that is what
-// refuses, when to come again.
+// showWindow says in the headers of whatever the answer will be what is left of the key's window. Where a window refuses
+// the request, it says when that window ends.
 func (c *call) showWindow() {
 	if !c.windowed {
 		return
 	}
 	c.setWindow(c.window, time.Now())
 	if c.at == access.CheckRateLimit {
-		c.set("Retry-After", strconv.FormatInt(seconds(c.window.Reset), 10))
+		c.set("Retry-After", strconv.FormatInt(seconds(c.last.Reset), 10))
 	}
 }
 

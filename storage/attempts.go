@@ -151,17 +151,18 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 }
 
 // Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound; Forbidden where the event is of
-// the audit log and by lacks audit:read.
+// the audit log and by lacks audit:read; Conflict where the subscription receives no audit events any more.
 func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
 	row, at, ok := s.ids.row(attemptID, attempt)
 	if !ok {
 		return fault.Missing("attempt")
 	}
 	return s.of(organization).change(ctx, func(t *tx) error {
-		sub, err := subscriptionRow(t, organization, id)
+		to, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
+		sub := to.RowID
 		var job webhook.Job
 		if err := t.get(&job, `
 			SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
@@ -170,7 +171,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return missing(err, "attempt")
 		}
 		if access.IsAuditType(job.EventType) {
-			if err := mayReadAudit(t, by, "This event is of the audit log; to send it again you need the permission "+access.AuditRead+"."); err != nil {
+			if err := mayRedeliverAudit(t, by, to); err != nil {
 				return err
 			}
 		}

@@ -195,19 +195,21 @@ func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
 	return jobs, nil
 }
 
-// receivers returns the open subscriptions that want an event of the type, if the plan has webhooks.
+// receivers returns the open subscriptions that want an event of the type, if the plan has webhooks. An audit event goes
+// only to those with audit_events.
 func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
 	wanting, err := t.wanting(organization, eventType)
 	if err != nil {
 		return nil, err
 	}
+	isAudit := access.IsAuditType(eventType)
 	open := make([]int64, 0, len(wanting))
 	for _, row := range wanting {
 		sub, err := t.subscriber(row)
 		if err != nil {
 			return nil, err
 		}
-		if sub.open() && row != about {
+		if sub.open() && row != about && (sub.AuditEvents || !isAudit) {
 			open = append(open, row)
 		}
 	}

@@ -278,3 +278,6 @@ func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
 
 // WhileChecking has cancel called where a check of a table would be ended.
 func (s *Store) WhileChecking(cancel context.CancelFunc) { s.checking.Store(&cancel) }
+
+// Pend adds to the kept count of what is pending for a subscription.
+func (s *Store) Pend(subscription, n int64) { s.pending.add(subscription, n) }

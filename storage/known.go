@@ -34,6 +34,7 @@ type subscriber struct {
 	Host         string `db:"host"`     // of its address, normalized
 	Webhooks     bool   `db:"webhooks"` // the plan has them
 	Deleted      bool   `db:"deleted"`
+	AuditEvents  bool   `db:"audit_events"` // it receives audit events
 
 	// When an attempt last succeeded and failed, as far as that was written. All that shares a transaction shares one
 	// time, so it is written once for all.
@@ -75,7 +76,7 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 	s := new(subscriber)
 	err := t.get(s, `
 		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at,
-		       s.url AS host, p.webhooks, s.deleted_at IS NOT NULL AS deleted
+		       s.url AS host, p.webhooks, s.deleted_at IS NOT NULL AS deleted, s.audit_events
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)
 	switch {

@@ -158,9 +158,9 @@ func TestPlanLimits(t *testing.T) {
 		if err := x.Write(t.Context(), func(t *storage.Tx) error {
 			return t.Exec(`
 				WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-				INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
+				INSERT INTO subscriptions (public_id, organization_id, url, event_types, audit_events, description, status, consecutive_failures,
 					last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at)
-				SELECT public_id || i, organization_id, url, event_types, description, status, 0, '', 1, 0, secret, 0, birth, 0, 0
+				SELECT public_id || i, organization_id, url, event_types, audit_events, description, status, 0, '', 1, 0, secret, 0, birth, 0, 0
 				FROM subscriptions, n WHERE id = ?`, sub.RowID)
 		}); err != nil {
 			t.Fatal(err)

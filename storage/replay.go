@@ -72,6 +72,7 @@ type period struct {
 	spans         []span // of the events' rows
 	exact, prefix string // JSON arrays of the types, and of the beginnings of types
 	only          webhook.Only
+	withheld      string // JSON array of the types that the subscription does not receive, whatever it wants
 }
 
 // span is a part of the events, by their rows.
@@ -100,7 +101,7 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 	}
 	p := period{
 		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only,
-		since: r.Since, until: r.Until,
+		since: r.Since, until: r.Until, withheld: withheldTypes(o.sub),
 	}
 	if p.until == 0 {
 		p.until = math.MaxInt64 // the last row ends it
@@ -176,20 +177,21 @@ const replayable = `
 	e.created_at >= ?3 AND e.created_at < ?4
 	AND (e.type IN (SELECT value FROM json_each(?5))
 	  OR EXISTS (SELECT 1 FROM json_each(?6) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
+	AND e.type NOT IN (SELECT value FROM json_each(?8))
 	AND e.about IS NOT ?2
 	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = 3))
 	AND (?7 <> 'failed' AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2)
 	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = 2)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (0, 1)))`
 
-// args are the first seven parameters of a statement that asks what is replayable, and those that follow. What retention
+// args are the first eight parameters of a statement that asks what is replayable, and those that follow. What retention
 // may have begun to take is left out: of an event without all its deliveries nobody can tell what became of it.
 func (p period) args(kept time.Duration, now int64, more ...any) []any {
 	since := p.since
 	if kept > 0 {
 		since = max(since, now-kept.Milliseconds())
 	}
-	return append([]any{p.organization, p.subscription, since, p.until, p.exact, p.prefix, p.only}, more...)
+	return append([]any{p.organization, p.subscription, since, p.until, p.exact, p.prefix, p.only, p.withheld}, more...)
 }
 
 // chunk is what a read has found among the events that it looked at.
@@ -252,7 +254,7 @@ func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, to
 		FROM (
 			SELECT e.id, (`+replayable+`) AS found
 			FROM events e INDEXED BY events_by_organization
-			WHERE e.organization_id = ?1 AND e.id > ?8 AND e.id <= ?9 ORDER BY e.id LIMIT ?10) looked`,
+			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
 		p.args(s.retention.events, p.now, part.after, part.last, replayEvents)...)
 	return c, time.Since(began), err
 }
@@ -270,15 +272,17 @@ func (s *Store) replaySome(ctx context.Context, p period, rows string) (int64, e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
 	defer cancel()
 	n, err := returning(ctx, s.of(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
-		if _, err := subscriptionRow(t, p.organization, p.id); err != nil {
+		sub, err := s.subscription(t, p.organization, p.id)
+		if err != nil {
 			return 0, err
 		}
+		p.withheld = withheldTypes(sub) // this may have changed since the replay began
 		if err := requireWebhooks(t, p.organization); err != nil {
 			return 0, err
 		}
 		n, err := t.affected(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
-			SELECT e.id, ?2, 0, 2, 0, ?8 FROM json_each(?9) wanted CROSS JOIN events e ON e.id = wanted.value
+			SELECT e.id, ?2, 0, 2, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
 			WHERE e.organization_id = ?1 AND `+replayable,
 			p.args(s.retention.events, t.now, t.now, rows)...)
 		if err != nil || n == 0 {

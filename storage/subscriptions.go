@@ -9,7 +9,7 @@ import (
 )
 
 const subscriptionColumns = `
-	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.description,
+	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
 	s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at, s.rate_limit_per_second,
 	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at`
 
@@ -72,8 +72,8 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
-// the plan lacks webhooks, and where by lacks audit:read for the types that are wanted; Conflict where the plan allows no
-// more subscriptions.
+// the plan lacks webhooks, and where by lacks audit:read and names types of audit events, or asks for audit_events; Conflict
+// where the plan allows no more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	id := newID(subscriptionID)
@@ -85,7 +85,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := requireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
-		if err := mayDirect(t, by, *c.EventTypes); err != nil {
+		if err := mayCreate(t, by, &c); err != nil {
 			return sub, err
 		}
 		if err := requireRoomForSubscription(t, organization); err != nil {
@@ -93,8 +93,8 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		}
 		if _, err := t.exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
-				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at)
-			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5)`, id, organization, sealed, s.lastEvent+1, t.now); err != nil {
+				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at, audit_events)
+			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.now); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
@@ -112,8 +112,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
-// resumes; false disables it. A change of nothing leaves no trace. Faults: NotFound; Forbidden where by lacks audit:read
-// and the address or the types of a subscription that gets audit events would change, or it would begin to get some.
+// resumes; false disables it. A change of nothing leaves no trace. A subscription that stops to receive audit events loses
+// those that are pending. Faults: NotFound; Forbidden where by lacks audit:read and the change needs it, see mayRedirect;
+// Conflict where too much is pending to look for audit events.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.of(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -153,6 +154,9 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 	if c.EventTypes != nil {
 		details["event_types"] = *c.EventTypes
 	}
+	if c.AuditEvents != nil {
+		details["audit_events"] = *c.AuditEvents
+	}
 	if c.Description != nil {
 		details["description"] = *c.Description
 	}
@@ -175,7 +179,7 @@ func hostOf(address string) string {
 
 // apply writes a change to a subscription and to sub.
 func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
-	before := sub.Health
+	before, received := sub.Health, receivesAudit(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
 	}
@@ -188,6 +192,9 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 			return err
 		}
 	}
+	if err := s.setAuditEvents(t, sub, received, c.AuditEvents); err != nil {
+		return err
+	}
 	if c.IsActive != nil && *c.IsActive {
 		sub.Health = sub.Activate()
 	} else if c.IsActive != nil {
@@ -198,8 +205,8 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	}
 	sub.UpdatedAt = t.now
 	if _, err := t.exec(`
-		UPDATE subscriptions SET url = ?, event_types = ?, description = ?, rate_limit_per_second = ?, updated_at = ? WHERE id = ?`,
-		sub.URL, sub.EventTypes, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
+		UPDATE subscriptions SET url = ?, event_types = ?, audit_events = ?, description = ?, rate_limit_per_second = ?, updated_at = ? WHERE id = ?`,
+		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {

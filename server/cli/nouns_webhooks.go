@@ -13,6 +13,7 @@ func subscriptionFields(isNew bool) []field {
 	return []field{
 		{member: "url", usage: "where events are sent", kind: line, required: isNew},
 		{member: "event_types", usage: "which events, as order.created or order.*; empty is every type", kind: items},
+		{member: "audit_events", usage: "whether audit events are among them; true needs audit:read", kind: yes},
 		{member: "description", usage: "a note for people", kind: prose},
 		{member: "is_active", usage: "whether anything is sent", kind: yes},
 		{member: "rate_limit_per_second", usage: "requests a second at most, or unlimited", kind: unlimitable(1, 10_000)},

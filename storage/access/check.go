@@ -13,7 +13,7 @@ const (
 	CheckExpired                   // whether it has expired
 	CheckCreator                   // whether its creator is active, and still a member of its organization
 	CheckPlan                      // whether the plan of its organization includes API keys
-	CheckRateLimit                 // whether a request is left in its window; the request is counted here
+	CheckRateLimit                 // whether a request is left in its window and its organization's; it is counted here
 	CheckOrganization              // whether it may act in the organization that the request names
 	CheckPermission                // whether creator and scope grant the permission that is asked for
 	CheckPassed                    // none has failed

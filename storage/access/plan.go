@@ -13,6 +13,16 @@ type Plan struct {
 	UpdatedAt          int64  `db:"updated_at"`
 }
 
+// OrganizationRate is how many requests a minute all API keys of an organization may make together: what the keys that it
+// may have can make, and never less than one key. So keys that are made and revoked in turn add nothing. RateLimitPerMinute must be set.
+func (p Plan) OrganizationRate() int64 {
+	keys := int64(MostAPIKeys)
+	if p.MaxAPIKeys != nil {
+		keys = max(*p.MaxAPIKeys, 1)
+	}
+	return *p.RateLimitPerMinute * keys
+}
+
 // What an organization may have at most, whatever its plan says. Keyhook is measured up to these.
 const (
 	MostSubscriptions = 5_000

@@ -26,6 +26,7 @@ type Subscription struct {
 	OrganizationID string `db:"organization_public_id"`
 	URL            string `db:"url"`
 	EventTypes     Types  `db:"event_types"`
+	AuditEvents    bool   `db:"audit_events"` // whether it receives audit events, where EventTypes wants them
 	Description    string `db:"description"`
 	// RateLimitPerSecond is how many attempts may be made in a second; nil is as many as there are.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
@@ -46,6 +47,7 @@ func (s Subscription) Active() bool { return s.Status != Disabled }
 type SubscriptionChange struct {
 	URL         *string
 	EventTypes  *Types
+	AuditEvents *bool // nil for a new subscription: what its creator may have
 	Description *string
 	IsActive    *bool
 

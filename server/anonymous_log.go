@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// How many lines about requests without a valid credential go to the log.
+const (
+	anonymousLines  = 20  // a second, of all clients together
+	anonymousBurst  = 100 // lines at once
+	omittedInterval = 10 * time.Second
+)
+
+// anonymousLog bounds the lines about requests without a valid credential, because anybody can send those at any rate. It
+// counts the lines that it leaves out and writes the number to the log.
+type anonymousLog struct {
+	log      *slog.Logger
+	requests *rate.Limiter // lines of requests that were answered or refused
+	faults   *rate.Limiter // lines of requests that failed, so that a flood of refusals does not hide these
+
+	mu       sync.Mutex
+	omitted  int64     // lines since the last report
+	reported time.Time // when the last report was written
+}
+
+func newAnonymousLog(log *slog.Logger) *anonymousLog {
+	return &anonymousLog{
+		log: log, requests: rate.NewLimiter(anonymousLines, anonymousBurst), faults: rate.NewLimiter(anonymousLines, anonymousBurst),
+	}
+}
+
+// allow reports whether a line of that level is written, and counts it where it is not.
+func (a *anonymousLog) allow(level slog.Level) bool {
+	lines := a.requests
+	if level >= slog.LevelWarn {
+		lines = a.faults
+	}
+	if lines.Allow() {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.omitted++
+	return false
+}
+
+// report writes how many lines were left out since the last report, if any were and that report is old enough. last says
+// that no further report follows.
+func (a *anonymousLog) report(last bool) {
+	a.mu.Lock()
+	omitted, due := a.omitted, last || time.Since(a.reported) >= omittedInterval
+	if omitted > 0 && due {
+		a.omitted, a.reported = 0, time.Now()
+	}
+	a.mu.Unlock()
+	if omitted > 0 && due {
+		a.log.LogAttrs(context.Background(), slog.LevelWarn,
+			"log lines about requests without a valid credential were left out: there were too many of these requests; metrics count all of them",
+			slog.Int64("omitted", omitted))
+	}
+}

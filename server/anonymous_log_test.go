@@ -1,0 +1,102 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// requestLines returns how many lines of the log are about requests with a status, and the numbers of lines that others say
+// were left out. It empties the log.
+func (l *lines) requestLines(t *testing.T, status int) (written int, omitted []int) {
+	t.Helper()
+	text := l.String()
+	l.mu.Lock()
+	l.text.Reset()
+	l.mu.Unlock()
+	for line := range strings.Lines(text) {
+		var entry struct {
+			Msg     string
+			Status  int
+			Omitted int
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry.Msg == "request" && entry.Status == status {
+			written++
+		}
+		if entry.Omitted > 0 {
+			omitted = append(omitted, entry.Omitted)
+		}
+	}
+	return written, omitted
+}
+
+func TestLogOfAnonymousFlood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		_, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+		ask := func(path, authorization string, times int) {
+			for range times {
+				r := httptest.NewRequest(http.MethodGet, path, nil)
+				r.Header.Set("Authorization", authorization)
+				f.server.Handler().ServeHTTP(httptest.NewRecorder(), r)
+			}
+		}
+		total := func(numbers []int) (n int) {
+			for _, m := range numbers {
+				n += m
+			}
+			return n
+		}
+		time.Sleep(time.Hour)
+		f.log.requestLines(t, 0)
+
+		ask("/no/such/path", "", 1000)
+		written, omitted := f.log.requestLines(t, 401)
+		if written != 100 || len(omitted) != 1 {
+			t.Errorf("of 1000 requests at once %d have lines, and %v were told", written, omitted)
+		}
+		told := total(omitted)
+
+		ask("/api/v1/whoami/", bearer(token), 50)
+		if written, _ := f.log.requestLines(t, 200); written != 50 {
+			t.Errorf("of 50 requests with a credential %d have lines", written)
+		}
+
+		for range 20 {
+			time.Sleep(time.Second)
+			ask("/no/such/path", "", 30)
+		}
+		written, omitted = f.log.requestLines(t, 401)
+		if written != 400 || len(omitted) != 2 {
+			t.Errorf("of 30 requests a second for 20 s %d have lines, and %v were told", written, omitted)
+		}
+		told += total(omitted)
+
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.server.Serve(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		_, omitted = f.log.requestLines(t, 401)
+		if told += total(omitted); told != 900+200 {
+			t.Errorf("%d lines were told to be left out, want 1100", told)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// TestOrganizationRate makes and revokes keys in turn: each has a window of its own, and all together have another one.
+func TestOrganizationRate(t *testing.T) {
+	t.Parallel()
+	const verify = "POST /api/v1/auth/verify/"
+	// rounds asks three times with each of five new keys, and returns how many requests passed and the last key and answer.
+	rounds := func(t *testing.T, f *floor, owner access.Principal, ask func(access.Credential) answer) (passed int, last access.Credential, refusal answer) {
+		t.Helper()
+		for range 5 {
+			key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
+			for range 3 {
+				if got := ask(raw); got.StatusCode == 200 && got.field("code") != "rate_limited" {
+					passed++
+				} else {
+					refusal = got
+				}
+			}
+			if last = raw; passed < 6 || refusal.Response == nil {
+				if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, key.ID); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			break // the last key lives, so that it can be asked about
+		}
+		return passed, last, refusal
+	}
+	for name, ask := range map[string]func(t *testing.T, f *floor) func(access.Credential) answer{
+		"requests": func(t *testing.T, f *floor) func(access.Credential) answer {
+			return func(raw access.Credential) answer {
+				return f.do(t, call{"GET /api/v1/events/", apiKey(raw), "", nil})
+			}
+		},
+		"a proxy's questions": func(t *testing.T, f *floor) func(access.Credential) answer {
+			return func(raw access.Credential) answer {
+				return f.do(t, call{"GET " + gate + "forward/", apiKey(raw), "", nil})
+			}
+		},
+		"a back end's questions": func(t *testing.T, f *floor) func(access.Credential) answer {
+			return func(raw access.Credential) answer {
+				return f.do(t, call{verify, operator, `{"key":"` + raw.Reveal() + `"}`, nil})
+			}
+		},
+	} {
+		t.Run(name+" are counted for all keys together", func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := build(t)
+				f.do(t, call{"POST /api/v1/plans/", operator,
+					`{"name":"pair","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":3,"max_api_keys":2}`, nil}).want(t, 201, "")
+				owner, _ := storagetest.Tenant(t, f.store, "acme", "pair", access.RoleOwner)
+				other, _ := storagetest.Tenant(t, f.store, "other", "pair", access.RoleOwner)
+				_, neighbour := storagetest.Key(t, f.store, other, access.EventsRead)
+
+				passed, last, refusal := rounds(t, f, owner, ask(t, f))
+				if passed != 6 {
+					t.Errorf("%d requests passed, want 6", passed)
+				}
+				if refusal.Response == nil {
+					t.Fatal("no request was refused")
+				}
+				if !strings.HasPrefix(name, "a back end") {
+					if !strings.Contains(refusal.body, "together") {
+						t.Errorf("refused with %s", refusal.body)
+					}
+					if retry := refusal.Header.Get("Retry-After"); retry != "60" {
+						t.Errorf("Retry-After is %q", retry)
+					}
+					if own := refusal.Header.Get("X-RateLimit-Limit"); own != "3" {
+						t.Errorf("X-RateLimit-Limit is %q, want that of the key", own)
+					}
+				}
+				_, fresh := storagetest.Key(t, f.store, owner, access.EventsRead)
+				for _, raw := range []access.Credential{last, fresh} {
+					e := f.explain(t, operator, raw.Reveal(), "GET /api/v1/events/")
+					if e.Allowed || e.Code != "rate_limited" {
+						t.Errorf("explained as %s", e.verdicts())
+					}
+				}
+				f.do(t, call{"GET /api/v1/events/", apiKey(neighbour), "", nil}).want(t, 200, "")
+				time.Sleep(time.Minute)
+				if e := f.explain(t, operator, fresh.Reveal(), "GET /api/v1/events/"); !e.Allowed {
+					t.Errorf("a minute later it is explained as %s", e.verdicts())
+				}
+				f.do(t, call{"GET /api/v1/events/", apiKey(fresh), "", nil}).want(t, 200, "")
+			})
+		})
+	}
+}
+
+// TestOrganizationRateOfPlans computes what the keys of an organization may do together.
+func TestOrganizationRateOfPlans(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		rate int64
+		keys *int64
+		want int64
+	}{{600, new(int64(50)), 30_000}, {600, nil, 6_000_000}, {600, new(int64(0)), 600}, {0, nil, 0}} {
+		plan := access.Plan{RateLimitPerMinute: &tt.rate, MaxAPIKeys: tt.keys}
+		if got := plan.OrganizationRate(); got != tt.want {
+			t.Errorf("%s: %d, want %d", fmt.Sprint(tt.rate, tt.keys), got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package storage_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// narrowly returns an actor of the tenant that may manage webhooks and may not read the audit log.
+func (x tenant) narrowly(t *testing.T) access.Actor {
+	t.Helper()
+	key, _ := storagetest.Key(t, x.Store, x.owner, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
+	p := x.owner
+	p.Key = &key
+	return p.Actor("127.0.0.1", "test")
+}
+
+// change updates the subscription of the tenant.
+func (x tenant) change(t *testing.T, by access.Actor, c webhook.SubscriptionChange) error {
+	t.Helper()
+	_, err := x.UpdateSubscription(t.Context(), by, x.org(), x.sub.ID, c)
+	return err
+}
+
+// types lists the event types that are pending for a subscription.
+func (x tenant) types(t *testing.T) (types []string) {
+	t.Helper()
+	for _, job := range x.jobs(t) {
+		types = append(types, job.EventType)
+	}
+	sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
+	if err != nil || sub.PendingDeliveries != int64(len(types)) {
+		t.Fatalf("%d deliveries are pending, the count says %d, error %v", len(types), sub.PendingDeliveries, err)
+	}
+	slices.Sort(types)
+	return types
+}
+
+func TestSubscriptionWithoutAuditRead(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	by := x.narrowly(t)
+	sub, _, err := x.CreateSubscription(t.Context(), by, x.org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
+	if err != nil || sub.AuditEvents {
+		t.Fatalf("audit_events %v, error %v", sub.AuditEvents, err)
+	}
+	full := x.sub
+	x.sub = sub
+
+	t.Run("receives every type but those of audit events", func(t *testing.T) {
+		storagetest.Key(t, x.Store, x.owner, access.EventsRead) // an audit event
+		storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		if got := x.types(t); !slices.Equal(got, []string{"order.paid"}) {
+			t.Errorf("pending are %v", got)
+		}
+	})
+	t.Run("is not sent audit events by a replay", func(t *testing.T) {
+		r := webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}
+		counted, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r)
+		if made, err2 := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); counted != 0 || made != 0 || err != nil || err2 != nil {
+			t.Errorf("%d counted, %d made, errors %v, %v; want none", counted, made, err, err2)
+		}
+		r.EventTypes = webhook.Types{access.KeyCreated}
+		if made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); made != 0 || err != nil {
+			t.Errorf("%d made where the type is named, error %v", made, err)
+		}
+	})
+	t.Run("may change its address and types without audit:read", func(t *testing.T) {
+		for _, types := range []webhook.Types{{"order.*"}, {}} {
+			if err := x.change(t, by, webhook.SubscriptionChange{URL: new("https://example.com/new"), EventTypes: &types}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("cannot be given audit events without audit:read", func(t *testing.T) {
+		for name, c := range map[string]webhook.SubscriptionChange{
+			"the property":          {AuditEvents: new(true)},
+			"a type":                {EventTypes: &webhook.Types{access.KeyCreated}},
+			"a type without effect": {EventTypes: &webhook.Types{access.KeyCreated}, AuditEvents: new(false)},
+		} {
+			if err := x.change(t, by, c); fault.KindOf(err) != fault.Forbidden {
+				t.Errorf("%s: %v", name, err)
+			}
+			c.URL = new("https://example.com/other")
+			if _, _, err := x.CreateSubscription(t.Context(), by, x.org(), c); fault.KindOf(err) != fault.Forbidden {
+				t.Errorf("%s, of a new one: %v", name, err)
+			}
+		}
+	})
+	t.Run("receives them once somebody with audit:read says so", func(t *testing.T) {
+		if err := x.change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(true)}); err != nil {
+			t.Fatal(err)
+		}
+		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
+		if got := x.types(t); !slices.Equal(got, []string{access.KeyCreated, "order.paid"}) {
+			t.Errorf("pending are %v", got)
+		}
+	})
+	if !full.AuditEvents {
+		t.Error("a subscription that an owner makes receives no audit events")
+	}
+}
+
+func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T) (x tenant, narrow access.Actor) {
+		x = newTenant(t)
+		narrow = x.narrowly(t) // an audit event, as the next ones
+		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
+		storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		if n := len(x.types(t)); n != 3 {
+			t.Fatalf("%d are pending", n)
+		}
+		return x, narrow
+	}
+	elsewhere := new("https://example.net/mine")
+
+	t.Run("its address stays without audit:read", func(t *testing.T) {
+		t.Parallel()
+		x, narrow := begin(t)
+		for _, c := range []webhook.SubscriptionChange{
+			{URL: elsewhere}, {EventTypes: &webhook.Types{"order.*"}}, {URL: elsewhere, AuditEvents: new(true)},
+		} {
+			if err := x.change(t, narrow, c); fault.KindOf(err) != fault.Forbidden {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		if n := len(x.types(t)); n != 3 {
+			t.Errorf("%d are pending", n)
+		}
+	})
+	t.Run("the pending ones do not go to the new address", func(t *testing.T) {
+		t.Parallel()
+		x, narrow := begin(t)
+		held := x.jobs(t) // as the dispatcher holds them in memory
+		failed := x.begin(t, held[0])
+		if err := x.change(t, narrow, webhook.SubscriptionChange{URL: elsewhere, AuditEvents: new(false)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := x.types(t); !slices.Equal(got, []string{"order.paid"}) {
+			t.Errorf("pending are %v", got)
+		}
+		for _, job := range held[1:] {
+			if begun := x.begin(t, job) != 0; begun != (job.EventType == "order.paid") {
+				t.Errorf("an attempt of %s is begun: %v", job.EventType, begun)
+			}
+		}
+		attempt, err := x.Attempt(t.Context(), failed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, attempt.ID)
+		if fault.KindOf(err) != fault.Conflict {
+			t.Errorf("an audit event is sent again: %v", err)
+		}
+	})
+	t.Run("other types drop them too, so that a later change of the address has none to send", func(t *testing.T) {
+		t.Parallel()
+		x, narrow := begin(t)
+		if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"order.*"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.change(t, narrow, webhook.SubscriptionChange{URL: elsewhere}); err != nil {
+			t.Fatal(err)
+		}
+		if got := x.types(t); !slices.Equal(got, []string{"order.paid"}) {
+			t.Errorf("pending are %v", got)
+		}
+	})
+	t.Run("is refused where too much is pending to search it", func(t *testing.T) {
+		t.Parallel()
+		x, narrow := begin(t)
+		x.Pend(x.sub.RowID, 10_000)
+		c := webhook.SubscriptionChange{URL: elsewhere, AuditEvents: new(false)}
+		if err := x.change(t, narrow, c); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("%v", err)
+		}
+		x.Pend(x.sub.RowID, -10_000)
+		if err := x.change(t, narrow, c); err != nil {
+			t.Error(err)
+		}
+	})
+}
