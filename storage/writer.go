@@ -126,7 +126,7 @@ func (s *Store) commit(batch []*job) {
 	ran, err := s.transact(batch)
 	s.condition.note(byCommit, err)
 	if _, failed := errors.AsType[*transactionError](err); err == nil || failed || len(batch) == 1 {
-		s.jobs.carry(batch[ran:])
+		s.jobs.carry(batch, ran)
 		s.answer(batch[:ran], err)
 		return
 	}
