@@ -76,6 +76,26 @@ func TestRetentionWaitsForAttempts(t *testing.T) {
 	})
 }
 
+// TestReplayAfterAllWasForgotten starts on a file whose events have all gone. New events must not get numbers from before
+// the creation of a subscription: a replay takes what is older than the subscription for what it cannot have missed.
+func TestReplayAfterAllWasForgotten(t *testing.T) {
+	t.Parallel()
+	o := hourly(t)
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		time.Sleep(time.Hour + 15*time.Second)
+		if left, err := store.Events(t.Context(), x.org(), 0, 1); err != nil || len(left) > 0 {
+			t.Fatalf("left: %v, error %v", left, err)
+		}
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, o)
+		defer stop()
+		x.missed(t, 2, "missed")
+		x.counts(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"missed"}}, 2)
+	})
+}
+
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
