@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,31 @@ func TestRetentionOfWideEvents(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRetentionLooksAtFewDeliveries has old events that cannot go yet, so the only bound of a batch is what it looks at.
+func TestRetentionLooksAtFewDeliveries(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	x := tenantOf(t, store)
+	must[access.Organization](t)(store.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
+		access.OrganizationChange{Plan: new("enterprise")}))
+	for range 399 {
+		storagetest.Subscription(t, store, x.owner, "https://example.com/", "wide")
+	}
+	for range 5 {
+		storagetest.Publish(t, store, x.owner, "wide")
+	}
+	events, err := store.Events(t.Context(), x.org(), 0, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := events[4].RowID - 1
+	for _, want := range []int64{events[3].RowID, events[1].RowID, events[0].RowID} {
+		if after, err = store.RetireBatch(t.Context(), after, math.MaxInt64); err != nil || after != want {
+			t.Fatalf("a batch has looked at the events up to %d, want %d, error %v", after, want, err)
+		}
+	}
 }
 
 // TestRetentionWaitsForAttempts has an old event under way while nothing else keeps it: its subscription is off by now.
