@@ -345,3 +345,27 @@ func TestLockedFile(t *testing.T) {
 		}
 	})
 }
+
+// TestReadyWhileWritesAreBlocked has a transaction that does not end, as on a disk that does not answer.
+func TestReadyWhileWritesAreBlocked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := held(t)
+		time.Sleep(time.Minute)
+		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
+			t.Errorf("after a minute: %q, %v", warning, err)
+		}
+		time.Sleep(time.Minute + time.Second)
+		if _, err := c.Ready(t.Context()); err == nil {
+			t.Error("nobody can write, and the store says that it is ready")
+		}
+		c.let()
+		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
+			t.Errorf("once writes go on: %q, %v", warning, err)
+		}
+		time.Sleep(10 * time.Minute)
+		if _, err := c.Ready(t.Context()); err != nil {
+			t.Errorf("while nobody writes: %v", err)
+		}
+	})
+}
