@@ -47,6 +47,13 @@ const (
 	badReadsIn = time.Minute
 )
 
+// blockedLimit is for how long no write may succeed before the store is not ready. The store itself writes more often than
+// that, so one write that has failed on an idle store is forgotten before.
+const blockedLimit = 2 * clockInterval
+
+// blocked is the problem then. Anybody may read it.
+const blocked = "no write has succeeded for two minutes: the disk does not answer, or another program has locked the database; end that program, or look at the disk of storage.path"
+
 // verdict is what follows from an error of SQLite.
 type verdict int
 
@@ -208,6 +215,9 @@ func (s *Store) Ready(context.Context) (warning string, err error) {
 		if s.condition.has(a) {
 			return "", errors.New(public[a])
 		}
+	}
+	if since := s.blockedSince.Load(); since != nil && time.Since(*since) > blockedLimit {
+		return "", errors.New(blocked)
 	}
 	if s.logLong.Load() {
 		return longLog, nil

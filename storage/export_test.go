@@ -74,6 +74,13 @@ func (s *Store) Together(jobs ...func(*Tx) error) []error {
 	return errs
 }
 
+// RetireBatch takes a batch of the events after a row that were created before a time, and returns up to which row it has
+// looked.
+func (s *Store) RetireBatch(ctx context.Context, after, before int64) (int64, error) {
+	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSome(t, after, before) })
+	return done.after, err
+}
+
 // DropSessions forgets sessions that have ended, whether it would find any or not.
 func (s *Store) DropSessions(ctx context.Context) error {
 	return errors.Join(s.dropSessions(ctx), s.change(ctx, func(t *tx) error { return dropEndedSessions(t, t.now) }))

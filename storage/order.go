@@ -24,14 +24,19 @@ const (
 // keptDisorder names the row of the instance that holds Store.disorder.
 const keptDisorder = "disorder"
 
-// loadOrder finds the newest event, and reads up to where events are out of order.
+// loadOrder finds the number of the newest event, and reads up to where events are out of order.
 func (s *Store) loadOrder() error {
 	var newest stamped
 	err := s.tx.get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find newest event: %w", err)
 	}
-	s.lastEvent, s.latest = newest.ID, newest.At
+	// Where the newest events have been deleted, their numbers must not be used again: subscriptions remember theirs.
+	var birth int64
+	if err := s.tx.get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
+		return fmt.Errorf("find newest subscription: %w", err)
+	}
+	s.lastEvent, s.latest = max(newest.ID, birth), newest.At
 	kept, err := s.instance(keptDisorder)
 	if len(kept) == 8 {
 		s.disorder = int64(binary.BigEndian.Uint64(kept))

@@ -128,8 +128,11 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return progress{after: after}, err
 	}
+	last, err := lastToRetire(t, after, before)
+	if err != nil {
+		return progress{}, err
+	}
 	old := []aged{}
-	// Events are numbered in the order of publication, so the old ones come first, but for a clock that was wrong.
 	if err := t.list(&old, `
 		SELECT e.id, EXISTS (
 			SELECT 1 FROM deliveries d
@@ -139,8 +142,7 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 				d.state = 0 AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
 				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = 0))
 		) AS waiting
-		FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
-		WHERE e.created_at < ?`, after, retireEvents, before); err != nil {
+		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
 		return progress{}, err
 	}
 	if len(old) == 0 {
@@ -158,6 +160,34 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 	}
 	_, err = t.exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
 	return done, err
+}
+
+// lastToRetire returns the last event of the next batch; 0 where the next events are not old. A batch looks at every
+// delivery of its events, and others wait for it. So it has at most retireDeliveries of them, but for a single event that
+// has more.
+func lastToRetire(t *tx, after, before int64) (last int64, err error) {
+	events := []int64{}
+	// Events are numbered in the order of publication, so the old ones come first, but for a clock that was wrong.
+	if err := t.list(&events, `
+		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
+		WHERE e.created_at < ?`, after, retireEvents, before); err != nil {
+		return 0, err
+	}
+	left := retireDeliveries
+	for _, event := range events {
+		var deliveries int
+		if err := t.get(&deliveries, "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE event_id = ? LIMIT ?)", event, left+1); err != nil {
+			return 0, err
+		}
+		if left -= deliveries; left < 0 && last > 0 {
+			break
+		}
+		last = event
+		if left <= 0 {
+			break
+		}
+	}
+	return last, nil
 }
 
 func eventRows(events []aged) iter.Seq[int64] {

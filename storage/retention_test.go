@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,31 @@ func TestRetentionOfWideEvents(t *testing.T) {
 	})
 }
 
+// TestRetentionLooksAtFewDeliveries has old events that cannot go yet, so the only bound of a batch is what it looks at.
+func TestRetentionLooksAtFewDeliveries(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	x := tenantOf(t, store)
+	must[access.Organization](t)(store.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
+		access.OrganizationChange{Plan: new("enterprise")}))
+	for range 399 {
+		storagetest.Subscription(t, store, x.owner, "https://example.com/", "wide")
+	}
+	for range 5 {
+		storagetest.Publish(t, store, x.owner, "wide")
+	}
+	events, err := store.Events(t.Context(), x.org(), 0, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := events[4].RowID - 1
+	for _, want := range []int64{events[3].RowID, events[1].RowID, events[0].RowID} {
+		if after, err = store.RetireBatch(t.Context(), after, math.MaxInt64); err != nil || after != want {
+			t.Fatalf("a batch has looked at the events up to %d, want %d, error %v", after, want, err)
+		}
+	}
+}
+
 // TestRetentionWaitsForAttempts has an old event under way while nothing else keeps it: its subscription is off by now.
 // Were its rows taken, and their ids given to others, its end would be recorded there.
 func TestRetentionWaitsForAttempts(t *testing.T) {
@@ -73,6 +99,26 @@ func TestRetentionWaitsForAttempts(t *testing.T) {
 		if _, _, err := store.Event(t.Context(), x.org(), sent.ID); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("still there once it has ended: %v", err)
 		}
+	})
+}
+
+// TestReplayAfterAllWasForgotten starts on a file whose events have all gone. New events must not get numbers from before
+// the creation of a subscription: a replay takes what is older than the subscription for what it cannot have missed.
+func TestReplayAfterAllWasForgotten(t *testing.T) {
+	t.Parallel()
+	o := hourly(t)
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, o)
+		x := tenantOf(t, store)
+		time.Sleep(time.Hour + 15*time.Second)
+		if left, err := store.Events(t.Context(), x.org(), 0, 1); err != nil || len(left) > 0 {
+			t.Fatalf("left: %v, error %v", left, err)
+		}
+		stop()
+		x.Store, stop = storagetest.OpenWith(t, o)
+		defer stop()
+		x.missed(t, 2, "missed")
+		x.counts(t, webhook.Replay{Since: 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"missed"}}, 2)
 	})
 }
 

@@ -64,6 +64,8 @@ type Store struct {
 	jobs   *writeQueue
 	// stopped is closed when the writer has ended.
 	stopped chan struct{}
+	// blockedSince is when the writer began what it has not been able to commit; nil while it can.
+	blockedSince atomic.Pointer[time.Time]
 
 	keeper       *sqlx.DB // one connection, for checkpoints beside the writer
 	commits      atomic.Int64

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 )
@@ -33,8 +34,8 @@ type writeQueue struct {
 	ordinary fairQueue
 
 	// The writer's own.
-	carried []*job // taken, but left out of the last transaction: they come before others
-	yielded bool   // the first of them has let urgent jobs pass
+	carried []*job // taken, but left out of the last transaction: they come before other ordinary ones
+	yielded bool   // the first of them has let urgent jobs pass, so the next transaction begins with it
 }
 
 func newWriteQueue() *writeQueue {
@@ -98,17 +99,16 @@ func (q *writeQueue) charge(j *job, more int) {
 }
 
 // gather takes the jobs of the next transaction and appends them to batch. First come the urgent ones, up to half of what
-// fits, so that a flood of those does not stop the others. price sets the cost of a job.
+// fits, so that a flood of those does not stop the others. Jobs that urgent ones have kept out once come before those.
+// price sets the cost of a job.
 func (q *writeQueue) gather(batch []*job, price func(*job)) []*job {
 	f := filling{jobs: batch}
-	for len(f.jobs) < maxBatch/2 && f.cost < maxCost/2 {
-		j := q.next(&q.urgent)
-		if j == nil {
-			break
-		}
-		f.add(j)
+	carriedFirst := q.yielded
+	if carriedFirst && !q.addCarried(&f) {
+		return f.jobs
 	}
-	if !q.addCarried(&f) {
+	q.addUrgent(&f)
+	if !carriedFirst && !q.addCarried(&f) {
 		return f.jobs
 	}
 	for len(f.jobs) < maxBatch && f.cost < maxCost {
@@ -126,17 +126,29 @@ func (q *writeQueue) gather(batch []*job, price func(*job)) []*job {
 	return f.jobs
 }
 
-// addCarried adds the jobs that were carried over, and reports whether all of them fit. Urgent jobs may keep the first one
-// out once.
+// addUrgent adds urgent jobs, up to half of what fits.
+func (q *writeQueue) addUrgent(f *filling) {
+	most, cost := (len(f.jobs)+maxBatch)/2, (f.cost+maxCost)/2
+	for len(f.jobs) < most && f.cost < cost {
+		j := q.next(&q.urgent)
+		if j == nil {
+			return
+		}
+		f.add(j)
+	}
+}
+
+// addCarried adds the jobs that were carried over, and reports whether all of them fit.
 func (q *writeQueue) addCarried(f *filling) bool {
+	q.yielded = false
 	for first := true; len(q.carried) > 0; first = false {
 		j := q.carried[0]
-		if len(f.jobs) == maxBatch || !f.fits(j) && !(first && q.yielded) {
-			q.yielded = first
+		if len(f.jobs) == maxBatch || !f.fits(j) {
+			q.yielded = first // there is something else in the transaction, which can only be urgent
 			return false
 		}
 		f.add(j)
-		q.carried, q.yielded = q.carried[1:], false
+		q.carried = q.carried[1:]
 	}
 	return true
 }
@@ -155,8 +167,26 @@ func (f *filling) add(j *job) {
 // fits reports whether a job fits. One that is larger than a transaction fits into an empty one.
 func (f *filling) fits(j *job) bool { return f.cost == 0 || f.cost+j.cost <= maxCost }
 
-// carry has jobs that were taken wait for the next transaction.
-func (q *writeQueue) carry(jobs []*job) { q.carried = append(append([]*job{}, jobs...), q.carried...) }
+// carry has those of a batch wait for the next transaction that come after the first so many, which have run. Urgent jobs
+// go back to where they came from.
+func (q *writeQueue) carry(batch []*job, ran int) {
+	var ordinary []*job
+	for _, j := range batch[ran:] {
+		if !j.urgent {
+			ordinary = append(ordinary, j)
+		}
+	}
+	if len(ordinary) > 0 {
+		q.carried, q.yielded = append(ordinary, q.carried...), batch[ran-1].urgent
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range slices.Backward(batch[ran:]) {
+		if j.urgent {
+			q.urgent.putBack(j)
+		}
+	}
+}
 
 // fairQueue takes jobs from organizations in turn. In each turn an organization may write quantum rows. What it writes
 // beyond that it owes, and it waits until enough turns have paid for it (surplus round robin). So the share of an
@@ -186,6 +216,14 @@ func (f *fairQueue) queue(organization int64) *organizationQueue {
 
 func (f *fairQueue) push(j *job) {
 	j.place = f.queue(j.organization).jobs.PushBack(j)
+	f.waiting++
+}
+
+// putBack undoes pop for a job that has not run. Of several, the last one is put back first.
+func (f *fairQueue) putBack(j *job) {
+	q := f.queue(j.organization)
+	j.place = q.jobs.PushFront(j)
+	q.credit += j.cost
 	f.waiting++
 }
 

@@ -181,6 +181,32 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
+	t.Run("revocations that write more than they said do not stop the others", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := held(t)
+			c.ask("publish", 8, 8, false)
+			for i := range 40 {
+				name := "revocation" + strconv.Itoa(i)
+				c.do(func() error {
+					return c.WriteFor(context.Background(), 9, 8, true, func(t *storage.Tx) error {
+						t.OnCommit(func() { c.order = append(c.order, name) })
+						return writeRows(t, name, 2500)
+					})
+				})
+			}
+			order := c.let()
+			if place := slices.Index(order, "publish"); place > 4 {
+				t.Errorf("the publish was number %d", place)
+			}
+			revocations := slices.DeleteFunc(order, func(name string) bool { return name == "publish" })
+			for i, name := range revocations {
+				if name != "revocation"+strconv.Itoa(i) {
+					t.Fatalf("revocations of one organization ran in the order %v", revocations)
+				}
+			}
+		})
+	})
 	t.Run("a large job has a transaction to itself", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -201,9 +227,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 			for i := range 3 {
 				c.do(func() error {
 					return c.WriteFor(context.Background(), 7, 1, false, func(t *storage.Tx) error {
-						return t.Exec(`
-							WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-							INSERT INTO instance (name, value) SELECT ? || i, x'00' FROM n`, "row"+strconv.Itoa(i)+".")
+						return writeRows(t, "row"+strconv.Itoa(i), 5000)
 					})
 				})
 			}
@@ -231,6 +255,13 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
+}
+
+// writeRows writes n rows under names of their own.
+func writeRows(t *storage.Tx, name string, n int) error {
+	return t.Exec(`
+		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO instance (name, value) SELECT ? || '.' || i, x'00' FROM n`, n, name)
 }
 
 func count(order []string, name string) (n int) {
@@ -311,6 +342,30 @@ func TestLockedFile(t *testing.T) {
 		}
 		if err := c.Write(t.Context(), note("after")); err != nil {
 			t.Errorf("once the file is free: %v", err)
+		}
+	})
+}
+
+// TestReadyWhileWritesAreBlocked has a transaction that does not end, as on a disk that does not answer.
+func TestReadyWhileWritesAreBlocked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := held(t)
+		time.Sleep(time.Minute)
+		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
+			t.Errorf("after a minute: %q, %v", warning, err)
+		}
+		time.Sleep(time.Minute + time.Second)
+		if _, err := c.Ready(t.Context()); err == nil {
+			t.Error("nobody can write, and the store says that it is ready")
+		}
+		c.let()
+		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
+			t.Errorf("once writes go on: %q, %v", warning, err)
+		}
+		time.Sleep(10 * time.Minute)
+		if _, err := c.Ready(t.Context()); err != nil {
+			t.Errorf("while nobody writes: %v", err)
 		}
 	})
 }

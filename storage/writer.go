@@ -123,22 +123,32 @@ func (s *Store) commit(batch []*job) {
 	if len(batch) == 0 {
 		return
 	}
-	ran, err := s.transact(batch)
-	s.condition.note(byCommit, err)
+	ran, err := s.tryCommit(batch)
 	if _, failed := errors.AsType[*transactionError](err); err == nil || failed || len(batch) == 1 {
-		s.jobs.carry(batch[ran:])
+		s.jobs.carry(batch, ran)
 		s.answer(batch[:ran], err)
 		return
 	}
 	for i, j := range batch {
-		_, err := s.transact(batch[i : i+1])
-		s.condition.note(byCommit, err)
+		_, err := s.tryCommit(batch[i : i+1])
 		if _, failed := errors.AsType[*transactionError](err); failed {
 			s.answer(batch[i:], err)
 			return
 		}
 		s.answer([]*job{j}, err)
 	}
+}
+
+// tryCommit is transact, and notes what that says about the file: nothing can be written as long as no transaction can begin
+// and end.
+func (s *Store) tryCommit(batch []*job) (ran int, err error) {
+	s.blockedSince.CompareAndSwap(nil, new(time.Now()))
+	ran, err = s.transact(batch)
+	s.condition.note(byCommit, err)
+	if _, failed := errors.AsType[*transactionError](err); !failed {
+		s.blockedSince.Store(nil)
+	}
+	return ran, err
 }
 
 // answer tells the callers. An error of the transaction is everybody's.
