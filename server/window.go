@@ -24,7 +24,8 @@ func (s *Server) take(t *trial) error {
 	if t.window.Allowed {
 		return nil
 	}
-	return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up.", *limit)
+	return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up; "+
+		"try again later, or ask an operator for a plan with a higher api_rate_limit_per_minute.", *limit)
 }
 
 // peek looks at the window of a key without counting.

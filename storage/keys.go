@@ -86,7 +86,7 @@ func heldBy(t *tx, by access.Principal) (access.Scope, error) {
 	}
 	if !creator.Plan {
 		return access.Scope{}, fault.New(fault.Forbidden, "plan_capability_required",
-			"The plan of the organization does not include API keys.")
+			"The organization's plan does not include API keys; an operator can change the plan.")
 	}
 	if !creator.Member {
 		return access.Scope{}, notMember("The creator of the key")

@@ -116,7 +116,7 @@ func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) er
 		if r.BuiltIn {
 			return fixed("role", name)
 		}
-		used := dependedOn("role", "members of organizations have it")
+		used := dependedOn("role", "members of organizations have it; give them another role first")
 		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}
