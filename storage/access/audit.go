@@ -52,8 +52,8 @@ var auditTypes = []string{
 	SubscriptionFailing, SubscriptionDisabled, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
-	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, ClockAccepted, QueueHeld,
-	QueueReleased, QueueDiscarded, BackupCreated, DatabaseRestored,
+	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld, QueueReleased,
+	QueueDiscarded, ClockAccepted, BackupCreated, DatabaseRestored,
 }
 
 // AuditTypes returns the types of all audit events, as a copy.
