@@ -107,7 +107,7 @@ var (
 		"Send an API key as \"Authorization: ApiKey svc_…\" or an access token as \"Authorization: Bearer kat_…\".")
 	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This is not an API key that is known here.")
 	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This is not an access token that is known here.")
-	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys.")
+	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys; an operator can change the plan.")
 	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header or in the cookie of a session.")
 )
 

@@ -80,6 +80,7 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		{"a new role", "POST roles/", `{"name":"new","permissions":["events:read","platform:write"]}`, access.EventsRead, false},
 		{"more to its own role", "PATCH roles/writer/", `{"permissions":["events:read","platform:write"]}`, access.EventsRead, true},
 		{"a part of a role that holds more", "PATCH roles/auditor/", `{"permissions":["events:read"]}`, access.EventsRead, false},
+		{"a role that holds more, to take all of it away", "PATCH roles/auditor/", `{"permissions":[]}`, access.EventsRead, false},
 		{"an operator's e-mail address", "PATCH users/{admin}/", `{"email":"mine@example.com"}`, access.EventsRead, false},
 		{"an operator's external id", "PATCH users/{admin}/", `{"external_id":"my-sub"}`, access.EventsRead, false},
 		{"an owner's external id", "PATCH users/{owner}/", `{"external_id":"my-other-sub"}`, access.EventsRead, true},

@@ -85,11 +85,14 @@ func (s *Server) actFor(ctx context.Context, t *trial) error {
 	return nil
 }
 
+// getPermission says what to do for want of permissions.
+const getPermission = " Ask an operator for a role that grants this; an API key needs it in its scope too."
+
 // denied refuses for want of permissions; there is one at least.
 func denied(missing access.Scope) error {
 	keys := missing.Keys()
 	if len(keys) == 1 {
-		return fault.New(fault.Forbidden, codeDenied, "This needs the permission %s.", keys[0])
+		return fault.New(fault.Forbidden, codeDenied, "This needs the permission %s."+getPermission, keys[0])
 	}
-	return fault.New(fault.Forbidden, codeDenied, "This needs the permissions %s.", strings.Join(keys, ", "))
+	return fault.New(fault.Forbidden, codeDenied, "This needs the permissions %s."+getPermission, strings.Join(keys, ", "))
 }

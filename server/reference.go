@@ -45,7 +45,7 @@ func existing[T any](c *call, f *form, name, sort string, find func(context.Cont
 	}
 	switch _, err := find(c.request.Context(), *text); {
 	case fault.KindOf(err) == fault.NotFound:
-		f.refuse(name, "unknown_"+sort, "There is no such %s.", sort)
+		f.refuse(name, "unknown_"+sort, "There is no such %s; GET /api/v1/%ss/ lists them.", sort, sort)
 		return nil
 	case err != nil:
 		f.fail(fmt.Errorf("look up %s: %w", sort, err))
@@ -71,7 +71,7 @@ func (r references) permissions(c *call, f *form, name string) *access.Scope {
 	for _, e := range list {
 		switch {
 		case !access.ValidPermissionKey(e.text):
-			f.refuse(e.at, codeUnknownPermission, "There is no such permission.")
+			f.refuse(e.at, codeUnknownPermission, "There is no such permission; a permission has the form orders:read, and GET /api/v1/permissions/ lists them.")
 		case unknown.Has(e.text):
 			f.refuse(e.at, codeUnknownPermission, "There is no permission %s; an operator can add it to the vocabulary.", e.text)
 		}

@@ -20,12 +20,13 @@ func (s *Server) take(t *trial) error {
 	t.windowed, t.window = true, s.countIn(t, p.Key.Window, limit)
 	t.last = t.window
 	if !t.window.Allowed {
-		return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up.", limit)
+		return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up; "+
+			"try again later, or ask an operator for a plan with a higher api_rate_limit_per_minute.", limit)
 	}
 	together := p.Plan.OrganizationRate()
 	if t.last = s.countIn(t, organizationWindow(p.Home), together); !t.last.Allowed {
 		return fault.New(fault.Limited, codeRateLimited, "The organization's API keys together made too many requests: their limit "+
-			"of %d a minute is used up.", together)
+			"of %d a minute is used up; try again later.", together)
 	}
 	return nil
 }

@@ -18,13 +18,13 @@ type target struct {
 }
 
 // audit writes a line of the log and publishes it as an event, in the transaction of the change that it tells of.
-// organization 0 is the actor's own. Details must not hold a secret.
+// organization 0 stands for a change of the whole instance, see Actor.LogOrganization. Details must not hold a secret.
 func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about target, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
 	}
 	if organization == 0 {
-		organization = by.Organization
+		organization = by.LogOrganization()
 	}
 	if details == nil {
 		details = map[string]any{}

@@ -49,9 +49,9 @@ func dependedOn(sort, others string) error {
 	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
 }
 
-// fixed says that a built-in thing of the sort stays as it is.
+// fixed says that a built-in thing of the sort cannot be changed.
 func fixed(sort, name string) error {
-	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and stays as it is.", sort, name)
+	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
 // unknown turns the NotFound fault of a look-up into one about the field that named the thing. Other errors stay.

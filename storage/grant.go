@@ -39,9 +39,9 @@ func listed(s access.Scope) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(keys[:maxListed], ", "), len(keys)-maxListed)
 }
 
-// mayWiden is mayGrant for what a role is to hold from now on. A role is the same in every organization, so to add to it
-// reaches all of those in which a member has it.
-func mayWiden(t *tx, by access.Actor, role access.Role, to access.Scope) error {
+// mayChangeRole is mayGrant for what a role holds before and after a change: nobody changes a role that holds more than they
+// do. A role is the same in every organization, so to add to it reaches all of those in which a member has it.
+func mayChangeRole(t *tx, by access.Actor, role access.Role, to access.Scope) error {
 	elsewhere := false
 	if !to.Minus(role.Permissions).Empty() {
 		if err := t.get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE role_id = ? AND organization_id <> ?)",
@@ -49,7 +49,7 @@ func mayWiden(t *tx, by access.Actor, role access.Role, to access.Scope) error {
 			return fmt.Errorf("look for the members with a role: %w", err)
 		}
 	}
-	return mayGrant(t, by, to, elsewhere)
+	return mayGrant(t, by, role.Permissions.Union(to), elsewhere)
 }
 
 // opens reports whether a change of a user lets somebody act as that user who could not before: another person by another

@@ -219,3 +219,38 @@ func TestGrantsAreCheckedAtTheirMoment(t *testing.T) {
 		})
 	}
 }
+
+// TestANarrowCredentialMakesNoWideKeyElsewhere has a user with a narrow role at home and a wide one in another
+// organization. A credential of the home organization can make and rotate keys there, but none that holds more than it does.
+func TestANarrowCredentialMakesNoWideKeyElsewhere(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	held := access.NewScope(access.PlatformActAs, access.APIKeysWrite, access.EventsWrite)
+	must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "support", Permissions: held}))
+	caller, _ := storagetest.Member(t, x.Store, x.operator.Home, "helper", "support")
+	elsewhere, _ := storagetest.Tenant(t, x.Store, "elsewhere", "growth", access.RoleOwner)
+	must[access.Member](t)(x.SetMember(t.Context(), x.by, elsewhere.Home.ID, caller.User.ID, access.RoleOperator))
+	wide, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsWrite, access.WebhooksWrite)
+
+	caller = caller.In(elsewhere.Home)
+	by := caller.Actor("192.0.2.1", "req")
+	create := func(scope ...string) (access.Key, error) {
+		return x.CreateKey(t.Context(), caller, by, access.NewKey{Credential: access.Mint("svc"), Name: "created", Scope: access.NewScope(scope...)})
+	}
+	t.Run("a new key holds only the part that the credential holds", func(t *testing.T) {
+		key := must[access.Key](t)(create(access.EventsWrite, access.PlatformWrite, access.AuditRead))
+		if want := access.NewScope(access.EventsWrite); !key.Scope.Equal(want) {
+			t.Errorf("the key holds %s, want %s", key.Scope, want)
+		}
+	})
+	t.Run("a key of other permissions is refused", func(t *testing.T) {
+		_, err := create(access.PlatformWrite)
+		expectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
+	})
+	t.Run("a rotated key holds only the part that the credential holds", func(t *testing.T) {
+		rotated := must[access.RotatedKey](t)(x.RotateKey(t.Context(), caller, by, wide.ID, access.Mint("svc"), 0))
+		if want := access.NewScope(access.EventsWrite); !rotated.Scope.Equal(want) {
+			t.Errorf("the key holds %s, want %s", rotated.Scope, want)
+		}
+	})
+}

@@ -38,9 +38,9 @@ func (s *Store) Key(ctx context.Context, organization int64, id string) (access.
 }
 
 // CreateKey keeps an API key of by's user in the organization that by acts in. Its scope is what is requested, narrowed
-// to what the user's role there grants at this moment and, where by came with a key, to that key's scope. Faults:
-// Forbidden where the plan lacks API keys; Conflict where the user is no member, or the plan allows no more keys; Invalid where the scope names unknown
-// permissions or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
+// to what the user's role there grants and by's credential holds at this moment. Faults: Forbidden where the plan lacks API
+// keys; Conflict where the user is no member, or the plan allows no more keys; Invalid where the scope names unknown permissions
+// or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
 	return returning(ctx, s.of(by.Organization.RowID), func(t *tx) (made access.Key, err error) {
 		granted, err := grantable(t, by, k.Scope)
@@ -76,7 +76,9 @@ func grantable(t *tx, by access.Principal, requested access.Scope) (access.Scope
 	return intersect(requested, held)
 }
 
-// heldBy returns the most that by may hand to a new key at this moment.
+// heldBy returns the most that by may hand to a new key at this moment: what the user's role grants in the organization
+// acted in, as far as by's credential holds it too. A narrow credential of one organization must not make a wide key of
+// another.
 func heldBy(t *tx, by access.Principal) (access.Scope, error) {
 	creator, err := creatorOf(t, by)
 	if err != nil {
@@ -84,16 +86,13 @@ func heldBy(t *tx, by access.Principal) (access.Scope, error) {
 	}
 	if !creator.Plan {
 		return access.Scope{}, fault.New(fault.Forbidden, "plan_capability_required",
-			"The plan of the organization does not include API keys.")
+			"The organization's plan does not include API keys; an operator can change the plan.")
 	}
 	if !creator.Member {
 		return access.Scope{}, notMember("The creator of the key")
 	}
-	held := effective(creator.Role)
-	if by.Key != nil {
-		held = held.Intersect(by.Key.Scope)
-	}
-	return held, nil
+	caller, err := heldByActor(t, by.Authority())
+	return effective(creator.Role).Intersect(caller), err
 }
 
 // intersect refuses where nothing is left.

@@ -110,7 +110,7 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 	return details
 }
 
-// DeleteOrganization removes an organization. Its audit log is not lost: it goes to the organization of the actor.
+// DeleteOrganization removes an organization. Its audit log is not lost: it goes to the actor's LogOrganization.
 // Faults: NotFound; Conflict while there is anything else of it, be it revoked or removed, and for the actor's own.
 func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return s.of(by.Organization).change(ctx, func(t *tx) error {
@@ -118,13 +118,13 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 		if err != nil {
 			return err
 		}
-		if row == by.Organization {
-			return fault.New(fault.Conflict, "in_use", "You act in this organization; act in another to remove it.")
+		if row == by.Organization || row == by.LogOrganization() {
+			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another with a credential of another.")
 		}
 		if err := refuseDependents(t, row); err != nil {
 			return err
 		}
-		if err := moveHistory(t, row, by.Organization); err != nil {
+		if err := moveHistory(t, row, by.LogOrganization()); err != nil {
 			return err
 		}
 		if _, err := t.exec("DELETE FROM organizations WHERE id = ?", row); inUse(err) {

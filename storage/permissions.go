@@ -87,11 +87,11 @@ func (s *Store) DeletePermission(ctx context.Context, by access.Actor, key strin
 		if p.BuiltIn {
 			return fixed("permission", key)
 		}
-		used := dependedOn("permission", "roles grant it")
+		used := dependedOn("permission", "roles grant it; take it out of their permissions first")
 		if err := refuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
 			return err
 		}
-		if err := refuseIf(t, dependedOn("permission", "API keys have it in their scope"), `
+		if err := refuseIf(t, dependedOn("permission", "API keys have it in their scope; revoke them first"), `
 			SELECT 1 FROM api_keys
 			WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1) AND instr(' ' || scope || ' ', ' ' || ?2 || ' ') > 0`,
 			t.now, key); err != nil {

@@ -57,17 +57,31 @@ func requireRoomForKey(t *tx, organization int64) error {
 	return bound.check(have - rotated)
 }
 
-// requireRoomForGrace refuses to keep a rotated key alive where an organization has so many already that rotation serves
-// to have more keys than any plan allows. Faults: Conflict.
+// leastRotated is how many rotated API keys any organization may keep alive at a time.
+const leastRotated = 10
+
+// requireRoomForGrace refuses to keep one more rotated key alive where as many have their grace as the plan allows keys,
+// or as the organization has keys beside them. So rotation makes at most twice as many keys as were created. Faults:
+// Conflict.
 func requireRoomForGrace(t *tx, organization int64) error {
-	const most = 2 * access.MostAPIKeys
-	var have int64
-	if err := t.get(&have, countKeys, organization, t.now); err != nil || have < most {
+	plan, err := planOf(t, organization)
+	if err != nil {
+		return err
+	}
+	most := int64(access.MostAPIKeys)
+	if plan.MaxAPIKeys != nil {
+		most = max(*plan.MaxAPIKeys, leastRotated)
+	}
+	var have, rotated int64
+	if err := t.get(&have, countKeys, organization, t.now); err != nil || have <= most {
+		return err // the key to be rotated is one of them, so fewer than most are rotated
+	}
+	if err := t.get(&rotated, countRotated, organization, t.now); err != nil || rotated < max(most, have-rotated) {
 		return err
 	}
 	return fault.New(fault.Conflict, "limit_reached",
-		"The organization has %d live API keys, with those that were rotated and still have their grace. "+
-			"Rotate with grace_seconds 0, or revoke keys that are no longer used.", have)
+		"The organization has %d rotated API keys that still have their grace, and the plan %q (max_api_keys) allows no more of them. "+
+			"Rotate with grace_seconds 0, or revoke rotated keys that are no longer used.", rotated, plan.Name)
 }
 
 // planBound is how many of a sort a plan allows.

@@ -129,6 +129,34 @@ func TestPlanLimits(t *testing.T) {
 		_, err := x.create(t, owner, access.EventsRead)
 		reached(t, err, "has 2")
 	})
+	t.Run("rotation keeps a bounded number of keys alive", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, new(int64(2)))
+		newest := must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		for range 10 {
+			made, _ := x.rotated(t, owner, newest.ID, time.Hour)
+			newest = made.Key
+		}
+		_, _, err := x.rotate(t, owner, newest.ID, time.Hour)
+		reached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
+		made, _ := x.rotated(t, owner, newest.ID, 0)
+		if err := x.RevokeKey(t.Context(), x.by, owner.Organization.RowID, *newest.Replaces); err != nil {
+			t.Fatal(err)
+		}
+		x.rotated(t, owner, made.ID, time.Hour)
+	})
+	t.Run("every key of an organization beyond a lowered limit can be rotated with a grace", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, nil)
+		var keys []access.Key
+		for range 12 {
+			keys = append(keys, must[access.Key](t)(x.create(t, owner, access.EventsRead)))
+		}
+		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
+		for _, k := range keys {
+			x.rotated(t, owner, k.ID, time.Hour)
+		}
+	})
 	t.Run("a lowered plan removes nothing and stops creation", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(3)), new(int64(3)))

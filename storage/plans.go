@@ -98,7 +98,7 @@ func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) er
 		if err != nil {
 			return err
 		}
-		used := dependedOn("plan", "organizations have it")
+		used := dependedOn("plan", "organizations have it; give them another plan first")
 		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ?", row); err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 }
 
 // UpdateRole changes what a role grants, from the next request of its holders on. Faults: NotFound, Conflict for a
-// built-in one, Invalid where a permission is unknown, Forbidden where the changed role holds more than by.
+// built-in one, Invalid where a permission is unknown, Forbidden where the role holds more than by, before the change or after it.
 func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
 	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Role, err error) {
 		if changed, err = roleNamed(t, name); err != nil {
@@ -93,7 +93,7 @@ func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c 
 			if err := knownPermissions(t, "permissions", *c.Permissions); err != nil {
 				return changed, err
 			}
-			if err := mayWiden(t, by, changed, *c.Permissions); err != nil {
+			if err := mayChangeRole(t, by, changed, *c.Permissions); err != nil {
 				return changed, err
 			}
 			if err := setPermissions(t, changed.RowID, *c.Permissions); err != nil {
@@ -116,7 +116,7 @@ func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) er
 		if r.BuiltIn {
 			return fixed("role", name)
 		}
-		used := dependedOn("role", "members of organizations have it")
+		used := dependedOn("role", "members of organizations have it; give them another role first")
 		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}

@@ -12,8 +12,8 @@ import (
 // window and its end. The other one is revoked by this or, where there is a grace, ends after it at the latest.
 //
 // The new key belongs to by's user, not to whom the other one belonged: whoever reads a key acts as its creator, and
-// nobody may lend the name of somebody else. Its scope is the other's, narrowed to what that user's role grants at this
-// moment and, where by came with a key, to that key's scope. So a rotation never hands out more than a creation by the
+// nobody may lend the name of somebody else. Its scope is the other's, narrowed to what that user's role grants and
+// by's credential holds at this moment. So a rotation never hands out more than a creation by the
 // same caller would, and a key that rotates itself keeps what it could do.
 //
 // A key is rotated once. From then on the new one is the one to rotate: two successors of a key would be two keys where

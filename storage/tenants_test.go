@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -424,4 +425,38 @@ func TestTokens(t *testing.T) {
 		_, err = x.Tokens(t.Context(), "usr_none", 0, 10)
 		expectFault(t, err, fault.NotFound, "not_found")
 	})
+}
+
+// TestChangesOfTheInstanceStayWithTheOperator has an operator act in a customer's organization, as a back end does that
+// sends X-Organization-Id with every request.
+func TestChangesOfTheInstanceStayWithTheOperator(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	customer, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+	gone := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Gone", Plan: "free"}))
+	log := func(organization int64) (types []string) {
+		t.Helper()
+		page := must[access.AuditPage](t)(x.AuditPage(t.Context(), organization, access.AuditFilter{Limit: 100}))
+		for _, e := range page.Events {
+			types = append(types, e.Type+" "+e.TargetID)
+		}
+		return types
+	}
+	before := log(customer.Home.RowID)
+	by := x.operator.In(customer.Home).Actor("192.0.2.1", "req")
+	other := must[access.User](t)(x.CreateUser(t.Context(), by, access.User{Email: "somebody@elsewhere.test", Name: "Somebody", IsActive: true}))
+	if err := x.DeleteOrganization(t.Context(), by, gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	if after := log(customer.Home.RowID); !slices.Equal(before, after) {
+		t.Errorf("the customer reads %q, and read %q before", after, before)
+	}
+	kept := log(x.operator.Home.RowID)
+	for _, want := range []string{
+		access.UserCreated + " " + other.ID, access.OrganizationDeleted + " " + gone.ID, access.OrganizationCreated + " " + gone.ID,
+	} {
+		if !slices.Contains(kept, want) {
+			t.Errorf("the operator's log lacks %q: %q", want, kept)
+		}
+	}
 }

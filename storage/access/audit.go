@@ -74,11 +74,20 @@ type Actor struct {
 	Type         string `db:"actor_type"` // "user", "api_key" or "system"
 	ID           string `db:"actor_id"`   // public id; empty for the appliance itself
 	Name         string `db:"actor_name"`
-	Organization int64  `db:"-"` // row id of the organization acted in; events without one of their own go there
+	Organization int64  `db:"-"` // row id of the organization acted in
 	IP           string `db:"ip"`
 	RequestID    string `db:"request_id"`
 
 	Authority Authority `db:"-"` // what it acts by; zero for the appliance itself, which grants nothing
+}
+
+// LogOrganization returns the organization whose audit log has what the actor changes for the whole instance, such as a role or a
+// user. That is the credential's own. The organization acted in may be a customer's, who must not read it.
+func (a Actor) LogOrganization() int64 {
+	if a.Authority.Home != 0 {
+		return a.Authority.Home
+	}
+	return a.Organization
 }
 
 // System is the appliance itself, acting in the given organization.
