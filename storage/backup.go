@@ -45,6 +45,11 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	r.File = file
 	var from *source
 	err = reader.Do(func() (err error) {
+		if size, err := fileSize(path); err == nil && size > 0 {
+			if err := checkOtherNames(path); err != nil {
+				return err
+			}
+		}
 		from, err = openSource(ctx, path)
 		return err
 	})
@@ -247,9 +252,10 @@ func rename(f *os.File, name string) error {
 
 // failedCopy says what mends a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
-	switch code(err) & primaryMask {
-	case sqliteFull:
+	if isFull(err) {
 		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
+	}
+	switch code(err) & primaryMask {
 	case sqliteCorrupt, sqliteNotADB:
 		return fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err)
 	}
