@@ -128,6 +128,27 @@ func TestRootActsAsOwner(t *testing.T) {
 		}
 	})
 
+	t.Run("a copy goes to no directory in which others could replace it", func(t *testing.T) {
+		shared := t.TempDir()
+		below := filepath.Join(shared, "below")
+		if err := errors.Join(os.Mkdir(below, 0o700), os.Chown(shared, 0, nobody), os.Chmod(shared, 0o770)); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range []string{shared, filepath.Join(shared, "copy.db"), below} {
+			if code, said := ended(t, dir, "backup", to); code != 8 || !strings.Contains(said, "chmod go-w "+shared) {
+				t.Errorf("%s: exit code %d: %s", to, code, said)
+			}
+		}
+		for _, mode := range []os.FileMode{0o750, 0o770 | os.ModeSticky} {
+			if err := os.Chmod(shared, mode); err != nil {
+				t.Fatal(err)
+			}
+			if code, said := ended(t, dir, "backup", filepath.Join(shared, fmt.Sprintf("%o.db", mode.Perm()))); code != 0 {
+				t.Errorf("mode %v: exit code %d: %s", mode, code, said)
+			}
+		}
+	})
+
 	t.Run("a copy in a directory that all may write to is root's", func(t *testing.T) {
 		sticky := t.TempDir()
 		if err := os.Chmod(sticky, 0o777|os.ModeSticky); err != nil {

@@ -91,6 +91,11 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+"-journal")) // else the next run removes them
 		}
 	}()
+	for _, name := range disk.Database(temp.Name())[1:] { // SQLite would take what stands there for a part of the copy
+		if err := disk.Remove(name); err != nil {
+			return fmt.Errorf("begin the copy: %w", err)
+		}
+	}
 	if err := from.copyTo(ctx, temp.Name()); err != nil {
 		return failedCopy(err, from.path, dir)
 	}
@@ -129,6 +134,9 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return "", writer, err
 	}
 	if info, err := os.Lstat(dir); o.To == "" || err == nil && info.IsDir() {
+		if err := checkReplaceable(dir, path, writer); err != nil {
+			return "", writer, err
+		}
 		return filepath.Join(dir, backup.Name(filepath.Base(path), at)), writer, nil
 	}
 	if o.Keep > 0 {
@@ -142,10 +150,22 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return "", writer, fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
 	}
 	file = filepath.Join(dir, filepath.Base(to))
+	if err := checkReplaceable(dir, path, writer); err != nil {
+		return "", writer, err
+	}
 	if slices.Contains(disk.Beside(path), file) {
 		return "", writer, fmt.Errorf("%w: %s belongs to the database; name another file", ErrExists, file)
 	}
 	return file, writer, nil
+}
+
+// checkReplaceable refuses a directory in which others could replace a copy while root writes it. Beside the database they
+// could replace the database as well, so nothing is gained by a refusal there.
+func checkReplaceable(dir, database string, writer disk.User) error {
+	if beside := filepath.Dir(database); dir == beside || strings.HasPrefix(dir, beside+"/") {
+		return nil
+	}
+	return writer.CheckReplaceable(dir)
 }
 
 // backupDirectory is where the copies go for which nobody named another place.
