@@ -77,7 +77,7 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 			return err
 		}
 	}
-	if err := requireSpace(from, dir); err != nil {
+	if err := requireSpace(from, dir, "name another directory"); err != nil {
 		return err
 	}
 	temp, err := claim(filepath.Join(dir, filepath.Base(from.path)+disk.Partial))
@@ -140,7 +140,7 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return filepath.Join(dir, backup.Name(filepath.Base(path), at)), writer, nil
 	}
 	if o.Keep > 0 {
-		return "", writer, fmt.Errorf("only dated copies are counted and removed, so name a directory that is there, and not %s", to)
+		return "", writer, fmt.Errorf("only dated copies are counted and removed, so name a directory that exists instead of %s", to)
 	}
 	// A link at the name of the copy is not followed: the copy would replace it.
 	if dir, writer, err = disk.Locate(filepath.Dir(to)); err != nil {
@@ -215,7 +215,7 @@ func claim(name string) (*os.File, error) {
 			return nil, err
 		} // else another run has taken the file for one that was left, before it had a lock
 	}
-	return nil, fmt.Errorf("%w into %s: %s comes and goes; wait for its end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
+	return nil, fmt.Errorf("%w into %s: other runs keep making %s; wait until they end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
 }
 
 // claimTries bounds how often a run gives way to others, or to somebody who makes and removes files in its way.
