@@ -128,6 +128,27 @@ func TestRootActsAsOwner(t *testing.T) {
 		}
 	})
 
+	t.Run("a database below a directory that its owner may not enter is no reason to give that away", func(t *testing.T) {
+		within := filepath.Join(t.TempDir(), "private")
+		for parent := filepath.Dir(within); parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
+			if err := os.Chmod(parent, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.Mkdir(within, 0o700), os.Mkdir(filepath.Join(within, "data"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		hidden := filepath.Join(within, "data")
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(hidden, "keyhook.db")))
+		stop()
+		give(t, nobody, hidden, filepath.Join(hidden, "keyhook.db"))
+		for _, command := range []string{"backup", "rekey", "serve"} {
+			if code, said := ended(t, hidden, command); code != 8 || !strings.Contains(said, within+" belongs to uid 0") || !strings.Contains(said, "if it is for Keyhook only") || !strings.Contains(said, "mount namespace") {
+				t.Errorf("%s: exit code %d: %s", command, code, said)
+			}
+		}
+	})
+
 	t.Run("a copy goes to no directory in which others could replace it", func(t *testing.T) {
 		shared := t.TempDir()
 		below := filepath.Join(shared, "below")
