@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -124,6 +125,48 @@ func TestRootActsAsOwner(t *testing.T) {
 		}
 		if code, said := ended(t, dir, "backup"); code != 8 || !strings.Contains(said, "chown") {
 			t.Errorf("exit code %d: %s", code, said)
+		}
+	})
+
+	t.Run("a database below a directory that its owner may not enter is no reason to give that away", func(t *testing.T) {
+		within := filepath.Join(t.TempDir(), "private")
+		for parent := filepath.Dir(within); parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
+			if err := os.Chmod(parent, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.Mkdir(within, 0o700), os.Mkdir(filepath.Join(within, "data"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		hidden := filepath.Join(within, "data")
+		_, stop := storagetest.OpenWith(t, storagetest.Options(t, filepath.Join(hidden, "keyhook.db")))
+		stop()
+		give(t, nobody, hidden, filepath.Join(hidden, "keyhook.db"))
+		for _, command := range []string{"backup", "rekey", "serve"} {
+			if code, said := ended(t, hidden, command); code != 8 || !strings.Contains(said, within+" belongs to uid 0") || !strings.Contains(said, "if it is for Keyhook only") || !strings.Contains(said, "mount namespace") {
+				t.Errorf("%s: exit code %d: %s", command, code, said)
+			}
+		}
+	})
+
+	t.Run("a copy goes to no directory in which others could replace it", func(t *testing.T) {
+		shared := t.TempDir()
+		below := filepath.Join(shared, "below")
+		if err := errors.Join(os.Mkdir(below, 0o700), os.Chown(shared, 0, nobody), os.Chmod(shared, 0o770)); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range []string{shared, filepath.Join(shared, "copy.db"), below} {
+			if code, said := ended(t, dir, "backup", to); code != 8 || !strings.Contains(said, "chmod go-w "+shared) {
+				t.Errorf("%s: exit code %d: %s", to, code, said)
+			}
+		}
+		for _, mode := range []os.FileMode{0o750, 0o770 | os.ModeSticky} {
+			if err := os.Chmod(shared, mode); err != nil {
+				t.Fatal(err)
+			}
+			if code, said := ended(t, dir, "backup", filepath.Join(shared, fmt.Sprintf("%o.db", mode.Perm()))); code != 0 {
+				t.Errorf("mode %v: exit code %d: %s", mode, code, said)
+			}
 		}
 	})
 
@@ -242,14 +285,14 @@ func TestSecondMount(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(filepath.Join(other, "keyhook.db.key"), key, 0o600), os.WriteFile(filepath.Join(other, "keyhook.db"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"serve", "rekey", "doctor"} {
+	for _, name := range []string{"serve", "rekey", "doctor", "backup"} {
 		cmd := keyhook(t, name)
 		cmd.Env = append(cmd.Env, "KEYHOOK_STORAGE_PATH="+filepath.Join(other, "keyhook.db"), "KEYHOOK_SERVER_LISTEN=127.0.0.1:0")
 		cmd.Args = append([]string{unshare, "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`,
 			filepath.Join(dir, "keyhook.db"), filepath.Join(other, "keyhook.db"), cmd.Path}, cmd.Args[1:]...)
 		cmd.Path = unshare
 		code, said := finish(t, cmd)
-		if code != map[string]int{"serve": 6, "rekey": 6, "doctor": 1}[name] || !strings.Contains(said, "under another name") {
+		if code != map[string]int{"serve": 6, "rekey": 6, "doctor": 1, "backup": 6}[name] || !strings.Contains(said, "under another name") {
 			t.Errorf("%s: exit code %d: %s", name, code, said)
 		}
 	}
@@ -291,6 +334,39 @@ func TestFirstStartOnFullDisk(t *testing.T) {
 			if code := start(t, dir).end(syscall.SIGTERM); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
+			if strings.HasPrefix(tt.says, "a first start needs") {
+				fullAgain(t, dir)
+			}
 		})
+	}
+}
+
+// fullAgain fills a disk on which a server has stopped, but for one page. The index of SQLite's write-ahead log does not fit.
+func fullAgain(t *testing.T, dir string) {
+	t.Helper()
+	free, _, known := disk.Free(dir)
+	if !known {
+		t.Fatal("it is not known how much is free")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, free-4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"serve":  {8, "the disk of storage.path is full; make room there"},
+		"rekey":  {8, "the disk of storage.path is full; make room there"},
+		"backup": {1, "there is no room left in " + dir},
+	} {
+		if code, said := ended(t, dir, args); code != want.code || !strings.Contains(said, want.says) {
+			t.Errorf("%s: exit code %d: %s", args, code, said)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	if code := start(t, dir).end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }

@@ -71,6 +71,9 @@ func (s *Server) dispatch(c *call) {
 }
 
 func (s *Server) lead(c *call) error {
+	if err := c.boundHeader(); err != nil {
+		return err
+	}
 	method, path := c.request.Method, c.request.URL.Path
 	if dialect, wanted, isGate := gateAt(path); isGate {
 		return s.gate(c, dialect, wanted)

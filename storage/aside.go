@@ -37,7 +37,7 @@ func (s *Store) copyAside(ctx context.Context) error {
 		return err
 	}
 	if _, err := s.tx.conn.ExecContext(ctx, "VACUUM INTO ?", part); err != nil { // an empty file will do
-		if code(err)&primaryMask == sqliteFull {
+		if isFull(err) {
 			err = fmt.Errorf("there must be room for a second database beside it: %w", err)
 		}
 		return errors.Join(err, s.dropCopy())

@@ -45,6 +45,11 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	r.File = file
 	var from *source
 	err = reader.Do(func() (err error) {
+		if size, err := fileSize(path); err == nil && size > 0 {
+			if err := checkOtherNames(path); err != nil {
+				return err
+			}
+		}
 		from, err = openSource(ctx, path)
 		return err
 	})
@@ -72,7 +77,7 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 			return err
 		}
 	}
-	if err := requireSpace(from, dir); err != nil {
+	if err := requireSpace(from, dir, "name another directory"); err != nil {
 		return err
 	}
 	temp, err := claim(filepath.Join(dir, filepath.Base(from.path)+disk.Partial))
@@ -86,6 +91,11 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+"-journal")) // else the next run removes them
 		}
 	}()
+	for _, name := range disk.Database(temp.Name())[1:] { // SQLite would take what stands there for a part of the copy
+		if err := disk.Remove(name); err != nil {
+			return fmt.Errorf("begin the copy: %w", err)
+		}
+	}
 	if err := from.copyTo(ctx, temp.Name()); err != nil {
 		return failedCopy(err, from.path, dir)
 	}
@@ -124,10 +134,13 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return "", writer, err
 	}
 	if info, err := os.Lstat(dir); o.To == "" || err == nil && info.IsDir() {
+		if err := checkReplaceable(dir, path, writer); err != nil {
+			return "", writer, err
+		}
 		return filepath.Join(dir, backup.Name(filepath.Base(path), at)), writer, nil
 	}
 	if o.Keep > 0 {
-		return "", writer, fmt.Errorf("only dated copies are counted and removed, so name a directory that is there, and not %s", to)
+		return "", writer, fmt.Errorf("only dated copies are counted and removed, so name a directory that exists instead of %s", to)
 	}
 	// A link at the name of the copy is not followed: the copy would replace it.
 	if dir, writer, err = disk.Locate(filepath.Dir(to)); err != nil {
@@ -137,10 +150,22 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return "", writer, fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
 	}
 	file = filepath.Join(dir, filepath.Base(to))
+	if err := checkReplaceable(dir, path, writer); err != nil {
+		return "", writer, err
+	}
 	if slices.Contains(disk.Beside(path), file) {
 		return "", writer, fmt.Errorf("%w: %s belongs to the database; name another file", ErrExists, file)
 	}
 	return file, writer, nil
+}
+
+// checkReplaceable refuses a directory in which others could replace a copy while root writes it. Beside the database they
+// could replace the database as well, so nothing is gained by a refusal there.
+func checkReplaceable(dir, database string, writer disk.User) error {
+	if beside := filepath.Dir(database); dir == beside || strings.HasPrefix(dir, beside+"/") {
+		return nil
+	}
+	return writer.CheckReplaceable(dir)
 }
 
 // backupDirectory is where the copies go for which nobody named another place.
@@ -190,7 +215,7 @@ func claim(name string) (*os.File, error) {
 			return nil, err
 		} // else another run has taken the file for one that was left, before it had a lock
 	}
-	return nil, fmt.Errorf("%w into %s: %s comes and goes; wait for its end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
+	return nil, fmt.Errorf("%w into %s: other runs keep making %s; wait until they end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
 }
 
 // claimTries bounds how often a run gives way to others, or to somebody who makes and removes files in its way.
@@ -247,9 +272,10 @@ func rename(f *os.File, name string) error {
 
 // failedCopy says what mends a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
-	switch code(err) & primaryMask {
-	case sqliteFull:
+	if isFull(err) {
 		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
+	}
+	switch code(err) & primaryMask {
 	case sqliteCorrupt, sqliteNotADB:
 		return fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err)
 	}

@@ -66,9 +66,10 @@ const (
 
 // judge tells what an error means for the file (sqlite.org/rescode.html).
 func judge(err error) (verdict, ailment) {
-	switch c := code(err); c & primaryMask {
-	case sqliteFull:
+	if isFull(err) {
 		return degrading, diskFull
+	}
+	switch c := code(err); c & primaryMask {
 	case sqliteCorrupt, sqliteNotADB:
 		return degrading, damaged
 	case sqliteReadOnly, sqliteCantOpen:

@@ -161,12 +161,13 @@ func digest(f *os.File) (sum string, size int64, err error) {
 	return hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Sync())
 }
 
-// requireSpace refuses where a copy of the database would leave the disk fuller than spareSpace.
-func requireSpace(from *source, dir string) error {
+// requireSpace refuses where a copy of the database would leave the disk fuller than spareSpace. otherwise is what the
+// operator can do if there is no room to make.
+func requireSpace(from *source, dir, otherwise string) error {
 	free, _, known := disk.Free(dir)
 	if need := uint64(from.size + spareSpace); known && free < need {
-		return fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free; make room or name another directory",
-			ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20)
+		return fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free; make room there, or %s",
+			ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20, otherwise)
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ const (
 	sqliteShortRead = 522
 	sqliteFsync     = 1034
 	sqliteDirFsync  = 1290
+	sqliteIndexSize = 4874 // the index of the write-ahead log cannot grow: SQLite has no "full" for that file
 	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index
 )
 
@@ -39,6 +40,12 @@ func code(err error) int {
 		return e.Code()
 	}
 	return 0
+}
+
+// isFull reports whether err says that the disk has no room.
+func isFull(err error) bool {
+	c := code(err)
+	return c&primaryMask == sqliteFull || c == sqliteIndexSize
 }
 
 // taken reports whether err says that something of that name exists.
@@ -74,6 +81,9 @@ func unusable(err error) bool {
 
 // unreadable says what an error of SQLite means for a file that is being opened, and what to do.
 func unreadable(err error) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: the disk of storage.path is full; make room there (%w)", disk.ErrAccess, err)
+	}
 	switch code(err) & primaryMask {
 	case sqliteNotADB:
 		return fmt.Errorf("%w: it was left as it is; set storage.path to another file, or put the database back from a backup (%w)", ErrForeignFile, err)
@@ -81,8 +91,6 @@ func unreadable(err error) error {
 		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%w)", ErrDamaged, err)
 	case sqliteReadOnly, sqliteCantOpen:
 		return fmt.Errorf("%w: look at the modes of the files of storage.path and at its mount (%w)", disk.ErrAccess, err)
-	case sqliteFull:
-		return fmt.Errorf("%w: the disk of storage.path is full; make room there (%w)", disk.ErrAccess, err)
 	}
 	return err
 }

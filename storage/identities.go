@@ -103,7 +103,7 @@ func (s *Store) userOf(ctx context.Context, i access.Identity) (row int64, bound
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return 0, false, unknownUser(errors.New("no user has its sub as external_id, nor its verified email without an external_id"))
+		return 0, false, unknownUser(errors.New("no user has its sub as external_id, and no user without an external_id has its verified email"))
 	case err != nil:
 		return 0, false, err
 	case found.ExternalID != nil && *found.ExternalID != i.Subject:

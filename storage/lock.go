@@ -81,8 +81,7 @@ func lockFile(path string, how int) (*os.File, error) {
 	}
 	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container; stop that one first, or set storage.path to another file",
-			ErrInUse, path)
+		err = usedElsewhere(path)
 	} else if err != nil {
 		err = fmt.Errorf("%w: lock %s: %w; storage.path must be on a local file system", disk.ErrFileSystem, path, err)
 	}
@@ -90,6 +89,40 @@ func lockFile(path string, how int) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// checkOtherNames refuses a database that has a second name, or that another process has open by another name. Its last
+// changes are in the write-ahead log beside that other name, so a copy made by this name would lack them. A server that has
+// it open by this name is no reason to refuse.
+func checkOtherNames(path string) error {
+	for range 2 { // the server may end between the two looks
+		f, err := lockFile(path, syscall.LOCK_SH)
+		if err == nil {
+			return f.Close() // gives up the lock
+		}
+		if !errors.Is(err, ErrInUse) {
+			return err
+		}
+		named, err := os.OpenFile(path+disk.Lock, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil // a user who may only read the database cannot tell
+		}
+		err = syscall.Flock(int(named.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+		named.Close() // gives up the lock
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil
+		}
+	}
+	return usedElsewhere(path)
+}
+
+// usedElsewhere refuses a database that another process has open by another name.
+func usedElsewhere(path string) error {
+	return fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container; stop that one first, or set storage.path to another file",
+		ErrInUse, path)
 }
 
 // onlyName refuses a database that has a second name (a hard link): SQLite keeps part of it in files beside the name that it

@@ -53,7 +53,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if self := disk.Self(); self.UID != owner.UID {
-		s.log.Info("this process is root and gives that up to act as the owner of the database", "database", path, "uid", owner.UID, "gid", owner.GID)
+		s.log.Info("this process was started as root and continues as the owner of the database", "database", path, "uid", owner.UID, "gid", owner.GID)
 	}
 	if err := owner.Become(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 func (s *Store) place() error {
 	mount, err := disk.MountOf(s.path)
 	if err != nil {
-		s.log.Warn("it cannot be told what file system the database is on", "error", err)
+		s.log.Warn("the file system of the database cannot be found out", "error", err)
 	}
 	if warning := mount.Passing(); warning != "" {
 		s.log.Warn(warning, "database", s.path, "mount", mount.Point, "type", mount.Type)

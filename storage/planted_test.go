@@ -75,7 +75,8 @@ func TestPlanted(t *testing.T) {
 		{"a first start", open, true, append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.key.new.part"}},
 		{"a start", open, false, append(sqlite, "keyhook.db.lock"), nil},
 		{"a backup", backup(storage.BackupOptions{}), false, append(sqlite, "backups/keyhook.db.partial"), nil},
-		{"a backup with a name", backup(storage.BackupOptions{To: "copy.db"}), false, []string{"keyhook.db.partial", "copy.db"}, nil},
+		{"a backup with a name", backup(storage.BackupOptions{To: "copy.db"}), false, []string{"keyhook.db.partial", "copy.db"},
+			[]string{"keyhook.db.partial-journal", "keyhook.db.partial-wal"}},
 		{"a backup that replaces a file", backup(storage.BackupOptions{To: "copy.db", Replace: true}), false, []string{"keyhook.db.partial"}, []string{"copy.db"}},
 		{"a restore", func(a attacked) error { _, err := storage.Restore(a.t.Context(), a.o, a.from); return err }, false,
 			append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.restoring", "keyhook.db.restoring-wal", "keyhook.db.restoring.lock"}},
@@ -170,8 +171,11 @@ func TestSecondName(t *testing.T) {
 		inode := must[os.FileInfo](t)(os.Stat(path)).Sys().(*syscall.Stat_t).Ino
 		for _, name := range []string{path, second} {
 			_, err := storage.Open(t.Context(), storagetest.Options(t, name))
-			if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), fmt.Sprintf("-inum %d", inode)) || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s: %v", name, err)
+			_, copyErr := storage.Backup(t.Context(), storage.BackupOptions{Path: name})
+			for _, err := range []error{err, copyErr} {
+				if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), fmt.Sprintf("-inum %d", inode)) || !strings.Contains(err.Error(), name) {
+					t.Errorf("%s: %v", name, err)
+				}
 			}
 		}
 		if err := os.Remove(second); err != nil {
@@ -203,6 +207,7 @@ func TestSecondName(t *testing.T) {
 		for name, use := range map[string]func() error{
 			"open":    func() error { _, err := storage.Open(t.Context(), storagetest.Options(t, moved)); return err },
 			"examine": func() error { _, err := storage.Examine(t.Context(), storagetest.Options(t, moved)); return err },
+			"backup":  func() error { _, err := storage.Backup(t.Context(), storage.BackupOptions{Path: moved}); return err },
 			"restore": func() error { _, err := storage.Restore(t.Context(), storagetest.Options(t, moved), path); return err },
 		} {
 			if err := use(); !errors.Is(err, storage.ErrInUse) || !strings.Contains(err.Error(), "another name") {

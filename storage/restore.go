@@ -45,7 +45,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 	if o.ring, err = ringFor(o, from.path, r.KeyIDs); err != nil {
 		return r, err
 	}
-	if err := requireSpace(from, filepath.Dir(path)); err != nil {
+	if err := requireSpace(from, filepath.Dir(path), "set storage.path to a file on another disk"); err != nil {
 		return r, err
 	}
 	o.Path, o.expendable = path+disk.Restoring, true

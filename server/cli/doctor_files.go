@@ -31,7 +31,7 @@ func (d *examination) files(ctx context.Context, c config.Config) {
 	}
 	mount, err := disk.MountOf(path)
 	if err != nil {
-		d.warn("directory", "", "it cannot be told what file system it is on: %v", err)
+		d.warn("directory", "", "its file system cannot be found out: %v", err)
 	}
 	if err := mount.CheckMount(path); err != nil {
 		d.refused("directory", err)

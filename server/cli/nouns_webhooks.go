@@ -46,12 +46,12 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	},
 	{
 		use: "rotate-secret SUBSCRIPTION", short: "Make a new signing secret, which is shown this once",
-		long:    "While the secret before the last rotation still signs, this is refused, unless it is forced.",
+		long:    "The command is refused while the secret from before the last rotation still signs. Use --force to rotate anyway.",
 		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{aSubscription}, secret: "secret",
 		body: []field{
 			{member: "overlap_seconds", flag: "overlap", usage: "how long the old one signs too, up to 168h (default 24h)", kind: seconds(week)},
-			{member: "force", usage: "end the overlap of the last rotation now; receivers with the secret of before refuse what comes", kind: yes},
+			{member: "force", usage: "end the overlap of the last rotation now; receivers that still have the older secret then refuse deliveries", kind: yes},
 		},
 	},
 	{

@@ -10,6 +10,8 @@ import (
 	"os/user"
 	"strconv"
 	"syscall"
+
+	"github.com/keyhook/keyhook/server/socket"
 )
 
 // absent says why the server of a database on this machine does not answer.
@@ -20,6 +22,8 @@ func absent(err error, database, path string) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no server is running on %s (%s): start it with \"keyhook serve\", or name another with --storage.path, or a remote one with --%s and --%s",
 			database, path, flagURL, flagToken)
+	case errors.Is(err, socket.ErrStranger):
+		return err
 	}
 	return fmt.Errorf("the server on %s does not answer: %w; its log may say why", database, err)
 }

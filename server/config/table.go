@@ -47,13 +47,13 @@ var table = []setting{
 		value: duration(func(c *Config) *time.Duration { return &c.Server.ShutdownGrace }, 0, 10*time.Minute)},
 
 	{name: "server.token_rate", fallback: "100",
-		why:   "requests a second of one organization by access token, session or JWT, twice that at once; platform:act_as is not limited",
+		why:   "requests a second that one organization may make without an API key, in bursts twice as many; platform:act_as has no limit",
 		value: number(func(c *Config) *int { return &c.Server.TokenRate }, 1, 1_000_000)},
 	{name: "server.connections_per_address", fallback: "128",
 		why:   "connections that one client address (IPv6: one /64) may have at once; trusted_proxies may have any number",
 		value: number(func(c *Config) *int { return &c.Server.ConnectionsPerAddress }, 1, 1024)},
 	{name: "server.body_memory", fallback: "64MiB",
-		why:   "memory for the bodies of all requests under way; an organization may hold twice what stays free for others",
+		why:   "memory for the bodies of all requests in progress; one organization may use up to two thirds of it",
 		value: size(func(c *Config) *int64 { return &c.Server.BodyMemory }, 64<<20, 64<<30)},
 	{name: "storage.path", fallback: "keyhook.db",
 		why:   "the one database file; its directory must be writable, for the files that stand beside it",
@@ -124,7 +124,7 @@ var table = []setting{
 		value: confidential(func(c *Config) *Secret { return &c.Encryption.Key }, isEncryptionKey)},
 
 	{name: "bootstrap.token", fallback: "", secret: true,
-		why:   "the first operator's access token, until the first authenticated request; unset: each start prints another one for a day",
+		why:   "access token of the first operator, valid from the first start on; unset: each start prints a new one, until one is used",
 		value: confidential(func(c *Config) *Secret { return &c.Bootstrap.Token }, isToken)},
 
 	{name: "oidc.issuer", fallback: "",

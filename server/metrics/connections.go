@@ -14,7 +14,7 @@ func newConnections() connections {
 			Namespace: namespace, Name: "http_connections", Help: "Connections that are open, those of the local socket included.",
 		}),
 		refused: counters("http_connections_refused_total",
-			"Connections closed at once because their address had as many as it may, or closed while idle because few were left.", "reason"),
+			"Connections that the server closed: its address had too many (address), or it was idle and few were left (idle).", "reason"),
 	}
 	for _, reason := range []string{"address", "idle"} {
 		c.refused.WithLabelValues(reason)

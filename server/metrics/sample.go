@@ -61,7 +61,7 @@ func newSample() sample {
 		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
 		free:     gauge("storage_free_bytes", "Room that is left on the disk of the database."),
 		degraded: gauge("degraded", "Whether nothing can be written to the database at present, by the reason; 1 is so.", "reason"),
-		jump:     gauge("clock_jump_seconds", "How far the clock has jumped, negative is back; 0 while it is trusted. Else nothing is deleted by age."),
+		jump:     gauge("clock_jump_seconds", "By how much the clock has jumped; negative is back. It is 0 while the clock is trusted, and only then old rows are deleted."),
 		errors:   counter("scrape_errors_total", "Times that a scrape could not read the database, so that numbers of it are missing."),
 	}
 }

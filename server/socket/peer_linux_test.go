@@ -2,12 +2,15 @@ package socket_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/keyhook/keyhook/server/socket"
 )
 
 // nobody is a user who owns nothing.
@@ -63,5 +66,44 @@ func TestOthersStayOut(t *testing.T) {
 	}
 	if said, err := ask(t, path); said != "in" {
 		t.Errorf("the owner was told %q, error %v", said, err)
+	}
+}
+
+// TestStranger connects to sockets that another user has made.
+func TestStranger(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
+			t.Fatal("only root can be another user")
+		}
+		t.Skip("only root can be another user") // a failure under KEYHOOK_TEST_REQUIRE
+	}
+	for _, owner := range []int{0, nobody} {
+		dir := t.TempDir()
+		for parent := dir; parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
+			if err := os.Chmod(parent, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		database := filepath.Join(dir, "keyhook.db")
+		if err := errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.WriteFile(database, nil, 0o600), os.Chown(database, owner, owner)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := asNobody(t, func() (string, error) {
+			l, err := net.Listen("unix", database+".sock")
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return "", err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := socket.Dial(t.Context(), database+".sock")
+		if isStranger := owner != nobody; errors.Is(err, socket.ErrStranger) != isStranger || isStranger && !strings.Contains(err.Error(), "uid 65534") {
+			t.Errorf("the database belongs to %d: error %v", owner, err)
+		}
+		if conn != nil {
+			conn.Close()
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -24,8 +25,11 @@ func Path(database string) (string, error) {
 		database = filepath.Join(dir, filepath.Base(database))
 	}
 	path, err := filepath.Abs(database)
-	return path + ".sock", err
+	return path + suffix, err
 }
+
+// suffix is added to the name of the database.
+const suffix = ".sock"
 
 // ErrInTheWay is returned by Listen where something stands at the path that is no socket.
 var ErrInTheWay = errors.New("not a socket")
@@ -121,14 +125,40 @@ func (l *listener) Close() error {
 	return err
 }
 
-// Dial connects to the socket at a path.
+// ErrStranger is returned by Dial where a process listens that cannot be the server of the database.
+var ErrStranger = errors.New("a process of another user listens")
+
+// Dial connects to the socket at a path. It returns ErrStranger where the process that listens there belongs neither to this
+// user, nor to root, nor to the owner of the database: in a directory that all may write to, as /tmp, anybody can make a
+// socket of that name while no server runs.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	name, release, err := address(path)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return new(net.Dialer).DialContext(ctx, "unix", name)
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", name)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkListener(conn.(*net.UnixConn), path); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// checkListener returns ErrStranger where the process at the other end is not trusted.
+func checkListener(conn *net.UnixConn, path string) error {
+	uid, known, err := peer(conn)
+	if err != nil || !known || uid == 0 || uid == os.Geteuid() {
+		return err
+	}
+	if info, err := os.Lstat(strings.TrimSuffix(path, suffix)); err == nil {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == uid {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w on %s (uid %d), so nothing was sent to it; look at who made that socket, and remove it", ErrStranger, path, uid)
 }
 
 // longest is how many bytes the address of a socket may have, the NUL at its end left out.

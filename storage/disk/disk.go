@@ -148,7 +148,9 @@ func owner(name string) (belongs, mend string) {
 		return "it is a symbolic link to " + target, "remove the link if it is not yours, or let this user read where it leads"
 	}
 	info, err := os.Stat(name)
+	isHidden := false // by a directory that this process may not search, rather than missing
 	for err != nil && name != filepath.Dir(name) {
+		isHidden = errors.Is(err, fs.ErrPermission)
 		name = filepath.Dir(name)
 		info, err = os.Stat(name)
 	}
@@ -166,6 +168,10 @@ func owner(name string) (belongs, mend string) {
 			bits = "u+rwx"
 		}
 		return belongs, "run: chmod " + bits + " " + quote(name)
+	}
+	if isHidden { // the directory may protect more than the database, as /root and /var/lib/private do
+		return belongs, fmt.Sprintf("this user may not enter it; if it is for Keyhook only, run as root: chown %d:%d %s; if not, run the command where the server runs, such as in its container or its mount namespace (nsenter)",
+			os.Geteuid(), os.Getegid(), quote(name))
 	}
 	return belongs, fmt.Sprintf("run as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), quote(name))
 }

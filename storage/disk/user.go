@@ -90,6 +90,36 @@ func ownerOf(info fs.FileInfo) (owner User, known bool) {
 	return User{int(stat.Uid), int(stat.Gid)}, true
 }
 
+// CheckReplaceable refuses a directory in which root is to make files as itself, where other users could replace them by
+// links: one of root's that its group or all may write to, without the sticky bit. The directories above count too.
+func (u User) CheckReplaceable(dir string) error {
+	if Self().UID != 0 || u.UID != 0 {
+		return nil
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Lstat(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Explain(dir, err)
+		}
+		if err == nil && isReplaceable(info) {
+			return fmt.Errorf("%w: others than root may replace files in %s (mode %s), so root makes none there; run: chmod go-w %s, or: chmod +t %s, or name another directory",
+				ErrAccess, dir, octal(info), quote(dir), quote(dir))
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// isReplaceable reports whether users other than its owner and root may rename and remove what is in a directory.
+func isReplaceable(dir fs.FileInfo) bool {
+	if dir.Mode()&fs.ModeSticky != 0 {
+		return false
+	}
+	owner, known := ownerOf(dir)
+	return dir.Mode()&0o002 != 0 || dir.Mode()&0o020 != 0 && known && owner.GID != 0
+}
+
 // Become gives the whole process the rights of the user, for good. It does nothing in a process that is not root.
 func (u User) Become() error {
 	if Self().UID != 0 || u.UID == 0 {
