@@ -278,3 +278,19 @@ func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
 
 // WhileChecking has cancel called where a check of a table would be ended.
 func (s *Store) WhileChecking(cancel context.CancelFunc) { s.checking.Store(&cancel) }
+
+// StoredToday returns the bytes that an organization has stored today.
+func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
+	return returning(ctx, s, func(t *tx) (int64, error) {
+		q, err := t.quota(organization)
+		if err != nil {
+			return 0, err
+		}
+		return q.Bytes, nil
+	})
+}
+
+// StorageDays returns for how many days the stored bytes of an organization are kept.
+func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
+	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
+}
