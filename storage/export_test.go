@@ -294,3 +294,16 @@ func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, err
 func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
 	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
 }
+
+// OrphanPasses removes so many subscriptions that something is pending for, and returns which of them the next passes visit.
+func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
+	p := pendingCount{count: map[int64]int64{}, removed: map[int64]bool{}}
+	for row := range subscriptions {
+		p.add(row+1, 1)
+		p.remove(row + 1)
+	}
+	for range passes {
+		visited = append(visited, p.orphaned(most))
+	}
+	return visited
+}
