@@ -144,6 +144,14 @@ func testBeyondQuota(t *testing.T) {
 	ctx, org, by := t.Context(), owner.Organization.RowID, owner.Actor("", "")
 	sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
 	key := must[access.Key](t)(x.create(t, owner, access.EventsRead))
+	if err := x.publish(t, owner, webhook.NewEvent{Type: "b", Data: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	must[webhook.Subscription](t)(x.UpdateSubscription(ctx, by, org, sub.ID, webhook.SubscriptionChange{EventTypes: &webhook.Types{"a", "b"}}))
+	if _, _, _, err := x.BeginTest(ctx, org, sub.ID); err != nil {
+		t.Fatal(err)
+	}
+	attempts := must[[]webhook.Attempt](t)(x.Attempts(ctx, org, sub.ID, webhook.AttemptFilter{Limit: 1}))
 	x.allow(t, owner, 0)
 
 	_, err := x.subscribe(t, owner)
@@ -155,6 +163,12 @@ func testBeyondQuota(t *testing.T) {
 	_, _, err = x.RotateSecret(ctx, by, org, sub.ID, webhook.Rotation{Overlap: time.Hour})
 	overQuota(t, err)
 	_, _, _, err = x.BeginTest(ctx, org, sub.ID)
+	overQuota(t, err)
+	overQuota(t, x.Redeliver(ctx, by, org, sub.ID, attempts[0].ID))
+	if n, err := x.CountReplay(ctx, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n != 1 || err != nil {
+		t.Errorf("a replay would make %d deliveries, error %v", n, err)
+	}
+	_, err = x.Replay(ctx, by, org, sub.ID, webhook.Replay{Only: webhook.OnlyMissed})
 	overQuota(t, err)
 
 	for _, active := range []bool{false, true} {
