@@ -79,6 +79,14 @@ func (t *tx) rollback() error {
 	return err
 }
 
+// writeCounts writes what the jobs of the transaction have counted.
+func (t *tx) writeCounts() error {
+	if err := t.writeTallies(); err != nil {
+		return err
+	}
+	return t.writeStored()
+}
+
 // onCommit has fn called once the transaction is durable and before anybody is answered, in order, by the writer.
 func (t *tx) onCommit(fn func()) { t.committed = append(t.committed, fn) }
 

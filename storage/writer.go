@@ -183,7 +183,7 @@ func (s *Store) transact(batch []*job) (ran int, err error) {
 		}
 		ran++
 	}
-	if err := errors.Join(t.writeTallies(), t.writeStored()); err != nil {
+	if err := t.writeCounts(); err != nil {
 		return len(batch), errors.Join(err, t.rollback())
 	}
 	if _, err := t.exec("COMMIT"); err != nil {
