@@ -749,7 +749,7 @@ func TestFlushFails(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", dir).CombinedOutput(); err != nil {
 		require(t, fmt.Sprintf("root, and to be allowed to mount (%v: %s)", err, out))
 	}
 	t.Cleanup(func() {

@@ -20,6 +20,7 @@ CREATE TABLE plans (
     api_rate_limit_per_minute INTEGER CHECK (api_rate_limit_per_minute >= 0), -- NULL is unlimited
     max_subscriptions         INTEGER CHECK (max_subscriptions BETWEEN 0 AND 5000), -- NULL is 5000
     max_api_keys              INTEGER CHECK (max_api_keys BETWEEN 0 AND 10000), -- live ones; NULL is 10000
+    max_stored_bytes_per_day  INTEGER CHECK (max_stored_bytes_per_day >= 0), -- NULL is no limit
     created_at                INTEGER NOT NULL,
     updated_at                INTEGER NOT NULL
 ) STRICT;
@@ -59,6 +60,16 @@ CREATE TABLE organizations (
 ) STRICT;
 
 CREATE INDEX organizations_by_plan ON organizations (plan_id);
+
+-- An estimate of the bytes that each organization has added to this file in a UTC day. The plan limits it.
+CREATE TABLE storage_days (
+    organization_id INTEGER NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
+    day             INTEGER NOT NULL, -- days since the epoch, by the wall clock
+    bytes           INTEGER NOT NULL,
+    PRIMARY KEY (organization_id, day)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX storage_days_by_day ON storage_days (day);
 
 CREATE TABLE users (
     id          INTEGER PRIMARY KEY,

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,4 +41,23 @@ func TestABatchOfTooManyDeliveries(t *testing.T) {
 		t.Errorf("answer %s", got.body)
 	}
 	batch(909).want(t, 202, "")
+}
+
+func TestAnOrganizationBeyondItsBytesOfTheDay(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.do(t, call{"POST /api/v1/plans/", operator,
+		`{"name":"tiny","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":null,"max_stored_bytes_per_day":0}`, nil}).want(t, 201, "")
+	_, token := storagetest.Tenant(t, f.store, "acme", "tiny", access.RoleOwner)
+	publish := call{"POST /api/v1/events/", bearer(token), `{"type":"a","data":{}}`, nil}
+	got := f.do(t, publish).want(t, 429, "storage_quota_exceeded")
+	wait, err := strconv.Atoi(got.Header.Get("Retry-After"))
+	if err != nil || wait < 1 || wait > 3600 {
+		t.Errorf("Retry-After %q", got.Header.Get("Retry-After"))
+	}
+	if !strings.Contains(got.body, "max_stored_bytes_per_day") || !strings.Contains(got.body, "ask an operator") {
+		t.Errorf("answer %s", got.body)
+	}
+	f.do(t, call{"PATCH /api/v1/plans/tiny/", operator, `{"max_stored_bytes_per_day":null}`, nil}).want(t, 200, "")
+	f.do(t, publish).want(t, 202, "")
 }

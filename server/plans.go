@@ -19,6 +19,9 @@ type planStore interface {
 // maxRate bounds a plan's limit; above it "unlimited" is meant.
 const maxRate = 1_000_000_000
 
+// maxStoredBytes bounds the bytes a day of a plan; above it "no limit" is meant.
+const maxStoredBytes = 1_000_000_000_000_000
+
 // plans are the endpoints of plans.
 type plans struct {
 	store planStore
@@ -31,10 +34,11 @@ type planBody struct {
 	RateLimitPerMinute *int64 `json:"api_rate_limit_per_minute"` // null is unlimited
 	MaxSubscriptions   *int64 `json:"max_subscriptions"`         // null is access.MostSubscriptions
 	MaxAPIKeys         *int64 `json:"max_api_keys"`              // null is access.MostAPIKeys
+	MaxStoredBytes     *int64 `json:"max_stored_bytes_per_day"`  // null is no limit
 }
 
 func newPlanBody(p access.Plan) planBody {
-	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys}
+	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
 }
 
 // create wants the limit to be named: left out, it would be null, and a plan unlimited because somebody forgot.
@@ -48,12 +52,13 @@ func (h plans) create(c *call) error {
 	_, limit := f.rate("api_rate_limit_per_minute", 0, maxRate)
 	_, subscriptions := f.rate("max_subscriptions", 0, access.MostSubscriptions)
 	_, keys := f.rate("max_api_keys", 0, access.MostAPIKeys)
+	_, bytes := f.rate("max_stored_bytes_per_day", 0, maxStoredBytes)
 	if err := f.end(); err != nil {
 		return err
 	}
 	plan, err := h.store.CreatePlan(c.request.Context(), c.actor(), access.Plan{
 		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
-		MaxSubscriptions: subscriptions, MaxAPIKeys: keys,
+		MaxSubscriptions: subscriptions, MaxAPIKeys: keys, MaxStoredBytes: bytes,
 	})
 	if err != nil {
 		return err
@@ -103,6 +108,7 @@ func (h plans) update(c *call) error {
 	change.SetRateLimit, change.RateLimitPerMinute = f.rate("api_rate_limit_per_minute", 0, maxRate)
 	change.SetMaxSubscriptions, change.MaxSubscriptions = f.rate("max_subscriptions", 0, access.MostSubscriptions)
 	change.SetMaxAPIKeys, change.MaxAPIKeys = f.rate("max_api_keys", 0, access.MostAPIKeys)
+	change.SetMaxStoredBytes, change.MaxStoredBytes = f.rate("max_stored_bytes_per_day", 0, maxStoredBytes)
 	if err := f.end(); err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -68,6 +70,16 @@ const (
 	codeTooBusy    = "too_busy"
 )
 
+// codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day.
+const codeStorageQuota = "storage_quota_exceeded"
+
+// quotaRetryAfter returns how many seconds remain until the next UTC day, when a quota of bytes begins anew. It is an hour
+// at most, because an operator may change the plan earlier.
+func quotaRetryAfter(now time.Time) int64 {
+	const day, most = 86_400, 3_600
+	return min(day-now.Unix()%day, most)
+}
+
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
 	c.drain()
@@ -81,6 +93,10 @@ func (s *Server) fail(c *call, err error) {
 	switch p.Status {
 	case http.StatusUnauthorized:
 		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
+	case http.StatusTooManyRequests:
+		if p.Code == codeStorageQuota {
+			c.set("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
+		}
 	case http.StatusServiceUnavailable:
 		if c.Header()["Retry-After"] != nil {
 			break

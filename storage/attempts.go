@@ -178,6 +178,9 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := requireWebhooks(t, organization); err != nil {
 			return err
 		}
+		if err := requireStorage(t, organization, storedPerChange); err != nil {
+			return err
+		}
 		job.Organization = organization
 		job.EventID, job.DueAt, job.Cause = s.ids.id(eventID, job.Event, job.EventAt), t.now, webhook.ByHand
 		job.Delivery, err = t.insert(`
@@ -186,6 +189,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err != nil {
 			return err
 		}
+		t.store(organization, storedPerDelivery)
 		s.handOver(t, []webhook.Job{job})
 		return s.audit(t, by, organization, access.Redelivered, target{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
 	})

@@ -17,7 +17,7 @@ import (
 
 // PublishEvents stores events of an organization and their deliveries in one transaction, all or nothing. A repeated
 // idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event, and where the
-// events would make more than maxDeliveries; Unavailable where the deliveries of a repeated event cannot be counted, though
+// events would make more than maxDeliveries; Limited where they are beyond the plan's bytes of the day; Unavailable where the deliveries of a repeated event cannot be counted, though
 // what is new has been stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
@@ -34,6 +34,9 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 			return err
 		}
 		if err := boundDeliveries(t, organization, events, published); err != nil {
+			return err
+		}
+		if err := requireStorageForEvents(t, organization, events, published); err != nil {
 			return err
 		}
 		for i, e := range events {
@@ -150,6 +153,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	if err != nil {
 		return webhook.Published{}, err
 	}
+	t.store(organization, len(jobs)*storedPerDelivery)
 	for i := range jobs {
 		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.now
 		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.now, organization
@@ -176,6 +180,7 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 		return 0, "", nil, fmt.Errorf("insert event: %w", err)
 	}
 	t.rows += len(body) / pageSize
+	t.store(organization, storedSize(e, 0))
 	return row, id, body, nil
 }
 

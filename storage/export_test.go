@@ -288,3 +288,32 @@ func (s *Store) WhileChecking(cancel context.CancelFunc) { s.checking.Store(&can
 
 // Pend adds to the kept count of what is pending for a subscription.
 func (s *Store) Pend(subscription, n int64) { s.pending.add(subscription, n) }
+
+// StoredToday returns the bytes that an organization has stored today.
+func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, error) {
+	return returning(ctx, s, func(t *tx) (int64, error) {
+		q, err := t.quota(organization)
+		if err != nil {
+			return 0, err
+		}
+		return q.Bytes, nil
+	})
+}
+
+// StorageDays returns for how many days the stored bytes of an organization are kept.
+func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
+	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
+}
+
+// OrphanPasses removes so many subscriptions that something is pending for, and returns which of them the next passes visit.
+func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
+	p := pendingCount{count: map[int64]int64{}, removed: map[int64]bool{}}
+	for row := range subscriptions {
+		p.add(row+1, 1)
+		p.remove(row + 1)
+	}
+	for range passes {
+		visited = append(visited, p.orphaned(most))
+	}
+	return visited
+}

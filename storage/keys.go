@@ -50,6 +50,9 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
+		if err := requireStorage(t, by.Organization.RowID, storedPerChange); err != nil {
+			return made, err
+		}
 		row, err := insertKey(t, by, k, granted, ancestry{})
 		if err != nil {
 			return made, err

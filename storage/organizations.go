@@ -87,6 +87,7 @@ func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id stri
 		}
 		s.outdatePrincipals(t)
 		if c.Plan != nil {
+			t.quotas.forget()
 			s.changed(t)
 		}
 		if changed, err = organization(t, row); err != nil {
@@ -132,6 +133,7 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 		} else if err != nil {
 			return err
 		}
+		t.quotas.remove(row)
 		return s.audit(t, by, 0, access.OrganizationDeleted, target{Type: "organization", ID: id}, nil)
 	})
 }

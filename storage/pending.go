@@ -13,6 +13,7 @@ type pendingCount struct {
 	mu      sync.Mutex
 	count   map[int64]int64
 	removed map[int64]bool // subscriptions that are gone and may have left something behind
+	visited int64          // the last subscription that orphaned has listed
 }
 
 func (p *pendingCount) load(t *tx) error {
@@ -75,10 +76,18 @@ func (p *pendingCount) remove(subscription int64) {
 	p.removed[subscription] = true
 }
 
-// orphaned lists the removed subscriptions for which something is still pending, in order, and forgets the others.
-func (p *pendingCount) orphaned() []int64 {
+// orphaned lists removed subscriptions for which something is still pending, at most so many, and forgets those for which
+// nothing is. Each call goes on in order where the one before has ended, and begins anew after the last.
+func (p *pendingCount) orphaned(most int) []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.removed, func(subscription int64, _ bool) bool { return p.count[subscription] == 0 })
-	return slices.Sorted(maps.Keys(p.removed))
+	rows := slices.Sorted(maps.Keys(p.removed))
+	next, _ := slices.BinarySearch(rows, p.visited+1)
+	rows = append(rows[next:], rows[:next]...)
+	rows = rows[:min(most, len(rows))]
+	if len(rows) > 0 {
+		p.visited = rows[len(rows)-1]
+	}
+	return rows
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, created_at, updated_at"
+const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at"
 
 // Plans lists the plans, newest first.
 func (s *Store) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
@@ -41,7 +41,7 @@ func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) 
 		}
 		return made, s.audit(t, by, 0, access.PlanCreated, target{Type: "plan", ID: p.Name}, map[string]any{
 			"api_keys": p.APIKeys, "webhooks": p.Webhooks, "api_rate_limit_per_minute": p.RateLimitPerMinute,
-			"max_subscriptions": p.MaxSubscriptions, "max_api_keys": p.MaxAPIKeys,
+			"max_subscriptions": p.MaxSubscriptions, "max_api_keys": p.MaxAPIKeys, "max_stored_bytes_per_day": p.MaxStoredBytes,
 		})
 	})
 }
@@ -57,13 +57,15 @@ func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c 
 			UPDATE plans SET api_keys = coalesce(?1, api_keys), webhooks = coalesce(?2, webhooks),
 				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END,
 				max_subscriptions = CASE WHEN ?5 THEN ?6 ELSE max_subscriptions END,
-				max_api_keys = CASE WHEN ?7 THEN ?8 ELSE max_api_keys END, updated_at = ?9
-			WHERE id = ?10 RETURNING `+planColumns,
+				max_api_keys = CASE WHEN ?7 THEN ?8 ELSE max_api_keys END,
+				max_stored_bytes_per_day = CASE WHEN ?9 THEN ?10 ELSE max_stored_bytes_per_day END, updated_at = ?11
+			WHERE id = ?12 RETURNING `+planColumns,
 			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, c.SetMaxSubscriptions, c.MaxSubscriptions,
-			c.SetMaxAPIKeys, c.MaxAPIKeys, t.now, row); err != nil {
+			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.now, row); err != nil {
 			return changed, err
 		}
 		s.outdatePrincipals(t)
+		t.quotas.forget()
 		if c.Webhooks != nil {
 			s.changed(t)
 		}
@@ -87,6 +89,9 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 	}
 	if c.SetMaxAPIKeys {
 		details["max_api_keys"] = c.MaxAPIKeys
+	}
+	if c.SetMaxStoredBytes {
+		details["max_stored_bytes_per_day"] = c.MaxStoredBytes
 	}
 	return details
 }
@@ -113,9 +118,9 @@ func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) er
 
 func insertPlan(t *tx, p access.Plan) (int64, error) {
 	return t.insert(`
-		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, created_at, updated_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)`,
-		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, t.now)
+		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)`,
+		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.now)
 }
 
 // planRow returns the row id of a plan. Faults: NotFound.

@@ -140,7 +140,7 @@ func TestPlans(t *testing.T) {
 			told{"plan_deleted", "plan pro", map[string]any{}},
 			told{"plan_updated", "plan pro", map[string]any{"api_rate_limit_per_minute": nil}},
 			told{"plan_updated", "plan pro", map[string]any{"webhooks": true}},
-			told{"plan_created", "plan pro", map[string]any{"api_keys": true, "webhooks": false, "api_rate_limit_per_minute": 0.0, "max_subscriptions": nil, "max_api_keys": nil}})
+			told{"plan_created", "plan pro", map[string]any{"api_keys": true, "webhooks": false, "api_rate_limit_per_minute": 0.0, "max_subscriptions": nil, "max_api_keys": nil, "max_stored_bytes_per_day": nil}})
 	})
 	t.Run("refuses what cannot be, and logs none of it", func(t *testing.T) {
 		t.Parallel()

@@ -133,7 +133,8 @@ const (
 	o.external_id AS "home.external_id", o.created_at AS "home.created_at", o.updated_at AS "home.updated_at",
 	p.id AS "plan.id", p.name AS "plan.name", p.api_keys AS "plan.api_keys", p.webhooks AS "plan.webhooks",
 	p.api_rate_limit_per_minute AS "plan.api_rate_limit_per_minute",
-	p.max_subscriptions AS "plan.max_subscriptions", p.max_api_keys AS "plan.max_api_keys", p.created_at AS "plan.created_at", p.updated_at AS "plan.updated_at",
+	p.max_subscriptions AS "plan.max_subscriptions", p.max_api_keys AS "plan.max_api_keys",
+	p.max_stored_bytes_per_day AS "plan.max_stored_bytes_per_day", p.created_at AS "plan.created_at", p.updated_at AS "plan.updated_at",
 	r.id IS NOT NULL AS member,` + principalRole
 
 	principalJoins = `

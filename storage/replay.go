@@ -39,7 +39,7 @@ func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64,
 	}
 	var made int64
 	err = s.walk(ctx, p, func(c chunk) error {
-		n, err := s.replaySome(ctx, p, c.Rows)
+		n, err := s.replaySome(ctx, p, c)
 		made += n
 		return err
 	})
@@ -259,10 +259,10 @@ func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, to
 	return c, time.Since(began), err
 }
 
-// replaySome makes deliveries of the events in those rows, as far as they are replayable still: another replay, or a
+// replaySome makes deliveries of the events that a chunk has found, as far as they are replayable still: another replay, or a
 // redelivery, may have come first. One replay at a time does so, or those that run together would add up to what others
 // wait for. Once it has its turn, the end of the context does not part it from its result.
-func (s *Store) replaySome(ctx context.Context, p period, rows string) (int64, error) {
+func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error) {
 	select {
 	case s.replaying <- struct{}{}:
 		defer func() { <-s.replaying }()
@@ -280,14 +280,18 @@ func (s *Store) replaySome(ctx context.Context, p period, rows string) (int64, e
 		if err := requireWebhooks(t, p.organization); err != nil {
 			return 0, err
 		}
+		if err := requireStorage(t, p.organization, int(c.Found)*storedPerDelivery); err != nil {
+			return 0, err
+		}
 		n, err := t.affected(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
 			SELECT e.id, ?2, 0, 2, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
 			WHERE e.organization_id = ?1 AND `+replayable,
-			p.args(s.retention.events, t.now, t.now, rows)...)
+			p.args(s.retention.events, t.now, t.now, c.Rows)...)
 		if err != nil || n == 0 {
 			return 0, err
 		}
+		t.store(p.organization, int(n)*storedPerDelivery)
 		t.onCommit(func() { s.pending.add(p.subscription, n) })
 		s.changed(t, p.subscription)
 		return n, nil

@@ -38,6 +38,9 @@ func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access
 				return rotated, err
 			}
 		}
+		if err := requireStorage(t, by.Organization.RowID, storedPerChange); err != nil {
+			return rotated, err
+		}
 		granted, err := intersect(old.Scope, held)
 		if err != nil {
 			return rotated, err

@@ -28,6 +28,9 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 		if until > 0 && !r.Force {
 			return sub, overlapInProgress(until)
 		}
+		if err := requireStorage(t, organization, storedPerChange); err != nil {
+			return sub, err
+		}
 		if _, err := t.exec(`
 			UPDATE subscriptions SET previous_secret = CASE WHEN ?1 > 0 THEN secret END, previous_until = CASE WHEN ?1 > 0 THEN ?2 ELSE 0 END,
 				secret = ?3, epoch = epoch + 1, updated_at = ?4

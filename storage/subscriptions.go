@@ -91,6 +91,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := requireRoomForSubscription(t, organization); err != nil {
 			return sub, err
 		}
+		if err := requireStorage(t, organization, storedPerChange); err != nil {
+			return sub, err
+		}
 		if _, err := t.exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
 				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at, audit_events)
@@ -266,9 +269,10 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 	})
 }
 
-// dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each.
+// dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each. A pass visits dropVisits
+// subscriptions at most. The next one goes on behind them, so none waits for ever and retention waits for few.
 func (s *Store) dropOrphans(ctx context.Context) error {
-	for _, row := range s.pending.orphaned() {
+	for _, row := range s.pending.orphaned(dropVisits) {
 		if err := s.change(ctx, func(t *tx) error {
 			n, err := t.affected(`
 				UPDATE deliveries SET state = 3 WHERE id IN (
@@ -282,5 +286,9 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 	return nil
 }
 
-// dropBatch bounds how long other writes wait for one of upkeep's.
-const dropBatch = 500
+const (
+	// dropBatch bounds how long other writes wait for one of upkeep's.
+	dropBatch = 500
+	// dropVisits bounds how long the rest of upkeep waits: a visit is a transaction of some 3 ms.
+	dropVisits = 100
+)

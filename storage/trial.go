@@ -24,6 +24,9 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		} else if hold != nil {
 			return b, fault.New(fault.Conflict, "queue_held", "The operator of this service holds all sending; test again once it is released.")
 		}
+		if err := requireStorage(t, organization, storedPerChange); err != nil {
+			return b, err
+		}
 		o, err := t.organization(organization)
 		if err != nil {
 			return b, err
@@ -40,6 +43,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		if err != nil {
 			return b, err
 		}
+		t.store(organization, storedPerDelivery)
 		b.job = webhook.Job{
 			Delivery: delivery, Subscription: sub, Organization: organization, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.now,
 			Body: body, Cause: webhook.ByTest,

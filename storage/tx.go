@@ -25,6 +25,7 @@ type tx struct {
 	known         known
 	tallies       map[tallyOf]*webhook.Tally // to be written at the end of the transaction
 	news          healthNews
+	quotas        quotas
 }
 
 func newTx(conn *sqlx.Conn) *tx {
@@ -32,6 +33,7 @@ func newTx(conn *sqlx.Conn) *tx {
 		conn: conn, statements: map[string]*sqlx.Stmt{}, organizations: map[int64]string{},
 		known:   known{subscribers: map[int64]*subscriber{}, wanting: map[wish][]int64{}},
 		tallies: map[tallyOf]*webhook.Tally{},
+		quotas:  newQuotas(),
 	}
 }
 
@@ -69,11 +71,20 @@ func (t *tx) do(j *job) error {
 func (t *tx) rollback() error {
 	t.known.forget()
 	clear(t.tallies)
+	t.quotas.forgetAll()
 	_, err := t.exec("ROLLBACK")
 	if code(err) == sqliteError {
 		return nil
 	}
 	return err
+}
+
+// writeCounts writes what the jobs of the transaction have counted.
+func (t *tx) writeCounts() error {
+	if err := t.writeTallies(); err != nil {
+		return err
+	}
+	return t.writeStored()
 }
 
 // onCommit has fn called once the transaction is durable and before anybody is answered, in order, by the writer.

@@ -32,6 +32,7 @@ func (s *Store) upkeep(ctx context.Context) {
 		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
 		s.try(ctx, s.retire, "cannot forget what is older than storage.retention_events and storage.retention_audit")
 		s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
+		s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
 		s.try(ctx, s.dropPrevious, "cannot delete previous signing secrets whose overlap is over")
 		if time.Since(noted) >= usageInterval {
 			noted = time.Now()

@@ -193,7 +193,7 @@ func (s *Store) transact(batch []*job) (ran int, err error) {
 		}
 		ran++
 	}
-	if err := t.writeTallies(); err != nil {
+	if err := t.writeCounts(); err != nil {
 		return len(batch), errors.Join(err, t.rollback())
 	}
 	if _, err := t.exec("COMMIT"); err != nil {

@@ -69,13 +69,15 @@ func planFields(limitRequired bool) []field {
 			kind: unlimitable(0, 5_000)},
 		{member: "max_api_keys", usage: "live API keys that an organization may have, or unlimited, which means 10000",
 			kind: unlimitable(0, 10_000)},
+		{member: "max_stored_bytes_per_day", usage: "bytes that an organization may add to the database in a UTC day, or unlimited",
+			kind: unlimitable(0, 1_000_000_000_000_000)},
 	}
 }
 
 var planNoun = noun{name: "plans", short: "Plans: what organizations have bought", actions: []action{
 	{
 		use: "list", short: "List the plans", example: "list",
-		method: "GET", path: pathPlans, list: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys", id: "name",
+		method: "GET", path: pathPlans, list: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys max_stored_bytes_per_day", id: "name",
 	},
 	{
 		use: "get NAME", short: "Show a plan", example: "get growth",

@@ -41,7 +41,7 @@ func parseObject(body []byte) (record, error) {
 // missing is what stands in a table for null, or for an empty list, where that means something.
 var missing = map[string]string{
 	"api_rate_limit_per_minute": "unlimited", "rate_limit_per_second": "unlimited",
-	"max_subscriptions": "5000 (the most)", "max_api_keys": "10000 (the most)",
+	"max_subscriptions": "5000 (the most)", "max_api_keys": "10000 (the most)", "max_stored_bytes_per_day": "unlimited",
 	"event_types": "every type", "expires_at": "never", "last_used_at": "never",
 }
 

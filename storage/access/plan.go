@@ -9,6 +9,7 @@ type Plan struct {
 	RateLimitPerMinute *int64 `db:"api_rate_limit_per_minute"` // nil is unlimited; 0 refuses every request
 	MaxSubscriptions   *int64 `db:"max_subscriptions"`         // of an organization; nil is MostSubscriptions
 	MaxAPIKeys         *int64 `db:"max_api_keys"`              // live ones of an organization; nil is MostAPIKeys
+	MaxStoredBytes     *int64 `db:"max_stored_bytes_per_day"`  // that an organization adds in a UTC day; nil is no limit
 	CreatedAt          int64  `db:"created_at"`
 	UpdatedAt          int64  `db:"updated_at"`
 }
@@ -40,15 +41,19 @@ type PlanChange struct {
 	MaxSubscriptions    *int64
 	SetMaxAPIKeys       bool
 	MaxAPIKeys          *int64
+	SetMaxStoredBytes   bool
+	MaxStoredBytes      *int64
 }
 
 // SeedPlans lists the plans that a new instance starts with. An operator may edit them.
 func SeedPlans() []Plan {
 	limit := func(n int64) *int64 { return &n }
 	return []Plan{
-		{Name: "free", RateLimitPerMinute: limit(60), MaxSubscriptions: limit(0), MaxAPIKeys: limit(0)},
-		{Name: "growth", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(600), MaxSubscriptions: limit(100), MaxAPIKeys: limit(50)},
-		{Name: "business", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(3000), MaxSubscriptions: limit(500), MaxAPIKeys: limit(250)},
+		{Name: "free", RateLimitPerMinute: limit(60), MaxSubscriptions: limit(0), MaxAPIKeys: limit(0), MaxStoredBytes: limit(100_000_000)},
+		{Name: "growth", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(600), MaxSubscriptions: limit(100), MaxAPIKeys: limit(50),
+			MaxStoredBytes: limit(10_000_000_000)},
+		{Name: "business", APIKeys: true, Webhooks: true, RateLimitPerMinute: limit(3000), MaxSubscriptions: limit(500), MaxAPIKeys: limit(250),
+			MaxStoredBytes: limit(50_000_000_000)},
 		{Name: "enterprise", APIKeys: true, Webhooks: true},
 	}
 }
