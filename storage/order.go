@@ -19,6 +19,7 @@ import (
 const (
 	sweepRows     = 2000 // that a sweep looks at: some milliseconds of one reader
 	sweepInterval = 10 * time.Second
+	passInterval  = time.Minute // before the tables are looked through again from the beginning
 )
 
 // keptDisorder names the row of the instance that holds Store.disorder.
@@ -113,6 +114,9 @@ func (s *Store) sweep(ctx context.Context) error {
 	lines, err := s.sweepStep(ctx, &s.sweeps.audit, r.audit)
 	if err != nil {
 		return fmt.Errorf("look through the audit events: %w", err)
+	}
+	if s.sweeps.events.after == 0 && s.sweeps.audit.after == 0 { // both tables were looked through to their end
+		s.sweeps.next = time.Now().Add(passInterval)
 	}
 	if events.old > 0 {
 		r.behind = events.old - 1

@@ -83,7 +83,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		if err := x.AcceptClock(t.Context(), x.actor()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(61 * time.Second)
 		kept(0)
 		noneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the count is of this test
 	})

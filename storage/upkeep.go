@@ -9,13 +9,14 @@ import (
 const (
 	upkeepInterval = time.Second
 	usageInterval  = 10 * time.Second
+	cleanInterval  = time.Minute // between deletions of what has no effect any more, such as expired sessions
 )
 
 // upkeep does the work that no request asks for, until ctx ends. A failure is logged and tried again.
 func (s *Store) upkeep(ctx context.Context) {
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
-	noted := time.Now()
+	noted, cleaned := time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -31,9 +32,12 @@ func (s *Store) upkeep(ctx context.Context) {
 		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
 		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
 		s.try(ctx, s.retire, "cannot forget what is older than storage.retention_events and storage.retention_audit")
-		s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
-		s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
-		s.try(ctx, s.dropPrevious, "cannot delete previous signing secrets whose overlap is over")
+		if time.Since(cleaned) >= cleanInterval {
+			cleaned = time.Now()
+			s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
+			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
+			s.try(ctx, s.dropPrevious, "cannot delete previous signing secrets whose overlap is over")
+		}
 		if time.Since(noted) >= usageInterval {
 			noted = time.Now()
 			s.try(ctx, s.noteUsage, "cannot note when credentials were last used")
