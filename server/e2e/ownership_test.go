@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func TestRootActsAsOwner(t *testing.T) {
 
 	p := start(t, dir)
 	var made struct{ File string }
-	p.must(t, "POST", "/api/v1/backups/", `{"keep":1}`, &made)
+	p.must(t, "POST", "/api/v1/backups/", object{"keep": 1}, &made)
 	owners(t, dir, nobody)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if want := fmt.Sprintf("Uid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", nobody); err != nil || !strings.Contains(string(status), want) {
@@ -114,14 +114,14 @@ func TestRootActsAsOwner(t *testing.T) {
 	t.Run("a directory of backups that root has made earlier is named, and is no conflict", func(t *testing.T) {
 		give(t, 0, filepath.Join(dir, "backups"))
 		p := start(t, dir)
-		for _, body := range []string{"", `{"file":"nightly.db"}`} {
-			if status, err := p.call("POST", "/api/v1/backups/", body, nil); err != nil || status != 503 {
-				t.Errorf("status %d, error %v", status, err)
+		for _, body := range []any{nil, object{"file": "nightly.db"}} {
+			if got, err := p.call(t.Context(), "POST", "/api/v1/backups/", body); err != nil || got.status != 503 {
+				t.Errorf("status %d, error %v", got.status, err)
 			}
 		}
 		p.end(syscall.SIGTERM)
-		if !strings.Contains(p.stderr.String(), fmt.Sprintf("chown %d:%[1]d %s", nobody, filepath.Join(dir, "backups"))) {
-			t.Errorf("the log does not say what mends that: %s", p.stderr)
+		if !strings.Contains(p.said(), fmt.Sprintf("chown %d:%[1]d %s", nobody, filepath.Join(dir, "backups"))) {
+			t.Errorf("the log does not say what mends that: %s", p.said())
 		}
 		if code, said := ended(t, dir, "backup"); code != 8 || !strings.Contains(said, "chown") {
 			t.Errorf("exit code %d: %s", code, said)
@@ -296,12 +296,12 @@ func TestSecondMount(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", name, code, said)
 		}
 	}
-	p.must(t, "POST", "/api/v1/events/", `{"type":"a","data":{}}`, nil)
+	p.must(t, "POST", "/api/v1/events/", event("a", object{}), nil)
 	if code := p.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	// The event, and the one of the first operator's token.
-	if _, events := examine(t, filepath.Join(dir, "keyhook.db")); events != 2 {
+	if events := count(t, filepath.Join(dir, "keyhook.db"), "SELECT count(*) FROM events"); events != 2 {
 		t.Errorf("%d events are kept", events)
 	}
 }
