@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -71,9 +70,7 @@ is under way has ended; a second one stops it at once.`,
 
 // serve runs the appliance until ctx ends and all that was under way has ended too.
 func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(150) // some of the processor at full load, for a few megabytes
-	}
+	cli.TuneMemory(c.Server.BodyMemory)
 	log := c.Log.Logger(errs)
 	certificate, err := c.Server.Certificate()
 	if err != nil {

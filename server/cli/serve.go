@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -23,6 +24,21 @@ func UntilSignal(ctx context.Context) context.Context {
 		os.Exit(ExitFailure)
 	}()
 	return ctx
+}
+
+// otherMemory is what the process needs in the Go heap beside request bodies, under full load.
+const otherMemory = 24 << 20 // bytes
+
+// TuneMemory tells the garbage collector how much memory a server may use, where the environment does not. Bodies may take
+// the given number of bytes. Near the limit the collector runs more often, so a flood of large bodies does not take twice
+// their memory.
+func TuneMemory(bodies int64) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(150) // saves processor time at full load, for a few megabytes
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bodies + otherMemory)
+	}
 }
 
 // errListen says that an address cannot be listened on.

@@ -16,8 +16,6 @@ import (
 
 const (
 	largestBody = 16 << 20 // of a batch
-	// memoryLimit is how Go is told to bound its memory in .github/compose.yaml, where the container has 256 MiB.
-	memoryLimit = "GOMEMLIMIT=150MiB"
 	// mostMemory is what the process may hold at most under the attacks here, in bytes.
 	mostMemory = 120 << 20
 )
@@ -83,7 +81,7 @@ func largeBatch() []byte {
 func BenchmarkAttackBodies(b *testing.B) {
 	for name, body := range hostileBodies() {
 		b.Run(name, func(b *testing.B) {
-			p := start(b, b.TempDir(), memoryLimit)
+			p := start(b, b.TempDir())
 			v, attacker := p.victim(b), p.tenant(b, "attacker")
 			var seen tally
 			attack{during: 5 * time.Second, act: func(ctx context.Context) {
@@ -97,7 +95,7 @@ func BenchmarkAttackBodies(b *testing.B) {
 		})
 	}
 	b.Run("half sent, 40", func(b *testing.B) {
-		p := start(b, b.TempDir(), memoryLimit)
+		p := start(b, b.TempDir())
 		v, attacker, body := p.victim(b), p.tenant(b, "attacker"), largeBatch()
 		attack{lead: time.Second, during: 10 * time.Second, act: func(ctx context.Context) {
 			repeat(ctx, 40, func(ctx context.Context) { halfSend(ctx, attacker, body) })
@@ -107,7 +105,7 @@ func BenchmarkAttackBodies(b *testing.B) {
 
 // BenchmarkAttackDisk: a customer on the plan free, which has neither keys nor webhooks, publishes the largest batches.
 func BenchmarkAttackDisk(b *testing.B) {
-	p := start(b, b.TempDir(), memoryLimit)
+	p := start(b, b.TempDir())
 	v, attacker, body := p.victim(b), p.account(b, "attacker", "free"), largeBatch()
 	var theirs times
 	a := attack{during: 10 * time.Second, act: func(ctx context.Context) {
@@ -123,7 +121,7 @@ func BenchmarkAttackDisk(b *testing.B) {
 // container's limit killed the process.
 func TestAttackBodies(t *testing.T) {
 	t.Parallel()
-	p := start(t, t.TempDir(), memoryLimit)
+	p := start(t, t.TempDir())
 	attacker := p.tenant(t, "attacker")
 	for name, body := range hostileBodies() {
 		a, err := attacker.call(t.Context(), "POST", "/api/v1/events/batch/", body)
@@ -147,7 +145,7 @@ func TestAttackBodies(t *testing.T) {
 // before. Before, they took 666 MB.
 func TestAttackHalfSentBodies(t *testing.T) {
 	t.Parallel()
-	p := start(t, t.TempDir(), memoryLimit)
+	p := start(t, t.TempDir())
 	v, attacker, body := p.victim(t), p.tenant(t, "attacker"), largeBatch()
 	ctx, cancel := context.WithCancel(t.Context())
 	refused := make(chan *http.Response, 40)
