@@ -273,8 +273,8 @@ func (m swept) apply(s *scheduler) {
 			continue
 		}
 		l := s.lane(pending.Subscription, pending.Organization)
-		// The delivery that is due first may be one that the lane holds, or one that it does not know of: older deliveries of a
-		// subscription that was closed, for instance, beside one that was published since. A read tells.
+		// The lane may hold a new delivery and not know the older ones, for example after its subscription was closed. Read the
+		// table to find them.
 		if (len(l.held) > 0 || l.reading) && s.due(pending.DueAt) {
 			l.more = true
 		}

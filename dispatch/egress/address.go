@@ -22,7 +22,7 @@ var ErrDenied = fmt.Errorf("%w by the operator", ErrBlocked)
 // The first rule that matches an address decides: DeniedNetworks, AllowedNetworks, the reserved networks, the addresses of
 // this machine.
 type Policy struct {
-	// DeniedNetworks are refused always. They are for public addresses that lead inside, such as the one that a router
+	// DeniedNetworks are always refused. They are for public addresses that lead inside, such as the one that a router
 	// forwards to this machine, which no interface shows. IPv4 networks also cover the IPv6 addresses that embed them.
 	DeniedNetworks []netip.Prefix
 	// AllowedNetworks are exceptions from the rules after them: receivers on a private network of the operator's.
