@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/jmoiron/sqlx"
 
@@ -106,14 +105,11 @@ func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
 		       (SELECT count(*) FROM deliveries WHERE state = 0) AS pending`); err != nil {
 		return c, err
 	}
-	sealed, err := readSealed(ctx, db)
+	sealed, err := readCanary(ctx, db)
 	if err != nil {
 		return c, err
 	}
-	c.KeyID, err = seal.KeyID(sealed.Canary)
-	if c.KeyIDs = sealed.changing(); !slices.Contains(c.KeyIDs, c.KeyID) {
-		c.KeyIDs = append(c.KeyIDs, c.KeyID)
-	}
+	c.KeyID, err = seal.KeyID(sealed)
 	return c, err
 }
 

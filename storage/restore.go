@@ -42,9 +42,11 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 		return r, err
 	}
 	r.Contents, r.Database, o.Path = contents, path, path
-	if o.ring, err = ringFor(o, from.path, r.KeyIDs); err != nil {
+	keys, err := findKeyOf(o, from.path, r.KeyID)
+	if err != nil {
 		return r, err
 	}
+	o.findKeys = func(Options, bool) (encryptionKeys, error) { return encryptionKeys{keys: keys.keys}, nil }
 	if err := requireSpace(from, filepath.Dir(path), "set storage.path to a file on another disk"); err != nil {
 		return r, err
 	}

@@ -98,7 +98,7 @@ func tellBackup(out io.Writer, r backup.Report, key string) error {
 	if r.Warning != "" {
 		fmt.Fprintf(w, "warning\t%s\n", escaped(r.Warning))
 	}
-	fmt.Fprintf(w, "key\t%s, which is NOT in the copy: keep %s apart from it\n", strings.Join(r.KeyIDs, " and "), key)
+	fmt.Fprintf(w, "key\t%s, which is NOT in the copy: keep %s apart from it\n", r.KeyID, key)
 	return w.Flush()
 }
 

@@ -131,8 +131,6 @@ func (d *examination) database(ctx context.Context, c config.Config, owner disk.
 		d.warn("database", "start the server, which checks the file first", "its last owner has not closed it, as after a crash")
 	case state == storage.Outdated:
 		d.well("database", "its schema is an older one: the next start sets a copy aside and upgrades it; the encryption key fits it")
-	case state == storage.Changing:
-		d.warn("database", "run keyhook rekey while no server runs", "a change of its encryption key is not finished; the keys at hand fit it")
 	default:
 		d.well("database", "it is of this version's schema, and the encryption key fits it; no server runs")
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -55,11 +54,7 @@ func tellRestored(out io.Writer, r backup.Restored, from string) error {
 	fmt.Fprintf(w, "restored\t%s\n", r.Database)
 	fmt.Fprintf(w, "from\t%s\n", from)
 	fmt.Fprintf(w, "holds\t%s\n", contents(r.Contents))
-	if len(r.KeyIDs) == 1 {
-		fmt.Fprintf(w, "key\t%s fits\n", r.KeyID)
-	} else {
-		fmt.Fprintf(w, "keys\t%s fit\n", strings.Join(r.KeyIDs, " and "))
-	}
+	fmt.Fprintf(w, "key\t%s fits\n", r.KeyID)
 	if r.Aside != "" {
 		fmt.Fprintf(w, "before\tset aside as %s\n", filepath.Base(r.Aside))
 	}
