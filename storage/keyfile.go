@@ -16,18 +16,16 @@ import (
 // keyFile holds the key that nobody configured. It has one key a line: one, except where a change of the key was cut off or
 // an operator has added an old key to restore a backup. The database tells which of them it is sealed with.
 //
-// It gets its name only once the database that it belongs to is there. Until then it is name + freshSuffix, so a first
+// It gets its name only once the database that it belongs to is there. Until then its name ends in disk.FreshKey, so a first
 // start that was cut off is not taken for a database that was lost.
 type keyFile struct {
 	name  string
 	fresh bool
 }
 
-const freshSuffix = ".new"
-
 func (f keyFile) path() string {
 	if f.fresh {
-		return f.name + freshSuffix
+		return strings.TrimSuffix(f.name, disk.Key) + disk.FreshKey
 	}
 	return f.name
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 func newBackup() *cobra.Command {
@@ -120,5 +121,5 @@ func keyPlace(c config.Config) string {
 	if !c.Encryption.Key.IsZero() {
 		return "the setting encryption.key"
 	}
-	return filepath.Base(c.Storage.Path) + ".key"
+	return filepath.Base(c.Storage.Path) + disk.Key
 }

@@ -45,7 +45,7 @@ func (d *examination) files(ctx context.Context, c config.Config) {
 	}
 	d.room(path)
 	d.modes(c, path)
-	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > longLog {
+	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
 		d.warn("database", "look for a client that reads for very long, and at the disk", "the write-ahead log is %d MiB long", info.Size()>>20)
 	}
 	var pid string
