@@ -2131,7 +2131,8 @@ var mayImport = map[string][]string{
 	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
 	"dispatch/diagnosis":  {"dispatch/signature"}, // which alone decides what is genuine
-	"storage":             {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
+	"storage":             {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk", "storage/sqlite"},
+	"storage/sqlite":      {"storage/backup", "storage/disk", "storage/fault"},
 	"storage/access":      {"storage/fault"},
 	"storage/webhook":     {"storage/fault"},
 	"storage/storagetest": {"storage", "storage/access", "storage/webhook"},
@@ -2139,9 +2140,9 @@ var mayImport = map[string][]string{
 
 // fences is where a module may be imported.
 var fences = map[string][]string{
-	"modernc.org/sqlite":                  {"storage", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
+	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
-	"github.com/jmoiron/sqlx":             {"storage"},
+	"github.com/jmoiron/sqlx":             {"storage", "storage/sqlite"},
 	"github.com/coreos/go-oidc":           {"server/oidc"},
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server", "server/cli"}, // bench compares the server with a bare handler of it

@@ -145,7 +145,7 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.affected(`
+	n, err := t.Affected(`
 		UPDATE deliveries SET state = 3 WHERE id IN (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 			WHERE d.subscription_id = ? AND d.state = 0 AND e.type IN (SELECT value FROM json_each(?)))`, sub.RowID, string(types))
@@ -154,6 +154,6 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	}
 	sub.PendingDeliveries -= n
 	s.changed(t, sub.RowID)
-	t.onCommit(func() { s.pending.add(sub.RowID, -n) })
+	t.OnCommit(func() { s.pending.add(sub.RowID, -n) })
 	return nil
 }

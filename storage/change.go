@@ -24,7 +24,7 @@ func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (
 // of the batch nothing; the constraints of the schema stand behind it.
 func refuseIf(t *tx, refusal error, query string, args ...any) error {
 	var found bool
-	if err := t.get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
+	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
 		return err
 	}
 	if found {

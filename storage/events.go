@@ -12,6 +12,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -21,7 +22,7 @@ import (
 // what is new has been stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
-	w := s.of(organization).rows(usualCost + len(events)).measured(func(t *tx) (int, error) {
+	w := s.of(organization).rows(sqlite.UsualCost + len(events)).measured(func(t *tx) (int, error) {
 		return publishCost(t, organization, events)
 	})
 	err := w.change(ctx, func(t *tx) error {
@@ -102,7 +103,7 @@ func (s *Store) repeated(t *tx, organization int64, events []webhook.NewEvent, p
 			At     int64  `db:"created_at"`
 			Digest []byte `db:"request_digest"`
 		}
-		err := t.get(&first, `
+		err := t.Get(&first, `
 			SELECT id, type, created_at, request_digest FROM events
 			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
 		switch {
@@ -155,11 +156,11 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	}
 	t.store(organization, len(jobs)*storedPerDelivery)
 	for i := range jobs {
-		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.now
-		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.now, organization
+		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.Now()
+		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.Now(), organization
 	}
 	s.handOver(t, jobs)
-	return webhook.Published{ID: id, Type: e.Type, At: t.now, Deliveries: len(jobs)}, nil
+	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
 }
 
 // insertEvent stores the event with the bytes that will be sent. They hold its public id, which is computed from its row
@@ -167,19 +168,19 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
 	s.lastEvent++
 	row = s.lastEvent
-	id = s.ids.id(eventID, row, t.now)
-	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.now, organizationID, e.Data)
+	id = s.ids.id(eventID, row, t.Now())
+	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
 	var key sql.NullString
 	var digest []byte
 	if e.IdempotencyKey != "" {
 		key, digest = sql.NullString{String: e.IdempotencyKey, Valid: true}, e.Digest[:]
 	}
-	if _, err := t.exec(`
+	if _, err := t.Exec(`
 		INSERT INTO events (id, organization_id, type, created_at, about, body, idempotency_key, request_digest)
-		VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?)`, row, organization, e.Type, t.now, about, body, key, digest); err != nil {
+		VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?)`, row, organization, e.Type, t.Now(), about, body, key, digest); err != nil {
 		return 0, "", nil, fmt.Errorf("insert event: %w", err)
 	}
-	t.rows += len(body) / pageSize
+	t.Wrote(len(body) / pageSize)
 	t.store(organization, storedSize(e, 0))
 	return row, id, body, nil
 }
@@ -253,11 +254,11 @@ func deliveriesAtOnce(n int) int {
 // SQLite numbers the rows of a statement one after the other.
 func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	args := make([]any, 0, 2+len(jobs))
-	args = append(args, event, t.now)
+	args = append(args, event, t.Now())
 	for i := range jobs {
 		args = append(args, jobs[i].Subscription)
 	}
-	last, err := t.insert(insertDeliveryOf[len(jobs)], args...)
+	last, err := t.Insert(insertDeliveryOf[len(jobs)], args...)
 	for i := range jobs {
 		jobs[i].Delivery = last - int64(len(jobs)-1-i)
 	}
@@ -269,7 +270,7 @@ func (s *Store) handOver(t *tx, jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
-	t.onCommit(func() {
+	t.OnCommit(func() {
 		for _, j := range jobs {
 			s.pending.add(j.Subscription, 1)
 		}
@@ -283,7 +284,7 @@ func (s *Store) handOver(t *tx, jobs []webhook.Job) {
 // any.
 func (s *Store) changed(t *tx, subscriptions ...int64) {
 	t.known.forget(subscriptions...)
-	t.onCommit(func() {
+	t.OnCommit(func() {
 		if w := s.watcher.Load(); w != nil {
 			(*w).Changed(subscriptions...)
 		}
@@ -332,7 +333,7 @@ const eventSlice = 2_000
 // EventsWithoutAudit is Events without those of the audit log. It looks at slices of the history until it has found enough.
 // Faults: Unavailable where that takes too long.
 func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, logLimit, errLateRead)
+	ctx, cancel := context.WithTimeoutCause(ctx, logLimit, sqlite.ErrLateRead)
 	defer cancel()
 	end, err := s.logs.take(ctx, organization)
 	if err != nil {

@@ -34,21 +34,21 @@ func (t *tx) noteEnd(subscription int64, sub *subscriber, succeeded bool) error 
 	if !succeeded {
 		noted, statement = &sub.failureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
 	}
-	if *noted == t.now {
+	if *noted == t.Now() {
 		return nil
 	}
-	*noted = t.now
-	_, err := t.exec(statement, t.now, subscription)
+	*noted = t.Now()
+	_, err := t.Exec(statement, t.Now(), subscription)
 	return err
 }
 
 // writeHealth writes a health, and with it when the subscription was disabled.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 	t.known.forget(subscription)
-	_, err := t.exec(`
+	_, err := t.Exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
-		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.now, subscription)
+		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.Now(), subscription)
 	return err
 }
 

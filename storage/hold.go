@@ -35,7 +35,7 @@ func (t *tx) hold() (*webhook.Hold, error) {
 		return t.known.hold, nil
 	}
 	var text []byte
-	err := t.get(&text, "SELECT value FROM instance WHERE name = 'hold'")
+	err := t.Get(&text, "SELECT value FROM instance WHERE name = 'hold'")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read hold: %w", err)
 	}
@@ -52,8 +52,8 @@ func (t *tx) hold() (*webhook.Hold, error) {
 }
 
 // loadHold reads at the start what holds the queue, and tells who may wonder why nothing is sent.
-func (s *Store) loadHold() error {
-	hold, err := s.tx.hold()
+func (s *Store) loadHold(t *tx) error {
+	hold, err := t.hold()
 	if hold != nil {
 		s.log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then `keyhook queue release` or `discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
@@ -78,15 +78,15 @@ func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) e
 
 // holdQueue writes the hold down.
 func (s *Store) holdQueue(t *tx, reason string) error {
-	kept := keptHold{Since: t.now, Reason: reason}
-	if err := t.get(&kept.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
+	kept := keptHold{Since: t.Now(), Reason: reason}
+	if err := t.Get(&kept.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
 		return fmt.Errorf("find newest delivery: %w", err)
 	}
 	text, err := json.Marshal(kept)
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
-	if _, err := t.exec("INSERT OR REPLACE INTO instance (name, value) VALUES ('hold', ?)", text); err != nil {
+	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES ('hold', ?)", text); err != nil {
 		return fmt.Errorf("hold queue: %w", err)
 	}
 	s.holdChanged(t, &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last})
@@ -96,8 +96,8 @@ func (s *Store) holdQueue(t *tx, reason string) error {
 // holdChanged tells everybody, once that is committed: those who ask how to send to a subscription first, so that nobody
 // who was told of the change is answered as before it.
 func (s *Store) holdChanged(t *tx, hold *webhook.Hold) {
-	at := t.now
-	t.onCommit(func() {
+	at := t.Now()
+	t.OnCommit(func() {
 		s.releasedAt.Store(at)
 		s.held.Store(hold)
 	})
@@ -119,7 +119,7 @@ func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 
 // releaseQueue ends the hold.
 func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
-	if _, err := t.exec("DELETE FROM instance WHERE name = 'hold'"); err != nil {
+	if _, err := t.Exec("DELETE FROM instance WHERE name = 'hold'"); err != nil {
 		return fmt.Errorf("release queue: %w", err)
 	}
 	s.holdChanged(t, nil)
@@ -170,11 +170,11 @@ func (s *Store) discardSome(ctx context.Context, subscription int64, asked webho
 		if hold == nil || *hold != asked {
 			return 0, errNotHeld
 		}
-		n, err := t.affected(`
+		n, err := t.Affected(`
 			UPDATE deliveries SET state = 3 WHERE id IN (
 				SELECT id FROM deliveries INDEXED BY deliveries_pending
 				WHERE subscription_id = ? AND state = 0 AND id <= ? LIMIT ?)`, subscription, hold.Last, dropBatch)
-		t.onCommit(func() { s.pending.add(subscription, -n) })
+		t.OnCommit(func() { s.pending.add(subscription, -n) })
 		return n, err
 	})
 }

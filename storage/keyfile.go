@@ -76,7 +76,7 @@ func (f keyFile) write(keys ...seal.Key) error {
 	}
 	_, err = file.WriteString(text.String())
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = errors.Join(os.Rename(part, f.path()), syncDir(filepath.Dir(part)))
+		err = errors.Join(os.Rename(part, f.path()), disk.SyncDir(filepath.Dir(part)))
 	}
 	if err != nil {
 		return fmt.Errorf("write key file: %w", errors.Join(disk.Explain(part, err), disk.Remove(part)))
@@ -89,7 +89,7 @@ func (f keyFile) keep() error {
 	if !f.fresh {
 		return nil
 	}
-	if err := errors.Join(os.Rename(f.path(), f.name), syncDir(filepath.Dir(f.name))); err != nil {
+	if err := errors.Join(os.Rename(f.path(), f.name), disk.SyncDir(filepath.Dir(f.name))); err != nil {
 		return fmt.Errorf("name key file: %w", err)
 	}
 	return nil
@@ -124,16 +124,8 @@ func (f keyFile) reduce(to seal.Key) (moved []string, err error) {
 	if slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == to.ID() }) {
 		return moved, f.write(to)
 	}
-	if err := errors.Join(os.Remove(f.path()), syncDir(filepath.Dir(f.path()))); err != nil {
+	if err := errors.Join(os.Remove(f.path()), disk.SyncDir(filepath.Dir(f.path()))); err != nil {
 		return nil, fmt.Errorf("remove key file: %w", err)
 	}
 	return moved, nil
-}
-
-func syncDir(name string) error {
-	dir, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

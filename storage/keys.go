@@ -57,7 +57,7 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 		if err != nil {
 			return made, err
 		}
-		if err := t.get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
+		if err := t.Get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return made, err
 		}
 		return made, s.audit(t, actor, by.Organization.RowID, access.KeyCreated, target{Type: "api_key", ID: made.ID}, map[string]any{
@@ -122,7 +122,7 @@ func creatorOf(t *tx, by access.Principal) (c creator, err error) {
 	if err := notRevoked(t, by.Authority()); err != nil {
 		return c, err
 	}
-	err = t.get(&c, `
+	err = t.Get(&c, `
 		SELECT p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`
 		FROM organizations o JOIN plans p ON p.id = o.plan_id
 		LEFT JOIN users u ON u.id = ?2
@@ -138,11 +138,11 @@ type ancestry struct{ row, window *int64 }
 // insertKey writes a key.
 func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope, from ancestry) (int64, error) {
 	digest := k.Credential.Digest()
-	return t.insert(`
+	return t.Insert(`
 		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
 		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11
 		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
-		newID(keyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.now, k.ExpiresAt,
+		newID(keyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
 		from.window, from.row)
 }
 
@@ -155,7 +155,7 @@ func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int
 			Name    string `db:"name"`
 			Revoked bool   `db:"revoked"`
 		}
-		if err := t.get(&found, `
+		if err := t.Get(&found, `
 			SELECT id, name, revoked_at IS NOT NULL AS revoked FROM api_keys WHERE public_id = ? AND organization_id = ?`,
 			id, organization); err != nil {
 			return missing(err, "API key")
@@ -163,7 +163,7 @@ func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int
 		if found.Revoked {
 			return nil
 		}
-		if _, err := t.exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.now, found.Row); err != nil {
+		if _, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), found.Row); err != nil {
 			return err
 		}
 		s.outdatePrincipals(t)

@@ -74,7 +74,7 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 		return s, nil
 	}
 	s := new(subscriber)
-	err := t.get(s, `
+	err := t.Get(s, `
 		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at,
 		       s.url AS host, p.webhooks, s.deleted_at IS NOT NULL AS deleted, s.audit_events
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
@@ -108,7 +108,7 @@ func (t *tx) wanting(organization int64, eventType string) ([]int64, error) {
 	}
 	rows := []int64{}
 	// Few lengths occur, so all of these statements stay prepared.
-	if err := t.list(&rows, `
+	if err := t.List(&rows, `
 		SELECT subscription_id FROM subscription_patterns
 		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)

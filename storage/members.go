@@ -80,7 +80,7 @@ func (s *Store) RemoveMember(ctx context.Context, by access.Actor, organization,
 		if err := keepAnOperator(t, u, o); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
+		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
 			return err
 		}
 		s.outdatePrincipals(t)
@@ -99,13 +99,13 @@ func memberRows(t *tx, organization, user string) (o, u int64, err error) {
 
 // member reads a membership; sql.ErrNoRows where there is none.
 func member(t *tx, organization, user int64) (m access.Member, err error) {
-	err = t.get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
+	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
 	return m, err
 }
 
 func upsertMember(t *tx, organization, user, role int64) error {
-	_, err := t.exec(`
+	_, err := t.Exec(`
 		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.now)
+		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.Now())
 	return err
 }

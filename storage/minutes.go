@@ -32,7 +32,7 @@ type tallyOf struct {
 // transaction.
 func (t *tx) tally(organization int64, r webhook.Result) {
 	for _, subscription := range [...]int64{0, r.Subscription} {
-		key := tallyOf{counted{organization, subscription}, t.now / minute}
+		key := tallyOf{counted{organization, subscription}, t.Now() / minute}
 		counts, ok := t.tallies[key]
 		if !ok {
 			counts = new(webhook.Tally)
@@ -40,7 +40,7 @@ func (t *tx) tally(organization int64, r webhook.Result) {
 		}
 		counts.Add(r.Succeeded, r.DurationMS)
 	}
-	t.dirty = true
+	t.Wrote(0)
 }
 
 // writeTallies adds the counts to the table.
@@ -51,7 +51,7 @@ func (t *tx) writeTallies() error {
 		for _, n := range counts.Took {
 			args = append(args, n)
 		}
-		if _, err := t.exec(addTally, args...); err != nil {
+		if _, err := t.Exec(addTally, args...); err != nil {
 			return fmt.Errorf("count attempts: %w", err)
 		}
 	}

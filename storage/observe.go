@@ -30,7 +30,7 @@ func (unobserved) Interrupted(int)              {}
 // turned tells the observer of a change of health, once that is committed.
 func (s *Store) turned(t *tx, from, to webhook.Status) {
 	if from != to {
-		t.onCommit(func() { s.observer.Turned(to) })
+		t.OnCommit(func() { s.observer.Turned(to) })
 	}
 }
 

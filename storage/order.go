@@ -26,19 +26,19 @@ const (
 const keptDisorder = "disorder"
 
 // loadOrder finds the number of the newest event, and reads up to where events are out of order.
-func (s *Store) loadOrder() error {
+func (s *Store) loadOrder(t *tx) error {
 	var newest stamped
-	err := s.tx.get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
+	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find newest event: %w", err)
 	}
 	// Where the newest events have been deleted, their numbers must not be used again: subscriptions remember theirs.
 	var birth int64
-	if err := s.tx.get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
+	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
 		return fmt.Errorf("find newest subscription: %w", err)
 	}
 	s.lastEvent, s.latest = max(newest.ID, birth), newest.At
-	kept, err := s.instance(keptDisorder)
+	kept, err := instance(t, keptDisorder)
 	if len(kept) == 8 {
 		s.disorder = int64(binary.BigEndian.Uint64(kept))
 	}
@@ -51,13 +51,15 @@ type stamped struct {
 	At int64 `db:"at"`
 }
 
-// keepOrder begins a transaction: it notes that the clock was set back since the one before. It returns what latest is
-// once the transaction is committed.
-func (s *Store) keepOrder(t *tx) (latest int64, err error) {
-	if s.latest-t.now <= clock.Tolerance.Milliseconds() {
-		return max(s.latest, t.now), nil
+// keepOrder begins a transaction: it notes that the clock was set back since the one before.
+func (s *Store) keepOrder(t *tx) error {
+	now := t.Now()
+	if s.latest-now <= clock.Tolerance.Milliseconds() {
+		t.OnCommit(func() { s.latest = max(s.latest, now) })
+		return nil
 	}
-	return t.now, s.noteDisorder(t, s.lastEvent)
+	t.OnCommit(func() { s.latest = now })
+	return s.noteDisorder(t, s.lastEvent)
 }
 
 // noteDisorder keeps that the events up to this row are not in the order of time.
@@ -65,11 +67,11 @@ func (s *Store) noteDisorder(t *tx, row int64) error {
 	if row <= s.disorder {
 		return nil
 	}
-	if _, err := t.exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)",
+	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)",
 		keptDisorder, binary.BigEndian.AppendUint64(nil, uint64(row))); err != nil {
 		return fmt.Errorf("note that events are out of order: %w", err)
 	}
-	t.onCommit(func() { s.disorder = row })
+	t.OnCommit(func() { s.disorder = row })
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 const selectOrganizations = `
@@ -43,7 +44,7 @@ func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o acces
 			return made, err
 		}
 		row, err := insertOrganization(t, o, plan)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, alreadyExists("organization", "external_id")
 		}
 		if err != nil {
@@ -77,10 +78,10 @@ func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id stri
 		if err := freeOrganization(t, row, c.ExternalID); err != nil {
 			return changed, err
 		}
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
 				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
-			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.now, row); taken(err) {
+			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); sqlite.IsTaken(err) {
 			return changed, alreadyExists("organization", "external_id")
 		} else if err != nil {
 			return changed, err
@@ -128,7 +129,7 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 		if err := moveHistory(t, row, by.LogOrganization()); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM organizations WHERE id = ?", row); inUse(err) {
+		if _, err := t.Exec("DELETE FROM organizations WHERE id = ?", row); sqlite.IsReferenced(err) {
 			return dependedOn("organization", "something still depends on it")
 		} else if err != nil {
 			return err
@@ -146,7 +147,7 @@ const anAuditEvent = `
 // the organization's own creation is one.
 func refuseDependents(t *tx, organization int64) error {
 	found := []string{}
-	if err := t.list(&found, `
+	if err := t.List(&found, `
 		SELECT 'members' WHERE EXISTS (SELECT 1 FROM memberships WHERE organization_id = ?1)
 		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
 		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)
@@ -163,10 +164,10 @@ func refuseDependents(t *tx, organization int64) error {
 
 // moveHistory gives the audit log of an organization to another and drops its published form, which nobody received.
 func moveHistory(t *tx, organization, to int64) error {
-	if _, err := t.exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
+	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
 		return err
 	}
-	_, err := t.exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
+	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
 	return err
 }
 
@@ -180,20 +181,20 @@ func freeOrganization(t *tx, except int64, externalID *string) error {
 // organization reads an organization inside a transaction.
 func organization(t *tx, row int64) (access.Organization, error) {
 	var o access.Organization
-	err := t.get(&o, selectOrganizations+" WHERE o.id = ?", row)
+	err := t.Get(&o, selectOrganizations+" WHERE o.id = ?", row)
 	return o, missing(err, "organization")
 }
 
 // organizationRow returns the row id of an organization. Faults: NotFound.
 func organizationRow(t *tx, id string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM organizations WHERE public_id = ?", id)
+	err = t.Get(&row, "SELECT id FROM organizations WHERE public_id = ?", id)
 	return row, missing(err, "organization")
 }
 
 func insertOrganization(t *tx, o access.Organization, plan int64) (int64, error) {
-	row, err := t.insert(`
+	row, err := t.Insert(`
 		INSERT INTO organizations (public_id, name, plan_id, external_id, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, newID(organizationID), o.Name, plan, o.ExternalID, t.now)
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, newID(organizationID), o.Name, plan, o.ExternalID, t.Now())
 	// SQLite gives a row id again once its row is gone, by a deletion or a rollback.
 	delete(t.organizations, row)
 	return row, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at"
@@ -30,13 +31,13 @@ func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) 
 			return made, err
 		}
 		row, err := insertPlan(t, p)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, exists
 		}
 		if err != nil {
 			return made, err
 		}
-		if err := t.get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
+		if err := t.Get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
 			return made, err
 		}
 		return made, s.audit(t, by, 0, access.PlanCreated, target{Type: "plan", ID: p.Name}, map[string]any{
@@ -53,7 +54,7 @@ func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c 
 		if err != nil {
 			return changed, err
 		}
-		if err := t.update(&changed, `
+		if err := t.ExecGet(&changed, `
 			UPDATE plans SET api_keys = coalesce(?1, api_keys), webhooks = coalesce(?2, webhooks),
 				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END,
 				max_subscriptions = CASE WHEN ?5 THEN ?6 ELSE max_subscriptions END,
@@ -61,7 +62,7 @@ func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c 
 				max_stored_bytes_per_day = CASE WHEN ?9 THEN ?10 ELSE max_stored_bytes_per_day END, updated_at = ?11
 			WHERE id = ?12 RETURNING `+planColumns,
 			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, c.SetMaxSubscriptions, c.MaxSubscriptions,
-			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.now, row); err != nil {
+			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.Now(), row); err != nil {
 			return changed, err
 		}
 		s.outdatePrincipals(t)
@@ -107,7 +108,7 @@ func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) er
 		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ?", row); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM plans WHERE id = ?", row); inUse(err) {
+		if _, err := t.Exec("DELETE FROM plans WHERE id = ?", row); sqlite.IsReferenced(err) {
 			return used
 		} else if err != nil {
 			return err
@@ -117,14 +118,14 @@ func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) er
 }
 
 func insertPlan(t *tx, p access.Plan) (int64, error) {
-	return t.insert(`
+	return t.Insert(`
 		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)`,
-		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.now)
+		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.Now())
 }
 
 // planRow returns the row id of a plan. Faults: NotFound.
 func planRow(t *tx, name string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM plans WHERE name = ?", name)
+	err = t.Get(&row, "SELECT id FROM plans WHERE name = ?", name)
 	return row, missing(err, "plan")
 }

@@ -71,7 +71,7 @@ func (c *principals) keep(d access.Digest, p *knownPrincipal) {
 
 // outdatePrincipals has every cached principal read again, once the transaction is durable.
 func (s *Store) outdatePrincipals(t *tx) {
-	t.onCommit(func() { s.principals.generation.Add(1) })
+	t.OnCommit(func() { s.principals.generation.Add(1) })
 }
 
 // PrincipalByKey returns for whom an API key acts, and with what permissions, at this moment. It does not look at

@@ -18,7 +18,7 @@ import (
 func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	counts := s.pending.all()
 	lanes := []webhook.Lane{}
-	err := s.surveys.list(ctx, &lanes, `
+	err := s.surveys.List(ctx, &lanes, `
 		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id, first.due_at FROM json_each(?) j
 		LEFT JOIN subscriptions s ON s.id = j.value
 		JOIN deliveries first ON first.id = (
@@ -94,10 +94,10 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 // nothing by to undo a part of the statement.
 func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	row := attemptRow(start.Delivery, start.Number)
-	n, err := t.affected(`
+	n, err := t.Affected(`
 		INSERT OR IGNORE INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
 		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND subscription_id = ? AND state = 0 AND attempts = ?), ?, 0, '', 0, '', ?)`,
-		row, start.Delivery, start.Subscription, start.Number-1, start.Trigger, t.now)
+		row, start.Delivery, start.Subscription, start.Number-1, start.Trigger, t.Now())
 	if err != nil || n == 0 {
 		return 0, err
 	}
@@ -112,7 +112,7 @@ func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(n
 func (s *Store) Release(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
-			if _, err := t.exec("DELETE FROM attempts WHERE id = ? AND outcome = 0", id); err != nil {
+			if _, err := t.Exec("DELETE FROM attempts WHERE id = ? AND outcome = 0", id); err != nil {
 				return err
 			}
 		}
@@ -152,7 +152,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	if err := closeAttempt(t, r, settled); err != nil {
 		return settled, err
 	}
-	n, err := t.affected(`
+	n, err := t.Affected(`
 		UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0`,
 		settled.State, r.Number, settled.DueAt, r.Delivery)
 	if err != nil {
@@ -160,9 +160,9 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	}
 	switch {
 	case n == 0 && (r.Succeeded || r.Trigger == webhook.ByTest): // dropped on its way, and yet arrived; or never pending
-		_, err = t.exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", settled.State, r.Number, r.Delivery)
+		_, err = t.Exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", settled.State, r.Number, r.Delivery)
 	case n == 1 && settled.State != webhook.Pending:
-		t.onCommit(func() { s.pending.add(r.Subscription, -1) })
+		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
 	}
 	return settled, err
 }
@@ -188,7 +188,7 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	if settled.State == webhook.Pending && settled.Health.Status != webhook.Disabled {
 		next = sql.NullInt64{Int64: max(settled.DueAt, settled.Health.ProbeAt), Valid: true}
 	}
-	n, err := t.affected(`
+	n, err := t.Affected(`
 		UPDATE attempts SET outcome = ?, response_status = ?, response_body = ?, duration_ms = ?, error = ?, next_attempt_at = ?
 		WHERE id = ? AND outcome = 0`,
 		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Error, next, r.Attempt)
@@ -207,7 +207,7 @@ func (s *Store) interruptSending(t *tx) error {
 		Delivery int64 `db:"delivery_id"`
 		Number   int   `db:"attempt_number"`
 	}
-	if err := t.updates(&left, `
+	if err := t.ExecList(&left, `
 		UPDATE attempts SET outcome = 3, error = 'interrupted: the server stopped before the attempt ended'
 		WHERE outcome = 0 RETURNING delivery_id, attempt_number`); err != nil {
 		return err
@@ -217,13 +217,13 @@ func (s *Store) interruptSending(t *tx) error {
 		if a.Number >= s.policy.MaxAttempts+maxInterruptions {
 			state = webhook.Exhausted
 		}
-		if _, err := t.exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0",
-			state, a.Number, t.now, a.Delivery); err != nil {
+		if _, err := t.Exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0",
+			state, a.Number, t.Now(), a.Delivery); err != nil {
 			return err
 		}
 	}
 	if len(left) > 0 {
-		t.onCommit(func() { s.observer.Interrupted(len(left)) })
+		t.OnCommit(func() { s.observer.Interrupted(len(left)) })
 		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(left))
 	}
 	return nil
@@ -239,7 +239,7 @@ const (
 // requireWebhooks refuses where the organization's plan lacks webhooks.
 func requireWebhooks(t *tx, organization int64) error {
 	var webhooks bool
-	if err := t.get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
+	if err := t.Get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
 		return missing(err, "organization")
 	}
 	if !webhooks {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/seal"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // RekeyOptions say which file gets which encryption key. OldKey and NewKey are texts as EncryptionKey is, and may be
@@ -38,14 +39,17 @@ var ErrNoDatabase = errors.New("there is no database")
 // A new key is in the key file before the transaction, beside the old one, and the old one leaves the key file after it.
 // The database says which of them it is sealed with. So after a crash at any moment it opens with the key file as it is.
 func Rekey(ctx context.Context, o RekeyOptions) (done Rekeyed, err error) {
-	// Before Open makes a lock file where there is nothing to lock.
-	if size, err := fileSize(o.Path); err == nil && size == 0 {
+	// Before the engine makes a lock file where there is nothing to lock.
+	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return done, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
 	}
 	change := &keyChange{RekeyOptions: o}
-	o.findKeys, o.offline = change.findKeys, true
-	s, err := Open(ctx, o.Options)
+	o.findKeys = change.findKeys
+	s, err := newStore(o.Options)
 	if err != nil {
+		return done, err
+	}
+	if err := s.openFile(ctx, o.Options); err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
@@ -75,7 +79,10 @@ type keyChange struct {
 }
 
 // findKeys finds the key that is to seal and all that may be needed to open. It writes nothing.
-func (c *keyChange) findKeys(o Options, _ bool) (encryptionKeys, error) {
+func (c *keyChange) findKeys(o Options, start sqlite.Start) (encryptionKeys, error) {
+	if start.Empty {
+		return encryptionKeys{}, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
+	}
 	c.file = keyFile{name: o.Path + disk.Key}
 	var err error
 	if c.stored, err = c.file.read(); errors.Is(err, os.ErrNotExist) {
@@ -142,7 +149,7 @@ func (c *keyChange) seal(ctx context.Context, s *Store, done *Rekeyed) error {
 				return err
 			}
 			if len(rows) == 0 {
-				_, err := t.exec("UPDATE instance SET value = ? WHERE name = 'canary'", ring.Seal([]byte(canary), canary))
+				_, err := t.Exec("UPDATE instance SET value = ? WHERE name = 'canary'", ring.Seal([]byte(canary), canary))
 				return err
 			}
 			for _, row := range rows {
@@ -168,7 +175,7 @@ type sealedRow struct {
 }
 
 func sealedRows(t *tx, after int64) (rows []sealedRow, err error) {
-	err = t.list(&rows, `
+	err = t.List(&rows, `
 		SELECT id, public_id, deleted_at IS NOT NULL AS deleted, secret, previous_secret
 		FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?`, after, rekeyBatch)
 	return rows, err
@@ -194,6 +201,6 @@ func (r sealedRow) sealSecret(t *tx, ring *seal.Ring, secret []byte, update stri
 		return false, nil
 	}
 	done.Secrets++
-	_, err = t.exec(update, ring.Seal(plain, r.ID), r.Row)
+	_, err = t.Exec(update, ring.Seal(plain, r.ID), r.Row)
 	return true, err
 }

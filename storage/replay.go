@@ -90,8 +90,8 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
 			return o, err
 		}
-		o.now, o.rows.last, o.disorder = t.now, s.lastEvent, s.disorder
-		if err := t.get(&o.rows.after, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
+		o.now, o.rows.last, o.disorder = t.Now(), s.lastEvent, s.disorder
+		if err := t.Get(&o.rows.after, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
 		return o, requireWebhooks(t, organization)
@@ -248,7 +248,7 @@ func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, to
 	}
 	defer free()
 	began := time.Now()
-	err = s.replays.pool.get(ctx, &c, `
+	err = s.replays.pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
 		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
 		FROM (
@@ -283,16 +283,16 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 		if err := requireStorage(t, p.organization, int(c.Found)*storedPerDelivery); err != nil {
 			return 0, err
 		}
-		n, err := t.affected(`
+		n, err := t.Affected(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
 			SELECT e.id, ?2, 0, 2, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
 			WHERE e.organization_id = ?1 AND `+replayable,
-			p.args(s.retention.events, t.now, t.now, c.Rows)...)
+			p.args(s.retention.events, t.Now(), t.Now(), c.Rows)...)
 		if err != nil || n == 0 {
 			return 0, err
 		}
 		t.store(p.organization, int(n)*storedPerDelivery)
-		t.onCommit(func() { s.pending.add(p.subscription, n) })
+		t.OnCommit(func() { s.pending.add(p.subscription, n) })
 		s.changed(t, p.subscription)
 		return n, nil
 	})

@@ -133,7 +133,7 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 		return progress{}, err
 	}
 	old := []aged{}
-	if err := t.list(&old, `
+	if err := t.List(&old, `
 		SELECT e.id, EXISTS (
 			SELECT 1 FROM deliveries d
 			JOIN subscriptions s ON s.id = d.subscription_id
@@ -158,7 +158,7 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 		done.after = after // the rest of them is for the next batch, and then the events
 		return done, nil
 	}
-	_, err = t.exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
+	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
 	return done, err
 }
 
@@ -168,7 +168,7 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 func lastToRetire(t *tx, after, before int64) (last int64, err error) {
 	events := []int64{}
 	// Events are numbered in the order of publication, so the old ones come first, but for a clock that was wrong.
-	if err := t.list(&events, `
+	if err := t.List(&events, `
 		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
 		WHERE e.created_at < ?`, after, retireEvents, before); err != nil {
 		return 0, err
@@ -176,7 +176,7 @@ func lastToRetire(t *tx, after, before int64) (last int64, err error) {
 	left := retireDeliveries
 	for _, event := range events {
 		var deliveries int
-		if err := t.get(&deliveries, "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE event_id = ? LIMIT ?)", event, left+1); err != nil {
+		if err := t.Get(&deliveries, "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE event_id = ? LIMIT ?)", event, left+1); err != nil {
 			return 0, err
 		}
 		if left -= deliveries; left < 0 && last > 0 {
@@ -208,7 +208,7 @@ func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
 		Subscription int64 `db:"subscription_id"`
 		State        int   `db:"state"`
 	}
-	if err := t.list(&taken, `
+	if err := t.List(&taken, `
 		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, rowList(eventRows(events)), retireDeliveries); err != nil {
 		return 0, err
 	}
@@ -216,7 +216,7 @@ func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
 	for _, d := range taken {
 		ids = append(ids, d.ID)
 		if d.State == 0 {
-			t.onCommit(func() { s.pending.add(d.Subscription, -1) })
+			t.OnCommit(func() { s.pending.add(d.Subscription, -1) })
 		}
 	}
 	slices.Sort(ids)
@@ -226,10 +226,10 @@ func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
 			n++
 		}
 		first, last := ids[0], ids[n-1]
-		if _, err := t.exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
+		if _, err := t.Exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
 			return 0, err
 		}
-		if _, err := t.exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
+		if _, err := t.Exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
 			return 0, err
 		}
 		ids = ids[n:]
@@ -244,7 +244,7 @@ func (s *Store) retireAudit(ctx context.Context, now int64) (more bool, err erro
 	}
 	after, before := s.retention.auditAfter, now-s.retention.audit.Milliseconds()
 	n, err := returning(ctx, s, func(t *tx) (int64, error) {
-		return t.affected(`
+		return t.Affected(`
 			DELETE FROM audit_events WHERE id IN (
 				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
 			after, retireAudit, before)
@@ -281,7 +281,7 @@ func (s *Store) retireSomeMinutes(t *tx, after counted, before int64) (counting,
 	left := int64(retireMinutes)
 	for range retireOwners {
 		var of counted
-		err := t.get(&of, `
+		err := t.Get(&of, `
 			SELECT organization_id, subscription_id FROM attempt_minutes
 			WHERE (organization_id, subscription_id) > (?, ?) ORDER BY organization_id, subscription_id LIMIT 1`,
 			after.Organization, after.Subscription)
@@ -291,7 +291,7 @@ func (s *Store) retireSomeMinutes(t *tx, after counted, before int64) (counting,
 		if err != nil {
 			return counting{}, err
 		}
-		n, err := t.affected(`
+		n, err := t.Affected(`
 			DELETE FROM attempt_minutes WHERE organization_id = ?1 AND subscription_id = ?2 AND minute IN (
 				SELECT minute FROM attempt_minutes
 				WHERE organization_id = ?1 AND subscription_id = ?2 AND minute < ?3 ORDER BY minute LIMIT ?4)`,
@@ -310,7 +310,7 @@ func (s *Store) retireSomeMinutes(t *tx, after counted, before int64) (counting,
 // vacuum gives a few free pages back to the file system.
 func (s *Store) vacuum(ctx context.Context) error {
 	return s.change(ctx, func(t *tx) error {
-		_, err := t.exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
+		_, err := t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
 		return err
 	})
 }

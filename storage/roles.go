@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // listedPermissions is what a role r is made of: the permissions listed for it, or the whole vocabulary for a built-in
@@ -61,7 +62,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 			return made, err
 		}
 		row, err := insertRole(t, r.Name, false)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, exists
 		}
 		if err != nil {
@@ -120,7 +121,7 @@ func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) er
 		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM roles WHERE id = ?", r.RowID); inUse(err) {
+		if _, err := t.Exec("DELETE FROM roles WHERE id = ?", r.RowID); sqlite.IsReferenced(err) {
 			return used
 		} else if err != nil {
 			return err
@@ -132,7 +133,7 @@ func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) er
 // roleNamed is Role inside a transaction.
 func roleNamed(t *tx, name string) (access.Role, error) {
 	var r access.Role
-	if err := t.get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
+	if err := t.Get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
 		return r, missing(err, "role")
 	}
 	r.Permissions = effective(r)
@@ -141,12 +142,12 @@ func roleNamed(t *tx, name string) (access.Role, error) {
 
 // roleRow returns the row id of a role. Faults: NotFound.
 func roleRow(t *tx, name string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM roles WHERE name = ?", name)
+	err = t.Get(&row, "SELECT id FROM roles WHERE name = ?", name)
 	return row, missing(err, "role")
 }
 
 func insertRole(t *tx, name string, builtIn bool) (int64, error) {
-	return t.insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.now)
+	return t.Insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.Now())
 }
 
 // setPermissions lists permissions for a role in place of those listed before.
@@ -155,10 +156,10 @@ func setPermissions(t *tx, role int64, permissions access.Scope) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
+	if _, err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
 		return err
 	}
-	_, err = t.exec(`
+	_, err = t.Exec(`
 		INSERT INTO role_permissions (role_id, permission_id)
 		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, string(keys))
 	return err

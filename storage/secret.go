@@ -31,10 +31,10 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
 			return sub, err
 		}
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			UPDATE subscriptions SET previous_secret = CASE WHEN ?1 > 0 THEN secret END, previous_until = CASE WHEN ?1 > 0 THEN ?2 ELSE 0 END,
 				secret = ?3, epoch = epoch + 1, updated_at = ?4
-			WHERE id = ?5`, r.Overlap.Milliseconds(), t.now+r.Overlap.Milliseconds(), sealed, t.now, row); err != nil {
+			WHERE id = ?5`, r.Overlap.Milliseconds(), t.Now()+r.Overlap.Milliseconds(), sealed, t.Now(), row); err != nil {
 			return sub, err
 		}
 		s.changed(t, row)
@@ -53,9 +53,9 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 
 // overlapOf returns until when the previous secret of a subscription signs; 0 where none does.
 func overlapOf(t *tx, subscription int64) (until int64, err error) {
-	if err := t.get(&until, `
+	if err := t.Get(&until, `
 		SELECT CASE WHEN previous_secret IS NOT NULL AND previous_until > ? THEN previous_until ELSE 0 END
-		FROM subscriptions WHERE id = ?`, t.now, subscription); err != nil {
+		FROM subscriptions WHERE id = ?`, t.Now(), subscription); err != nil {
 		return 0, fmt.Errorf("read overlap: %w", err)
 	}
 	return until, nil
@@ -83,7 +83,7 @@ func (s *Store) dropPrevious(ctx context.Context) error {
 		return err
 	}
 	return s.change(ctx, func(t *tx) error {
-		_, err := t.exec(`
+		_, err := t.Exec(`
 			UPDATE subscriptions SET previous_secret = NULL, previous_until = 0 WHERE id IN (
 				SELECT id FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ? LIMIT ?)`, now, previousBatch)
 		return err

@@ -50,7 +50,7 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 // subscription is Subscription inside a transaction.
 func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
-	if err := t.get(&sub, subscriptionByID, id, organization); err != nil {
+	if err := t.Get(&sub, subscriptionByID, id, organization); err != nil {
 		return sub, missing(err, "subscription")
 	}
 	sub.PendingDeliveries = s.pending.of(sub.RowID)
@@ -59,7 +59,7 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.get(&row, rowOfSubscription, id, organization)
+	err = t.Get(&row, rowOfSubscription, id, organization)
 	return row, missing(err, "subscription")
 }
 
@@ -94,10 +94,10 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
 			return sub, err
 		}
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
 				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at, audit_events)
-			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.now); err != nil {
+			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
@@ -206,8 +206,8 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	if c.SetRateLimit {
 		sub.RateLimitPerSecond = c.RateLimitPerSecond
 	}
-	sub.UpdatedAt = t.now
-	if _, err := t.exec(`
+	sub.UpdatedAt = t.Now()
+	if _, err := t.Exec(`
 		UPDATE subscriptions SET url = ?, event_types = ?, audit_events = ?, description = ?, rate_limit_per_second = ?, updated_at = ? WHERE id = ?`,
 		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	if sub.Status != before.Status {
 		sub.DisabledAt = nil
 		if sub.Status == webhook.Disabled {
-			sub.DisabledAt = new(t.now) // a copy: the transaction's own moves on
+			sub.DisabledAt = new(t.Now()) // a copy: the transaction's own moves on
 		}
 	}
 	s.turned(t, before.Status, sub.Status)
@@ -235,7 +235,7 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 	}
 	patterns := sub.EventTypes.Patterns()
 	for _, p := range patterns {
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			INSERT INTO subscription_patterns (organization_id, pattern, subscription_id)
 			SELECT organization_id, ?, id FROM subscriptions WHERE id = ?`, p, sub.RowID); err != nil {
 			return err
@@ -246,7 +246,7 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 
 func dropPatterns(t *tx, subscription int64) error {
 	t.known.forgetTypes()
-	_, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
+	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }
 
@@ -257,13 +257,13 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.now, row); err != nil {
+		if _, err := t.Exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.Now(), row); err != nil {
 			return err
 		}
 		if err := dropPatterns(t, row); err != nil {
 			return err
 		}
-		t.onCommit(func() { s.pending.remove(row) })
+		t.OnCommit(func() { s.pending.remove(row) })
 		s.changed(t, row)
 		return s.audit(t, by, organization, access.SubscriptionDeleted, target{"subscription", id, row}, nil)
 	})
@@ -274,10 +274,10 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 func (s *Store) dropOrphans(ctx context.Context) error {
 	for _, row := range s.pending.orphaned(dropVisits) {
 		if err := s.change(ctx, func(t *tx) error {
-			n, err := t.affected(`
+			n, err := t.Affected(`
 				UPDATE deliveries SET state = 3 WHERE id IN (
 					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = 0 LIMIT ?)`, row, dropBatch)
-			t.onCommit(func() { s.pending.add(row, -n) })
+			t.OnCommit(func() { s.pending.add(row, -n) })
 			return err
 		}); err != nil {
 			return err

@@ -62,13 +62,13 @@ func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organiza
 // makeToken keeps an access token of a user, by row ids, and audits it.
 func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c access.Credential, name string, expiresAt *int64) (made access.AccessToken, err error) {
 	digest := c.Digest()
-	row, err := t.insert(`
+	row, err := t.Insert(`
 		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(tokenID), user, organization, name, digest[:], c.Display(), t.now, expiresAt)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(tokenID), user, organization, name, digest[:], c.Display(), t.Now(), expiresAt)
 	if err != nil {
 		return made, err
 	}
-	if err := t.get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
+	if err := t.Get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
 		return made, err
 	}
 	return made, s.audit(t, by, organization, access.AccessTokenCreated, target{Type: "access_token", ID: made.ID}, map[string]any{
@@ -101,7 +101,7 @@ const selectTokenToRevoke = `
 func (s *Store) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
 	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
 		var found tokenToRevoke
-		if err := t.get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
+		if err := t.Get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
 			return missing(err, "access token")
 		}
 		if found.Revoked {
@@ -113,7 +113,7 @@ func (s *Store) RevokeToken(ctx context.Context, by access.Actor, user, id strin
 
 // revokeToken revokes an access token that is not revoked, and audits it.
 func (s *Store) revokeToken(t *tx, by access.Actor, token tokenToRevoke) error {
-	if _, err := t.exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.now, token.Row); err != nil {
+	if _, err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
 		return err
 	}
 	s.outdatePrincipals(t)

@@ -37,7 +37,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		if err != nil {
 			return b, err
 		}
-		delivery, err := t.insert(`
+		delivery, err := t.Insert(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, ?, ?, 0, 0)`,
 			row, sub, webhook.Exhausted, webhook.ByTest)
 		if err != nil {
@@ -45,16 +45,16 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		}
 		t.store(organization, storedPerDelivery)
 		b.job = webhook.Job{
-			Delivery: delivery, Subscription: sub, Organization: organization, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.now,
+			Delivery: delivery, Subscription: sub, Organization: organization, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.Now(),
 			Body: body, Cause: webhook.ByTest,
 		}
-		b.attempt, err = t.insert(`
+		b.attempt, err = t.Insert(`
 			INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-			VALUES (?, ?, ?, 0, '', 0, '', ?)`, attemptRow(delivery, 1), sub, webhook.ByTest, t.now)
+			VALUES (?, ?, ?, 0, '', 0, '', ?)`, attemptRow(delivery, 1), sub, webhook.ByTest, t.Now())
 		if err != nil {
 			return b, err
 		}
-		b.target, err = s.target(t.get, sub)
+		b.target, err = s.target(t.Get, sub)
 		return b, err
 	})
 	return begun.target, begun.job, begun.attempt, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 const userColumns = "id, public_id, email, name, external_id, is_active, built_in, created_at, updated_at"
@@ -31,7 +32,7 @@ func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) 
 			return made, err
 		}
 		row, err := insertUser(t, u)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, alreadyExists("user", "email", "external_id")
 		}
 		if err != nil {
@@ -70,11 +71,11 @@ func (s *Store) UpdateUser(ctx context.Context, by access.Actor, id string, c ac
 				return changed, err
 			}
 		}
-		if err := t.update(&changed, `
+		if err := t.ExecGet(&changed, `
 			UPDATE users SET email = coalesce(?1, email), name = coalesce(?2, name),
 				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
 				is_active = coalesce(?4, is_active), updated_at = ?5
-			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.now, row); taken(err) {
+			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); sqlite.IsTaken(err) {
 			return changed, alreadyExists("user", "email", "external_id")
 		} else if err != nil {
 			return changed, err
@@ -109,7 +110,7 @@ func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) erro
 			return err
 		}
 		found := []string{}
-		if err := t.list(&found, `
+		if err := t.List(&found, `
 			SELECT 'memberships' WHERE EXISTS (SELECT 1 FROM memberships WHERE user_id = ?1)
 			UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ?1)
 			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, row); err != nil {
@@ -118,7 +119,7 @@ func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) erro
 		if len(found) > 0 {
 			return dependedOn("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
 		}
-		if _, err := t.exec("DELETE FROM users WHERE id = ?", row); inUse(err) {
+		if _, err := t.Exec("DELETE FROM users WHERE id = ?", row); sqlite.IsReferenced(err) {
 			return dependedOn("user", "something still depends on it; set is_active to false instead")
 		} else if err != nil {
 			return err
@@ -130,7 +131,7 @@ func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) erro
 // freeUser refuses values that another user than the given has; 0 is none. Both fields are told at once.
 func freeUser(t *tx, except int64, email, externalID *string) error {
 	clashing := []string{}
-	if err := t.list(&clashing, `
+	if err := t.List(&clashing, `
 		SELECT 'email' WHERE EXISTS (SELECT 1 FROM users WHERE email = ?1 AND id <> ?3)
 		UNION ALL SELECT 'external_id' WHERE EXISTS (SELECT 1 FROM users WHERE external_id = ?2 AND id <> ?3)`,
 		email, externalID, except); err != nil {
@@ -158,13 +159,13 @@ func keepAnOperator(t *tx, user, organization int64) error {
 // user reads a user inside a transaction.
 func user(t *tx, row int64) (access.User, error) {
 	var u access.User
-	err := t.get(&u, "SELECT "+userColumns+" FROM users WHERE id = ?", row)
+	err := t.Get(&u, "SELECT "+userColumns+" FROM users WHERE id = ?", row)
 	return u, missing(err, "user")
 }
 
 // changeableUser returns a user who is to be changed, or given something. Faults: NotFound; Conflict for the built-in one.
 func changeableUser(t *tx, id string) (found access.User, err error) {
-	if err := t.get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
+	if err := t.Get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
 		return found, missing(err, "user")
 	}
 	if found.BuiltIn {
@@ -180,7 +181,7 @@ func userRow(t *tx, id string) (int64, error) {
 }
 
 func insertUser(t *tx, u access.User) (int64, error) {
-	return t.insert(`
+	return t.Insert(`
 		INSERT INTO users (public_id, email, name, external_id, is_active, built_in, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, newID(userID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.now)
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, newID(userID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.Now())
 }

@@ -259,7 +259,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 
 // writeRows writes n rows under names of their own.
 func writeRows(t *storage.Tx, name string, n int) error {
-	return t.Exec(`
+	return t.Run(`
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		INSERT INTO instance (name, value) SELECT ? || '.' || i, x'00' FROM n`, n, name)
 }
@@ -321,7 +321,7 @@ func TestLockedFile(t *testing.T) {
 			return c.Write(t.Context(), func(t *storage.Tx) error {
 				<-all
 				t.OnCommit(func() { other.MustExec("BEGIN IMMEDIATE") })
-				return t.Exec("PRAGMA busy_timeout = 20")
+				return t.Run("PRAGMA busy_timeout = 20")
 			})
 		})
 		errs := make([]error, 256)
@@ -368,4 +368,9 @@ func TestReadyWhileWritesAreBlocked(t *testing.T) {
 			t.Errorf("while nobody writes: %v", err)
 		}
 	})
+}
+
+// note is a job that can be done once.
+func note(name string) func(*storage.Tx) error {
+	return func(t *storage.Tx) error { return t.Run("INSERT INTO instance (name, value) VALUES (?, x'00')", name) }
 }

@@ -1,4 +1,4 @@
-package storage
+package sqlite
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-
-	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // After a crash the structure of the file is looked at: what a disk has broken is better told at once than found by a
@@ -20,37 +18,27 @@ const (
 	checkLimit   = 60 * time.Second // for one table: while it is read, the write-ahead log cannot be folded back
 )
 
-// leftOpen reports whether the last owner did not come to close the file: who closes it removes the write-ahead log.
-func leftOpen(path string) (bool, error) {
-	size, err := fileSize(path + disk.WAL)
-	return size > 0, err
-}
-
 // checkFirst looks at a file that was left open, if it is small; a large one it leaves to checkLater.
-func (s *Store) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int64) error {
+func (f *File) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int64) error {
 	if size > checkedFirst {
-		s.unchecked = true
-		s.log.Warn("the database was not closed by its last owner; it is checked while it is in use", "bytes", size)
+		f.unchecked = true
+		f.o.Logger.Warn("the database was not closed by its last owner; it is checked while it is in use", "bytes", size)
 		return nil
 	}
 	began := time.Now()
 	if err := checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas); err != nil {
 		return err
 	}
-	s.log.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
+	f.o.Logger.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
 	return nil
 }
 
 // checkLater looks at a large file while it is in use, on a connection of its own.
-func (s *Store) checkLater(ctx context.Context) error {
-	if !s.unchecked {
+func (f *File) checkLater(ctx context.Context) error {
+	if !f.unchecked {
 		return nil
 	}
-	name, err := dsn(s.path, readerPragmas())
-	if err != nil {
-		return err
-	}
-	db, err := connect(ctx, name, 1, readerPragmas())
+	db, err := connectTo(ctx, f.o.Path, 1, readerPragmas())
 	if err != nil {
 		return err
 	}
@@ -62,26 +50,26 @@ func (s *Store) checkLater(ctx context.Context) error {
 	began, all := time.Now(), true
 	for _, table := range tables {
 		limited, cancel := context.WithTimeout(ctx, checkLimit)
-		s.checking.Store(&cancel) // see watchLog
+		f.checking.Store(&cancel) // see watchLog
 		err := checkIntegrity(limited, db, `quick_check("`+table+`")`, leftAsItWas)
 		late := limited.Err() != nil
-		s.checking.Store(nil)
+		f.checking.Store(nil)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case late:
 			all = false
-			s.log.Warn("a table is too large to be checked while it is in use; check a backup of it", "table", table)
+			f.o.Logger.Warn("a table is too large to be checked while it is in use; check a backup of it", "table", table)
 		case errors.Is(err, ErrDamaged):
-			s.condition.ail(byReading, damaged, err)
+			f.failures.degrade(byReading, damaged, err)
 			return nil
 		case err != nil:
 			return err
 		}
 	}
 	if all {
-		s.log.Info("the database was checked and is sound", "took", time.Since(began))
+		f.o.Logger.Info("the database was checked and is sound", "took", time.Since(began))
 	}
 	return nil
 }
@@ -94,7 +82,7 @@ const leftAsItWas = "it was left as it is; put the database back from a backup"
 func checkIntegrity(ctx context.Context, db sqlx.QueryerContext, check, about string) error {
 	found := []string{}
 	if err := sqlx.SelectContext(ctx, db, &found, "PRAGMA "+check); err != nil {
-		return fmt.Errorf("check the database: %w", unreadable(err))
+		return fmt.Errorf("check the database: %w", Explain(err))
 	}
 	if len(found) == 1 && found[0] == "ok" {
 		return nil

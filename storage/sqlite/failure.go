@@ -1,7 +1,6 @@
-package storage
+package sqlite
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,24 +13,24 @@ import (
 // failed, or the file was removed or replaced beneath the process. The process must end without touching the file again.
 var ErrFailed = errors.New("the database cannot be relied on any more")
 
-// ailment is what is wrong with the file for the time being. Its text is for those who watch metrics.
-type ailment string
+// problem is what is wrong with the file at present. Its text is for those who watch metrics.
+type problem string
 
-// The ailments. Of the first two a store heals by itself.
+// The problems. The first two end by themselves.
 const (
-	diskFull ailment = "disk_full"
-	ioError  ailment = "io_error" // nothing can be written, for another reason
-	damaged  ailment = "damaged"
+	diskFull problem = "disk_full"
+	ioError  problem = "io_error" // nothing can be written, for another reason
+	damaged  problem = "damaged"
 )
 
-// public is what anybody may know of an ailment.
-var public = map[ailment]string{
+// public is what anybody may know of a problem.
+var public = map[problem]string{
 	diskFull: "the disk is full: nothing can be written until there is room",
 	ioError:  "the disk refuses writes; it is tried again every second",
 	damaged:  "the database is damaged: nothing is written any more; put it back from a backup",
 }
 
-// part is whose success ends an ailment that it has found.
+// part is whose success ends a problem that it has found.
 type part int
 
 const (
@@ -47,25 +46,25 @@ const (
 	badReadsIn = time.Minute
 )
 
-// blockedLimit is for how long no write may succeed before the store is not ready. The store itself writes more often than
-// that, so one write that has failed on an idle store is forgotten before.
-const blockedLimit = 2 * clockInterval
+// blockedLimit is for how long no write may succeed before the store is not ready. Keyhook itself writes more often than
+// that, so one write that has failed on an idle file is forgotten before.
+const blockedLimit = 2 * time.Minute
 
 // blocked is the problem then. Anybody may read it.
 const blocked = "no write has succeeded for two minutes: the disk does not answer, or another program has locked the database; end that program, or look at the disk of storage.path"
 
-// verdict is what follows from an error of SQLite.
-type verdict int
+// severity is what follows from an error of SQLite.
+type severity int
 
 const (
-	harmless verdict = iota // of the caller, or for a moment
+	harmless severity = iota // of the caller, or for a moment
 	degrading
 	reading // a read failed; what it means depends on how often
 	fatal
 )
 
-// judge tells what an error means for the file (sqlite.org/rescode.html).
-func judge(err error) (verdict, ailment) {
+// classify tells what an error means for the file (sqlite.org/rescode.html).
+func classify(err error) (severity, problem) {
 	if isFull(err) {
 		return degrading, diskFull
 	}
@@ -86,30 +85,30 @@ func judge(err error) (verdict, ailment) {
 	return harmless, ""
 }
 
-// condition is how the file is. Its methods may be called by anybody.
-type condition struct {
-	log    *slog.Logger
-	ailing atomic.Bool // something is wrong with a part: the fast way to see that nothing is
+// failures are what is wrong with the file at present. The methods may be called by anybody.
+type failures struct {
+	log      *slog.Logger
+	degraded atomic.Bool // something is wrong with a part: the fast way to see that nothing is
 
 	mu      sync.Mutex
-	wrong   [parts]ailment
+	wrong   [parts]problem
 	bad     []time.Time // when reads failed
 	failed  chan struct{}
 	failure error
 }
 
-func newCondition(log *slog.Logger) *condition {
-	return &condition{log: log, failed: make(chan struct{})}
+func newFailures(log *slog.Logger) *failures {
+	return &failures{log: log, failed: make(chan struct{})}
 }
 
 // note takes in what went wrong for a part; nil is nothing.
-func (c *condition) note(p part, err error) {
+func (c *failures) note(p part, err error) {
 	if err == nil {
 		return
 	}
-	switch v, a := judge(err); v {
+	switch v, a := classify(err); v {
 	case degrading:
-		c.ail(p, a, err)
+		c.degrade(p, a, err)
 	case reading:
 		if c.tooMany() {
 			c.fail(fmt.Errorf("%d reads failed within %s: %w", badReads, badReadsIn, err))
@@ -119,7 +118,7 @@ func (c *condition) note(p part, err error) {
 	}
 }
 
-func (c *condition) ail(p part, a ailment, err error) {
+func (c *failures) degrade(p part, a problem, err error) {
 	if a == damaged {
 		p = byReading // whoever has found it: no commit heals it
 	} else if p == byReading {
@@ -131,12 +130,12 @@ func (c *condition) ail(p part, a ailment, err error) {
 		return
 	}
 	c.wrong[p] = a
-	c.ailing.Store(true)
+	c.degraded.Store(true)
 	c.log.Error("degraded: "+public[a], "reason", string(a), "error", err)
 }
 
 // heal ends what a part has found, damage aside, now that it went well.
-func (c *condition) heal(p part) {
+func (c *failures) heal(p part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wrong[p] == "" || c.wrong[p] == damaged {
@@ -144,14 +143,14 @@ func (c *condition) heal(p part) {
 	}
 	was := c.wrong[p]
 	c.wrong[p] = ""
-	if c.wrong == [parts]ailment{} {
-		c.ailing.Store(false)
+	if c.wrong == [parts]problem{} {
+		c.degraded.Store(false)
 	}
 	c.log.Warn("no longer degraded", "reason", string(was))
 }
 
 // tooMany counts a failed read.
-func (c *condition) tooMany() bool {
+func (c *failures) tooMany() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -163,7 +162,7 @@ func (c *condition) tooMany() bool {
 }
 
 // fail has the store stop for good. It reports whether this was the first reason to.
-func (c *condition) fail(cause error) bool {
+func (c *failures) fail(cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failure != nil {
@@ -176,26 +175,26 @@ func (c *condition) fail(cause error) bool {
 }
 
 // refusal is why nothing may be written; nil where it may.
-func (c *condition) refusal() error {
+func (c *failures) refusal() error {
 	select {
 	case <-c.failed:
 		return c.ended()
 	default:
 	}
-	if c.ailing.Load() && c.has(damaged) {
+	if c.degraded.Load() && c.has(damaged) {
 		return fmt.Errorf("write: %w", ErrDamaged)
 	}
 	return nil
 }
 
 // ended is what the store has failed of; nil where it has not.
-func (c *condition) ended() error {
+func (c *failures) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failure
 }
 
-func (c *condition) has(a ailment) bool {
+func (c *failures) has(a problem) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.wrong {
@@ -208,29 +207,29 @@ func (c *condition) has(a ailment) bool {
 
 // Ready reports why the file cannot be written at present; nil means that it can. The warning names a problem that does
 // not stop writes yet; empty means none. Anybody may read both texts.
-func (s *Store) Ready(context.Context) (warning string, err error) {
-	if s.condition.ended() != nil {
+func (f *File) Ready() (warning string, err error) {
+	if f.failures.ended() != nil {
 		return "", errors.New(ErrFailed.Error())
 	}
-	for _, a := range []ailment{damaged, diskFull, ioError} {
-		if s.condition.has(a) {
+	for _, a := range []problem{damaged, diskFull, ioError} {
+		if f.failures.has(a) {
 			return "", errors.New(public[a])
 		}
 	}
-	if since := s.blockedSince.Load(); since != nil && time.Since(*since) > blockedLimit {
+	if since := f.blockedSince.Load(); since != nil && time.Since(*since) > blockedLimit {
 		return "", errors.New(blocked)
 	}
-	if s.logLong.Load() {
+	if f.logLong.Load() {
 		return longLog, nil
 	}
 	return "", nil
 }
 
 // Degraded tells, of each reason for which nothing may be written at present, whether it holds.
-func (s *Store) Degraded() map[string]bool {
+func (f *File) Degraded() map[string]bool {
 	all := map[string]bool{}
 	for a := range public {
-		all[string(a)] = s.condition.has(a)
+		all[string(a)] = f.failures.has(a)
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package storage
+package sqlite
 
 import (
 	"context"
@@ -13,9 +13,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
-	"github.com/keyhook/keyhook/storage/seal"
 )
 
 // Why a copy cannot be made or used, besides what Open refuses. Each comes wrapped in a sentence that says what to do.
@@ -31,11 +29,7 @@ const fullCheckSize = 256 << 20 // bytes
 
 // openCopy opens a database to read it and no more: not even what a crash has left in its write-ahead log is folded back.
 func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
-	name, err := dsn(path, commonPragmas(), "mode=ro")
-	if err != nil {
-		return nil, err
-	}
-	return connect(ctx, name, 1, commonPragmas())
+	return connectTo(ctx, path, 1, commonPragmas(), "mode=ro")
 }
 
 // source is a database that is open to be copied. Once it is open, it is read through its descriptors: the copy may be
@@ -58,7 +52,7 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	if err := disk.CheckKinds(path); err != nil {
 		return nil, err
 	}
-	wal, err := fileSize(path + disk.WAL)
+	log, err := fileSize(path + disk.WAL)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +60,7 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	if err != nil {
 		return nil, failedCopy(err, path, filepath.Dir(path))
 	}
-	from := &source{path, size + wal, db}
+	from := &source{path, size + log, db}
 	var tables int
 	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens its log too
 		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), from.close())
@@ -85,7 +79,7 @@ func (s *source) snapshot(ctx context.Context, to string) error {
 	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to); err != nil {
 		return failedCopy(err, s.path, filepath.Dir(to))
 	}
-	return syncFile(to)
+	return disk.SyncFile(to)
 }
 
 // failedCopy says what mends a copy that could not be written.
@@ -102,51 +96,38 @@ func failedCopy(err error, path, dir string) error {
 
 func (s *source) close() error { return s.db.Close() }
 
-// inspect checks a database that nobody writes to, and tells what is in it.
-func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
-	var c backup.Contents
-	db, err := openCopy(ctx, path)
-	if code(err)&primaryMask == sqliteNotADB {
-		return c, fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
-	}
-	if err != nil {
-		return c, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := checkVersion(ctx, db, path); err != nil {
-		return c, err
-	}
-	if err := checkCopy(ctx, db, path); err != nil {
-		return c, err
-	}
-	if err := db.GetContext(ctx, &c, `
-		SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
-		       (SELECT count(*) FROM deliveries WHERE state = 0) AS pending`); err != nil {
-		return c, err
-	}
-	sealed, err := readCanary(ctx, db)
-	if err != nil {
-		return c, err
-	}
-	c.KeyID, err = seal.KeyID(sealed)
-	return c, err
+// Copies says what a copy of the database must be.
+type Copies struct {
+	Version int64 // the newest schema version that this binary knows
+	// Inspect reads what the caller tells of a copy that was checked; nil is nothing.
+	Inspect func(ctx context.Context, db *sqlx.DB) error
 }
 
-// checkVersion refuses what is not a Keyhook database, or is one of a newer version.
-func checkVersion(ctx context.Context, db *sqlx.DB, path string) error {
-	var app, user int64
-	err := errors.Join(db.GetContext(ctx, &app, "PRAGMA application_id"), db.GetContext(ctx, &user, "PRAGMA user_version"))
+// check checks a copy that nobody writes to.
+func (c Copies) check(ctx context.Context, path string) (err error) {
+	db, err := openCopy(ctx, path)
+	if code(err)&primaryMask == sqliteNotADB {
+		return fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	found, _, err := readVersion(ctx, db, path)
 	switch {
-	case code(err)&primaryMask == sqliteNotADB || err == nil && app != applicationID:
+	case code(err)&primaryMask == sqliteNotADB, errors.Is(err, ErrForeignFile), err == nil && found == 0:
 		return fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
 	case code(err)&primaryMask == sqliteCorrupt:
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	case err != nil:
-		return fmt.Errorf("read schema version: %w", err)
-	case user > version:
-		return fmt.Errorf("%w: %s has schema %d and this binary knows %d; use the newer binary", ErrNewerSchema, path, user, version)
+		return err
+	case found > c.Version:
+		return fmt.Errorf("%w: %s has schema %d and this binary knows %d; use the newer binary", ErrNewerSchema, path, found, c.Version)
 	}
-	return nil
+	if err := checkCopy(ctx, db, path); err != nil || c.Inspect == nil {
+		return err
+	}
+	return c.Inspect(ctx, db)
 }
 
 // checkCopy checks the whole of a copy.

@@ -1,4 +1,4 @@
-package storage
+package sqlite
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"strings"
 
 	"github.com/jmoiron/sqlx"
-	"modernc.org/sqlite" // also registers the driver
+	modernc "modernc.org/sqlite" // also registers the driver
 )
 
 func init() {
 	sqlx.BindDriver(driver, sqlx.QUESTION)
-	sqlite.StrictPragmas(true)
+	modernc.StrictPragmas(true)
 	// Closing any descriptor of the file drops a process's POSIX locks on it; open-file-description locks survive that.
 	// The only error is "too late", which cannot be before the first open.
-	if _, err := sqlite.OFDLocking(true); err != nil {
+	if _, err := modernc.OFDLocking(true); err != nil {
 		panic(err)
 	}
 }
@@ -87,6 +87,15 @@ func dsn(path string, pragmas []pragma, more ...string) (string, error) {
 		query = append(query, "_pragma="+p.name+"("+p.value+")")
 	}
 	return (&url.URL{Scheme: "file", Path: abs, RawQuery: strings.Join(query, "&")}).String(), nil
+}
+
+// connectTo opens a pool of n connections to the database at path, all of which stay.
+func connectTo(ctx context.Context, path string, n int, pragmas []pragma, more ...string) (*sqlx.DB, error) {
+	name, err := dsn(path, pragmas, more...)
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, name, n, pragmas)
 }
 
 // connect opens a pool of n connections, all of which stay.

@@ -3,7 +3,6 @@ package storage
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
@@ -17,32 +16,20 @@ const (
 	firstName         = "admin"
 )
 
-// found makes the schema and what a new instance starts with, in one transaction: after a crash there is either nothing
-// or all of it. The first operator's token comes later, and again at every start until somebody has used one; see invite.
-func (s *Store) found(o Options) error {
-	if o.Bootstrap == (access.Credential{}) {
-		return errors.New("a new database needs a bootstrap credential")
-	}
-	return s.alone(func(t *tx) error {
-		t.dirty = true // what follows goes past t
-		if _, err := t.conn.ExecContext(background, o.Schema); err != nil {
-			return fmt.Errorf("apply schema: %w", err)
-		}
-		if _, err := t.conn.ExecContext(background, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, s.upgrades.version())); err != nil {
-			return fmt.Errorf("mark file: %w", err)
-		}
-		return errors.Join(s.seedInstance(t), seedAccess(t), seedSystem(t), seedOperator(t))
-	})
+// seed writes what a new instance starts with. The first operator's token comes later, and again at every start until
+// somebody has used one; see invite.
+func (s *Store) seed(t *tx) error {
+	return errors.Join(s.seedInstance(t), seedAccess(t), seedSystem(t), seedOperator(t))
 }
 
 func (s *Store) seedInstance(t *tx) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
-	if _, err := t.exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
 		salt, s.ring.Seal([]byte(canary), canary)); err != nil {
 		return err
 	}
-	return writeClock(t, clock.State{Seen: t.now})
+	return writeClock(t, clock.State{Seen: t.Now()})
 }
 
 func seedAccess(t *tx) error {

@@ -1,4 +1,4 @@
-package storage
+package sqlite
 
 import (
 	"container/list"
@@ -17,14 +17,16 @@ const (
 	maxTime = 50 * time.Millisecond
 	// rowTime is how long a job that reads much may take in the place of writing a row.
 	rowTime = 10 * time.Microsecond
-	// quantum is how many rows an organization may write in its turn.
+	// maxSpent is what a job pays at most for the time that it took, in rows: as much as the largest request writes.
+	maxSpent = 10_000
+	// quantum is how many rows a payer may write in its turn.
 	quantum = 256
 )
 
 // writeQueue holds the jobs that wait for the writer. A job is in it only as long as its caller waits, so it is bounded by
-// the number of callers, and no organization's jobs stop another's from getting in.
+// the number of callers, and no payer's jobs stop another's from getting in.
 //
-// Jobs of one organization and one class run in the order in which they came. No other order is promised, and none is
+// Jobs of one payer and one class run in the order in which they came. No other order is promised, and none is
 // needed: who depends on an earlier change has waited for its answer, and the watcher is told in the order of commits.
 type writeQueue struct {
 	ready chan struct{} // holds a token after a job has come
@@ -48,7 +50,7 @@ func newWriteQueue() *writeQueue {
 
 // class returns the queue that a job belongs in.
 func (q *writeQueue) class(j *job) *fairQueue {
-	if j.urgent {
+	if j.Urgent {
 		return &q.urgent
 	}
 	return &q.ordinary
@@ -88,14 +90,14 @@ func (q *writeQueue) next(class *fairQueue) *job {
 	return class.pop()
 }
 
-// charge corrects what an organization has paid for a job by what that has cost beyond it.
+// charge corrects what a payer has paid for a job by what that has cost beyond it.
 func (q *writeQueue) charge(j *job, more int) {
 	if more <= 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.class(j).queue(j.organization).credit -= more
+	q.class(j).queue(j.Payer).credit -= more
 }
 
 // gather takes the jobs of the next transaction and appends them to batch. First come the urgent ones, up to half of what
@@ -161,74 +163,74 @@ type filling struct {
 
 func (f *filling) add(j *job) {
 	f.jobs = append(f.jobs, j)
-	f.cost += j.cost
+	f.cost += j.Cost
 }
 
 // fits reports whether a job fits. One that is larger than a transaction fits into an empty one.
-func (f *filling) fits(j *job) bool { return f.cost == 0 || f.cost+j.cost <= maxCost }
+func (f *filling) fits(j *job) bool { return f.cost == 0 || f.cost+j.Cost <= maxCost }
 
 // carry has those of a batch wait for the next transaction that come after the first so many, which have run. Urgent jobs
 // go back to where they came from.
 func (q *writeQueue) carry(batch []*job, ran int) {
 	var ordinary []*job
 	for _, j := range batch[ran:] {
-		if !j.urgent {
+		if !j.Urgent {
 			ordinary = append(ordinary, j)
 		}
 	}
 	if len(ordinary) > 0 {
-		q.carried, q.yielded = append(ordinary, q.carried...), batch[ran-1].urgent
+		q.carried, q.yielded = append(ordinary, q.carried...), batch[ran-1].Urgent
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, j := range slices.Backward(batch[ran:]) {
-		if j.urgent {
+		if j.Urgent {
 			q.urgent.putBack(j)
 		}
 	}
 }
 
-// fairQueue takes jobs from organizations in turn. In each turn an organization may write quantum rows. What it writes
-// beyond that it owes, and it waits until enough turns have paid for it (surplus round robin). So the share of an
-// organization does not grow with the number or the size of its jobs.
+// fairQueue takes jobs from payers in turn. In each turn a payer may write quantum rows. What it writes
+// beyond that it owes, and it waits until enough turns have paid for it (surplus round robin). So the share of a
+// payer does not grow with the number or the size of its jobs.
 type fairQueue struct {
-	queues  map[int64]*list.Element // of turns, by organization
-	turns   list.List               // of *organizationQueue; the first has its turn
+	queues  map[int64]*list.Element // of turns, by payer
+	turns   list.List               // of *payerQueue; the first has its turn
 	waiting int                     // jobs
 }
 
-// organizationQueue holds the jobs of one organization. It is kept while jobs wait in it or it owes something.
-type organizationQueue struct {
-	organization int64
-	jobs         list.List // of *job
-	credit       int       // rows that it may still write in this turn
+// payerQueue holds the jobs of one payer. It is kept while jobs wait in it or it owes something.
+type payerQueue struct {
+	payer  int64
+	jobs   list.List // of *job
+	credit int       // rows that it may still write in this turn
 }
 
-func (f *fairQueue) queue(organization int64) *organizationQueue {
-	e, ok := f.queues[organization]
+func (f *fairQueue) queue(payer int64) *payerQueue {
+	e, ok := f.queues[payer]
 	if !ok {
-		q := &organizationQueue{organization: organization}
+		q := &payerQueue{payer: payer}
 		e = f.turns.PushBack(q)
-		f.queues[organization], q.credit = e, f.share(q)
+		f.queues[payer], q.credit = e, f.share(q)
 	}
-	return e.Value.(*organizationQueue)
+	return e.Value.(*payerQueue)
 }
 
 func (f *fairQueue) push(j *job) {
-	j.place = f.queue(j.organization).jobs.PushBack(j)
+	j.place = f.queue(j.Payer).jobs.PushBack(j)
 	f.waiting++
 }
 
 // putBack undoes pop for a job that has not run. Of several, the last one is put back first.
 func (f *fairQueue) putBack(j *job) {
-	q := f.queue(j.organization)
+	q := f.queue(j.Payer)
 	j.place = q.jobs.PushFront(j)
-	q.credit += j.cost
+	q.credit += j.Cost
 	f.waiting++
 }
 
 func (f *fairQueue) remove(j *job) {
-	f.queue(j.organization).jobs.Remove(j.place)
+	f.queue(j.Payer).jobs.Remove(j.place)
 	j.place = nil
 	f.waiting--
 }
@@ -242,27 +244,27 @@ func (f *fairQueue) pop() *job {
 	}
 	for {
 		turn := f.turns.Front()
-		q := turn.Value.(*organizationQueue)
+		q := turn.Value.(*payerQueue)
 		switch {
 		case q.credit <= 0:
 			q.credit += f.share(q)
 			f.turns.MoveToBack(turn)
 		case q.jobs.Len() == 0:
 			f.turns.Remove(turn)
-			delete(f.queues, q.organization)
+			delete(f.queues, q.payer)
 		default:
 			j := q.jobs.Front().Value.(*job)
-			q.credit -= j.cost
+			q.credit -= j.Cost
 			f.remove(j)
 			return j
 		}
 	}
 }
 
-// share is how many rows an organization may write in a turn. Keyhook itself serves all of them, so it gets as much as all
+// share is how many rows a payer may write in a turn. Keyhook itself serves all of them, so it gets as much as all
 // of them together.
-func (f *fairQueue) share(q *organizationQueue) int {
-	if q.organization == 0 {
+func (f *fairQueue) share(q *payerQueue) int {
+	if q.payer == 0 {
 		return quantum * max(1, f.turns.Len()-1)
 	}
 	return quantum

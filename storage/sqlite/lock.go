@@ -1,4 +1,4 @@
-package storage
+package sqlite
 
 import (
 	"errors"
@@ -65,13 +65,13 @@ func (o *ownership) hold(path string) error {
 		return err
 	}
 	var err error
-	o.file, err = lockFile(path, syscall.LOCK_EX)
+	o.file, err = lockDatabase(path, syscall.LOCK_EX)
 	return err
 }
 
-// lockFile opens a database and takes a lock of the kind how (flock(2)) on it, whatever name it was opened by. Such a lock
+// lockDatabase opens a database and takes a lock of the kind how (flock(2)) on it, whatever name it was opened by. Such a lock
 // is apart from those of SQLite, which are by fcntl(2).
-func lockFile(path string, how int) (*os.File, error) {
+func lockDatabase(path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, disk.Explain(path, err)
@@ -96,7 +96,7 @@ func lockFile(path string, how int) (*os.File, error) {
 // it open by this name is no reason to refuse.
 func checkOtherNames(path string) error {
 	for range 2 { // the server may end between the two looks
-		f, err := lockFile(path, syscall.LOCK_SH)
+		f, err := lockDatabase(path, syscall.LOCK_SH)
 		if err == nil {
 			return f.Close() // gives up the lock
 		}
@@ -167,11 +167,6 @@ func writeLock(f *os.File, made bool) error {
 	}
 	_, err := f.WriteAt([]byte(text), 0)
 	return errors.Join(err, f.Truncate(int64(len(text))))
-}
-
-// lostUnderLock refuses to begin anew where there was a database.
-func lostUnderLock(path string) error {
-	return fmt.Errorf("%w, but %s.lock says that one was made here; put the database back from a backup, or remove that file to start anew", ErrLost, path)
 }
 
 // release gives the locks back. To close the files would not always do: a process that is being started beside this one
