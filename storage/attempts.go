@@ -103,9 +103,9 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 		}
 	case q.outcome == int(webhook.Sending): // no more than are in progress
-		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = 0", false
+		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
-		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN (2, 3)"
+		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
 	}
 	return q, true, nil
 }
@@ -184,7 +184,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		job.Organization = organization
 		job.EventID, job.DueAt, job.Cause = s.ids.id(eventID, job.Event, job.EventAt), t.Now(), webhook.ByHand
 		job.Delivery, err = t.Insert(`
-			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, 0, ?, 0, ?)`,
+			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
 			job.Event, sub, job.Cause, t.Now())
 		if err != nil {
 			return err

@@ -146,9 +146,9 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 		return err
 	}
 	n, err := t.Affected(`
-		UPDATE deliveries SET state = 3 WHERE id IN (
+		UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ? AND d.state = 0 AND e.type IN (SELECT value FROM json_each(?)))`, sub.RowID, string(types))
+			WHERE d.subscription_id = ? AND d.state = `+statePending+` AND e.type IN (SELECT value FROM json_each(?)))`, sub.RowID, string(types))
 	if err != nil {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}

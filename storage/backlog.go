@@ -30,11 +30,10 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 			SELECT j.value AS pending,
 			       CASE WHEN p.webhooks AND s.deleted_at IS NULL THEN s.status ELSE 'disabled' END AS state,
 			       s.rate_limit_per_second IS NOT NULL AS paced, -- what waits for that is not late
-			       max(s.probe_at, (
-			           SELECT d.due_at FROM deliveries d INDEXED BY deliveries_pending
-			           WHERE d.subscription_id = s.id AND d.state = 0 ORDER BY d.due_at LIMIT 1)) AS due_at
+			       max(s.probe_at, first.due_at) AS due_at
 			FROM json_each(?) j
 			JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+			LEFT JOIN deliveries first ON first.id = (`+firstPending("s.id")+`)
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`, rowCounts(s.pending.all()))
 	held := s.Held() != nil
 	switch {

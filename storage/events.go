@@ -233,7 +233,7 @@ func insertStatement(n int) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "(?1, ?2, ?%d, 0, 0, 0)", i+3)
+		fmt.Fprintf(&b, "(?1, ?2, ?%d, %s, %s, 0)", i+3, statePending, causeEvent)
 	}
 	return b.String()
 }
@@ -295,7 +295,7 @@ const eventColumns = `
 	e.id, o.public_id AS organization_public_id, e.type, e.created_at`
 
 // publishedDeliveries counts the deliveries that an event had when it was published.
-const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = 0"
+const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + causeEvent
 
 // Events lists the events of an organization, newest first, without their bodies. Faults: Unavailable where too many reads
 // of its logs are under way.
@@ -415,7 +415,7 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 	deliveries := []webhook.Delivery{}
 	err = s.logs.list(ctx, &deliveries, `
 		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
-		       CASE WHEN d.state = 0 AND s.deleted_at IS NOT NULL THEN 3 ELSE d.state END AS state
+		       CASE WHEN d.state = `+statePending+` AND s.deleted_at IS NOT NULL THEN `+stateDropped+` ELSE d.state END AS state
 		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id
 		WHERE d.event_id = ? ORDER BY d.subscription_id, d.id LIMIT ?`, row, maxEventDeliveries)
 	return e, deliveries, err

@@ -171,9 +171,9 @@ func (s *Store) discardSome(ctx context.Context, subscription int64, asked webho
 			return 0, errNotHeld
 		}
 		n, err := t.Affected(`
-			UPDATE deliveries SET state = 3 WHERE id IN (
+			UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
 				SELECT id FROM deliveries INDEXED BY deliveries_pending
-				WHERE subscription_id = ? AND state = 0 AND id <= ? LIMIT ?)`, subscription, hold.Last, dropBatch)
+				WHERE subscription_id = ? AND state = `+statePending+` AND id <= ? LIMIT ?)`, subscription, hold.Last, dropBatch)
 		t.OnCommit(func() { s.pending.add(subscription, -n) })
 		return n, err
 	})
@@ -197,8 +197,7 @@ func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id
 		JOIN deliveries first ON first.id = (
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
-			WHERE d.subscription_id = s.id AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowCounts(counts))
+			`+firstPending("s.id")+`)`, rowCounts(counts))
 	slices.SortStableFunc(q.Largest, func(a, b webhook.Queued) int { return cmp.Compare(b.Pending, a.Pending) })
 	return q, err
 }

@@ -22,8 +22,7 @@ func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id, first.due_at FROM json_each(?) j
 		LEFT JOIN subscriptions s ON s.id = j.value
 		JOIN deliveries first ON first.id = (
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
-			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowList(maps.Keys(counts)))
+			`+firstPending("j.value")+`)`, rowList(maps.Keys(counts)))
 	for i := range lanes {
 		lanes[i].Pending = counts[lanes[i].Subscription]
 	}
@@ -50,7 +49,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ? AND d.state = 0 AND d.id NOT IN (SELECT value FROM json_each(?))
+		WHERE d.subscription_id = ? AND d.state = `+statePending+` AND d.id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(held)), limit)
 	for i := range jobs {
 		jobs[i].EventID = s.ids.id(eventID, jobs[i].Event, jobs[i].EventAt)
@@ -96,7 +95,7 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	row := attemptRow(start.Delivery, start.Number)
 	n, err := t.Affected(`
 		INSERT OR IGNORE INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND subscription_id = ? AND state = 0 AND attempts = ?), ?, 0, '', 0, '', ?)`,
+		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND subscription_id = ? AND state = `+statePending+` AND attempts = ?), ?, `+outcomeSending+`, '', 0, '', ?)`,
 		row, start.Delivery, start.Subscription, start.Number-1, start.Trigger, t.Now())
 	if err != nil || n == 0 {
 		return 0, err
@@ -112,7 +111,7 @@ func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(n
 func (s *Store) Release(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
-			if _, err := t.Exec("DELETE FROM attempts WHERE id = ? AND outcome = 0", id); err != nil {
+			if _, err := t.Exec("DELETE FROM attempts WHERE id = ? AND outcome = "+outcomeSending, id); err != nil {
 				return err
 			}
 		}
@@ -153,7 +152,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 		return settled, err
 	}
 	n, err := t.Affected(`
-		UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0`,
+		UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = `+statePending,
 		settled.State, r.Number, settled.DueAt, r.Delivery)
 	if err != nil {
 		return settled, err
@@ -190,7 +189,7 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	}
 	n, err := t.Affected(`
 		UPDATE attempts SET outcome = ?, response_status = ?, response_body = ?, duration_ms = ?, error = ?, next_attempt_at = ?
-		WHERE id = ? AND outcome = 0`,
+		WHERE id = ? AND outcome = `+outcomeSending,
 		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Error, next, r.Attempt)
 	if err == nil && n == 0 {
 		return fmt.Errorf("attempt %d is not in progress", r.Attempt)
@@ -208,8 +207,8 @@ func (s *Store) interruptSending(t *tx) error {
 		Number   int   `db:"attempt_number"`
 	}
 	if err := t.ExecList(&left, `
-		UPDATE attempts SET outcome = 3, error = 'interrupted: the server stopped before the attempt ended'
-		WHERE outcome = 0 RETURNING delivery_id, attempt_number`); err != nil {
+		UPDATE attempts SET outcome = `+outcomeInterrupted+`, error = 'interrupted: the server stopped before the attempt ended'
+		WHERE outcome = `+outcomeSending+` RETURNING delivery_id, attempt_number`); err != nil {
 		return err
 	}
 	for _, a := range left {
@@ -217,7 +216,7 @@ func (s *Store) interruptSending(t *tx) error {
 		if a.Number >= s.policy.MaxAttempts+maxInterruptions {
 			state = webhook.Exhausted
 		}
-		if _, err := t.Exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0",
+		if _, err := t.Exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = "+statePending,
 			state, a.Number, t.Now(), a.Delivery); err != nil {
 			return err
 		}

@@ -179,10 +179,10 @@ const replayable = `
 	  OR EXISTS (SELECT 1 FROM json_each(?6) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
 	AND e.type NOT IN (SELECT value FROM json_each(?8))
 	AND e.about IS NOT ?2
-	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = 3))
+	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeTest + `))
 	AND (?7 <> 'failed' AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2)
-	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = 2)
-	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (0, 1)))`
+	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = ` + stateExhausted + `)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (` + statePending + `, ` + stateDelivered + `)))`
 
 // args are the first eight parameters of a statement that asks what is replayable, and those that follow. What retention
 // may have begun to take is left out: of an event without all its deliveries nobody can tell what became of it.
@@ -285,7 +285,7 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 		}
 		n, err := t.Affected(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
-			SELECT e.id, ?2, 0, 2, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
+			SELECT e.id, ?2, `+statePending+`, `+causeHand+`, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
 			WHERE e.organization_id = ?1 AND `+replayable,
 			p.args(s.retention.events, t.Now(), t.Now(), c.Rows)...)
 		if err != nil || n == 0 {

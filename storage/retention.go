@@ -139,8 +139,8 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 			JOIN subscriptions s ON s.id = d.subscription_id
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 			WHERE d.event_id = e.id AND (
-				d.state = 0 AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
-				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = 0))
+				d.state = `+statePending+` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
+				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = `+outcomeSending+`))
 		) AS waiting
 		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
 		return progress{}, err

@@ -275,8 +275,8 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 	for _, row := range s.pending.orphaned(dropVisits) {
 		if err := s.change(ctx, func(t *tx) error {
 			n, err := t.Affected(`
-				UPDATE deliveries SET state = 3 WHERE id IN (
-					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = 0 LIMIT ?)`, row, dropBatch)
+				UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
+					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = `+statePending+` LIMIT ?)`, row, dropBatch)
 			t.OnCommit(func() { s.pending.add(row, -n) })
 			return err
 		}); err != nil {

@@ -50,7 +50,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		}
 		b.attempt, err = t.Insert(`
 			INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-			VALUES (?, ?, ?, 0, '', 0, '', ?)`, attemptRow(delivery, 1), sub, webhook.ByTest, t.Now())
+			VALUES (?, ?, ?, `+outcomeSending+`, '', 0, '', ?)`, attemptRow(delivery, 1), sub, webhook.ByTest, t.Now())
 		if err != nil {
 			return b, err
 		}
