@@ -108,28 +108,6 @@ func requireStorage(t *tx, organization int64, bytes int) error {
 		q.Plan, *q.Limit, q.Bytes, bytes)
 }
 
-// requireStorageForEvents is requireStorage for the events that are new, with their deliveries. Faults: Limited.
-func requireStorageForEvents(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
-	if q, err := t.quota(organization); err != nil || q.Limit == nil {
-		return err
-	}
-	bytes := 0
-	for i, e := range events {
-		if published[i].Replayed {
-			continue
-		}
-		to, err := receivers(t, organization, 0, e.Type)
-		if err != nil {
-			return err
-		}
-		bytes += storedSize(e, len(to))
-	}
-	if bytes == 0 {
-		return nil
-	}
-	return requireStorage(t, organization, bytes)
-}
-
 // writeStored adds the bytes of the transaction to the table.
 func (t *tx) writeStored() error {
 	for organization, bytes := range t.quotas.added {
