@@ -190,7 +190,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		t.store(organization, storedPerDelivery)
-		s.handOver(t, []webhook.Job{job})
-		return s.audit(t, by, organization, access.Redelivered, target{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
+		s.announce(t, []webhook.Job{job})
+		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// target names what an audit event is about.
-type target struct {
+// auditTarget names what an audit event is about.
+type auditTarget struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 
@@ -19,7 +19,7 @@ type target struct {
 
 // audit writes a line of the log and publishes it as an event, in the transaction of the change that it tells of.
 // organization 0 stands for a change of the whole instance, see Actor.LogOrganization. Details must not hold a secret.
-func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about target, details map[string]any) error {
+func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
 	}
@@ -42,7 +42,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	t.store(organization, storedPerAuditLine+len(text))
 	data, err := json.Marshal(struct {
 		Actor   auditActor      `json:"actor"`
-		Target  target          `json:"target"`
+		Target  auditTarget     `json:"target"`
 		Details json.RawMessage `json:"details"`
 	}{newAuditActor(by), about, text})
 	if err != nil {

@@ -39,11 +39,11 @@ func withheldTypes(sub webhook.Subscription) string {
 // audit:read. Where the change does not say whether the subscription receives audit events, mayCreate sets what the actor
 // may have.
 func mayCreate(t *tx, by access.Actor, c *webhook.SubscriptionChange) error {
-	held, err := heldByActor(t, by.Authority)
+	own, err := permissionsOfActor(t, by.Authority)
 	if err != nil {
 		return err
 	}
-	may := held.Has(access.AuditRead)
+	may := own.Has(access.AuditRead)
 	switch {
 	case may:
 	case slices.ContainsFunc(*c.EventTypes, access.IsAuditType):
@@ -109,8 +109,8 @@ var errRedeliversAudit = fault.New(fault.Forbidden, "permission_denied",
 
 // mayReadAudit returns the refusal unless the actor holds audit:read at this moment.
 func mayReadAudit(t *tx, by access.Actor, refusal error) error {
-	held, err := heldByActor(t, by.Authority)
-	if err != nil || held.Has(access.AuditRead) {
+	own, err := permissionsOfActor(t, by.Authority)
+	if err != nil || own.Has(access.AuditRead) {
 		return err
 	}
 	return refusal

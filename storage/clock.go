@@ -142,7 +142,7 @@ func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 			return err
 		}
 		t.OnCommit(s.clockAccepted)
-		return s.audit(t, by, 0, access.ClockAccepted, target{Type: "clock"}, map[string]any{
+		return s.audit(t, by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
 			"jump_seconds": int64(doubted.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, doubted.Doubt.Trusted)),
 		})
 	})

@@ -62,10 +62,10 @@ func (s *Store) Together(fns ...func(*Tx) error) error {
 	})
 }
 
-// RetireBatch takes a batch of the events after a row that were created before a time, and returns up to which row it has
+// DeleteEventBatch takes a batch of the events after a row that were created before a time, and returns up to which row it has
 // looked.
-func (s *Store) RetireBatch(ctx context.Context, after, before int64) (int64, error) {
-	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSome(t, after, before) })
+func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int64, error) {
+	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.deleteEventBatch(t, after, before) })
 	return done.after, err
 }
 
@@ -83,7 +83,7 @@ func (s *Store) Sessions(ctx context.Context) (n int, err error) {
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 	err = s.change(ctx, func(t *tx) error {
 		rows = 0
-		for _, subscriptions := range t.known.wanting {
+		for _, subscriptions := range t.cache.wanting {
 			rows += len(subscriptions)
 		}
 		return nil

@@ -12,14 +12,14 @@ import (
 // other than the actor's own: there an actor holds its permissions only by platform:act_as. Faults: Forbidden, which
 // names what is missing; Unauthenticated where the actor's credential was revoked after its request began.
 func mayGrant(t *tx, by access.Actor, granted access.Scope, elsewhere bool) error {
-	held, err := heldByActor(t, by.Authority)
+	own, err := permissionsOfActor(t, by.Authority)
 	if err != nil {
 		return err
 	}
 	if elsewhere {
 		granted = granted.Union(access.NewScope(access.PlatformActAs))
 	}
-	missing := granted.Minus(held)
+	missing := granted.Minus(own)
 	if missing.Empty() {
 		return nil
 	}
@@ -90,9 +90,9 @@ func grantedTo(t *tx, user, organization int64) (access.Scope, error) {
 	return effective(r), err
 }
 
-// heldByActor returns what a credential grants in its own organization at this moment: nothing where there is none, or
+// permissionsOfActor returns what a credential grants in its own organization at this moment: nothing where there is none, or
 // where its user is not active or no member any more.
-func heldByActor(t *tx, a access.Authority) (access.Scope, error) {
+func permissionsOfActor(t *tx, a access.Authority) (access.Scope, error) {
 	if err := notRevoked(t, a); err != nil || a.User == 0 {
 		return access.Scope{}, err
 	}
@@ -106,18 +106,18 @@ func heldByActor(t *tx, a access.Authority) (access.Scope, error) {
 		WHERE u.id = ?1`, a.User, a.Home); err != nil {
 		return access.Scope{}, missing(err, "user")
 	}
-	held := effective(found.Role)
+	own := effective(found.Role)
 	switch {
 	case !found.Active:
 		return access.Scope{}, nil
 	case a.Key == 0:
-		return held, nil
+		return own, nil
 	}
 	var scope access.Scope
 	if err := t.Get(&scope, "SELECT scope FROM api_keys WHERE id = ?", a.Key); err != nil {
 		return access.Scope{}, missing(err, "API key")
 	}
-	return held.Intersect(scope), nil
+	return own.Intersect(scope), nil
 }
 
 // notRevoked refuses a credential that was revoked after its request began: it must not leave another one behind.

@@ -44,7 +44,7 @@ func (t *tx) noteEnd(subscription int64, sub *subscriber, succeeded bool) error 
 
 // writeHealth writes a health, and with it when the subscription was disabled.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
-	t.known.forget(subscription)
+	t.cache.forget(subscription)
 	_, err := t.Exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
@@ -58,7 +58,7 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if h.Status == webhook.Disabled {
 		eventType = access.SubscriptionDisabled
 	}
-	return s.audit(t, by, organization, eventType, target{"subscription", id, row}, map[string]any{
+	return s.audit(t, by, organization, eventType, auditTarget{"subscription", id, row}, map[string]any{
 		"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError,
 	})
 }

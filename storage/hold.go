@@ -27,28 +27,28 @@ type keptHold struct {
 }
 
 // Held returns what holds the queue; nil where nothing does.
-func (s *Store) Held() *webhook.Hold { return s.held.Load() }
+func (s *Store) Held() *webhook.Hold { return s.queueHold.Load() }
 
 // hold returns what holds the queue as of this transaction; nil where nothing does.
 func (t *tx) hold() (*webhook.Hold, error) {
-	if t.known.holdKnown {
-		return t.known.hold, nil
+	if t.cache.holdKnown {
+		return t.cache.hold, nil
 	}
 	var text []byte
 	err := t.Get(&text, "SELECT value FROM instance WHERE name = 'hold'")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read hold: %w", err)
 	}
-	t.known.hold = nil
+	t.cache.hold = nil
 	if err == nil {
 		var kept keptHold
 		if err := json.Unmarshal(text, &kept); err != nil {
 			return nil, fmt.Errorf("read hold: %w", err)
 		}
-		t.known.hold = &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last}
+		t.cache.hold = &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last}
 	}
-	t.known.holdKnown = true
-	return t.known.hold, nil
+	t.cache.holdKnown = true
+	return t.cache.hold, nil
 }
 
 // loadHold reads at the start what holds the queue, and tells who may wonder why nothing is sent.
@@ -58,7 +58,7 @@ func (s *Store) loadHold(t *tx) error {
 		s.log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then `keyhook queue release` or `discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
 	}
-	s.held.Store(hold)
+	s.queueHold.Store(hold)
 	return err
 }
 
@@ -72,7 +72,7 @@ func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) e
 		if err := s.holdQueue(t, reason); err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.QueueHeld, target{Type: "queue"}, map[string]any{"reason": reason})
+		return s.audit(t, by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
 	})
 }
 
@@ -99,7 +99,7 @@ func (s *Store) holdChanged(t *tx, hold *webhook.Hold) {
 	at := t.Now()
 	t.OnCommit(func() {
 		s.releasedAt.Store(at)
-		s.held.Store(hold)
+		s.queueHold.Store(hold)
 	})
 	s.changed(t)
 }
@@ -124,7 +124,7 @@ func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *web
 	}
 	s.holdChanged(t, nil)
 	details["reason"], details["held_since"] = hold.Reason, string(webhook.AppendTime(nil, hold.Since))
-	return s.audit(t, by, 0, auditType, target{Type: "queue"}, details)
+	return s.audit(t, by, 0, auditType, auditTarget{Type: "queue"}, details)
 }
 
 // DiscardQueue drops all deliveries that were pending when the queue was held, keeps their events, and releases the queue

@@ -74,7 +74,7 @@ func (s *Store) bind(ctx context.Context, p access.Principal, i access.Identity)
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, target{Type: "user", ID: p.User.ID},
+		return s.audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, auditTarget{Type: "user", ID: p.User.ID},
 			map[string]any{"external_id": i.Subject, "reason": "first sign-in by e-mail"})
 	})
 }

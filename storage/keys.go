@@ -60,7 +60,7 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 		if err := t.Get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, actor, by.Organization.RowID, access.KeyCreated, target{Type: "api_key", ID: made.ID}, map[string]any{
+		return made, s.audit(t, actor, by.Organization.RowID, access.KeyCreated, auditTarget{Type: "api_key", ID: made.ID}, map[string]any{
 			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
 			"expires_at": timeText(made.ExpiresAt),
 		})
@@ -69,20 +69,20 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 
 // grantable returns the part of the requested scope that by may hand to a new key. It is not empty.
 func grantable(t *tx, by access.Principal, requested access.Scope) (access.Scope, error) {
-	held, err := heldBy(t, by)
+	own, err := permissionsOf(t, by)
 	if err != nil {
 		return access.Scope{}, err
 	}
 	if err := knownPermissions(t, "scope", requested); err != nil {
 		return access.Scope{}, err
 	}
-	return intersect(requested, held)
+	return intersect(requested, own)
 }
 
-// heldBy returns the most that by may hand to a new key at this moment: what the user's role grants in the organization
+// permissionsOf returns the most that by may hand to a new key at this moment: what the user's role grants in the organization
 // acted in, as far as by's credential holds it too. A narrow credential of one organization must not make a wide key of
 // another.
-func heldBy(t *tx, by access.Principal) (access.Scope, error) {
+func permissionsOf(t *tx, by access.Principal) (access.Scope, error) {
 	creator, err := creatorOf(t, by)
 	if err != nil {
 		return access.Scope{}, err
@@ -94,13 +94,13 @@ func heldBy(t *tx, by access.Principal) (access.Scope, error) {
 	if !creator.Member {
 		return access.Scope{}, notMember("The creator of the key")
 	}
-	caller, err := heldByActor(t, by.Authority())
+	caller, err := permissionsOfActor(t, by.Authority())
 	return effective(creator.Role).Intersect(caller), err
 }
 
 // intersect refuses where nothing is left.
-func intersect(requested, held access.Scope) (access.Scope, error) {
-	granted := requested.Intersect(held)
+func intersect(requested, own access.Scope) (access.Scope, error) {
+	granted := requested.Intersect(own)
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
@@ -167,7 +167,7 @@ func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, organization, access.KeyRevoked, target{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
+		return s.audit(t, by, organization, access.KeyRevoked, auditTarget{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
 	})
 }
 

@@ -61,7 +61,7 @@ func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, us
 		if before.Role != "" {
 			details["previous_role"] = before.Role
 		}
-		return set, s.audit(t, by, o, access.MemberSet, target{Type: "user", ID: user}, details)
+		return set, s.audit(t, by, o, access.MemberSet, auditTarget{Type: "user", ID: user}, details)
 	})
 }
 
@@ -84,7 +84,7 @@ func (s *Store) RemoveMember(ctx context.Context, by access.Actor, organization,
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, o, access.MemberRemoved, target{Type: "user", ID: user}, map[string]any{"role": before.Role})
+		return s.audit(t, by, o, access.MemberRemoved, auditTarget{Type: "user", ID: user}, map[string]any{"role": before.Role})
 	})
 }
 

@@ -22,40 +22,40 @@ type counted struct {
 	Subscription int64 `db:"subscription_id"`
 }
 
-// tallyOf names a row of attempt_minutes.
-type tallyOf struct {
+// minuteKey names a row of attempt_minutes.
+type minuteKey struct {
 	counted
 	minute int64
 }
 
-// tally adds an attempt that has ended to the counts of its minute. They are written once for all that shares the
+// countAttempt adds an attempt that has ended to the counts of its minute. They are written once for all that shares the
 // transaction.
-func (t *tx) tally(organization int64, r webhook.Result) {
+func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	for _, subscription := range [...]int64{0, r.Subscription} {
-		key := tallyOf{counted{organization, subscription}, t.Now() / minute}
-		counts, ok := t.tallies[key]
+		key := minuteKey{counted{organization, subscription}, t.Now() / minute}
+		counts, ok := t.minuteCounts[key]
 		if !ok {
 			counts = new(webhook.Tally)
-			t.tallies[key] = counts
+			t.minuteCounts[key] = counts
 		}
 		counts.Add(r.Succeeded, r.DurationMS)
 	}
 	t.Wrote(0)
 }
 
-// writeTallies adds the counts to the table.
-func (t *tx) writeTallies() error {
-	for key, counts := range t.tallies {
+// writeMinuteCounts adds the counts to the table.
+func (t *tx) writeMinuteCounts() error {
+	for key, counts := range t.minuteCounts {
 		args := make([]any, 0, 5+len(counts.Took))
 		args = append(args, key.Organization, key.Subscription, key.minute, counts.Succeeded, counts.Failed)
 		for _, n := range counts.Took {
 			args = append(args, n)
 		}
-		if _, err := t.Exec(addTally, args...); err != nil {
+		if _, err := t.Exec(addMinuteCounts, args...); err != nil {
 			return fmt.Errorf("count attempts: %w", err)
 		}
 	}
-	clear(t.tallies)
+	clear(t.minuteCounts)
 	return nil
 }
 
@@ -118,7 +118,7 @@ var tookColumns = func() (names []string) {
 
 var sumsOfTook = "sum(" + strings.Join(tookColumns, "), sum(") + ")"
 
-var addTally = func() string {
+var addMinuteCounts = func() string {
 	columns := append([]string{"succeeded", "failed"}, tookColumns...)
 	sums := make([]string, len(columns))
 	for i, c := range columns {

@@ -76,7 +76,7 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
 		key, err := found.recognize(ctx, path, db)
 		if err == nil {
-			s.key, s.ring = key, seal.NewRing(key)
+			s.key, s.keyRing = key, seal.NewRing(key)
 		}
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		s.key, s.ring = found.keys[0], seal.NewRing(found.keys[0])
+		s.key, s.keyRing = found.keys[0], seal.NewRing(found.keys[0])
 		return s.seed(t)
 	})
 	e.Made = func() error { return found.file.keep() }

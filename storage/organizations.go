@@ -53,7 +53,7 @@ func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o acces
 		if made, err = organization(t, row); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, by, row, access.OrganizationCreated, target{Type: "organization", ID: made.ID}, map[string]any{
+		return made, s.audit(t, by, row, access.OrganizationCreated, auditTarget{Type: "organization", ID: made.ID}, map[string]any{
 			"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
 		})
 	})
@@ -94,7 +94,7 @@ func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id stri
 		if changed, err = organization(t, row); err != nil {
 			return changed, err
 		}
-		return changed, s.audit(t, by, row, access.OrganizationUpdated, target{Type: "organization", ID: id}, changesOfOrganization(c))
+		return changed, s.audit(t, by, row, access.OrganizationUpdated, auditTarget{Type: "organization", ID: id}, changesOfOrganization(c))
 	})
 }
 
@@ -135,7 +135,7 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 			return err
 		}
 		t.quotas.remove(row)
-		return s.audit(t, by, 0, access.OrganizationDeleted, target{Type: "organization", ID: id}, nil)
+		return s.audit(t, by, 0, access.OrganizationDeleted, auditTarget{Type: "organization", ID: id}, nil)
 	})
 }
 

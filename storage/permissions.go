@@ -56,7 +56,7 @@ func (s *Store) CreatePermission(ctx context.Context, by access.Actor, p access.
 			return made, err
 		}
 		s.outdatePrincipals(t)
-		return made, s.audit(t, by, 0, access.PermissionCreated, target{Type: "permission", ID: p.Key},
+		return made, s.audit(t, by, 0, access.PermissionCreated, auditTarget{Type: "permission", ID: p.Key},
 			map[string]any{"description": p.Description})
 	})
 }
@@ -71,7 +71,7 @@ func (s *Store) UpdatePermission(ctx context.Context, by access.Actor, key, desc
 		if _, err := t.Exec("UPDATE permissions SET description = ? WHERE id = ?", description, changed.RowID); err != nil {
 			return changed, err
 		}
-		return changed, s.audit(t, by, 0, access.PermissionUpdated, target{Type: "permission", ID: key},
+		return changed, s.audit(t, by, 0, access.PermissionUpdated, auditTarget{Type: "permission", ID: key},
 			map[string]any{"description": description})
 	})
 }
@@ -104,7 +104,7 @@ func (s *Store) DeletePermission(ctx context.Context, by access.Actor, key strin
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, 0, access.PermissionDeleted, target{Type: "permission", ID: key}, nil)
+		return s.audit(t, by, 0, access.PermissionDeleted, auditTarget{Type: "permission", ID: key}, nil)
 	})
 }
 

@@ -40,7 +40,7 @@ func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) 
 		if err := t.Get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, by, 0, access.PlanCreated, target{Type: "plan", ID: p.Name}, map[string]any{
+		return made, s.audit(t, by, 0, access.PlanCreated, auditTarget{Type: "plan", ID: p.Name}, map[string]any{
 			"api_keys": p.APIKeys, "webhooks": p.Webhooks, "api_rate_limit_per_minute": p.RateLimitPerMinute,
 			"max_subscriptions": p.MaxSubscriptions, "max_api_keys": p.MaxAPIKeys, "max_stored_bytes_per_day": p.MaxStoredBytes,
 		})
@@ -70,7 +70,7 @@ func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c 
 		if c.Webhooks != nil {
 			s.changed(t)
 		}
-		return changed, s.audit(t, by, 0, access.PlanUpdated, target{Type: "plan", ID: name}, changesOfPlan(c))
+		return changed, s.audit(t, by, 0, access.PlanUpdated, auditTarget{Type: "plan", ID: name}, changesOfPlan(c))
 	})
 }
 
@@ -113,7 +113,7 @@ func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) er
 		} else if err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.PlanDeleted, target{Type: "plan", ID: name}, nil)
+		return s.audit(t, by, 0, access.PlanDeleted, auditTarget{Type: "plan", ID: name}, nil)
 	})
 }
 

@@ -154,7 +154,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.Now()
 		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.Now(), organization
 	}
-	s.handOver(t, jobs)
+	s.announce(t, jobs)
 	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
 }
 
@@ -260,8 +260,8 @@ func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	return err
 }
 
-// handOver counts new pending deliveries and shows them to the dispatcher once they are committed.
-func (s *Store) handOver(t *tx, jobs []webhook.Job) {
+// announce counts new pending deliveries and shows them to the dispatcher once they are committed.
+func (s *Store) announce(t *tx, jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -278,7 +278,7 @@ func (s *Store) handOver(t *tx, jobs []webhook.Job) {
 // changed tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
 // any.
 func (s *Store) changed(t *tx, subscriptions ...int64) {
-	t.known.forget(subscriptions...)
+	t.cache.forget(subscriptions...)
 	t.OnCommit(func() {
 		if w := s.watcher.Load(); w != nil {
 			(*w).Changed(subscriptions...)

@@ -42,15 +42,15 @@ func rowList(rows iter.Seq[int64]) string {
 }
 
 // PendingJobs returns the pending deliveries of a subscription that are due first, whether due already or not, at most
-// limit of them, and none of those that the caller holds.
-func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error) {
+// limit of them, and none of the excepted ones.
+func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := s.list(ctx, &jobs, `
 		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ? AND d.state = `+statePending+` AND d.id NOT IN (SELECT value FROM json_each(?))
-		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(held)), limit)
+		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(except)), limit)
 	for i := range jobs {
 		jobs[i].EventID = s.ids.id(eventID, jobs[i].Event, jobs[i].EventAt)
 	}
@@ -145,7 +145,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 			return settled, err
 		}
 		settled.Changed = settled.Health.Status != before
-		t.tally(sub.Organization, r)
+		t.countAttempt(sub.Organization, r)
 	}
 	settled.State, settled.DueAt = s.next(r)
 	if err := closeAttempt(t, r, settled); err != nil {

@@ -88,7 +88,7 @@ func (t *tx) quota(organization int64) (*quota, error) {
 		return nil, missing(err, "organization")
 	}
 	q.Bytes += t.quotas.added[organization]
-	if len(t.quotas.known) >= maxKnown {
+	if len(t.quotas.known) >= maxCached {
 		t.quotas.forget()
 	}
 	t.quotas.known[organization] = q

@@ -60,7 +60,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (done Rekeyed, err error) {
 	}
 	if s.key.ID() != change.to.ID() {
 		done.Before = s.key.ID()
-		if err := change.seal(ctx, s, &done); err != nil {
+		if err := change.sealSecrets(ctx, s, &done); err != nil {
 			return done, fmt.Errorf("seal the signing secrets with the new key: %w; nothing was changed, and the old key is still the one to start with", err)
 		}
 	}
@@ -130,8 +130,8 @@ func parseKey(text, name string) (key seal.Key, err error) {
 	return key, nil
 }
 
-// seal seals the canary and every signing secret with the new key.
-func (c *keyChange) seal(ctx context.Context, s *Store, done *Rekeyed) error {
+// sealSecrets seals the canary and every signing secret with the new key.
+func (c *keyChange) sealSecrets(ctx context.Context, s *Store, done *Rekeyed) error {
 	if c.inFile {
 		others := slices.DeleteFunc(slices.Clone(c.stored), func(k seal.Key) bool { return k.ID() == c.to.ID() })
 		if err := c.file.write(append([]seal.Key{c.to}, others...)...); err != nil {

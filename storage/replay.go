@@ -311,7 +311,7 @@ func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r we
 		until = p.now
 	}
 	return s.of(p.organization).change(ctx, func(t *tx) error {
-		return s.audit(t, by, p.organization, access.SubscriptionReplayed, target{"subscription", p.id, p.subscription}, map[string]any{
+		return s.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": made, "complete": complete,
 		})

@@ -51,7 +51,7 @@ func (s *Store) noteRestored(ctx context.Context, from string, r *backup.Restore
 		if err := s.holdQueue(t, "restored from "+name); err != nil {
 			return err
 		}
-		return s.audit(t, access.System(organization), 0, access.DatabaseRestored, target{Type: "backup", ID: name},
+		return s.audit(t, access.System(organization), 0, access.DatabaseRestored, auditTarget{Type: "backup", ID: name},
 			map[string]any{"events": r.Events, "deliveries": r.Deliveries, "pending_deliveries": r.Pending})
 	}); err != nil {
 		return err

@@ -74,7 +74,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 		if made, err = roleNamed(t, r.Name); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, by, 0, access.RoleCreated, target{Type: "role", ID: r.Name},
+		return made, s.audit(t, by, 0, access.RoleCreated, auditTarget{Type: "role", ID: r.Name},
 			map[string]any{"permissions": r.Permissions.Keys()})
 	})
 }
@@ -103,7 +103,7 @@ func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c 
 			changed.Permissions, details["permissions"] = *c.Permissions, c.Permissions.Keys()
 			s.outdatePrincipals(t)
 		}
-		return changed, s.audit(t, by, 0, access.RoleUpdated, target{Type: "role", ID: name}, details)
+		return changed, s.audit(t, by, 0, access.RoleUpdated, auditTarget{Type: "role", ID: name}, details)
 	})
 }
 
@@ -126,7 +126,7 @@ func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) er
 		} else if err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.RoleDeleted, target{Type: "role", ID: name}, nil)
+		return s.audit(t, by, 0, access.RoleDeleted, auditTarget{Type: "role", ID: name}, nil)
 	})
 }
 

@@ -26,7 +26,7 @@ func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access
 		if err := t.Get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
 			return rotated, missing(err, "API key")
 		}
-		held, err := heldBy(t, by)
+		held, err := permissionsOf(t, by)
 		if err != nil {
 			return rotated, err
 		}
@@ -58,7 +58,7 @@ func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access
 		if err := t.Get(&rotated.Key, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return rotated, err
 		}
-		return rotated, s.audit(t, actor, by.Organization.RowID, access.KeyRotated, target{Type: "api_key", ID: id}, map[string]any{
+		return rotated, s.audit(t, actor, by.Organization.RowID, access.KeyRotated, auditTarget{Type: "api_key", ID: id}, map[string]any{
 			"name": old.Name, "new_key_id": rotated.ID, "grace_seconds": int64(grace / time.Second),
 			"scope": granted.String(), "scope_not_granted": rotated.NotGranted.String(), "expires_at": timeText(rotated.ExpiresAt),
 		})

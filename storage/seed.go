@@ -26,7 +26,7 @@ func (s *Store) seedInstance(t *tx) error {
 	salt := make([]byte, 16)
 	rand.Read(salt)
 	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
-		salt, s.ring.Seal([]byte(canary), canary)); err != nil {
+		salt, s.keyRing.Seal([]byte(canary), canary)); err != nil {
 		return err
 	}
 	return writeClock(t, clock.State{Seen: t.Now()})

@@ -59,7 +59,7 @@ func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access
 			return made, err
 		}
 		made.RowID = row
-		return made, s.audit(t, by, p.Home.RowID, access.SessionStarted, target{Type: "session", ID: made.ID}, map[string]any{
+		return made, s.audit(t, by, p.Home.RowID, access.SessionStarted, auditTarget{Type: "session", ID: made.ID}, map[string]any{
 			"user_id": p.User.ID, "access_token_id": p.Token.ID, "expires_at": timeText(&made.ExpiresAt),
 		})
 	})
@@ -73,7 +73,7 @@ func (s *Store) EndSession(ctx context.Context, p access.Principal, by access.Ac
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, p.Home.RowID, access.SessionEnded, target{Type: "session", ID: p.Session.ID}, map[string]any{
+		return s.audit(t, by, p.Home.RowID, access.SessionEnded, auditTarget{Type: "session", ID: p.Session.ID}, map[string]any{
 			"user_id": p.User.ID, "access_token_id": p.Token.ID,
 		})
 	})

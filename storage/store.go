@@ -49,7 +49,7 @@ type Store struct {
 	policy  webhook.Policy
 	log     *slog.Logger
 	key     seal.Key
-	ring    *seal.Ring // of the key
+	keyRing *seal.Ring // of the key
 	ids     idMaker
 	invited bool
 
@@ -58,14 +58,14 @@ type Store struct {
 	logs    *logReader   // lists with filters, which may have far to look
 	replays *logReader   // what replays look for, which may take minutes
 
-	// The writer's own; see order.go.
+	// The writer's own; see event_order.go.
 	lastEvent int64 // row id of the newest event
 	latest    int64 // the latest time of a transaction, since the clock was last set back
 	disorder  int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
 
 	principals   principalCache
 	pending      pendingCount
-	held         atomic.Pointer[webhook.Hold] // as of the last commit
+	queueHold    atomic.Pointer[webhook.Hold] // as of the last commit
 	releasedAt   atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
 	watcher      atomic.Pointer[webhook.Watcher]
 	observer     Observer

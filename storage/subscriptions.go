@@ -77,7 +77,7 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	id := newID(subscriptionID)
-	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
+	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
@@ -106,7 +106,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := s.apply(t, by, &sub, c); err != nil {
 			return sub, err
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionCreated, target{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
 	})
 	if err != nil {
 		return made, webhook.Secret{}, err
@@ -143,7 +143,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 				return sub, err
 			}
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, target{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
 	})
 }
 
@@ -245,7 +245,7 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 }
 
 func dropPatterns(t *tx, subscription int64) error {
-	t.known.forgetTypes()
+	t.cache.forgetTypes()
 	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }
@@ -265,7 +265,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		}
 		t.OnCommit(func() { s.pending.remove(row) })
 		s.changed(t, row)
-		return s.audit(t, by, organization, access.SubscriptionDeleted, target{"subscription", id, row}, nil)
+		return s.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, row}, nil)
 	})
 }
 

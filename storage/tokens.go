@@ -71,7 +71,7 @@ func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c ac
 	if err := t.Get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
 		return made, err
 	}
-	return made, s.audit(t, by, organization, access.AccessTokenCreated, target{Type: "access_token", ID: made.ID}, map[string]any{
+	return made, s.audit(t, by, organization, access.AccessTokenCreated, auditTarget{Type: "access_token", ID: made.ID}, map[string]any{
 		"user_id": made.UserID, "name": name, "expires_at": timeText(expiresAt),
 	})
 }
@@ -117,6 +117,6 @@ func (s *Store) revokeToken(t *tx, by access.Actor, token tokenToRevoke) error {
 		return err
 	}
 	s.outdatePrincipals(t)
-	return s.audit(t, by, token.Organization, access.AccessTokenRevoked, target{Type: "access_token", ID: token.ID},
+	return s.audit(t, by, token.Organization, access.AccessTokenRevoked, auditTarget{Type: "access_token", ID: token.ID},
 		map[string]any{"user_id": token.User, "name": token.Name})
 }

@@ -12,8 +12,8 @@ type tx struct {
 	*sqlite.Tx
 
 	organizations map[int64]string // row id → public id, neither of which ever changes
-	known         known
-	tallies       map[tallyOf]*webhook.Tally // to be written at the end of the transaction
+	cache         subscriptionCache
+	minuteCounts  map[minuteKey]*webhook.Tally // to be written at the end of the transaction
 	news          healthNews
 	quotas        quotas
 }
@@ -21,8 +21,8 @@ type tx struct {
 func newTx() *tx {
 	return &tx{
 		organizations: map[int64]string{},
-		known:         known{subscribers: map[int64]*subscriber{}, wanting: map[wish][]int64{}},
-		tallies:       map[tallyOf]*webhook.Tally{},
+		cache:         subscriptionCache{subscribers: map[int64]*subscriber{}, wanting: map[wish][]int64{}},
+		minuteCounts:  map[minuteKey]*webhook.Tally{},
 		quotas:        newQuotas(),
 	}
 }
@@ -37,14 +37,14 @@ func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
 
 // rolledBack forgets what was learnt in a transaction.
 func (t *tx) rolledBack() {
-	t.known.forget()
-	clear(t.tallies)
+	t.cache.forget()
+	clear(t.minuteCounts)
 	t.quotas.forgetAll()
 }
 
 // writeCounts writes what the jobs of the transaction have counted.
 func (t *tx) writeCounts() error {
-	if err := t.writeTallies(); err != nil {
+	if err := t.writeMinuteCounts(); err != nil {
 		return err
 	}
 	return t.writeStored()

@@ -31,7 +31,7 @@ func (s *Store) upkeep(ctx context.Context) {
 		s.try(ctx, s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
 		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
-		s.try(ctx, s.retire, "cannot forget what is older than storage.retention_events and storage.retention_audit")
+		s.try(ctx, s.deleteOld, "cannot forget what is older than storage.retention_events and storage.retention_audit")
 		if time.Since(cleaned) >= cleanInterval {
 			cleaned = time.Now()
 			s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")

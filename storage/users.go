@@ -42,7 +42,7 @@ func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) 
 			return made, err
 		}
 		s.outdatePrincipals(t) // an identity that was found by its e-mail address may be this user's now
-		return made, s.audit(t, by, 0, access.UserCreated, target{Type: "user", ID: made.ID}, map[string]any{
+		return made, s.audit(t, by, 0, access.UserCreated, auditTarget{Type: "user", ID: made.ID}, map[string]any{
 			"email": made.Email, "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
 		})
 	})
@@ -81,7 +81,7 @@ func (s *Store) UpdateUser(ctx context.Context, by access.Actor, id string, c ac
 			return changed, err
 		}
 		s.outdatePrincipals(t)
-		return changed, s.audit(t, by, 0, access.UserUpdated, target{Type: "user", ID: id}, changesOfUser(c))
+		return changed, s.audit(t, by, 0, access.UserUpdated, auditTarget{Type: "user", ID: id}, changesOfUser(c))
 	})
 }
 
@@ -124,7 +124,7 @@ func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) erro
 		} else if err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.UserDeleted, target{Type: "user", ID: id}, nil)
+		return s.audit(t, by, 0, access.UserDeleted, auditTarget{Type: "user", ID: id}, nil)
 	})
 }
 

@@ -34,7 +34,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
 		Open: row.Active() && row.Webhooks && !row.Deleted && s.Held() == nil,
 	}
-	text, err := s.ring.Open(row.Sealed, row.ID)
+	text, err := s.keyRing.Open(row.Sealed, row.ID)
 	if err != nil {
 		at.Unusable = "the signing secret cannot be unsealed; rotate the secret"
 		s.log.Error("signing secret cannot be unsealed; rotate it, or set encryption.key as it was", "subscription", row.ID, "error", err)
@@ -42,7 +42,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 	}
 	at.Secret = webhook.KnownSecret(string(text))
 	if len(row.Previous) > 0 {
-		if text, err := s.ring.Open(row.Previous, row.ID); err == nil {
+		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
 			at.Previous = webhook.KnownSecret(string(text))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // the rotation before lasts, unless this one is forced.
 func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
-	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
+	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	rotated, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 		if sub, err = s.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
-		return sub, s.audit(t, by, organization, access.SecretRotated, target{"subscription", id, row}, map[string]any{
+		return sub, s.audit(t, by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, map[string]any{
 			"overlap_seconds": int64(r.Overlap / time.Second), "ended_overlap": until > 0,
 		})
 	})

@@ -9,10 +9,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// known is what the writer remembers of subscriptions from one transaction to the next: who wants what, and who may be
+// subscriptionCache is what the writer remembers of subscriptions from one transaction to the next: who wants what, and who may be
 // sent to. Nobody else writes, so it is exact as long as every change of a subscription, or of a plan, forgets what it
 // touches, and a rollback forgets all.
-type known struct {
+type subscriptionCache struct {
 	subscribers map[int64]*subscriber
 	wanting     map[wish][]int64
 	wants       int // rows in wanting, and one for each wish
@@ -22,8 +22,8 @@ type known struct {
 
 // What is remembered of each sort at most: some megabytes, whatever types events have and however many want each.
 const (
-	maxKnown = 10_000
-	maxWants = 200_000
+	maxCached = 10_000
+	maxWants  = 200_000
 )
 
 // subscriber is a subscription as fan-out, Begin and Record see it.
@@ -51,26 +51,26 @@ type wish struct {
 }
 
 // forget drops what is remembered of these subscriptions, or of all where none is named.
-func (k *known) forget(subscriptions ...int64) {
+func (c *subscriptionCache) forget(subscriptions ...int64) {
 	if len(subscriptions) == 0 {
-		clear(k.subscribers)
-		k.forgetTypes()
-		k.holdKnown = false
+		clear(c.subscribers)
+		c.forgetTypes()
+		c.holdKnown = false
 	}
 	for _, row := range subscriptions {
-		delete(k.subscribers, row)
+		delete(c.subscribers, row)
 	}
 }
 
 // forgetTypes drops who wants what.
-func (k *known) forgetTypes() {
-	clear(k.wanting)
-	k.wants = 0
+func (c *subscriptionCache) forgetTypes() {
+	clear(c.wanting)
+	c.wants = 0
 }
 
 // subscriber returns a subscription; one that does not exist is closed.
 func (t *tx) subscriber(row int64) (*subscriber, error) {
-	if s, ok := t.known.subscribers[row]; ok {
+	if s, ok := t.cache.subscribers[row]; ok {
 		return s, nil
 	}
 	s := new(subscriber)
@@ -86,10 +86,10 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 		return nil, fmt.Errorf("read subscription: %w", err)
 	}
 	s.Host = normalHost(s.Host)
-	if len(t.known.subscribers) >= maxKnown {
-		clear(t.known.subscribers)
+	if len(t.cache.subscribers) >= maxCached {
+		clear(t.cache.subscribers)
 	}
-	t.known.subscribers[row] = s
+	t.cache.subscribers[row] = s
 	return s, nil
 }
 
@@ -97,7 +97,7 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 // another of its own, so each is found once.
 func (t *tx) wanting(organization int64, eventType string) ([]int64, error) {
 	w := wish{organization, eventType}
-	if rows, ok := t.known.wanting[w]; ok {
+	if rows, ok := t.cache.wanting[w]; ok {
 		return rows, nil
 	}
 	patterns := webhook.TypePatterns(eventType)
@@ -113,10 +113,10 @@ func (t *tx) wanting(organization int64, eventType string) ([]int64, error) {
 		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)
 	}
-	if len(t.known.wanting) >= maxKnown || t.known.wants+len(rows) >= maxWants {
-		t.known.forgetTypes()
+	if len(t.cache.wanting) >= maxCached || t.cache.wants+len(rows) >= maxWants {
+		t.cache.forgetTypes()
 	}
-	t.known.wanting[w] = rows
-	t.known.wants += 1 + len(rows)
+	t.cache.wanting[w] = rows
+	t.cache.wants += 1 + len(rows)
 	return rows, nil
 }

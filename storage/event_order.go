@@ -83,8 +83,8 @@ type sweep struct {
 	young   bool   // a row on the way was not old
 }
 
-// found is what a step of a sweep has found.
-type found struct {
+// sweepResult is what a step of a sweep has found.
+type sweepResult struct {
 	old      int64 // the first old row behind a young one; 0 is none
 	disorder int64 // the last row before one that is earlier by more than clock.Tolerance; 0 is none
 }
@@ -133,22 +133,22 @@ func (s *Store) sweep(ctx context.Context) error {
 }
 
 // sweepStep reads the next rows of a table whose rows are kept for so long.
-func (s *Store) sweepStep(ctx context.Context, w *sweep, kept time.Duration) (found, error) {
+func (s *Store) sweepStep(ctx context.Context, w *sweep, kept time.Duration) (sweepResult, error) {
 	var rows []stamped
 	if err := s.logs.list(ctx, &rows, w.next, w.after, sweepRows); err != nil {
-		return found{}, err
+		return sweepResult{}, err
 	}
 	now, trusted := s.trustedTime()
 	old := func(at int64) bool { return trusted && kept > 0 && at < now-kept.Milliseconds() }
-	f := w.judge(rows, old)
+	f := w.take(rows, old)
 	if len(rows) < sweepRows {
 		*w = sweep{next: w.next}
 	}
 	return f, nil
 }
 
-// judge looks at the next rows.
-func (w *sweep) judge(rows []stamped, old func(at int64) bool) (f found) {
+// take takes in the next rows.
+func (w *sweep) take(rows []stamped, old func(at int64) bool) (f sweepResult) {
 	for _, row := range rows {
 		if w.highest-row.At > clock.Tolerance.Milliseconds() {
 			f.disorder, w.highest = w.after, row.At
