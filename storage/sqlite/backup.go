@@ -71,10 +71,8 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 // publish writes the copy, checks it, gives it its name, and removes older ones.
 func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Report) error {
 	dir := filepath.Dir(r.File)
-	if !o.Replace {
-		if err := mustNotExist(r.File); err != nil {
-			return err
-		}
+	if err := o.checkName(r.File); err != nil {
+		return err
 	}
 	if err := requireSpace(from, dir, "name another directory"); err != nil {
 		return err
@@ -90,19 +88,11 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+disk.Journal)) // else the next run removes them
 		}
 	}()
-	if err := from.snapshot(ctx, temp.Name()); err != nil {
+	if err := fill(ctx, temp, from, o, r); err != nil {
 		return err
 	}
-	if err := o.check(ctx, temp.Name()); err != nil {
+	if err := o.checkName(r.File); err != nil { // by now
 		return err
-	}
-	if r.SHA256, r.Bytes, err = digest(temp); err != nil {
-		return fmt.Errorf("read the copy: %w", err)
-	}
-	if !o.Replace {
-		if err := mustNotExist(r.File); err != nil { // by now
-			return err
-		}
 	}
 	if err := rename(temp, r.File); err != nil {
 		return fmt.Errorf("name the copy: %w", err)
@@ -113,6 +103,20 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 	}
 	if r.Removed, err = prune(r.File, filepath.Base(from.path), o.Keep); err != nil {
 		r.Warning = fmt.Sprintf("the copy is made, but older ones could not be removed: %v", err)
+	}
+	return nil
+}
+
+// fill writes the copy and checks it.
+func fill(ctx context.Context, temp *os.File, from *source, o BackupOptions, r *backup.Report) (err error) {
+	if err := from.snapshot(ctx, temp.Name()); err != nil {
+		return err
+	}
+	if err := o.check(ctx, temp.Name()); err != nil {
+		return err
+	}
+	if r.SHA256, r.Bytes, err = digest(temp); err != nil {
+		return fmt.Errorf("read the copy: %w", err)
 	}
 	return nil
 }
@@ -176,12 +180,13 @@ func MakeBackupDirectory(dir string) error {
 	return nil
 }
 
-func mustNotExist(path string) error {
+// checkName refuses a file that is there already, unless it is to be replaced.
+func (o BackupOptions) checkName(path string) error {
 	switch _, err := os.Lstat(path); {
+	case o.Replace, errors.Is(err, os.ErrNotExist):
+		return nil
 	case err == nil:
 		return fmt.Errorf("%w: %s; name another, or replace it with --force", ErrExists, path)
-	case errors.Is(err, os.ErrNotExist):
-		return nil
 	default:
 		return disk.Explain(path, err)
 	}

@@ -107,7 +107,7 @@ func (f *File) restartLog(ctx context.Context) error {
 	var result checkpointed
 	var err error
 	if f.pause(ctx, func() { result, err = f.runCheckpoint(ctx, kind) }) != nil {
-		return nil // the store stops
+		return nil // the writer has stopped
 	}
 	if err == nil && result.Busy == 0 {
 		f.restartAt = time.Time{}

@@ -134,7 +134,7 @@ func (o Options) examineHeader() error {
 	}
 	defer f.Close()
 	header := make([]byte, size)
-	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte("SQLite format 3\x00")) {
+	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte(magic)) {
 		return fmt.Errorf("%w: %s is no database at all; set storage.path to another file, or put the database back from a backup", ErrForeignFile, o.Path)
 	}
 	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {

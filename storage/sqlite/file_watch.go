@@ -79,10 +79,10 @@ func (f *File) renameLog() {
 		return
 	}
 	if err := os.Rename(log.name, log.name+".orphan"); err != nil {
-		f.o.Logger.Error("the write-ahead log of the file that was replaced could not be set aside; move it away before the next start", "file", log.name, "error", err)
+		f.o.Logger.Error("the write-ahead log of the file that was replaced could not be renamed; move it away before the next start", "file", log.name, "error", err)
 		return
 	}
-	f.o.Logger.Warn("the write-ahead log of the file that was replaced was set aside", "file", log.name+".orphan")
+	f.o.Logger.Warn("the write-ahead log of the file that was replaced was renamed", "file", log.name+".orphan")
 }
 
 // watch looks at the file once a second, until ctx ends: whether it is still there, whether the write-ahead log can be

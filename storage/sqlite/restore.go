@@ -148,15 +148,15 @@ func checkRestored(from, path string) error {
 	return err
 }
 
-// renameReplaced gives the present database another name, and returns it; empty where there is none. What was written to it last
-// goes along: it is folded into the file, and where the file is too damaged for that, the log is kept beside it. No log may
-// stay behind, for SQLite would play it into the database that comes.
+// renameReplaced gives the present database another name, and returns that name; empty where there is no database. The
+// write-ahead log is folded into it first. Where the file is too damaged for that, the log is renamed too. No log may stay
+// behind, because SQLite would apply it to the restored database.
 func renameReplaced(ctx context.Context, path string) (string, error) {
 	size, err := fileSize(path)
 	if err != nil {
 		return "", err
 	}
-	aside := path + replacedSuffix + time.Now().UTC().Format("20060102-150405.000")
+	replaced := path + replacedSuffix + time.Now().UTC().Format("20060102-150405.000")
 	if is, err := isDatabase(path); err != nil {
 		return "", err
 	} else if is {
@@ -165,12 +165,12 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 		}
 	}
 	whole := !disk.Exists(path+disk.WAL) && !disk.Exists(path+disk.Journal)
-	if whole && size > 0 && os.Link(path, aside) == nil {
-		return aside, nil // it keeps its own name too, until the copy takes that over: there is a database at every moment
+	if whole && size > 0 && os.Link(path, replaced) == nil {
+		return replaced, nil // it keeps its own name too, until the copy takes that over: there is a database at every moment
 	}
 	found := false
 	for i, name := range disk.Database(path) {
-		switch err := os.Rename(name, disk.Database(aside)[i]); {
+		switch err := os.Rename(name, disk.Database(replaced)[i]); {
 		case err == nil:
 			found = true
 		case !errors.Is(err, os.ErrNotExist):
@@ -178,16 +178,16 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 		}
 	}
 	if !found {
-		aside = ""
+		replaced = ""
 	}
-	return aside, disk.SyncDir(filepath.Dir(path))
+	return replaced, disk.SyncDir(filepath.Dir(path))
 }
 
 // replacedSuffix begins what is added to the name of a database that Restore has replaced.
 const replacedSuffix = ".replaced-"
 
-// dropSecondName removes the name that a restore which was killed has given the present database, without
-// putting the copy in its place. The database has its own name still, and may have only that one.
+// dropSecondName removes the second name that a killed restore has given to the present database. The database still has
+// its own name, and may have only that one.
 func dropSecondName(path string) error {
 	present, err := os.Lstat(path)
 	if err != nil {
@@ -209,9 +209,11 @@ func dropSecondName(path string) error {
 	return nil
 }
 
+// magic is how every database of SQLite begins.
+const magic = "SQLite format 3\x00"
+
 // isDatabase reports whether the file begins as every database of SQLite does.
 func isDatabase(path string) (bool, error) {
-	const magic = "SQLite format 3\x00"
 	f, err := disk.OpenRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil

@@ -15,7 +15,7 @@ import (
 // last in it. What Recognize reads stays as it is, for it is read before.
 type Step func(*Tx) error
 
-// upgrade takes a file of an older schema to today'f. It makes a copy first; then all steps are one transaction, so
+// upgrade takes a file of an older schema to today's. It makes a copy first; then all steps are one transaction, so
 // that after a crash at any point the file is the old one or the new one. Where there is nothing to do it ends what an
 // upgrade that was cut off has left.
 func (f *File) upgrade(ctx context.Context) error {

@@ -73,13 +73,13 @@ func (f *File) nameCopy() (string, error) {
 	return name, nil
 }
 
-// newer refuses a file of a later version, and names what that has set aside for going back.
+// newer refuses a file of a later version, and names the copy that the later version has made before its upgrade.
 func (o Options) newer(found int64) error {
 	path := o.Path
 	mend := "restore a backup that this version has written"
 	for n := o.version() + 1; n <= found; n++ {
 		if name := upgradeCopy(path, n); disk.Exists(name) {
-			mend = fmt.Sprintf("go back to the copy that was set aside before: remove %s-wal, if it is there, and move %s to %s (what came later is not in it)", path, name, path)
+			mend = fmt.Sprintf("go back to the copy that was made before the upgrade: remove %s-wal, if it is there, and move %s to %s (what came later is not in it)", path, name, path)
 			break
 		}
 	}

@@ -183,7 +183,7 @@ func (f *File) tryCommit(batch []*job) (ran int, err error) {
 	return ran, err
 }
 
-// answer tells the callers. An error of the transaction is everybody'f.
+// answer tells the callers. An error of the transaction is everybody's.
 func (f *File) answer(batch []*job, err error) {
 	for _, j := range batch {
 		if err != nil {
@@ -248,7 +248,7 @@ func (f *File) rollBack() error {
 	return f.tx.rollback()
 }
 
-// commitFailed says whether a failed commit is the file's failure or may be a job'f.
+// commitFailed says whether a failed commit is the file's failure or may be a job's.
 func commitFailed(err error) error {
 	if unusable(err) {
 		return &transactionError{err}
