@@ -10,6 +10,8 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
@@ -49,12 +51,7 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	if err := disk.CheckKinds(o.Path); err != nil {
 		return None, err
 	}
-	var lockFile *os.File
-	if file, err := disk.OpenOwn(o.Path+disk.Lock, os.O_RDONLY); err == nil {
-		defer file.Close()
-		lockFile = file
-	}
-	i, err := inspect(o, lockFile)
+	i, err := inspect(o)
 	if err != nil {
 		return None, err
 	}
@@ -75,10 +72,14 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	if i.leftOpen {
 		return LeftOpen, nil
 	}
-	return i.state(ctx)
+	if err := i.read(ctx, nil, "immutable=1", "mode=ro"); err != nil {
+		return None, Explain(err)
+	}
+	return i.state(), nil
 }
 
-// inspection is what a start has found out about a file before anything is written.
+// inspection is what Open and Examine find out about a file before anything is written. Both take its steps in this order:
+// inspect, prepare, read.
 type inspection struct {
 	o        Options
 	size     int64
@@ -89,8 +90,8 @@ type inspection struct {
 	outdated int64 // the schema version, where it is an older one
 }
 
-// inspect looks at the file from outside. lockFile is the one beside it; nil where there is none.
-func inspect(o Options, lockFile *os.File) (*inspection, error) {
+// inspect looks at the file from outside.
+func inspect(o Options) (*inspection, error) {
 	i := &inspection{o: o}
 	var err error
 	if i.size, err = fileSize(o.Path); err != nil {
@@ -98,7 +99,10 @@ func inspect(o Options, lockFile *os.File) (*inspection, error) {
 	}
 	log, err := fileSize(o.Path + disk.WAL)
 	i.leftOpen = log > 0
-	i.wasMade = lockFile != nil && readLock(lockFile).made
+	if lockFile, err := disk.OpenOwn(o.Path+disk.Lock, os.O_RDONLY); err == nil {
+		i.wasMade = readLock(lockFile).made
+		lockFile.Close()
+	}
 	return i, err
 }
 
@@ -106,23 +110,34 @@ func (i *inspection) prepare() error {
 	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0, WasMade: i.wasMade})
 }
 
-// state looks into a file that was closed.
-func (i *inspection) state(ctx context.Context) (State, error) {
-	db, err := connectTo(ctx, i.o.Path, 1, readerPragmas(), "immutable=1", "mode=ro")
+// read compares the database with what it should be. check, where there is one, may read it whole before Recognize decides.
+// options are those of the connection.
+func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) (err error) {
+	db, err := connectTo(ctx, i.o.Path, 1, readerPragmas(), options...)
 	if err != nil {
-		return None, Explain(err)
+		return err
 	}
-	defer db.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := i.compare(ctx, db); err != nil || i.noTables {
-		return None, Explain(err)
+		return err
 	}
-	if err := i.o.Recognize(ctx, i.o.Path, db); err != nil {
-		return None, Explain(err)
+	if check != nil {
+		if err := check(db); err != nil {
+			return err
+		}
 	}
-	if i.outdated > 0 {
-		return Outdated, nil
+	return i.o.Recognize(ctx, i.o.Path, db)
+}
+
+// state is that of a file that was read.
+func (i *inspection) state() State {
+	switch {
+	case i.noTables:
+		return None
+	case i.outdated > 0:
+		return Outdated
 	}
-	return Closed, nil
+	return Closed
 }
 
 // examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).

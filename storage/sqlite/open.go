@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
@@ -41,9 +43,10 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	return f, nil
 }
 
-// open takes the steps of Open once the lock is held. Each relies on the ones before. The first two are those of Examine.
+// open takes the steps of Open once the lock is held. Each relies on the ones before. Up to identify, the steps are those of
+// Examine, see inspection.
 func (f *File) open(ctx context.Context) error {
-	i, err := inspect(f.o, f.lock.name)
+	i, err := inspect(f.o)
 	if err != nil {
 		return err
 	}
@@ -116,33 +119,23 @@ func (f *File) hold() error {
 	return f.lock.hold(f.o.Path)
 }
 
-// identify compares the database with what it should be, before anything is written to it: it might be another
-// application's. It is checked where it was left open, and before an upgrade.
-func (f *File) identify(ctx context.Context, i *inspection) (err error) {
+// identify reads the database before anything is written to it: it might be another application's. It is checked where it
+// was left open, and before an upgrade.
+func (f *File) identify(ctx context.Context, i *inspection) error {
 	if f.created = i.size == 0; f.created {
 		return nil
 	}
-	db, err := connectTo(ctx, f.o.Path, 1, readerPragmas())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := i.compare(ctx, db); err != nil {
-		return err
-	}
-	f.created, f.outdated = i.noTables, i.outdated
-	switch {
-	case f.created:
+	err := i.read(ctx, func(db *sqlx.DB) error {
+		switch {
+		case i.outdated > 0: // whatever its size: a damaged file is not upgraded
+			return checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas)
+		case i.leftOpen:
+			return f.checkFirst(ctx, db, i.size)
+		}
 		return nil
-	case f.outdated > 0: // whatever its size: what is unsound is not to be upgraded
-		err = checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas)
-	case i.leftOpen:
-		err = f.checkFirst(ctx, db, i.size)
-	}
-	if err != nil {
-		return err
-	}
-	return f.o.Recognize(ctx, f.o.Path, db)
+	})
+	f.created, f.outdated = i.noTables, i.outdated
+	return err
 }
 
 // openWriter opens the connection that writes. Where there is no file, it makes an empty one for SQLite to fill, and locks
