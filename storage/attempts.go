@@ -157,7 +157,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 	if !ok {
 		return fault.Missing("attempt")
 	}
-	return s.of(organization).change(ctx, func(t *tx) error {
+	return s.workFor(organization).change(ctx, func(t *tx) error {
 		to, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err
@@ -189,7 +189,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err != nil {
 			return err
 		}
-		t.store(organization, storedPerDelivery)
+		t.countStored(organization, storedPerDelivery)
 		s.announce(t, []webhook.Job{job})
 		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
 	})

@@ -39,7 +39,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return fmt.Errorf("write audit event: %w", err)
 	}
-	t.store(organization, storedPerAuditLine+len(text))
+	t.countStored(organization, storedPerAuditLine+len(text))
 	data, err := json.Marshal(struct {
 		Actor   auditActor      `json:"actor"`
 		Target  auditTarget     `json:"target"`

@@ -121,7 +121,7 @@ func mayReadAudit(t *tx, by access.Actor, refusal error) error {
 func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, received bool, to *bool) error {
 	if to != nil && *to != sub.AuditEvents {
 		sub.AuditEvents = *to
-		s.changed(t, sub.RowID)
+		s.announceChange(t, sub.RowID)
 	}
 	if !received || receivesAudit(*sub) {
 		return nil
@@ -153,7 +153,7 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}
 	sub.PendingDeliveries -= n
-	s.changed(t, sub.RowID)
+	s.announceChange(t, sub.RowID)
 	t.OnCommit(func() { s.pending.add(sub.RowID, -n) })
 	return nil
 }

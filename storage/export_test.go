@@ -28,7 +28,7 @@ func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s
 
 // WriteFor runs a job of an organization that is expected to write so many rows.
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
-	w := s.of(organization).rows(rows)
+	w := s.workFor(organization).rows(rows)
 	w.Urgent = urgent
 	return w.change(ctx, run)
 }
@@ -83,7 +83,7 @@ func (s *Store) Sessions(ctx context.Context) (n int, err error) {
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 	err = s.change(ctx, func(t *tx) error {
 		rows = 0
-		for _, subscriptions := range t.cache.wanting {
+		for _, subscriptions := range t.cache.matching {
 			rows += len(subscriptions)
 		}
 		return nil

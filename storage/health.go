@@ -21,7 +21,7 @@ func (s *Store) stepHealth(t *tx, sub *subscriber, r webhook.Result) (next webho
 	if err := writeHealth(t, r.Subscription, next); err != nil {
 		return next, err
 	}
-	s.turned(t, sub.Status, next.Status)
+	s.observeHealth(t, sub.Status, next.Status)
 	if next.Status == sub.Status || next.Status == webhook.Healthy {
 		return next, nil
 	}

@@ -65,7 +65,7 @@ func (s *Store) loadHold(t *tx) error {
 // HoldQueue stops all sending, from the moment that it returns: what is on the wire by then ends, and nothing else begins
 // until ReleaseQueue or DiscardQueue. A queue that is held already stays as it is.
 func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *Store) holdChanged(t *tx, hold *webhook.Hold) {
 		s.releasedAt.Store(at)
 		s.queueHold.Store(hold)
 	})
-	s.changed(t)
+	s.announceChange(t)
 }
 
 // ReleaseQueue has all that waits sent again, and returns how many deliveries that were. A queue that is not held stays as

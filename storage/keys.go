@@ -42,7 +42,7 @@ func (s *Store) Key(ctx context.Context, organization int64, id string) (access.
 // keys; Conflict where the user is no member, or the plan allows no more keys; Invalid where the scope names unknown permissions
 // or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
-	return returning(ctx, s.of(by.Organization.RowID), func(t *tx) (made access.Key, err error) {
+	return returning(ctx, s.workFor(by.Organization.RowID), func(t *tx) (made access.Key, err error) {
 		granted, err := grantable(t, by, k.Scope)
 		if err != nil {
 			return made, err
@@ -149,7 +149,7 @@ func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope
 // RevokeKey revokes an API key, for all requests that begin after it has returned. Doing so again changes nothing.
 // Faults: NotFound.
 func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.of(organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(organization).first().change(ctx, func(t *tx) error {
 		var found struct {
 			Row     int64  `db:"id"`
 			Name    string `db:"name"`

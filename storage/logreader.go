@@ -137,15 +137,15 @@ func (r *logReader) walk(ctx context.Context, high position, s slicer) (position
 		case bounds.over():
 			return low, nil
 		}
-		if err := rest(ctx, bounds.took-before); err != nil {
+		if err := pauseFor(ctx, bounds.took-before); err != nil {
 			return position{}, err
 		}
 		high = low
 	}
 }
 
-// rest waits as long as a slice took, so that a long search takes half a processor at most.
-func rest(ctx context.Context, took time.Duration) error {
+// pauseFor waits as long as a slice took, so that a long search takes half a processor at most.
+func pauseFor(ctx context.Context, took time.Duration) error {
 	timer := time.NewTimer(took)
 	defer timer.Stop()
 	select {

@@ -28,7 +28,7 @@ func (s *Store) Members(ctx context.Context, organization string, before int64, 
 // Faults: NotFound; Invalid where the role is unknown; Forbidden where the role holds more than by; Conflict where the
 // last active operator would be none any more.
 func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (set access.Member, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (set access.Member, err error) {
 		o, u, err := memberRows(t, organization, user)
 		if err != nil {
 			return set, err
@@ -68,7 +68,7 @@ func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, us
 // RemoveMember takes a user out of an organization; its credentials there are refused from the next request on. Faults:
 // NotFound, also for one who is no member; Conflict for the last active operator.
 func (s *Store) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		o, u, err := memberRows(t, organization, user)
 		if err != nil {
 			return err

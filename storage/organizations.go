@@ -35,7 +35,7 @@ func (s *Store) OrganizationByID(ctx context.Context, id string) (access.Organiz
 // CreateOrganization makes an organization on the plan that o names. Faults: Invalid where the plan is unknown, Conflict
 // where the external id is taken.
 func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Organization, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Organization, err error) {
 		plan, err := planRow(t, o.Plan)
 		if err != nil {
 			return made, unknown(err, "plan", "plan")
@@ -62,7 +62,7 @@ func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o acces
 // UpdateOrganization changes an organization; another plan holds from the next request and the next attempt on. Faults:
 // NotFound, Invalid where the plan is unknown, Conflict where the external id is taken.
 func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Organization, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.Organization, err error) {
 		row, err := organizationRow(t, id)
 		if err != nil {
 			return changed, err
@@ -89,7 +89,7 @@ func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id stri
 		s.outdatePrincipals(t)
 		if c.Plan != nil {
 			t.quotas.forget()
-			s.changed(t)
+			s.announceChange(t)
 		}
 		if changed, err = organization(t, row); err != nil {
 			return changed, err
@@ -115,7 +115,7 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 // DeleteOrganization removes an organization. Its audit log is not lost: it goes to the actor's LogOrganization.
 // Faults: NotFound; Conflict while there is anything else of it, be it revoked or removed, and for the actor's own.
 func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
-	return s.of(by.Organization).change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
 		row, err := organizationRow(t, id)
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ func (s *Store) UnknownPermissions(ctx context.Context, named access.Scope) (acc
 // built-in one. Faults: Conflict where the key is taken.
 func (s *Store) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn = false
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Permission, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Permission, err error) {
 		exists := alreadyExists("permission", "key")
 		if err := refuseIf(t, exists, "SELECT 1 FROM permissions WHERE key = ?", p.Key); err != nil {
 			return made, err
@@ -63,7 +63,7 @@ func (s *Store) CreatePermission(ctx context.Context, by access.Actor, p access.
 
 // UpdatePermission describes a permission anew, a built-in one too. Faults: NotFound.
 func (s *Store) UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (changed access.Permission, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (changed access.Permission, err error) {
 		if changed, err = permission(t, key); err != nil {
 			return changed, err
 		}
@@ -80,7 +80,7 @@ func (s *Store) UpdatePermission(ctx context.Context, by access.Actor, key, desc
 // role grants it or a key that is still good has it in its scope: were it made again later, with another meaning, that
 // key would hold it without having been asked for.
 func (s *Store) DeletePermission(ctx context.Context, by access.Actor, key string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		p, err := permission(t, key)
 		if err != nil {
 			return err

@@ -25,7 +25,7 @@ func (s *Store) Plan(ctx context.Context, name string) (access.Plan, error) {
 
 // CreatePlan makes a plan. Faults: Conflict where the name is taken.
 func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Plan, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Plan, err error) {
 		exists := alreadyExists("plan", "name")
 		if err := refuseIf(t, exists, "SELECT 1 FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
@@ -49,7 +49,7 @@ func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) 
 
 // UpdatePlan changes a plan, from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Plan, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.Plan, err error) {
 		row, err := planRow(t, name)
 		if err != nil {
 			return changed, err
@@ -68,7 +68,7 @@ func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c 
 		s.outdatePrincipals(t)
 		t.quotas.forget()
 		if c.Webhooks != nil {
-			s.changed(t)
+			s.announceChange(t)
 		}
 		return changed, s.audit(t, by, 0, access.PlanUpdated, auditTarget{Type: "plan", ID: name}, changesOfPlan(c))
 	})
@@ -99,7 +99,7 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 
 // DeletePlan removes a plan. Faults: NotFound; Conflict while an organization has it.
 func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) error {
-	return s.of(by.Organization).change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
 		row, err := planRow(t, name)
 		if err != nil {
 			return err

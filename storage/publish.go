@@ -20,7 +20,7 @@ import (
 // what is new has been stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
-	w := s.of(organization).rows(sqlite.UsualCost + len(events)).measured(func(t *tx) (int, error) {
+	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).measured(func(t *tx) (int, error) {
 		return publishCost(t, organization, events)
 	})
 	err := w.change(ctx, func(t *tx) error {
@@ -29,7 +29,7 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 			return err
 		}
 		// All is checked before anything is written: a refusal then costs the other writes of the batch nothing.
-		if err := s.repeated(t, organization, events, published); err != nil {
+		if err := s.answerRepeated(t, organization, events, published); err != nil {
 			return err
 		}
 		if err := requireBounds(t, organization, events, published); err != nil {
@@ -83,9 +83,9 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	return nil
 }
 
-// repeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
+// answerRepeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
 // their deliveries.
-func (s *Store) repeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	var wrong []fault.Field
 	for i, e := range events {
 		published[i] = webhook.Published{}
@@ -149,7 +149,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	if err != nil {
 		return webhook.Published{}, err
 	}
-	t.store(organization, len(jobs)*storedPerDelivery)
+	t.countStored(organization, len(jobs)*storedPerDelivery)
 	for i := range jobs {
 		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.Now()
 		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.Now(), organization
@@ -176,7 +176,7 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 		return 0, "", nil, fmt.Errorf("insert event: %w", err)
 	}
 	t.Wrote(len(body) / pageSize)
-	t.store(organization, storedSize(e, 0))
+	t.countStored(organization, storedSize(e, 0))
 	return row, id, body, nil
 }
 
@@ -199,13 +199,13 @@ func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
 // receivers returns the open subscriptions that want an event of the type, if the plan has webhooks. An audit event goes
 // only to those with audit_events.
 func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
-	wanting, err := t.wanting(organization, eventType)
+	matching, err := t.matching(organization, eventType)
 	if err != nil {
 		return nil, err
 	}
 	isAudit := access.IsAuditType(eventType)
-	open := make([]int64, 0, len(wanting))
-	for _, row := range wanting {
+	open := make([]int64, 0, len(matching))
+	for _, row := range matching {
 		sub, err := t.subscriber(row)
 		if err != nil {
 			return nil, err
@@ -275,9 +275,9 @@ func (s *Store) announce(t *tx, jobs []webhook.Job) {
 	})
 }
 
-// changed tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
+// announceChange tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
 // any.
-func (s *Store) changed(t *tx, subscriptions ...int64) {
+func (s *Store) announceChange(t *tx, subscriptions ...int64) {
 	t.cache.forget(subscriptions...)
 	t.OnCommit(func() {
 		if w := s.watcher.Load(); w != nil {
@@ -306,11 +306,11 @@ func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, err
 // mostDeliveries returns how many deliveries events make at most. It stops counting where they are too many.
 func mostDeliveries(t *tx, organization int64, events []webhook.NewEvent) (most int, err error) {
 	for i := 0; i < len(events) && most <= maxDeliveries; i++ {
-		wanting, err := t.wanting(organization, events[i].Type)
+		matching, err := t.matching(organization, events[i].Type)
 		if err != nil {
 			return 0, err
 		}
-		most += len(wanting)
+		most += len(matching)
 	}
 	return most, nil
 }

@@ -62,7 +62,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 // waits for it, gets 0 and must not be sent; so do all while the queue is held. The record is what claims the delivery.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
-	err := s.of(0).rows(len(starts)).change(ctx, func(t *tx) error {
+	err := s.workFor(0).rows(len(starts)).change(ctx, func(t *tx) error {
 		clear(ids)
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
@@ -147,7 +147,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 		settled.Changed = settled.Health.Status != before
 		t.countAttempt(sub.Organization, r)
 	}
-	settled.State, settled.DueAt = s.next(r)
+	settled.State, settled.DueAt = s.nextState(r)
 	if err := closeAttempt(t, r, settled); err != nil {
 		return settled, err
 	}
@@ -166,8 +166,8 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	return settled, err
 }
 
-// next says what becomes of the delivery.
-func (s *Store) next(r webhook.Result) (webhook.DeliveryState, int64) {
+// nextState says what becomes of the delivery.
+func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
 	switch {
 	case r.Succeeded:
 		return webhook.Delivered, 0

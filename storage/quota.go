@@ -58,8 +58,8 @@ func (q *quotas) forgetAll() {
 	clear(q.added)
 }
 
-// store counts bytes that the transaction adds for an organization.
-func (t *tx) store(organization int64, bytes int) {
+// countStored counts bytes that the transaction adds for an organization.
+func (t *tx) countStored(organization int64, bytes int) {
 	if bytes == 0 {
 		return
 	}

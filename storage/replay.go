@@ -86,7 +86,7 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		now, disorder int64
 		rows          span
 	}
-	o, err := returning(ctx, s.of(organization), func(t *tx) (o opened, err error) {
+	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o opened, err error) {
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
 			return o, err
 		}
@@ -228,7 +228,7 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 		if c.Seen < replayEvents {
 			return nil
 		}
-		if err := rest(ctx, took); err != nil {
+		if err := pauseFor(ctx, took); err != nil {
 			return err
 		}
 		part.after = c.Reached
@@ -271,7 +271,7 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
 	defer cancel()
-	n, err := returning(ctx, s.of(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
+	n, err := returning(ctx, s.workFor(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
 		sub, err := s.subscription(t, p.organization, p.id)
 		if err != nil {
 			return 0, err
@@ -291,9 +291,9 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 		if err != nil || n == 0 {
 			return 0, err
 		}
-		t.store(p.organization, int(n)*storedPerDelivery)
+		t.countStored(p.organization, int(n)*storedPerDelivery)
 		t.OnCommit(func() { s.pending.add(p.subscription, n) })
-		s.changed(t, p.subscription)
+		s.announceChange(t, p.subscription)
 		return n, nil
 	})
 	if err != nil {
@@ -310,7 +310,7 @@ func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r we
 	if until == 0 {
 		until = p.now
 	}
-	return s.of(p.organization).change(ctx, func(t *tx) error {
+	return s.workFor(p.organization).change(ctx, func(t *tx) error {
 		return s.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": made, "complete": complete,

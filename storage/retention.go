@@ -107,7 +107,7 @@ func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err 
 		return false, nil
 	}
 	after := s.retention.after
-	done, err := returning(ctx, s.of(0).rows(eventBatch+deliveryBatch), func(t *tx) (progress, error) {
+	done, err := returning(ctx, s.workFor(0).rows(eventBatch+deliveryBatch), func(t *tx) (progress, error) {
 		return s.deleteEventBatch(t, after, now-s.retention.events.Milliseconds())
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func (s *Store) Role(ctx context.Context, name string) (access.Role, error) {
 // CreateRole makes a role; it is never a built-in one. Faults: Conflict where the name is taken, Invalid where a
 // permission is unknown, Forbidden where the role holds more than by.
 func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Role, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Role, err error) {
 		exists := alreadyExists("role", "name")
 		if err := refuseIf(t, exists, "SELECT 1 FROM roles WHERE name = ?", r.Name); err != nil {
 			return made, err
@@ -82,7 +82,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 // UpdateRole changes what a role grants, from the next request of its holders on. Faults: NotFound, Conflict for a
 // built-in one, Invalid where a permission is unknown, Forbidden where the role holds more than by, before the change or after it.
 func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Role, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.Role, err error) {
 		if changed, err = roleNamed(t, name); err != nil {
 			return changed, err
 		}
@@ -109,7 +109,7 @@ func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c 
 
 // DeleteRole removes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
 func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) error {
-	return s.of(by.Organization).change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
 		r, err := roleNamed(t, name)
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ import (
 // is no member; Forbidden where the plan lacks API keys; Invalid where nothing of the scope can be granted;
 // Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
-	return returning(ctx, s.of(by.Organization.RowID).first(), func(t *tx) (rotated access.RotatedKey, err error) {
+	return returning(ctx, s.workFor(by.Organization.RowID).first(), func(t *tx) (rotated access.RotatedKey, err error) {
 		var old access.Key
 		if err := t.Get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
 			return rotated, missing(err, "API key")

@@ -16,7 +16,7 @@ import (
 func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
-	rotated, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
+	rotated, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return sub, err
@@ -37,7 +37,7 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 			WHERE id = ?5`, r.Overlap.Milliseconds(), t.Now()+r.Overlap.Milliseconds(), sealed, t.Now(), row); err != nil {
 			return sub, err
 		}
-		s.changed(t, row)
+		s.announceChange(t, row)
 		if sub, err = s.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
@@ -71,9 +71,9 @@ func overlapInProgress(until int64) error {
 // previousBatch is how many previous secrets a transaction deletes.
 const previousBatch = 200
 
-// dropPrevious deletes previous secrets whose overlap is over, unless the clock is doubted. It looks before it writes:
+// dropPreviousSecrets deletes previous secrets whose overlap is over, unless the clock is doubted. It looks before it writes:
 // mostly there are none.
-func (s *Store) dropPrevious(ctx context.Context) error {
+func (s *Store) dropPreviousSecrets(ctx context.Context) error {
 	now, trusted := s.trustedTime()
 	if !trusted {
 		return nil

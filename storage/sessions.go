@@ -47,7 +47,7 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 
 // CreateSession begins a session that acts as the access token of p, which must have one.
 func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
-	return returning(ctx, s.of(p.Home.RowID), func(t *tx) (access.Session, error) {
+	return returning(ctx, s.workFor(p.Home.RowID), func(t *tx) (access.Session, error) {
 		made := access.Session{ID: newID(sessionID), CreatedAt: t.Now(), ExpiresAt: t.Now() + sessionLife.Milliseconds()}
 		if expires := p.Token.ExpiresAt; expires != nil {
 			made.ExpiresAt = min(made.ExpiresAt, *expires)
@@ -67,7 +67,7 @@ func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access
 
 // EndSession ends the session of p, for all requests that begin after it has returned. Doing so again changes nothing.
 func (s *Store) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
-	return s.of(p.Home.RowID).first().change(ctx, func(t *tx) error {
+	return s.workFor(p.Home.RowID).first().change(ctx, func(t *tx) error {
 		n, err := t.Affected("DELETE FROM sessions WHERE public_id = ?", p.Session.ID)
 		if err != nil || n == 0 {
 			return err

@@ -14,16 +14,16 @@ import (
 // touches, and a rollback forgets all.
 type subscriptionCache struct {
 	subscribers map[int64]*subscriber
-	wanting     map[wish][]int64
-	wants       int // rows in wanting, and one for each wish
+	matching    map[typeOfOrganization][]int64
+	matches     int // rows in matching, and one for each type
 	hold        *webhook.Hold
 	holdKnown   bool // hold is what the file says
 }
 
 // What is remembered of each sort at most: some megabytes, whatever types events have and however many want each.
 const (
-	maxCached = 10_000
-	maxWants  = 200_000
+	maxCached  = 10_000
+	maxMatches = 200_000
 )
 
 // subscriber is a subscription as fan-out, Begin and Record see it.
@@ -44,8 +44,8 @@ type subscriber struct {
 // open reports whether events are fanned out to it and attempts begun.
 func (s *subscriber) open() bool { return s.Status != webhook.Disabled && s.Webhooks && !s.Deleted }
 
-// wish is an event type as an organization publishes it.
-type wish struct {
+// typeOfOrganization is an event type as an organization publishes it.
+type typeOfOrganization struct {
 	organization int64
 	eventType    string
 }
@@ -64,8 +64,8 @@ func (c *subscriptionCache) forget(subscriptions ...int64) {
 
 // forgetTypes drops who wants what.
 func (c *subscriptionCache) forgetTypes() {
-	clear(c.wanting)
-	c.wants = 0
+	clear(c.matching)
+	c.matches = 0
 }
 
 // subscriber returns a subscription; one that does not exist is closed.
@@ -93,11 +93,11 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 	return s, nil
 }
 
-// wanting returns the subscriptions of an organization that want a type, open or not. No pattern of a subscription covers
+// matching returns the subscriptions of an organization that want a type, open or not. No pattern of a subscription covers
 // another of its own, so each is found once.
-func (t *tx) wanting(organization int64, eventType string) ([]int64, error) {
-	w := wish{organization, eventType}
-	if rows, ok := t.cache.wanting[w]; ok {
+func (t *tx) matching(organization int64, eventType string) ([]int64, error) {
+	w := typeOfOrganization{organization, eventType}
+	if rows, ok := t.cache.matching[w]; ok {
 		return rows, nil
 	}
 	patterns := webhook.TypePatterns(eventType)
@@ -113,10 +113,10 @@ func (t *tx) wanting(organization int64, eventType string) ([]int64, error) {
 		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)
 	}
-	if len(t.cache.wanting) >= maxCached || t.cache.wants+len(rows) >= maxWants {
+	if len(t.cache.matching) >= maxCached || t.cache.matches+len(rows) >= maxMatches {
 		t.cache.forgetTypes()
 	}
-	t.cache.wanting[w] = rows
-	t.cache.wants += 1 + len(rows)
+	t.cache.matching[w] = rows
+	t.cache.matches += 1 + len(rows)
 	return rows, nil
 }

@@ -81,7 +81,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	made, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
+	made, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
@@ -119,7 +119,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 // those that are pending. Faults: NotFound; Forbidden where by lacks audit:read and the change needs it, see mayRedirect;
 // Conflict where too much is pending to look for audit events.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
-	w := s.of(organization)
+	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
 		w = w.first()
 	}
@@ -213,7 +213,7 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
-		s.changed(t, sub.RowID)
+		s.announceChange(t, sub.RowID)
 	}
 	if sub.Health == before {
 		return nil
@@ -224,7 +224,7 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 			sub.DisabledAt = new(t.Now()) // a copy: the transaction's own moves on
 		}
 	}
-	s.turned(t, before.Status, sub.Status)
+	s.observeHealth(t, before.Status, sub.Status)
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 
@@ -252,7 +252,7 @@ func dropPatterns(t *tx, subscription int64) error {
 
 // DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.of(organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(organization).first().change(ctx, func(t *tx) error {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return err
@@ -264,7 +264,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 			return err
 		}
 		t.OnCommit(func() { s.pending.remove(row) })
-		s.changed(t, row)
+		s.announceChange(t, row)
 		return s.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, row}, nil)
 	})
 }

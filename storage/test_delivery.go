@@ -11,7 +11,7 @@ import (
 // a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks, Conflict while the
 // queue is held.
 func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
-	begun, err := returning(ctx, s.of(organization), func(t *tx) (b begunTest, err error) {
+	begun, err := returning(ctx, s.workFor(organization), func(t *tx) (b begunTest, err error) {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return b, err
@@ -43,7 +43,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		if err != nil {
 			return b, err
 		}
-		t.store(organization, storedPerDelivery)
+		t.countStored(organization, storedPerDelivery)
 		b.job = webhook.Job{
 			Delivery: delivery, Subscription: sub, Organization: organization, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.Now(),
 			Body: body, Cause: webhook.ByTest,

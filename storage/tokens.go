@@ -36,7 +36,7 @@ func (s *Store) Token(ctx context.Context, user, id string) (access.AccessToken,
 // Faults: NotFound for the user, Invalid where the organization is unknown, Conflict where the user is no member of it,
 // Forbidden where the token could do more than by.
 func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.AccessToken, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.AccessToken, err error) {
 		u, err := userRow(t, user)
 		if err != nil {
 			return made, err
@@ -99,7 +99,7 @@ const selectTokenToRevoke = `
 // RevokeToken revokes an access token, for all requests that begin after it has returned. Doing so again changes
 // nothing. Faults: NotFound.
 func (s *Store) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		var found tokenToRevoke
 		if err := t.Get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
 			return missing(err, "access token")

@@ -21,7 +21,7 @@ type tx struct {
 func newTx() *tx {
 	return &tx{
 		organizations: map[int64]string{},
-		cache:         subscriptionCache{subscribers: map[int64]*subscriber{}, wanting: map[wish][]int64{}},
+		cache:         subscriptionCache{subscribers: map[int64]*subscriber{}, matching: map[typeOfOrganization][]int64{}},
 		minuteCounts:  map[minuteKey]*webhook.Tally{},
 		quotas:        newQuotas(),
 	}
@@ -67,7 +67,7 @@ func (t *tx) organization(row int64) (string, error) {
 func (s *Store) alone(fn func(*tx) error) error { return s.file.Alone(s.inTx(fn)) }
 
 // change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For what a customer asks for, use
-// of. See sqlite.File.Write.
+// workFor. See sqlite.File.Write.
 func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return work{store: s}.change(ctx, fn)
 }
@@ -78,8 +78,8 @@ type work struct {
 	sqlite.Work
 }
 
-// of is work for an organization.
-func (s *Store) of(organization int64) work {
+// workFor is work for an organization.
+func (s *Store) workFor(organization int64) work {
 	return work{store: s, Work: sqlite.Work{Payer: organization}}
 }
 

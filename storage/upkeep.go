@@ -36,7 +36,7 @@ func (s *Store) upkeep(ctx context.Context) {
 			cleaned = time.Now()
 			s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
 			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
-			s.try(ctx, s.dropPrevious, "cannot delete previous signing secrets whose overlap is over")
+			s.try(ctx, s.dropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
 		if time.Since(noted) >= usageInterval {
 			noted = time.Now()

@@ -27,7 +27,7 @@ func (s *Store) User(ctx context.Context, id string) (access.User, error) {
 
 // CreateUser makes a user. Faults: Conflict where the e-mail address, whatever its case, or the external id is taken.
 func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.User, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.User, err error) {
 		if err := freeUser(t, 0, &u.Email, u.ExternalID); err != nil {
 			return made, err
 		}
@@ -52,7 +52,7 @@ func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) 
 // Faults: NotFound; Conflict where the e-mail address or the external id is taken, and for the last active operator;
 // Forbidden where somebody could come to act as the user by this, and the user holds more than by.
 func (s *Store) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.User, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.User, err error) {
 		before, err := changeableUser(t, id)
 		if err != nil {
 			return changed, err
@@ -104,7 +104,7 @@ func changesOfUser(c access.UserChange) map[string]any {
 
 // DeleteUser removes a user. Faults: NotFound; Conflict while it has a membership, or a credential, be it revoked.
 func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		row, err := userRow(t, id)
 		if err != nil {
 			return err
