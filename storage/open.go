@@ -177,3 +177,41 @@ func writeProbe(t *sqlite.Tx, size int) error {
 	_, err := t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
 	return err
 }
+
+// State is what stands at a path.
+type State = sqlite.State
+
+// The states of a file that Open would take.
+const (
+	None     = sqlite.None
+	Closed   = sqlite.Closed
+	LeftOpen = sqlite.LeftOpen
+	Outdated = sqlite.Outdated
+)
+
+// Owner tells which process owns the file at path; see sqlite.Owner.
+func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
+
+// Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
+// nothing. It looks less far into a file that was left open, which only its next owner may read.
+func Examine(ctx context.Context, o Options) (State, error) {
+	var found encryptionKeys
+	e := o.engine()
+	e.Prepare = func(path string, start sqlite.Start) (err error) {
+		o.Path = path
+		found, err = o.prepareKeys(start)
+		return err
+	}
+	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
+		_, err := found.recognize(ctx, path, db)
+		return err
+	}
+	return sqlite.Examine(ctx, e)
+}
+
+// schemaVersion is the version of schema.sql (PRAGMA user_version): one more than there are upgrades.
+const schemaVersion = 1
+
+// schemaUpgrades are those of this version: the first takes schema 1 to schema 2, and so on. The table instance stays as it
+// is, for it is read before an upgrade.
+var schemaUpgrades = [schemaVersion - 1]sqlite.Step{}

@@ -79,10 +79,7 @@ type keyChange struct {
 }
 
 // findKeys finds the key that is to seal and all that may be needed to open. It writes nothing.
-func (c *keyChange) findKeys(o Options, start sqlite.Start) (encryptionKeys, error) {
-	if start.Empty {
-		return encryptionKeys{}, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
-	}
+func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) {
 	c.file = keyFile{name: o.Path + disk.Key}
 	var err error
 	if c.stored, err = c.file.read(); errors.Is(err, os.ErrNotExist) {

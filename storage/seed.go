@@ -70,3 +70,12 @@ func seedOperator(t *tx) error {
 	}
 	return upsertMember(t, organization, user, role)
 }
+
+// The built-in user. It has no e-mail address, only a word in the place of one, so that nobody who proves an address to
+// an identity provider can be taken for it.
+const systemName = "system"
+
+func seedSystem(t *tx) error {
+	_, err := insertUser(t, access.User{Email: systemName, Name: systemName, IsActive: true, BuiltIn: true})
+	return err
+}

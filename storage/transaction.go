@@ -117,3 +117,16 @@ func (w work) change(ctx context.Context, fn func(*tx) error) error {
 type changer interface {
 	change(ctx context.Context, fn func(*tx) error) error
 }
+
+// returning is change for a function that makes something. Where the context has ended the waiting, the writer may be at
+// work on it still: the caller then gets the zero value, and shares no variable with the writer.
+func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (T, error) {
+	var made, none T
+	if err := c.change(ctx, func(t *tx) (err error) {
+		made, err = fn(t)
+		return err
+	}); err != nil {
+		return none, err
+	}
+	return made, nil
+}

@@ -76,31 +76,18 @@ func readerPragmas() []pragma {
 	)
 }
 
-// dsn is a data source name for path. The driver ignores a misspelt key in silence, so check reads all of them back.
-func dsn(path string, pragmas []pragma, more ...string) (string, error) {
+// connect opens a pool of n connections to the database at path, all of which stay. options are more of its data source
+// name. The driver ignores a misspelt pragma in silence, so check reads all of them back.
+func connect(ctx context.Context, path string, n int, pragmas []pragma, options ...string) (*sqlx.DB, error) {
 	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	query := append([]string{"_defensive=1", "_dqs=0", "_error_rc=1"}, more...)
-	for _, p := range pragmas {
-		query = append(query, "_pragma="+p.name+"("+p.value+")")
-	}
-	return (&url.URL{Scheme: "file", Path: abs, RawQuery: strings.Join(query, "&")}).String(), nil
-}
-
-// connectTo opens a pool of n connections to the database at path, all of which stay.
-func connectTo(ctx context.Context, path string, n int, pragmas []pragma, more ...string) (*sqlx.DB, error) {
-	name, err := dsn(path, pragmas, more...)
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, name, n, pragmas)
-}
-
-// connect opens a pool of n connections, all of which stay.
-func connect(ctx context.Context, name string, n int, pragmas []pragma) (*sqlx.DB, error) {
-	db, err := sqlx.Open(driver, name)
+	query := append([]string{"_defensive=1", "_dqs=0", "_error_rc=1"}, options...)
+	for _, p := range pragmas {
+		query = append(query, "_pragma="+p.name+"("+p.value+")")
+	}
+	db, err := sqlx.Open(driver, (&url.URL{Scheme: "file", Path: abs, RawQuery: strings.Join(query, "&")}).String())
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func (i *inspection) prepare() error {
 // read compares the database with what it should be. check, where there is one, may read it whole before Recognize decides.
 // options are those of the connection.
 func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) (err error) {
-	db, err := connectTo(ctx, i.o.Path, 1, readerPragmas(), options...)
+	db, err := connect(ctx, i.o.Path, 1, readerPragmas(), options...)
 	if err != nil {
 		return err
 	}

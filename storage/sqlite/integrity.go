@@ -38,7 +38,7 @@ func (f *File) checkLater(ctx context.Context) error {
 	if !f.unchecked {
 		return nil
 	}
-	db, err := connectTo(ctx, f.o.Path, 1, readerPragmas())
+	db, err := connect(ctx, f.o.Path, 1, readerPragmas())
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func (f *File) openWriter(ctx context.Context) error {
 		more = append(more, "_auto_vacuum=INCREMENTAL") // which is for life, and writes
 	}
 	var err error
-	if f.writer.db, err = connectTo(ctx, f.o.Path, 1, writerPragmas(f.o.Synchronous), more...); err != nil {
+	if f.writer.db, err = connect(ctx, f.o.Path, 1, writerPragmas(f.o.Synchronous), more...); err != nil {
 		return err
 	}
 	conn, err := f.writer.db.Connx(ctx)
@@ -197,7 +197,7 @@ func (f *File) noteMade() error {
 
 // openCheckpointer opens the connection that makes checkpoints.
 func (f *File) openCheckpointer(ctx context.Context) (err error) {
-	f.checkpointer.db, err = connectTo(ctx, f.o.Path, 1, checkpointPragmas(f.o.Synchronous), "_txlock=immediate")
+	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, checkpointPragmas(f.o.Synchronous), "_txlock=immediate")
 	return err
 }
 

@@ -16,21 +16,19 @@ import (
 // recorded has each hook note its name.
 func recorded(o sqlite.Options, calls *[]string) sqlite.Options {
 	call := func(name string) error { *calls = append(*calls, name); return nil }
-	o.Hooks = sqlite.Hooks{
-		Prepare: func(_ string, s sqlite.Start) error {
-			if s.Empty {
-				return call("prepare an empty file")
-			}
-			return call("prepare")
-		},
-		Recognize:    func(context.Context, string, *sqlx.DB) error { return call("recognize") },
-		Create:       func(*sqlite.Tx) error { return call("create") },
-		Made:         func() error { return call("made") },
-		Begin:        func(*sqlite.Tx) error { return call("begin") },
-		BeforeCommit: func(*sqlite.Tx) error { return call("before commit") },
-		RolledBack:   func() { _ = call("rolled back") },
-		Committed:    func(int, time.Duration) { _ = call("committed") },
+	o.Prepare = func(_ string, s sqlite.Start) error {
+		if s.Empty {
+			return call("prepare an empty file")
+		}
+		return call("prepare")
 	}
+	o.Recognize = func(context.Context, string, *sqlx.DB) error { return call("recognize") }
+	o.Create = func(*sqlite.Tx) error { return call("create") }
+	o.Made = func() error { return call("made") }
+	o.Begin = func(*sqlite.Tx) error { return call("begin") }
+	o.BeforeCommit = func(*sqlite.Tx) error { return call("before commit") }
+	o.RolledBack = func() { _ = call("rolled back") }
+	o.Committed = func(int, time.Duration) { _ = call("committed") }
 	return o
 }
 

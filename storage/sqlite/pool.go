@@ -25,7 +25,7 @@ type Pool struct {
 // Pool opens read-only connections, which Close closes. limit is that of one read: the write-ahead log cannot start anew
 // beneath a reader. Each connection has a page cache of its own outside the Go heap.
 func (f *File) Pool(ctx context.Context, connections int, limit time.Duration) (*Pool, error) {
-	db, err := connectTo(ctx, f.o.Path, connections, readerPragmas())
+	db, err := connect(ctx, f.o.Path, connections, readerPragmas())
 	if err != nil {
 		return nil, err
 	}

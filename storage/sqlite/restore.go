@@ -229,7 +229,7 @@ func isDatabase(path string) (bool, error) {
 // foldLog folds the write-ahead log of the present database into it, so that it is one file. It returns ErrInUse where
 // another program has the file open; any other error means that the file is damaged.
 func foldLog(ctx context.Context, path string) error {
-	db, err := connectTo(ctx, path, 1, writerPragmas(Full))
+	db, err := connect(ctx, path, 1, writerPragmas(Full))
 	if err != nil {
 		return err
 	}

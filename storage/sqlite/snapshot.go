@@ -29,7 +29,7 @@ const fullCheckSize = 256 << 20 // bytes
 
 // openCopy opens a database to read it and no more: not even what a crash has left in its write-ahead log is folded back.
 func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
-	return connectTo(ctx, path, 1, commonPragmas(), "mode=ro")
+	return connect(ctx, path, 1, commonPragmas(), "mode=ro")
 }
 
 // source is a database that is open to be copied. Once it is open, it is read through its descriptors: the copy may be

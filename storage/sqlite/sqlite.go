@@ -31,7 +31,8 @@ type Options struct {
 	Hooks
 }
 
-// Hooks are what the owner of the tables does in the engine. Each may be nil.
+// Hooks are what the owner of the tables does in the engine. All are required, except Reached. Examine calls Prepare and
+// Recognize only.
 type Hooks struct {
 	// Prepare is called once the lock is held, and before the database is read or made.
 	Prepare func(path string, s Start) error
@@ -55,7 +56,7 @@ type Hooks struct {
 	Probe func(t *Tx, size int) error
 	// DrainReads keeps long reads waiting until resume is called. drained is false where those under way do not end in time.
 	DrainReads func(ctx context.Context) (resume func(), drained bool)
-	// Reached is told how far an upgrade has come.
+	// Reached is told how far an upgrade has come; nil is nobody.
 	Reached func(point string)
 }
 
@@ -79,47 +80,10 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Hooks = o.Hooks.withDefaults()
+	if o.Reached == nil {
+		o.Reached = func(string) {}
+	}
 	return o
-}
-
-// withDefaults sets a function that does nothing for each hook that is nil.
-func (h Hooks) withDefaults() Hooks {
-	nothing := func(*Tx) error { return nil }
-	if h.Prepare == nil {
-		h.Prepare = func(string, Start) error { return nil }
-	}
-	if h.Recognize == nil {
-		h.Recognize = func(context.Context, string, *sqlx.DB) error { return nil }
-	}
-	if h.Create == nil {
-		h.Create = nothing
-	}
-	if h.Made == nil {
-		h.Made = func() error { return nil }
-	}
-	if h.Begin == nil {
-		h.Begin = nothing
-	}
-	if h.BeforeCommit == nil {
-		h.BeforeCommit = nothing
-	}
-	if h.RolledBack == nil {
-		h.RolledBack = func() {}
-	}
-	if h.Committed == nil {
-		h.Committed = func(int, time.Duration) {}
-	}
-	if h.Probe == nil {
-		h.Probe = func(*Tx, int) error { return nil }
-	}
-	if h.DrainReads == nil {
-		h.DrainReads = func(context.Context) (func(), bool) { return func() {}, true }
-	}
-	if h.Reached == nil {
-		h.Reached = func(string) {}
-	}
-	return h
 }
 
 // File is the open database. Writes wait until Run runs.

@@ -9,7 +9,10 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 	"weak"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -18,7 +21,22 @@ import (
 func options(t *testing.T) sqlite.Options {
 	return sqlite.Options{
 		Path: filepath.Join(t.TempDir(), "test.db"), Schema: "CREATE TABLE notes (name TEXT PRIMARY KEY) STRICT;",
-		Synchronous: sqlite.Normal, Logger: slog.New(slog.DiscardHandler),
+		Synchronous: sqlite.Normal, Logger: slog.New(slog.DiscardHandler), Hooks: noHooks(),
+	}
+}
+
+// noHooks do nothing.
+func noHooks() sqlite.Hooks {
+	nothing := func(*sqlite.Tx) error { return nil }
+	return sqlite.Hooks{
+		Prepare:   func(string, sqlite.Start) error { return nil },
+		Recognize: func(context.Context, string, *sqlx.DB) error { return nil },
+		Create:    nothing, Begin: nothing, BeforeCommit: nothing,
+		Made:       func() error { return nil },
+		RolledBack: func() {},
+		Committed:  func(int, time.Duration) {},
+		Probe:      func(*sqlite.Tx, int) error { return nil },
+		DrainReads: func(context.Context) (func(), bool) { return func() {}, true },
 	}
 }
 
