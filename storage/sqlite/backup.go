@@ -15,7 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// BackupOptions say what is copied where.
+// BackupOptions name a database and the place of its copy.
 type BackupOptions struct {
 	Path    string // of the database, whether a server has it open or not
 	To      string // the copy, or a directory that gets one with a dated name; empty: the directory "backups" beside the database
@@ -24,9 +24,9 @@ type BackupOptions struct {
 	Copies
 }
 
-// Backup makes a copy of a database as it is at one moment: checked, on the disk, and under its name only then. It needs no
-// server, and disturbs none. It refuses with ErrForeignFile, ErrExists, ErrBackupRunning, ErrNoSpace, ErrDamaged, or a
-// file system's error. A failure to remove older copies is only Report.Warning. Report.Contents is left to Inspect.
+// Backup makes a copy of a database as it is at one moment. The copy gets its name once it is checked and on the disk. A
+// server may run meanwhile. Backup refuses with ErrForeignFile, ErrExists, ErrBackupRunning, ErrNoSpace, ErrDamaged, or a
+// file system's error. A failure to remove older copies is a Report.Warning. Inspect fills in Report.Contents.
 //
 // A process that is root reads with the rights of the owner of the database, and writes with those of the owner of the
 // directory of the copy (see disk.Locate).
@@ -121,7 +121,7 @@ func fill(ctx context.Context, temp *os.File, from *source, o BackupOptions, r *
 	return nil
 }
 
-// destination returns the file that the copy is to become, and with whose rights it is written.
+// destination returns the final name of the copy, and the user with whose rights it is written.
 func destination(path string, o BackupOptions, at time.Time) (file string, writer disk.User, err error) {
 	to := o.To
 	if to == "" {
@@ -140,7 +140,7 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 	if o.Keep > 0 {
 		return "", writer, fmt.Errorf("only dated copies are counted and removed, so name a directory that exists instead of %s", to)
 	}
-	// A link at the name of the copy is not followed: the copy would replace it.
+	// Do not follow a link at the name of the copy: the copy would replace its target.
 	if dir, writer, err = disk.Locate(filepath.Dir(to)); err != nil {
 		return "", writer, err
 	}
@@ -166,10 +166,10 @@ func checkReplaceable(dir, database string, writer disk.User) error {
 	return writer.CheckReplaceable(dir)
 }
 
-// BackupDirectory is where the copies go for which nobody named another place.
+// BackupDirectory is the default directory of the copies of a database.
 func BackupDirectory(path string) string { return filepath.Join(filepath.Dir(path), "backups") }
 
-// MakeBackupDirectory makes it, where it is missing.
+// MakeBackupDirectory makes that directory if it is missing.
 func MakeBackupDirectory(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
@@ -192,8 +192,8 @@ func (o BackupOptions) checkName(path string) error {
 	}
 }
 
-// claim makes the file that a copy is written into, with a lock on it, which the kernel gives back even after kill -9. What
-// has that name without a lock was left by a run that was killed: it is removed, never written to.
+// claim makes and locks the temporary file of a copy. The kernel releases the lock even after kill -9. So a file of that name
+// without a lock is left over from a killed run, and claim removes it.
 func claim(name string) (*os.File, error) {
 	for range claimTries {
 		if err := removeUnclaimed(name); err != nil {
@@ -213,15 +213,15 @@ func claim(name string) (*os.File, error) {
 		f.Close()
 		if err != nil && !errors.Is(err, ErrBackupRunning) {
 			return nil, err
-		} // else another run has taken the file for one that was left, before it had a lock
+		} // else another run saw the file before it was locked, and took it for a leftover
 	}
 	return nil, fmt.Errorf("%w into %s: other runs keep making %s; wait until they end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
 }
 
-// claimTries bounds how often a run gives way to others, or to somebody who makes and removes files in its way.
+// claimTries bounds the attempts of a run to claim its file while others make files of the same name.
 const claimTries = 100
 
-// removeUnclaimed removes the file of a run that was killed. ErrBackupRunning says that the run goes on.
+// removeUnclaimed removes the file of a killed run. It returns ErrBackupRunning where that run still goes on.
 func removeUnclaimed(name string) error {
 	f, err := disk.OpenOwn(name, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
@@ -252,7 +252,7 @@ func flock(f *os.File) error {
 	return nil
 }
 
-// stillNamed reports whether a file that is open still has the name that it was opened by.
+// stillNamed reports whether an open file still has the name that it was opened by.
 func stillNamed(f *os.File) bool {
 	open, err := f.Stat()
 	if err != nil {
@@ -262,7 +262,7 @@ func stillNamed(f *os.File) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// rename gives a file that is open another name, unless something else stands at its present name.
+// rename gives an open file another name. It refuses where another file has taken its present name.
 func rename(f *os.File, name string) error {
 	if !stillNamed(f) {
 		return fmt.Errorf("%w: %s was replaced while it was written; let nobody else write to its directory", disk.ErrAccess, f.Name())
@@ -270,9 +270,8 @@ func rename(f *os.File, name string) error {
 	return os.Rename(f.Name(), name)
 }
 
-// prune removes the oldest dated copies beside the one that was just made, so that as many are left as said, and returns
-// their names. That one stays, even where a clock that was set back makes it look the oldest. Files of another user are
-// neither counted nor removed.
+// prune removes the oldest dated copies, so that keep of them are left, and returns their names. The copy that was just made
+// stays, even if the clock was set back and it looks the oldest. Files of other users are neither counted nor removed.
 func prune(made, database string, keep int) ([]string, error) {
 	if keep <= 0 {
 		return nil, nil
@@ -287,7 +286,7 @@ func prune(made, database string, keep int) ([]string, error) {
 		name, going := strings.CutSuffix(e.Name(), goingSuffix)
 		switch {
 		case !backup.IsDated(name, database) || e.Name() == filepath.Base(made) || !disk.IsOwn(filepath.Join(dir, e.Name())):
-		case going: // an earlier run was cut off
+		case going: // an earlier run was interrupted while it removed this file
 			err = errors.Join(err, shrinkAway(filepath.Join(dir, e.Name())))
 		default:
 			dated = append(dated, name)
@@ -311,8 +310,7 @@ const (
 	shrinkPause = 20 * time.Millisecond
 )
 
-// shrinkAway removes a file a piece at a time: with a large one, some file systems hold up every fsync for as long as it
-// takes to free all of it.
+// shrinkAway removes a file piece by piece. Some file systems block every fsync while they free a large file.
 func shrinkAway(path string) error {
 	f, err := disk.OpenOwn(path, os.O_WRONLY)
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 	// applicationID marks the file as Keyhook's: "keyh" in ASCII (PRAGMA application_id).
 	applicationID = 0x6b657968
 
-	// walPages is how long the write-ahead log may grow before a commit checkpoints it by itself. The checkpoints of
-	// upkeep come first; this is the net below them.
+	// walPages is the length of the write-ahead log at which a commit makes a checkpoint by itself. Usually the checkpoints
+	// of watch come first.
 	walPages = 10_000
 )
 

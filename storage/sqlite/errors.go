@@ -10,7 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Result codes of SQLite that mean something to us (sqlite.org/rescode.html).
+// The result codes of SQLite that Keyhook tells apart (sqlite.org/rescode.html).
 const (
 	sqliteError      = 1
 	sqliteFull       = 13
@@ -47,7 +47,7 @@ func isFull(err error) bool {
 	return c&primaryMask == sqliteFull || c == sqliteIndexSize
 }
 
-// IsTaken reports whether err says that something of that name exists.
+// IsTaken reports whether err says that a unique value exists already.
 func IsTaken(err error) bool {
 	c := code(err)
 	return c == sqliteUnique || c == sqlitePrimaryKey
@@ -69,7 +69,7 @@ func Unavailable(err error) error {
 	return err
 }
 
-// unusable reports whether an error is of the disk or of the file, and not of the statement.
+// unusable reports whether an error comes from the disk or the file, and not from the statement.
 func unusable(err error) bool {
 	switch code(err) & primaryMask {
 	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:

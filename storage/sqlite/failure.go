@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrFailed is what Run ends with, and every write from then on, once what was acknowledged can no longer be kept: flushing
-// failed, or the file was removed or replaced beneath the process. The process must end without touching the file again.
+// ErrFailed is returned by Run, and by every later write, once acknowledged data can be lost: an fsync failed, or the file was
+// removed or replaced under the running process. The process must end without touching the file again.
 var ErrFailed = errors.New("the database cannot be relied on any more")
 
 // problem is what is wrong with the file at present. Its text is for those who watch metrics.
@@ -23,14 +23,14 @@ const (
 	damaged  problem = "damaged"
 )
 
-// public is what anybody may know of a problem.
+// public is the text of a problem that any caller may read.
 var public = map[problem]string{
 	diskFull: "the disk is full: nothing can be written until there is room",
 	ioError:  "the disk refuses writes; it is tried again every second",
 	damaged:  "the database is damaged: nothing is written any more; put it back from a backup",
 }
 
-// part is whose success ends a problem that it has found.
+// part is the kind of work that has found a problem. The success of the same kind of work ends the problem.
 type part int
 
 const (
@@ -40,17 +40,17 @@ const (
 	parts
 )
 
-// A disk that often fails to give back what it holds is not waited for.
+// After this many failed reads within this time, the disk is given up.
 const (
 	badReads   = 3
 	badReadsIn = time.Minute
 )
 
-// blockedLimit is for how long no write may succeed before the store is not ready. Keyhook itself writes more often than
-// that, so one write that has failed on an idle file is forgotten before.
+// blockedLimit is how long writes may fail before the file is not ready. Keyhook itself writes more often than that, so a
+// single failed write on an idle file is forgotten before.
 const blockedLimit = 2 * time.Minute
 
-// blocked is the problem then. Anybody may read it.
+// blocked is the text of that problem. Any caller may read it.
 const blocked = "no write has succeeded for two minutes: the disk does not answer, or another program has locked the database; end that program, or look at the disk of storage.path"
 
 // severity is what follows from an error of SQLite.
@@ -88,7 +88,7 @@ func classify(err error) (severity, problem) {
 // failures are what is wrong with the file at present. The methods may be called by anybody.
 type failures struct {
 	log      *slog.Logger
-	degraded atomic.Bool // something is wrong with a part: the fast way to see that nothing is
+	degraded atomic.Bool // there is a problem; a fast check without the mutex
 
 	mu      sync.Mutex
 	wrong   [parts]problem
@@ -101,7 +101,7 @@ func newFailures(log *slog.Logger) *failures {
 	return &failures{log: log, failed: make(chan struct{})}
 }
 
-// note takes in what went wrong for a part; nil is nothing.
+// note records an error of a part. It ignores nil.
 func (c *failures) note(p part, err error) {
 	if err == nil {
 		return
@@ -120,7 +120,7 @@ func (c *failures) note(p part, err error) {
 
 func (c *failures) degrade(p part, a problem, err error) {
 	if a == damaged {
-		p = byReading // whoever has found it: no commit heals it
+		p = byReading // whichever part has found it: no commit ends it
 	} else if p == byReading {
 		return // the caller was told; the next read may go well
 	}
@@ -134,7 +134,7 @@ func (c *failures) degrade(p part, a problem, err error) {
 	c.log.Error("degraded: "+public[a], "reason", string(a), "error", err)
 }
 
-// heal ends what a part has found, damage aside, now that it went well.
+// heal ends the problem that a part has found, after its work has succeeded. Damage stays.
 func (c *failures) heal(p part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *failures) heal(p part) {
 	c.log.Warn("no longer degraded", "reason", string(was))
 }
 
-// tooMany counts a failed read.
+// tooMany counts a failed read, and reports whether there were too many of late.
 func (c *failures) tooMany() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *failures) tooMany() bool {
 	return len(c.bad) >= badReads
 }
 
-// fail has the store stop for good. It reports whether this was the first reason to.
+// fail stops the file for good. It reports whether this is the first cause.
 func (c *failures) fail(cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *failures) fail(cause error) bool {
 	return true
 }
 
-// refusal is why nothing may be written; nil where it may.
+// refusal is the reason why writing is refused; nil where it is allowed.
 func (c *failures) refusal() error {
 	select {
 	case <-c.failed:
@@ -187,7 +187,7 @@ func (c *failures) refusal() error {
 	return nil
 }
 
-// ended is what the store has failed of; nil where it has not.
+// ended is the error that has stopped the file; nil while it works.
 func (c *failures) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +225,7 @@ func (f *File) Ready() (warning string, err error) {
 	return "", nil
 }
 
-// Degraded tells, of each reason for which nothing may be written at present, whether it holds.
+// Degraded reports, for each possible problem, whether the file has it at present.
 func (f *File) Degraded() map[string]bool {
 	all := map[string]bool{}
 	for a := range public {

@@ -36,8 +36,8 @@ func (f *File) remember() error {
 	return nil
 }
 
-// checkNames refuses where our files no longer stand under their names. SQLite goes on writing to a file that was removed or
-// replaced, and what it writes is gone with the process.
+// checkNames returns an error if one of our files was removed or replaced. SQLite would go on writing to it, and that data is
+// lost when the process ends.
 func (f *File) checkNames() error {
 	for _, known := range f.names {
 		info, err := os.Stat(known.name)
@@ -54,8 +54,8 @@ func (f *File) checkNames() error {
 	return nil
 }
 
-// lost reports whether our files no longer stand under their names, and has the process stop then. It is asked after every
-// commit, before anybody is told that something is kept.
+// lost reports whether one of our files was removed or replaced, and stops the file then. It is called after every commit,
+// before the callers are told that their data is kept.
 func (f *File) lost() bool {
 	err := f.checkNames()
 	if err == nil {
@@ -67,8 +67,8 @@ func (f *File) lost() bool {
 	return true
 }
 
-// renameLog takes the write-ahead log away from a file that was put in the place of ours: the next process would take it for
-// that file's, and fold one into the other.
+// renameLog renames the write-ahead log if another file was put in the place of ours. The next process would apply the log to
+// that file.
 func (f *File) renameLog() {
 	database, log := f.names[0], f.names[1]
 	inPlace, err := os.Stat(database.name)
@@ -122,8 +122,8 @@ func (f *File) watch(ctx context.Context) {
 	}
 }
 
-// probe writes something of some size, and ends what commits have found where that is durable. Their own success would
-// not tell: some write next to nothing, and where nobody writes there are none.
+// probe writes probeSize bytes, and ends the problem that commits have found if that succeeds. The success of other commits is
+// no proof: some write next to nothing, and an idle file has none.
 func (f *File) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()

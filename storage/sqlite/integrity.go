@@ -10,15 +10,15 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// After a crash the structure of the file is looked at: what a disk has broken is better told at once than found by a
-// request. A small file is looked at before anything else, at some 100 MB a second; a large one, table by table, while it
-// is in use already, as long as the write-ahead log allows.
+// After a crash the structure of the file is checked, so that damage is found before a request meets it. A small file is
+// checked first, at some 100 MB a second. A large file is checked table by table while it is in use, as long as the
+// write-ahead log allows.
 const (
 	checkedFirst = 64 << 20         // bytes
 	checkLimit   = 60 * time.Second // for one table: while it is read, the write-ahead log cannot be folded back
 )
 
-// checkFirst looks at a file that was left open, if it is small; a large one it leaves to checkLater.
+// checkFirst checks a file that was left open, if it is small. It leaves a large one to checkLater.
 func (f *File) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int64) error {
 	if size > checkedFirst {
 		f.unchecked = true
@@ -33,7 +33,7 @@ func (f *File) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int6
 	return nil
 }
 
-// checkLater looks at a large file while it is in use, on a connection of its own.
+// checkLater checks a large file while it is in use, on a connection of its own.
 func (f *File) checkLater(ctx context.Context) error {
 	if !f.unchecked {
 		return nil

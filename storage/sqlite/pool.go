@@ -22,8 +22,8 @@ type Pool struct {
 	prepared sync.Map      // statement text → *sqlx.Stmt
 }
 
-// Pool opens read-only connections, which Close closes. limit is that of one read: the write-ahead log cannot start anew
-// beneath a reader. Each connection has a page cache of its own outside the Go heap.
+// Pool opens read-only connections. Close closes them. limit bounds one read, because the write-ahead log cannot restart during
+// a read. Each connection has a page cache of its own outside the Go heap.
 func (f *File) Pool(ctx context.Context, connections int, limit time.Duration) (*Pool, error) {
 	db, err := connect(ctx, f.o.Path, connections, readerPragmas())
 	if err != nil {
@@ -69,8 +69,8 @@ func (p *Pool) List(ctx context.Context, dest any, text string, args ...any) err
 	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.SelectContext(ctx, dest, args...) })
 }
 
-// read runs a statement within the limit. Where that ends it, the fault says so; where the caller's context does, the
-// error stays what it is.
+// read runs a statement within the limit. If the limit ends it, the fault says so. If the caller's context ends it, the error
+// stays as it is.
 func (p *Pool) read(ctx context.Context, text string, run func(context.Context, *sqlx.Stmt) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, ErrLateRead)
 	defer cancel()

@@ -25,8 +25,8 @@ type object struct {
 	SQL  string `db:"sql"`
 }
 
-// objects lists what the schema is made of: all but SQLite's own, and the two tables that Litestream makes in every database
-// that it replicates.
+// objects lists the tables and indexes of the schema. It leaves out those of SQLite and the two tables that Litestream makes in
+// every database that it replicates.
 func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 	list := []object{}
 	err := sqlx.SelectContext(ctx, db, &list, `
@@ -62,7 +62,7 @@ func readVersion(ctx context.Context, db sqlx.QueryerContext, path string) (foun
 	return found, have, nil
 }
 
-// compare compares the database with what it should be. What an older schema should be, nobody knows.
+// compare compares the schema of the database with the one of this version. It cannot check an older schema.
 func (i *inspection) compare(ctx context.Context, db sqlx.QueryerContext) error {
 	found, have, err := readVersion(ctx, db, i.o.Path)
 	switch {
@@ -101,7 +101,7 @@ func compareSchema(ctx context.Context, schema string, have []object) error {
 	return nil
 }
 
-// diff lists what is missing with "-" and what is too much with "+", comments and spacing aside.
+// diff lists missing objects with "-" and additional ones with "+". It ignores comments and spacing.
 func diff(want, have []object) string {
 	var b strings.Builder
 	report := func(sign string, list, other []object) {

@@ -17,7 +17,7 @@ type Tx struct {
 	statements map[string]*sqlx.Stmt
 	now        int64 // one time for the whole batch, in milliseconds
 	dirty      bool  // something was written since the current job began
-	rows       int   // written since the transaction began, about; a page of an event's body counts as one
+	rows       int   // written since the transaction began, estimated; a page of a long text counts as one
 	committed  []func()
 }
 
@@ -44,7 +44,7 @@ func (t *Tx) attempt(fn func(*Tx) error) (err error) {
 	return fn(t)
 }
 
-// do runs a job. The error is one that the whole transaction must not survive; any other is kept in the job.
+// do runs a job. It returns an error that must roll the whole transaction back, and keeps any other in the job.
 func (t *Tx) do(j *job) error {
 	mark, before, began := len(t.committed), t.rows, time.Now()
 	t.dirty, j.err = false, nil
@@ -72,16 +72,16 @@ func (t *Tx) rollback() error {
 // Now returns the time of the transaction in milliseconds. All jobs that share it have the same.
 func (t *Tx) Now() int64 { return t.now }
 
-// Wrote counts rows that no statement has written yet, or that are larger than others: a page of a long text counts as one.
+// Wrote adds rows to the cost of the job: rows that are written at the end of the transaction, or the pages of a long text.
 func (t *Tx) Wrote(rows int) {
 	t.dirty = true
 	t.rows += rows
 }
 
-// OnCommit has fn called once the transaction is durable and before anybody is answered, in order, by the writer.
+// OnCommit registers fn. The writer calls it after the commit and before it wakes the callers, in the order of registration.
 func (t *Tx) OnCommit(fn func()) { t.committed = append(t.committed, fn) }
 
-// prepared returns the statement of that text. Statements are never interrupted, so they get a context without an end.
+// prepared returns the prepared statement of a text. Statements are never interrupted, so their context never ends.
 func (t *Tx) prepared(text string) (*sqlx.Stmt, error) {
 	if st, ok := t.statements[text]; ok {
 		return st, nil

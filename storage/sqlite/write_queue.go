@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// What a transaction may hold. It closes when either bound is reached, so that nobody waits long for somebody else's.
+// The bounds of a transaction. It closes when one of them is reached, so that no caller waits long for another.
 const (
 	// maxBatch is how many jobs share a commit: enough to share the fsync widely.
 	maxBatch = 256
 	// maxCost is how many rows share a commit, which is some 25 ms. A job that costs more has a transaction to itself.
 	maxCost = 4096
-	// maxTime is for how long a transaction takes further jobs, should they cost more than expected.
+	// maxTime is how long a transaction accepts jobs if they cost more than expected.
 	maxTime = 50 * time.Millisecond
-	// rowTime is how long a job that reads much may take in the place of writing a row.
+	// rowTime converts the running time of a job into rows, for jobs that mostly read.
 	rowTime = 10 * time.Microsecond
-	// maxSpent is what a job pays at most for the time that it took, in rows: as much as the largest request writes.
+	// maxSpent is the most that a job pays for its running time, in rows. It is what the largest request writes.
 	maxSpent = 10_000
 	// quantum is how many rows a payer may write in its turn.
 	quantum = 256
@@ -27,7 +27,7 @@ const (
 // the number of callers, and no payer's jobs stop another's from getting in.
 //
 // Jobs of one payer and one class run in the order in which they came. No other order is promised, and none is
-// needed: who depends on an earlier change has waited for its answer, and the watcher is told in the order of commits.
+// needed: a caller that depends on an earlier change has waited for its answer.
 type writeQueue struct {
 	ready chan struct{} // holds a token after a job has come
 
@@ -36,7 +36,7 @@ type writeQueue struct {
 	ordinary fairQueue
 
 	// The writer's own.
-	carried []*job // taken, but left out of the last transaction: they come before other ordinary ones
+	carried []*job // taken, but left out of the last transaction: they run before other ordinary jobs
 	yielded bool   // the first of them has let urgent jobs pass, so the next transaction begins with it
 }
 
@@ -67,7 +67,7 @@ func (q *writeQueue) push(j *job) {
 	}
 }
 
-// withdraw takes a job out whose caller has gone. A job that the writer has taken already is done all the same.
+// withdraw removes a job whose caller has gone. A job that the writer has already taken still runs.
 func (q *writeQueue) withdraw(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +90,7 @@ func (q *writeQueue) next(class *fairQueue) *job {
 	return class.pop()
 }
 
-// charge corrects what a payer has paid for a job by what that has cost beyond it.
+// charge makes a payer pay for what a job has cost beyond its price.
 func (q *writeQueue) charge(j *job, more int) {
 	if more <= 0 {
 		return
@@ -100,9 +100,8 @@ func (q *writeQueue) charge(j *job, more int) {
 	q.class(j).queue(j.Payer).credit -= more
 }
 
-// gather takes the jobs of the next transaction and appends them to batch. First come the urgent ones, up to half of what
-// fits, so that a flood of those does not stop the others. Jobs that urgent ones have kept out once come before those.
-// price sets the cost of a job.
+// gather appends the jobs of the next transaction to batch. Urgent jobs come first, up to half of what fits, so that a flood of
+// them does not stop the others. Jobs that urgent ones have delayed once come before those. price sets the cost of a job.
 func (q *writeQueue) gather(batch []*job, price func(*job)) []*job {
 	f := filling{jobs: batch}
 	carriedFirst := q.yielded
@@ -169,8 +168,8 @@ func (f *filling) add(j *job) {
 // fits reports whether a job fits. One that is larger than a transaction fits into an empty one.
 func (f *filling) fits(j *job) bool { return f.cost == 0 || f.cost+j.Cost <= maxCost }
 
-// carry has those of a batch wait for the next transaction that come after the first so many, which have run. Urgent jobs
-// go back to where they came from.
+// carry keeps the jobs of a batch that have not run for the next transaction: all after the first ran. Urgent jobs go back to
+// their queue.
 func (q *writeQueue) carry(batch []*job, ran int) {
 	var ordinary []*job
 	for _, j := range batch[ran:] {
@@ -190,16 +189,16 @@ func (q *writeQueue) carry(batch []*job, ran int) {
 	}
 }
 
-// fairQueue takes jobs from payers in turn. In each turn a payer may write quantum rows. What it writes
-// beyond that it owes, and it waits until enough turns have paid for it (surplus round robin). So the share of a
-// payer does not grow with the number or the size of its jobs.
+// fairQueue takes jobs from payers in turn. In each turn a payer may write quantum rows. A payer that writes more is in debt,
+// and waits until enough turns have paid the debt (surplus round robin). So the share of a payer does not grow with the
+// number or the size of its jobs.
 type fairQueue struct {
 	queues  map[int64]*list.Element // of turns, by payer
 	turns   list.List               // of *payerQueue; the first has its turn
 	waiting int                     // jobs
 }
 
-// payerQueue holds the jobs of one payer. It is kept while jobs wait in it or it owes something.
+// payerQueue holds the jobs of one payer. It is kept while jobs wait in it or the payer is in debt.
 type payerQueue struct {
 	payer  int64
 	jobs   list.List // of *job
@@ -235,7 +234,7 @@ func (f *fairQueue) remove(j *job) {
 	f.waiting--
 }
 
-// pop takes the next job. Where none waits, nobody owes anybody anything.
+// pop takes the next job. When no job waits, all debts are forgotten.
 func (f *fairQueue) pop() *job {
 	if f.waiting == 0 {
 		clear(f.queues)
@@ -261,8 +260,8 @@ func (f *fairQueue) pop() *job {
 	}
 }
 
-// share is how many rows a payer may write in a turn. Keyhook itself serves all of them, so it gets as much as all
-// of them together.
+// share is how many rows a payer may write in a turn. The program itself serves all payers, so it gets as much as all of them
+// together.
 func (f *fairQueue) share(q *payerQueue) int {
 	if q.payer == 0 {
 		return quantum * max(1, f.turns.Len()-1)

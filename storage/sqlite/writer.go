@@ -27,25 +27,25 @@ type writer struct {
 	commits      atomic.Int64
 }
 
-// Work says for whom a job is done and what it is expected to cost. The writer shares its time by that. The zero value is
-// work of the program itself.
+// Work says who pays for a job and how much it is expected to cost. The writer divides its time among payers. The zero value
+// is work of the program itself.
 type Work struct {
 	Payer  int64 // whose share of the writer's time it takes; 0 is the program itself
 	Cost   int   // rows that it is expected to write; 0 is UsualCost
-	Urgent bool  // it goes before all work that is not
+	Urgent bool  // it runs before work that is not urgent
 
 	// Measure returns the cost where only the writer can know it. It must not write.
 	Measure func(*Tx) (int, error)
 }
 
-// UsualCost is what a job is expected to cost that does not say: a row or two, and its line in the audit log.
+// UsualCost is the default cost of a job: a row or two, and a line in the audit log.
 const UsualCost = 8
 
 // job is a function that waits for its turn in a transaction.
 type job struct {
 	Work
 	run   func(*Tx) error
-	place *list.Element // in the queue of its payer; nil once it is out of it
+	place *list.Element // in the queue of its payer; nil after it was taken out
 	spent int           // what its last run has cost, in rows
 	err   error
 	done  chan struct{}
@@ -133,7 +133,7 @@ func (f *File) commitLoop(ctx context.Context) {
 	}
 }
 
-// price asks what a job will cost, if it can tell. A failure shows again when the job runs.
+// price sets the cost of a job that can measure it. An error is ignored here: it shows again when the job runs.
 func (f *File) price(j *job) {
 	if j.Measure == nil {
 		return
@@ -148,9 +148,9 @@ func (f *File) price(j *job) {
 	f.jobs.charge(j, j.Cost-expected)
 }
 
-// commit runs a batch in one transaction. If one of the jobs fails, the batch is rolled back and each job gets a
-// transaction of its own, so that a job's failure is its own. If the transaction itself fails, that is nobody's failure
-// and all of them get its error: to try each would take as long as the file stays locked, for each of them.
+// commit runs a batch in one transaction. If a job fails, the batch is rolled back and each job gets a transaction of its own,
+// so that only the job that fails gets an error. If the transaction itself fails, no job is the cause and all get the error:
+// to retry each job would take as long as the file stays locked, once per job.
 func (f *File) commit(batch []*job) {
 	if len(batch) == 0 {
 		return
@@ -171,8 +171,8 @@ func (f *File) commit(batch []*job) {
 	}
 }
 
-// tryCommit is transact, and notes what that says about the file: nothing can be written as long as no transaction can begin
-// and end.
+// tryCommit runs transact and notes what the result says about the file. While no transaction can begin and end, nothing can
+// be written.
 func (f *File) tryCommit(batch []*job) (ran int, err error) {
 	f.blockedSince.CompareAndSwap(nil, new(time.Now()))
 	ran, err = f.transact(batch)
@@ -183,7 +183,7 @@ func (f *File) tryCommit(batch []*job) (ran int, err error) {
 	return ran, err
 }
 
-// answer tells the callers. An error of the transaction is everybody's.
+// answer wakes the callers. An error of the transaction goes to all of them.
 func (f *File) answer(batch []*job, err error) {
 	for _, j := range batch {
 		if err != nil {
@@ -199,10 +199,10 @@ type transactionError struct{ error }
 
 func (e *transactionError) Unwrap() error { return e.error }
 
-// transact runs jobs and commits, and returns how many it has run: the rest has no room. A job that fails before it has
-// written anything keeps its error to itself; any other failure rolls all of them back and is returned. So does one of
-// SQLite's, be it of a read: where the disk fails, SQLite has ended the transaction by itself, and each statement that
-// follows would be durable on its own.
+// transact runs jobs and commits. It returns how many jobs it has run: the others did not fit. If a job fails before it has
+// written anything, only that job gets the error. Any other failure rolls all jobs back and is returned. So does every error
+// of SQLite, even of a read: after a disk failure SQLite has ended the transaction by itself, and each following statement
+// would be durable on its own.
 func (f *File) transact(batch []*job) (ran int, err error) {
 	if err := f.failures.refusal(); err != nil {
 		return len(batch), &transactionError{err}
