@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // setting is one line of the table: all that is known about one name.
@@ -121,11 +123,11 @@ var table = []setting{
 
 	{name: "encryption.key", fallback: "", secret: true,
 		why:   "seals the signing secrets; unset: made at the first start in <database>.key, to be kept as safe as the file",
-		value: confidential(func(c *Config) *Secret { return &c.Encryption.Key }, isEncryptionKey)},
+		value: confidential(func(c *Config) *redact.Text { return &c.Encryption.Key }, isEncryptionKey)},
 
 	{name: "bootstrap.token", fallback: "", secret: true,
 		why:   "access token of the first operator, valid from the first start on; unset: each start prints a new one, until one is used",
-		value: confidential(func(c *Config) *Secret { return &c.Bootstrap.Token }, isToken)},
+		value: confidential(func(c *Config) *redact.Text { return &c.Bootstrap.Token }, isToken)},
 
 	{name: "oidc.issuer", fallback: "",
 		why:   "issuer whose tokens are accepted as Bearer; its keys are found by OpenID Connect discovery",

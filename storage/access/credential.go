@@ -4,8 +4,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"hash/crc32"
-	"log/slog"
 	"strings"
+
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // TokenPrefix begins every access token, as "kat_…"; the prefix of API keys is a setting.
@@ -19,21 +20,16 @@ const (
 	shownChars    = 6  // of the random part, in a display prefix
 	maxPrefix     = 16 // characters
 	base62        = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	redacted      = "[redacted]"
 )
 
 // Digest is the SHA-256 of a whole credential: all that is stored of one.
 type Digest [sha256.Size]byte
 
-// Credential is a raw API key or access token. It redacts itself wherever it is printed, logged or marshalled; the raw
-// text leaves through Reveal alone. The zero value is none.
-type Credential struct {
-	// A pointer, because fmt asks no methods under some verbs, nor of what lies in an unexported field: it prints an address
-	// then. So credentials are compared by their digests and not with ==.
-	raw *string
-}
+// Credential is a raw API key, access token or session cookie. Credentials are compared by their digests, not with ==. The
+// zero value is no credential.
+type Credential struct{ redact.Text }
 
-func credential(raw string) Credential { return Credential{&raw} }
+func credential(raw string) Credential { return Credential{redact.New(raw)} }
 
 // Mint makes a credential with the given prefix out of crypto/rand, which cannot fail.
 func Mint(prefix string) Credential {
@@ -124,26 +120,6 @@ func (c Credential) Display() string {
 	}
 	return raw[:strings.IndexByte(raw, '_')+1+shownChars] + "…"
 }
-
-// Reveal returns the raw text, empty for the zero value. It is meant for the one response that shows it.
-func (c Credential) Reveal() string {
-	if c.raw == nil {
-		return ""
-	}
-	return *c.raw
-}
-
-// String redacts.
-func (c Credential) String() string { return redacted }
-
-// GoString redacts.
-func (c Credential) GoString() string { return redacted }
-
-// LogValue redacts.
-func (c Credential) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// MarshalText redacts, and with it JSON.
-func (c Credential) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // checksum is the CRC-32 (IEEE) of body as six base62 digits, most significant first.
 func checksum(body string) (digits [checksumChars]byte) {
