@@ -3,10 +3,10 @@ package config
 import (
 	"log/slog"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -70,7 +70,7 @@ var table = []setting{
 		why:   "how long audit events are kept",
 		value: duration(func(c *Config) *time.Duration { return &c.Storage.RetentionAudit }, time.Second, 36500*day)},
 
-	{name: "keys.prefix", fallback: "svc",
+	{name: "keys.prefix", fallback: access.DefaultKeyPrefix,
 		why:   "what new API keys begin with, so that people and secret scanners know them; keys made before stay valid",
 		value: text(func(c *Config) *string { return &c.Keys.Prefix }, isKeyPrefix)},
 
@@ -166,7 +166,7 @@ var rules = []rule{
 		return ""
 	}},
 	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) string {
-		if token := c.Bootstrap.Token.Reveal(); strings.HasPrefix(token, c.Keys.Prefix+"_") || minted.MatchString(token) {
+		if token := c.Bootstrap.Token.Reveal(); looksMinted(token, c.Keys.Prefix) {
 			return "has the form of a key or token that Keyhook makes, and would be taken for a mistyped one: choose another form"
 		}
 		return ""
@@ -194,5 +194,9 @@ var rules = []rule{
 	}},
 }
 
-// minted is the form of the keys and tokens that are made here, whose checksum is looked at before anything else.
-var minted = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}_[0-9A-Za-z]{36}$`)
+// looksMinted reports whether a token of the operator's choice looks like a credential that Keyhook makes. The server would
+// check its checksum then.
+func looksMinted(token, keyPrefix string) bool {
+	_, ok := access.LooksMinted(token)
+	return ok || strings.HasPrefix(token, keyPrefix+"_")
+}
