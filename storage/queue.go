@@ -192,7 +192,7 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	n, err := t.affected(`
 		UPDATE attempts SET outcome = ?, response_status = ?, response_body = ?, duration_ms = ?, error = ?, next_attempt_at = ?
 		WHERE id = ? AND outcome = 0`,
-		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Error, next, r.Attempt)
+		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Failure.String(), next, r.Attempt)
 	if err == nil && n == 0 {
 		return fmt.Errorf("attempt %d is not in progress", r.Attempt)
 	}
