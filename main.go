@@ -107,6 +107,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 		return errors.Join(err, store.Close())
 	}
 	url := c.Server.URL(listener.Addr().String())
+	cli.LogNotices(log, store)
 	if store.Invited() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
@@ -212,7 +213,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		Deliveries:     dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: store.Ready},
-			{Name: "clock", Run: store.ClockReady},
+			server.ClockCheck(store),
 			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
 		Measure:       m.Requests,

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // After a crash the structure of the file is looked at: what a disk has broken is better told at once than found by a
@@ -95,7 +97,8 @@ func quickCheck(ctx context.Context, db sqlx.QueryerContext, table string) error
 		return fmt.Errorf("check the database: %w", unreadable(err))
 	}
 	if wrong != "" {
-		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%s)", ErrDamaged, wrong)
+		return fault.Advise(fmt.Errorf("%w: it was left as it is (%s)", ErrDamaged, wrong),
+			"put the database back from a backup")
 	}
 	return nil
 }
