@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/socket"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // The flags by which every client says where the server is and who asks.
@@ -100,13 +100,10 @@ func remote(c client, address, token string) (client, error) {
 	return c, nil
 }
 
-// minted is the form of API keys, whatever their prefix is set to, and of our access tokens.
-var minted = regexp.MustCompile(`^([a-z][a-z0-9]{0,15})_[0-9A-Za-z]{36}$`)
-
 // authorization is the header for a credential.
 func authorization(credential string) string {
-	form := minted.FindStringSubmatch(credential)
-	if strings.HasPrefix(credential, "svc_") || form != nil && form[1] != "kat" {
+	prefix, isMinted := access.LooksMinted(credential)
+	if strings.HasPrefix(credential, access.DefaultKeyPrefix+"_") || isMinted && prefix != access.TokenPrefix {
 		return "ApiKey " + credential
 	}
 	return "Bearer " + credential

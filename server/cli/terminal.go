@@ -3,10 +3,11 @@ package cli
 import (
 	"io"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // isTerminal reports whether somebody looks at what is written to w.
@@ -44,13 +45,10 @@ func visible(text string) string {
 
 func hidden(r rune) bool { return !unicode.IsPrint(r) }
 
-// mintedWithin is an API key or an access token within a text; what stands in its group may be shown.
-var mintedWithin = regexp.MustCompile(`\b([a-z][a-z0-9]{0,15}_[0-9A-Za-z]{6})[0-9A-Za-z]{30}\b`)
-
 // shown is text in a message: quoted, and cut where it is long. Messages end up in logs, so of a credential that was given
 // where none belongs only the beginning is in them.
 func shown(text string) string {
-	return "\"" + visible(cut(mintedWithin.ReplaceAllString(text, "$1…"), 80)) + "\""
+	return "\"" + visible(cut(access.ShortenMinted(text), 80)) + "\""
 }
 
 // cut shortens a text to so many characters.
