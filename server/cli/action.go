@@ -12,15 +12,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // run makes the request of an action and shows the answer.
 func (a action) run(cmd *cobra.Command, args []string) error {
 	path, body, err := a.request(cmd, args)
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
-	out, err := newOutput(cmd)
+	out, err := output.New(cmd)
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,7 @@ func (a action) agreed(cmd *cobra.Command) error {
 }
 
 // ask sends one request and shows its one answer.
-func (a action) ask(ctx context.Context, c client, path string, body []byte, args []string, out output) error {
+func (a action) ask(ctx context.Context, c client, path string, body []byte, args []string, out output.Printer) error {
 	got, err := c.send(ctx, a.method, path, body)
 	if err != nil {
 		return err
@@ -68,11 +70,11 @@ func (a action) ask(ctx context.Context, c client, path string, body []byte, arg
 	if len(got.body) == 0 {
 		words := make([]any, strings.Count(a.done, "%s"))
 		for i := range words {
-			words[i] = visible(args[i])
+			words[i] = output.Escape(args[i])
 		}
-		return out.say(fmt.Sprintf(a.done, words...))
+		return out.Say(fmt.Sprintf(a.done, words...))
 	}
-	if err := out.show(a, got.body); err != nil {
+	if err := a.show(out, got.body); err != nil {
 		return err
 	}
 	return a.verdict(got.body)

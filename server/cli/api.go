@@ -7,6 +7,8 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // apiArguments are those of `api`, in the manner of an action.
@@ -38,17 +40,17 @@ error stream, and the answer still to the output.`,
 func runAPI(cmd *cobra.Command, args []string) error {
 	verb, err := method.read(args[0])
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
 	path, err := apiPath.read(args[1])
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
 	var body json.RawMessage
 	if len(args) == 3 {
 		value, err := raw.value(cmd, args[2])
 		if err != nil {
-			return misuse{fmt.Errorf("JSON: %w", err)}
+			return output.UsageError{Err: fmt.Errorf("JSON: %w", err)}
 		}
 		body = value.(json.RawMessage)
 	}
@@ -56,7 +58,7 @@ func runAPI(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := newOutput(cmd)
+	out, err := output.New(cmd)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func runAPI(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(got.body) > 0 {
-		if err := out.write(string(bytes.TrimRight(got.body, "\n")) + "\n"); err != nil {
+		if err := out.Write(string(bytes.TrimRight(got.body, "\n")) + "\n"); err != nil {
 			return err
 		}
 	}

@@ -140,7 +140,7 @@ func TestSecretsOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, says(201, jsonType, `{"id":"`+anID+`","name":"x","key":"svc_secret"}`))
 	for _, tt := range []struct{ flag, stdout, stderr string }{
-		{"", "id    " + anID + "\nname  x\nkey   svc_secret\n", "\nKeep the key now: it is not shown again.\n"},
+		{"", "id    " + anID + "\nname  x\nkey   svc_secret\n", "\nStore the key now. It is not shown again.\n"},
 		{"--quiet", "svc_secret\n", ""},
 		{"--json", `{"id":"` + anID + `","name":"x","key":"svc_secret"}` + "\n", ""},
 	} {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/socket"
 )
@@ -41,17 +43,17 @@ func connect(cmd *cobra.Command) (client, error) {
 	c := client{organization: text(cmd, flagOrganization)}
 	if c.organization != "" {
 		if _, err := idOf(organizationIDs).read(c.organization); err != nil {
-			return c, misuse{fmt.Errorf("--%s: %w", flagOrganization, err)}
+			return c, output.UsageError{Err: fmt.Errorf("--%s: %w", flagOrganization, err)}
 		}
 	}
-	address, token := or(serverURL(cmd), os.Getenv(envURL)), or(text(cmd, flagToken), os.Getenv(envToken))
+	address, token := cmp.Or(serverURL(cmd), os.Getenv(envURL)), cmp.Or(text(cmd, flagToken), os.Getenv(envToken))
 	switch {
 	case address == "" && token == "":
 		return local(cmd, c)
 	case token == "":
-		return c, misuse{fmt.Errorf("there is a URL and no token: give --%s or set %s, or unset %s for the server on this machine", flagToken, envToken, envURL)}
+		return c, output.UsageError{Err: fmt.Errorf("there is a URL and no token: give --%s or set %s, or unset %s for the server on this machine", flagToken, envToken, envURL)}
 	case address == "":
-		return c, misuse{fmt.Errorf("there is a token and no URL: give --%s or set %s, or unset %s for the server on this machine", flagURL, envURL, envToken)}
+		return c, output.UsageError{Err: fmt.Errorf("there is a token and no URL: give --%s or set %s, or unset %s for the server on this machine", flagURL, envURL, envToken)}
 	}
 	return remote(c, address, token)
 }
@@ -88,11 +90,11 @@ func remote(c client, address, token string) (client, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return c, misuse{fmt.Errorf("%s is no URL of a server: write one like https://keys.example.com", shown(address))}
+		return c, output.UsageError{Err: fmt.Errorf("%s is no URL of a server: write one like https://keys.example.com", output.Quote(address))}
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return c, misuse{errors.New("the URL of a server has no user, query or fragment: write one like https://keys.example.com")}
+		return c, output.UsageError{Err: errors.New("the URL of a server has no user, query or fragment: write one like https://keys.example.com")}
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return c, misuse{errors.New("the token holds a space or another character that no token has: was it copied in full, and alone?")}
+		return c, output.UsageError{Err: errors.New("the token holds a space or another character that no token has: was it copied in full, and alone?")}
 	}
 	c.base = strings.TrimSuffix(address, "/")
 	c.authorization = authorization(token)
@@ -119,11 +121,4 @@ func text(cmd *cobra.Command, name string) string {
 		panic("cli: " + err.Error()) // the flag is not defined
 	}
 	return value
-}
-
-func or(first, second string) string {
-	if first != "" {
-		return first
-	}
-	return second
 }

@@ -57,8 +57,3 @@ func ClientExamples() map[string]string {
 	}
 	return examples
 }
-
-// Table writes a table as it is for a terminal that has colours.
-func Table(columns []string, rows [][]string) string {
-	return output{colour: true}.table(columns, rows, widest)
-}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // The flags of a list.
@@ -41,7 +42,7 @@ type page struct {
 }
 
 // showPages reads a list as far as it was asked for, and shows it.
-func (a action) showPages(cmd *cobra.Command, c client, path string, out output) error {
+func (a action) showPages(cmd *cobra.Command, c client, path string, out output.Printer) error {
 	items := maxItems
 	if all, err := cmd.Flags().GetBool(flagAll); err != nil || !all {
 		items, err = strconv.Atoi(cmd.Flags().Lookup(flagLimit).Value.String())
@@ -53,7 +54,7 @@ func (a action) showPages(cmd *cobra.Command, c client, path string, out output)
 	if err != nil {
 		return err
 	}
-	return out.showList(a, found)
+	return a.showList(out, found)
 }
 
 // pages reads up to so many items of a list.
@@ -88,13 +89,4 @@ func (c client) pages(ctx context.Context, path, cursor string, items int) (page
 		}
 		cursor = *next.NextCursor
 	}
-}
-
-// json returns the list as the API would have given it in one page.
-func (p page) json() ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(p)
-	return b.Bytes(), err
 }

@@ -6,6 +6,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // problem is what the API says when it does not do what was asked (RFC 9457).
@@ -23,13 +25,13 @@ type problem struct {
 // Error returns what is wrong in one line, and a line for each field below it.
 func (p problem) Error() string {
 	var b strings.Builder
-	detail := visible(p.Detail)
+	detail := output.Escape(p.Detail)
 	if len(p.Errors) == 1 && p.Errors[0].Message == p.Detail { // said once is enough
-		detail, p.Errors = visible(p.Errors[0].Field)+": "+detail, nil
+		detail, p.Errors = output.Escape(p.Errors[0].Field)+": "+detail, nil
 	}
-	fmt.Fprintf(&b, "%s: %s (%s, request %s)", visible(p.Title), detail, visible(p.Code), visible(p.RequestID))
+	fmt.Fprintf(&b, "%s: %s (%s, request %s)", output.Escape(p.Title), detail, output.Escape(p.Code), output.Escape(p.RequestID))
 	for _, e := range p.Errors {
-		fmt.Fprintf(&b, "\n  %s: %s", visible(e.Field), visible(e.Message))
+		fmt.Fprintf(&b, "\n  %s: %s", output.Escape(e.Field), output.Escape(e.Message))
 	}
 	return b.String()
 }
@@ -37,7 +39,7 @@ func (p problem) Error() string {
 // refused returns the error of an answer that is not a success.
 func (c client) refused(a answer) error {
 	if a.status >= 300 && a.status < 400 {
-		return fmt.Errorf("%s redirects to %s: use the address that answers as --%s", c.base, shown(a.header.Get("Location")), flagURL)
+		return fmt.Errorf("%s redirects to %s: use the address that answers as --%s", c.base, output.Quote(a.header.Get("Location")), flagURL)
 	}
 	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
 	var p problem

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // none stands in a table for what is not there.
@@ -91,13 +94,13 @@ func cell(value json.RawMessage) string {
 	case string(value) == "null":
 		return none
 	case json.Unmarshal(value, &text) == nil:
-		return or(visible(text), none)
+		return cmp.Or(output.Escape(text), none)
 	case json.Unmarshal(value, &words) == nil:
-		return or(visible(strings.Join(words, " ")), none)
+		return cmp.Or(output.Escape(strings.Join(words, " ")), none)
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, value) != nil {
-		return visible(string(value))
+		return output.Escape(string(value))
 	}
-	return visible(compact.String())
+	return output.Escape(compact.String())
 }

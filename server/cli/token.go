@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 const flagUser = "user"
@@ -15,7 +17,7 @@ const flagUser = "user"
 func newToken() *cobra.Command {
 	group := &cobra.Command{Use: "token", Short: "Access tokens: for people, and for back ends"}
 	connectable(group)
-	outputFlags(group)
+	output.Flags(group)
 	group.AddCommand(newTokenCreate())
 	return group
 }
@@ -37,9 +39,9 @@ func newTokenCreate() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		user := text(cmd, flagUser)
 		if _, err := line.read(user); err != nil {
-			return misuse{fmt.Errorf("--%s: %w", flagUser, err)}
+			return output.UsageError{Err: fmt.Errorf("--%s: %w", flagUser, err)}
 		}
-		out, err := newOutput(cmd)
+		out, err := output.New(cmd)
 		if err != nil {
 			return err
 		}
@@ -52,7 +54,7 @@ func newTokenCreate() *cobra.Command {
 	return cmd
 }
 
-func createToken(cmd *cobra.Command, c client, user string, out output) error {
+func createToken(cmd *cobra.Command, c client, user string, out output.Printer) error {
 	ctx := cmd.Context()
 	id, err := c.findUser(ctx, user)
 	if err != nil {
@@ -110,9 +112,9 @@ func (c client) findUser(ctx context.Context, meant string) (id string, err erro
 	}
 	switch len(named) {
 	case 0:
-		return "", fmt.Errorf("there is no user %s: see \"keyhook users list\"", shown(meant))
+		return "", fmt.Errorf("there is no user %s: see \"keyhook users list\"", output.Quote(meant))
 	case 1:
 		return named[0], nil
 	}
-	return "", fmt.Errorf("%d users have the name %s: name one by its id, of \"keyhook users list\"", len(named), shown(meant))
+	return "", fmt.Errorf("%d users have the name %s: name one by its id, of \"keyhook users list\"", len(named), output.Quote(meant))
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/socket"
 )
 
@@ -56,7 +57,7 @@ func unreachable(err error, base string) error {
 	case errors.As(err, &notTLS):
 		return fmt.Errorf("%s does not speak TLS: try http://, if what is between is trusted", base)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%s cannot be reached: there is no host %s; check --%s", base, shown(unknown.Name), flagURL)
+		return fmt.Errorf("%s cannot be reached: there is no host %s; check --%s", base, output.Quote(unknown.Name), flagURL)
 	}
 	return fmt.Errorf("%s cannot be reached: %w; check --%s, and whether the server runs", base, err, flagURL)
 }
