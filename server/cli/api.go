@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -33,7 +34,7 @@ error stream, and the answer still to the output.`,
 		ValidArgsFunction: apiArguments.complete,
 		RunE:              runAPI,
 	}
-	connectable(cmd)
+	client.Flags(cmd)
 	return cmd
 }
 
@@ -62,17 +63,17 @@ func runAPI(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	got, err := c.send(cmd.Context(), verb.(string), path.(string), body)
+	got, err := c.Send(cmd.Context(), verb.(string), path.(string), body)
 	if err != nil {
 		return err
 	}
-	if len(got.body) > 0 {
-		if err := out.Write(string(bytes.TrimRight(got.body, "\n")) + "\n"); err != nil {
+	if len(got.Body) > 0 {
+		if err := out.Write(string(bytes.TrimRight(got.Body, "\n")) + "\n"); err != nil {
 			return err
 		}
 	}
-	if !got.ok() {
-		return fmt.Errorf("%d %s", got.status, http.StatusText(got.status))
+	if !got.OK() {
+		return fmt.Errorf("%d %s", got.Status, http.StatusText(got.Status))
 	}
 	return nil
 }

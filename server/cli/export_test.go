@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
 // Figure is a measurement, for tests of the table. Target is about the ratio where there is one.
@@ -45,7 +47,7 @@ func ClientExamples() map[string]string {
 	examples := map[string]string{}
 	root := New(Options{})
 	for _, group := range root.Commands() {
-		if group.PersistentFlags().Lookup(flagToken) == nil {
+		if group.PersistentFlags().Lookup(client.FlagToken) == nil {
 			continue
 		}
 		if group.Runnable() {

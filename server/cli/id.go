@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -108,7 +109,7 @@ var apiPath = kind{name: "path", read: func(text string) (any, error) {
 	case text == "":
 		return nil, errors.New("it is empty: write a path of the API, as whoami")
 	case strings.Contains(text, "://"):
-		return nil, fmt.Errorf("%s is a URL: write the path alone, and the server as --%s", output.Quote(text), flagURL)
+		return nil, fmt.Errorf("%s is a URL: write the path alone, and the server as --%s", output.Quote(text), client.FlagURL)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }):
 		return nil, fmt.Errorf("%s holds a character that no path has: write it percent-encoded", output.Quote(text))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -94,7 +95,7 @@ func (n noun) command() *cobra.Command {
 	if n.alone != nil {
 		cmd = n.alone.command("keyhook")
 	}
-	connectable(cmd)
+	client.Flags(cmd)
 	output.Flags(cmd)
 	for _, a := range n.actions {
 		cmd.AddCommand(a.command("keyhook " + n.name))

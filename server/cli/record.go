@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -24,7 +25,7 @@ type member struct {
 func parseObject(body []byte) (record, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("the answer is no JSON object, and so not one of Keyhook's: check --%s", flagURL)
+		return nil, fmt.Errorf("the answer is no JSON object, and so not one of Keyhook's: check --%s", client.FlagURL)
 	}
 	var r record
 	for decoder.More() {

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/output"
@@ -28,3 +29,14 @@ func escapedJSON(text string) string {
 	_ = output.WriteJSONLine(&b, json.RawMessage(text)) // it was JSON
 	return b.String()
 }
+
+// object is a JSON object to send.
+type object map[string]any
+
+// created is the part that all responses to a creation share.
+type created struct {
+	ID string `json:"id"`
+}
+
+// transport connects to a program on this machine.
+var transport = &http.Transport{MaxIdleConnsPerHost: 8}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -44,7 +45,7 @@ func (a action) show(out output.Printer, body []byte) error {
 }
 
 // showList prints a list.
-func (a action) showList(out output.Printer, found page) error {
+func (a action) showList(out output.Printer, found client.Page) error {
 	if out.JSON {
 		return output.WriteJSONLine(out.Out, found)
 	}

@@ -1,4 +1,6 @@
-package cli
+// Package client calls the HTTP API for the commands: over the socket of the server on this machine, or at the URL of another
+// one. It does not know what the requests are about.
+package client
 
 import (
 	"bytes"
@@ -12,65 +14,46 @@ import (
 	"time"
 )
 
-// object is a JSON object to send.
-type object map[string]any
+// Client calls the API of one server with one credential. Connect makes one from the flags of a command. A literal with
+// Base and Authorization is ready for use.
+type Client struct {
+	Base          string // the URL of the server, without a slash at the end
+	Authorization string // the header; empty sends none
+	Organization  string // the id of the organization to act in; empty means the one of the credential
 
-// created is the part that all answers to a creation share.
-type created struct {
-	ID string `json:"id"`
+	transport http.RoundTripper // nil means the common one
+	explain   func(error) error // says what to do if the server does not respond; nil leaves the error as it is
 }
 
-// client calls the HTTP API with one credential, or over the local socket, where none is needed.
-type client struct {
-	base          string            // without a slash at the end
-	authorization string            // empty sends none
-	organization  string            // id of the one to act in; empty is the credential's own
-	transport     http.RoundTripper // nil is transport
-	explain       func(error) error // says what to do where no answer came; nil leaves the error as it is
-}
-
-// transport connects to a server that the operator named: no guard is needed, and no proxy is wanted in between.
+// transport connects to a server that the operator named. It uses no proxy, and needs no guard against inner networks.
 var transport = &http.Transport{
 	MaxIdleConnsPerHost: 8,
-	DialContext:         (&net.Dialer{Timeout: connectLimit}).DialContext,
-	TLSHandshakeTimeout: connectLimit,
+	DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+	TLSHandshakeTimeout: connectTimeout,
 }
 
-// connectLimit bounds how long it may take to reach a server. What it then takes to answer depends on the question.
-const connectLimit = 10 * time.Second
+// connectTimeout bounds the connection to a server, not the response: some requests take long.
+const connectTimeout = 10 * time.Second
 
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 16 << 20
+// MaxBody is the largest response that is read, in bytes.
+const MaxBody = 16 << 20
 
-// answer is a response with its body read.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
+// Response is a response with its body.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
 }
 
-// ok reports whether the server has done what was asked.
-func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
+// OK reports whether the request succeeded.
+func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
 
-// send makes one request, with body as JSON unless it is nil. A redirect is not followed: it would take the credential
-// to where nobody sent it.
-func (c client) send(ctx context.Context, method, path string, body []byte) (a answer, err error) {
-	var content io.Reader
-	if body != nil {
-		content = bytes.NewReader(body)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+// Send makes one request and returns the response, whatever its status. A body is sent as JSON; nil sends none. Redirects
+// are not followed, because they would take the credential elsewhere.
+func (c Client) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
+	req, err := c.request(ctx, method, path, body)
 	if err != nil {
-		return a, err
-	}
-	if c.authorization != "" {
-		req.Header.Set("Authorization", c.authorization)
-	}
-	if c.organization != "" {
-		req.Header.Set("X-Organization-Id", c.organization)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		return Response{}, err
 	}
 	var over http.RoundTripper = transport
 	if c.transport != nil {
@@ -81,22 +64,56 @@ func (c client) send(ctx context.Context, method, path string, body []byte) (a a
 		if c.explain != nil {
 			err = c.explain(err)
 		}
-		return a, err
+		return Response{}, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && len(text) > maxAnswer {
-		err = errors.New("it is larger than 16 MiB")
+	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
+	if err == nil && len(text) > MaxBody {
+		err = errors.New("the response is larger than 16 MiB")
 	}
 	if err != nil {
-		return a, fmt.Errorf("%s %s: read answer: %w", method, path, err)
+		return Response{}, fmt.Errorf("%s %s: read the response: %w", method, path, err)
 	}
-	return answer{resp.StatusCode, resp.Header, text}, nil
+	return Response{resp.StatusCode, resp.Header, text}, nil
 }
 
-// call sends a request, with body as JSON unless it is nil, expects the given status, and reads the answer into result
-// unless that is nil.
-func (c client) call(ctx context.Context, method, path string, body any, status int, result any) error {
+func (c Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, content)
+	if err != nil {
+		return nil, err
+	}
+	if c.Authorization != "" {
+		req.Header.Set("Authorization", c.Authorization)
+	}
+	if c.Organization != "" {
+		req.Header.Set("X-Organization-Id", c.Organization)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, nil
+}
+
+// Do makes one request and returns the body of its response. A status other than success is an error, which says what the
+// server says.
+func (c Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	r, err := c.Send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	if !r.OK() {
+		return nil, c.refusal(r)
+	}
+	return r.Body, nil
+}
+
+// Call makes one request with body as JSON, unless body is nil. It expects the given status, and decodes the response into
+// result, unless result is nil.
+func (c Client) Call(ctx context.Context, method, path string, body any, status int, result any) error {
 	var content []byte
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -105,26 +122,18 @@ func (c client) call(ctx context.Context, method, path string, body any, status 
 		}
 		content = text
 	}
-	a, err := c.send(ctx, method, path, content)
+	r, err := c.Send(ctx, method, path, content)
 	if err != nil {
 		return err
 	}
-	if a.status != status {
-		return fmt.Errorf("%s %s: answered %d where %d was expected: %s", method, path, a.status, status, a.body)
+	if r.Status != status {
+		return fmt.Errorf("%s %s: the status is %d instead of %d: %s", method, path, r.Status, status, r.Body)
 	}
 	if result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(a.body, result); err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	return nil
-}
-
-// expect compares what was shown with what should be.
-func expect(what, got, want string) error {
-	if got != want {
-		return fmt.Errorf("%s is %q, not %q", what, got, want)
+	if err := json.Unmarshal(r.Body, result); err != nil {
+		return fmt.Errorf("%s %s: decode the response: %w", method, path, err)
 	}
 	return nil
 }

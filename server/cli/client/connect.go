@@ -1,9 +1,8 @@
-package cli
+package client
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,56 +18,58 @@ import (
 	"github.com/keyhook/keyhook/server/socket"
 )
 
-// The flags by which every client says where the server is and who asks.
+// The flags and variables that name the server, the credential and the organization.
 const (
-	flagURL          = "url"
-	flagToken        = "token"
-	flagOrganization = "organization"
-	envURL           = "KEYHOOK_URL"
-	envToken         = "KEYHOOK_TOKEN"
+	FlagURL          = "url"
+	FlagToken        = "token"
+	FlagOrganization = "organization"
+	EnvURL           = "KEYHOOK_URL"
+	EnvToken         = "KEYHOOK_TOKEN"
 )
 
-// connectable gives cmd, and all below it, the flags of a client.
-func connectable(cmd *cobra.Command) {
+// Flags gives cmd, and all commands below it, the flags that Connect reads.
+func Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	config.DatabaseFlags(flags)
-	flags.String(flagURL, "", "the `address` of a server elsewhere (or "+envURL+"), with --"+flagToken+"; else the one on this machine")
-	flags.String(flagToken, "", "access `token` or API key to come with (or "+envToken+", which others on this machine cannot see)")
-	flags.String(flagOrganization, "", "act in the organization with this `id`")
+	flags.Var(new(serverURL), FlagURL, "the `address` of a server on another machine (or "+EnvURL+"). Needs --"+FlagToken)
+	flags.String(FlagToken, "", "the access `token` or API key to use (or "+EnvToken+", which ps does not show)")
+	flags.String(FlagOrganization, "", "act in the organization with this `id`")
 }
 
-// connect returns the client that the flags and the environment ask for: of the server that owns the database, over its
-// local socket, or of one elsewhere. It does not connect yet.
-func connect(cmd *cobra.Command) (client, error) {
-	c := client{organization: text(cmd, flagOrganization)}
-	if c.organization != "" {
-		if _, err := idOf(organizationIDs).read(c.organization); err != nil {
-			return c, output.UsageError{Err: fmt.Errorf("--%s: %w", flagOrganization, err)}
-		}
+// serverURL is the value of --url. Some commands have a --url of their own, of another type, which is a field of the API.
+type serverURL string
+
+func (u *serverURL) Set(text string) error { *u = serverURL(text); return nil }
+func (u *serverURL) String() string        { return string(*u) }
+func (u *serverURL) Type() string          { return "string" }
+
+// Connect returns the client that the flags and the environment ask for: for the server that owns the database, over its
+// local socket, or for a server at a URL. Connect does not make the connection yet.
+func Connect(cmd *cobra.Command) (Client, error) {
+	flags := cmd.Flags()
+	c := Client{Organization: flags.Lookup(FlagOrganization).Value.String()}
+	address := os.Getenv(EnvURL)
+	if u, ours := flags.Lookup(FlagURL).Value.(*serverURL); ours {
+		address = cmp.Or(string(*u), address)
 	}
-	address, token := cmp.Or(serverURL(cmd), os.Getenv(envURL)), cmp.Or(text(cmd, flagToken), os.Getenv(envToken))
+	token := cmp.Or(flags.Lookup(FlagToken).Value.String(), os.Getenv(EnvToken))
 	switch {
 	case address == "" && token == "":
 		return local(cmd, c)
 	case token == "":
-		return c, output.UsageError{Err: fmt.Errorf("there is a URL and no token: give --%s or set %s, or unset %s for the server on this machine", flagToken, envToken, envURL)}
+		return c, usage("a URL needs a token; give --%s or set %s, or unset %s to use the server on this machine", FlagToken, EnvToken, EnvURL)
 	case address == "":
-		return c, output.UsageError{Err: fmt.Errorf("there is a token and no URL: give --%s or set %s, or unset %s for the server on this machine", flagURL, envURL, envToken)}
+		return c, usage("a token needs a URL; give --%s or set %s, or unset %s to use the server on this machine", FlagURL, EnvURL, EnvToken)
 	}
 	return remote(c, address, token)
 }
 
-// serverURL returns what --url says of the server. Commands about things that have a URL of their own, as the API calls it,
-// mean that by it; they are told of the server by the environment.
-func serverURL(cmd *cobra.Command) string {
-	if _, own := cmd.Flags().Lookup(flagURL).Value.(*given); own {
-		return ""
-	}
-	return text(cmd, flagURL)
+func usage(format string, args ...any) error {
+	return output.UsageError{Err: fmt.Errorf(format, args...)}
 }
 
-// local is for the server that owns the database which the settings name, as serve would find it.
-func local(cmd *cobra.Command, c client) (client, error) {
+// local returns the client for the server that owns the database of the settings.
+func local(cmd *cobra.Command, c Client) (Client, error) {
 	settings, err := config.Load(cmd.Flags())
 	if err != nil {
 		return c, err
@@ -77,48 +78,39 @@ func local(cmd *cobra.Command, c client) (client, error) {
 	if err != nil {
 		return c, err
 	}
-	c.base = "http://local" // names nothing: the transport knows where to go
+	c.Base = "http://local" // a name for messages; the transport connects to the socket
 	c.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return socket.Dial(ctx, path)
 	}}
-	c.explain = func(err error) error { return absent(err, settings.Storage.Path, path) }
+	c.explain = func(err error) error { return noLocalServer(err, settings.Storage.Path, path) }
 	return c, nil
 }
 
-// remote is for a server at a URL.
-func remote(c client, address, token string) (client, error) {
+// remote returns the client for a server at a URL.
+func remote(c Client, address, token string) (Client, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return c, output.UsageError{Err: fmt.Errorf("%s is no URL of a server: write one like https://keys.example.com", output.Quote(address))}
+		return c, usage("%s is not the URL of a server; write one like https://keys.example.com", output.Quote(address))
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return c, output.UsageError{Err: errors.New("the URL of a server has no user, query or fragment: write one like https://keys.example.com")}
+		return c, usage("the URL of a server must not have a user, a query or a fragment; write one like https://keys.example.com")
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return c, output.UsageError{Err: errors.New("the token holds a space or another character that no token has: was it copied in full, and alone?")}
+		return c, usage("the token contains a space or another character that tokens do not have; copy it again, without anything around it")
 	}
-	c.base = strings.TrimSuffix(address, "/")
-	c.authorization = authorization(token)
-	c.explain = func(err error) error { return unreachable(err, c.base) }
+	c.Base = strings.TrimSuffix(address, "/")
+	c.Authorization = authorization(token)
+	c.explain = func(err error) error { return unreachable(err, c.Base) }
 	return c, nil
 }
 
-// minted is the form of API keys, whatever their prefix is set to, and of our access tokens.
+// minted is the form of access tokens and of API keys with any prefix.
 var minted = regexp.MustCompile(`^([a-z][a-z0-9]{0,15})_[0-9A-Za-z]{36}$`)
 
-// authorization is the header for a credential.
+// authorization returns the header for a credential: the scheme ApiKey for API keys, and Bearer for everything else.
 func authorization(credential string) string {
 	form := minted.FindStringSubmatch(credential)
 	if strings.HasPrefix(credential, "svc_") || form != nil && form[1] != "kat" {
 		return "ApiKey " + credential
 	}
 	return "Bearer " + credential
-}
-
-// text returns what a flag is set to.
-func text(cmd *cobra.Command, name string) string {
-	value, err := cmd.Flags().GetString(name)
-	if err != nil {
-		panic("cli: " + err.Error()) // the flag is not defined
-	}
-	return value
 }

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// problem is what the API says when it does not do what was asked (RFC 9457).
+// problem is the body of a response that is no success (RFC 9457).
 type problem struct {
 	Title     string `json:"title"`
 	Detail    string `json:"detail"`
@@ -22,11 +22,11 @@ type problem struct {
 	} `json:"errors"`
 }
 
-// Error returns what is wrong in one line, and a line for each field below it.
+// Error returns the problem in one line, followed by a line for each field.
 func (p problem) Error() string {
 	var b strings.Builder
 	detail := output.Escape(p.Detail)
-	if len(p.Errors) == 1 && p.Errors[0].Message == p.Detail { // said once is enough
+	if len(p.Errors) == 1 && p.Errors[0].Message == p.Detail { // do not repeat the sentence
 		detail, p.Errors = output.Escape(p.Errors[0].Field)+": "+detail, nil
 	}
 	fmt.Fprintf(&b, "%s: %s (%s, request %s)", output.Escape(p.Title), detail, output.Escape(p.Code), output.Escape(p.RequestID))
@@ -36,15 +36,15 @@ func (p problem) Error() string {
 	return b.String()
 }
 
-// refused returns the error of an answer that is not a success.
-func (c client) refused(a answer) error {
-	if a.status >= 300 && a.status < 400 {
-		return fmt.Errorf("%s redirects to %s: use the address that answers as --%s", c.base, output.Quote(a.header.Get("Location")), flagURL)
+// refusal returns the error for a response that is no success.
+func (c Client) refusal(r Response) error {
+	if r.Status >= 300 && r.Status < 400 {
+		return fmt.Errorf("%s redirects to %s; give the address that it redirects to as --%s", c.Base, output.Quote(r.Header.Get("Location")), FlagURL)
 	}
-	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	var p problem
-	if kind != "application/problem+json" || json.Unmarshal(a.body, &p) != nil {
-		return fmt.Errorf("the answer is %d %s, and not one of Keyhook's: check --%s", a.status, http.StatusText(a.status), flagURL)
+	if kind != "application/problem+json" || json.Unmarshal(r.Body, &p) != nil {
+		return fmt.Errorf("the response (%d %s) does not come from Keyhook; check --%s", r.Status, http.StatusText(r.Status), FlagURL)
 	}
 	return p
 }
