@@ -1212,7 +1212,7 @@ func TestSocketOfAnother(t *testing.T) {
 	cmd.Path, cmd.Dir = program, dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
-	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " is root's: run this as that user or as root, or name a server with --url and --token\n"
+	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " belongs to root; run this command as that user or as root, or name a server with --url and --token\n"
 	if cmd.ProcessState.ExitCode() != 1 || string(out) != want {
 		t.Errorf("error %v, output %q, want %q", err, out, want)
 	}
@@ -2130,7 +2130,9 @@ var mayImport = map[string][]string{
 	"server/oidc":         {},
 	"server/config":       {},
 	"server/metrics":      {"storage/clock"}, // main calls its hooks
-	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
+	"server/cli/output":   {},
+	"server/cli/client":   {"server/cli/output", "server/config", "server/socket"},
+	"server/cli":          {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/backup", "storage/disk", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature"},
 	"dispatch/diagnosis":  {"dispatch/signature"}, // which alone decides whether a request is genuine
 	"storage":             {"storage/backup", "storage/clock", "storage/seal", "storage/disk"},
@@ -2151,7 +2153,7 @@ var fences = map[string][]string{
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},
-	"github.com/spf13/cobra":              {"", "server/cli"},
+	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/client", "server/cli/output"},
 	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
 	"golang.org/x/time/rate":              {"dispatch", "server"},
 }
