@@ -1174,7 +1174,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "server/cli/testdata",
+		Dir:                 "server/e2e/testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			bin := filepath.Join(env.WorkDir, ".bin")
