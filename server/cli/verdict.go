@@ -3,7 +3,7 @@ package cli
 import (
 	"errors"
 
-	"github.com/keyhook/keyhook/dispatch/diagnosis"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/keyhook/keyhook/dispatch/diagnosis"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
