@@ -2125,16 +2125,16 @@ var mayImport = map[string][]string{
 		"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
-	"server":              {"server/docs", "limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault"},
-	"server/oidc":         {"storage/access", "storage/fault"},  // whom a token is about, and what its holder may know of a refusal
-	"server/metrics":      {"storage/clock", "storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
-	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "server/cli/receive/diagnosis", "dispatch/egress"},
-	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
-	"server/cli/receive/diagnosis":  {"dispatch/signature"}, // which alone decides what is genuine
-	"storage":             {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
-	"storage/access":      {"storage/fault"},
-	"storage/webhook":     {"storage/fault"},
-	"storage/storagetest": {"storage", "storage/access", "storage/webhook"},
+	"server":                       {"server/docs", "limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault"},
+	"server/oidc":                  {"storage/access", "storage/fault"},  // whom a token is about, and what its holder may know of a refusal
+	"server/metrics":               {"storage/clock", "storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
+	"server/cli":                   {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "server/cli/receive/diagnosis", "dispatch/egress"},
+	"dispatch":                     {"dispatch/egress", "dispatch/signature", "storage/webhook"},
+	"server/cli/receive/diagnosis": {"dispatch/signature"}, // which alone decides what is genuine
+	"storage":                      {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
+	"storage/access":               {"storage/fault"},
+	"storage/webhook":              {"storage/fault"},
+	"storage/storagetest":          {"storage", "storage/access", "storage/webhook"},
 }
 
 // fences is where a module may be imported.

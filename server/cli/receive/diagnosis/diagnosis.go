@@ -1,11 +1,8 @@
-// Package diagnosis owns the reasons why a signature does not hold: it tries one known mistake after the other until the
-// signature comes out right, and so names the one that was made. It does not decide what is genuine: dispatch/signature
-// does, and nothing that it refuses becomes right by having been explained.
+// Package diagnosis explains why the signature of a delivery is wrong. It does not decide what is genuine: dispatch/signature does.
 //
-// A signature is made of a secret, a key derived from it, a message, a body and a method, and is then written down. Each
-// of these has a table of what goes wrong with it (secret.go, key.go, message.go, body.go, method.go, written.go). The
-// search walks through their combinations, those with the fewest mistakes first. What it finds is proved, since no other
-// combination has that signature. Where it finds nothing, circumstances are looked at (hint.go).
+// It knows the mistakes that people make: the raw body is not used, the secret is another one, a header is missing. It undoes one
+// of them at a time and asks dispatch/signature again. A mistake is proved if undoing it alone makes the signature match
+// (candidate.go, rewriting.go). If no mistake is proved, it guesses from the headers, the secret and the body (guess.go).
 package diagnosis
 
 import (
@@ -13,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,134 +23,148 @@ type Scheme string
 // The schemes, in the order of the verdicts.
 const (
 	Hex      Scheme = "hex"      // X-Service-Signature
-	Standard Scheme = "standard" // webhook-signature, as Standard Webhooks has it
+	Standard Scheme = "standard" // webhook-signature, as in Standard Webhooks
 )
 
-// Delivery is what a receiver got, and what it is judged by. Header, Body and Now must be set.
+// Delivery is a request that a receiver got, with the settings of that receiver. Header, Body, Secret and Now must be set.
 type Delivery struct {
 	Header       http.Header
 	Body         []byte
-	Secret       string        // "" if there is none: then nothing can be judged
-	Previous     string        // another secret that it may have been signed with; "" if there is none
+	Secret       string
+	Previous     string        // another secret that may have signed the delivery; "" is none
 	HeaderPrefix string        // "" is X-Service
-	Now          time.Time     // by the clock of the receiver
+	Now          time.Time     // by the receiver's clock
 	Tolerance    time.Duration // 0 is five minutes
 }
 
-// Mistake is one thing that is wrong, in words for whoever has to mend it. No text of it holds a secret.
+// Mistake is one thing that is wrong, and how to fix it. No text of it contains a secret.
 type Mistake struct {
-	Name   string // short and stable, such as body_reserialized
-	What   string // what is wrong
-	Advice string // what mends it
-	Proved bool   // undone, it gives the signature. Otherwise it is a guess from the circumstances.
+	Name   string `json:"name"` // short and stable, such as body_reserialized
+	What   string `json:"what"`
+	Advice string `json:"advice"`
+	Proved bool   `json:"proved"` // undoing this one change makes the signature match; otherwise it is a guess
 }
 
-// Verdict is what there is to say of one scheme.
+// Verdict is the result for one scheme.
 type Verdict struct {
 	Scheme   Scheme
-	Header   string    // the name of the header with the signature
-	Err      error     // as dispatch/signature gives it; nil where the signature is right and in time
-	Previous bool      // it is right, but only by the secret before the last rotation
-	Mistakes []Mistake // where Err is not nil: what to mend, which all together explain it; at least one
+	Header   string    // name of the header with the signature
+	Err      error     // of dispatch/signature; nil if the signature is right and recent
+	Previous bool      // the signature is right, but only the one by the secret before the last rotation
+	Mistakes []Mistake // at least one if Err is not nil
 }
 
-// Judge judges a delivery by both schemes. It takes milliseconds where a body is small and a signature wrong, and up to a
-// second where it is as large as an event may be.
+// Judge checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
 func Judge(d Delivery) []Verdict {
 	verdicts := []Verdict{d.judge(Hex), d.judge(Standard)}
 	for i := range verdicts {
 		if v := &verdicts[i]; v.Err != nil && len(v.Mistakes) == 0 {
-			v.Mistakes = d.guess(v.Scheme, v.Err, verdicts[1-i].Err == nil)
+			v.Mistakes = d.guess(v.Scheme, v.Err, matches(verdicts[1-i].Err))
 		}
 	}
 	return verdicts
 }
 
-// judge judges by one scheme. Where nothing is proved, the verdict has no mistake yet.
+// judge checks one scheme. The verdict has no mistake yet if none is proved.
 func (d Delivery) judge(scheme Scheme) Verdict {
-	v := Verdict{Scheme: scheme, Header: d.signatureHeader(scheme)}
-	v.Err = d.verify(scheme, d.Header)
+	v := Verdict{Scheme: scheme, Header: d.signatureHeader(scheme), Err: d.verify(scheme)}
 	switch {
 	case v.Err == nil:
 		v.Previous = d.isPrevious(scheme)
-	case errors.Is(v.Err, signature.ErrTooOld), errors.Is(v.Err, signature.ErrTooNew):
+	case matches(v.Err):
 		v.Mistakes = []Mistake{d.clock(scheme)}
-	case errors.Is(v.Err, signature.ErrMissing): // there is no need to search
-	default:
-		v.Mistakes, _ = d.search(scheme, d.written(scheme))
+	case !errors.Is(v.Err, signature.ErrMissing):
+		if m, ok := d.prove(scheme); ok {
+			v.Mistakes = []Mistake{m}
+		}
 	}
 	return v
 }
 
-// Explain says how code that was to compute the signature of this delivery came to the given one instead, in the scheme
-// for which that takes fewer mistakes; none means that it is the right one. ok is false where nothing explains it.
+// Explain says how a program computed a signature for this delivery. No mistake means that the signature is right. ok is
+// false if no single mistake explains it.
 func (d Delivery) Explain(computed string) (scheme Scheme, mistakes []Mistake, ok bool) {
-	for _, s := range []Scheme{Hex, Standard} {
-		if m, found := d.search(s, readWritten(s, computed)); found && (!ok || len(m) < len(mistakes)) {
-			scheme, mistakes, ok = s, m, true
+	all := []Scheme{Hex, Standard}
+	for _, scheme := range all {
+		if matches(d.withSignature(scheme, computed).verify(scheme)) {
+			return scheme, nil, true
 		}
 	}
-	return scheme, mistakes, ok
+	for _, scheme := range all {
+		if m, ok := d.withSignature(scheme, computed).prove(scheme); ok {
+			return scheme, []Mistake{m}, true
+		}
+	}
+	return "", nil, false
 }
 
-func (d Delivery) verify(scheme Scheme, header http.Header) error {
+// matches reports whether the signature itself is right, even if it is too old or too new.
+func matches(err error) bool {
+	return err == nil || errors.Is(err, signature.ErrTooOld) || errors.Is(err, signature.ErrTooNew)
+}
+
+func (d Delivery) verify(scheme Scheme) error {
 	v := signature.Verifier{Secrets: []string{d.Secret}, HeaderPrefix: d.HeaderPrefix, Tolerance: d.Tolerance}
 	if scheme == Hex {
-		return v.Verify(header, d.Body, d.Now)
+		return v.Verify(d.Header, d.Body, d.Now)
 	}
-	return v.VerifyStandard(header, d.Body, d.Now)
+	return v.VerifyStandard(d.Header, d.Body, d.Now)
 }
 
-// isPrevious reports whether a delivery that is right would not be without the signature by the secret before: the sender
-// writes the one by the present secret first.
-func (d Delivery) isPrevious(scheme Scheme) bool {
-	header := d.Header.Clone()
-	header.Del(d.prefix() + "-Signature-Previous")
-	if list := header.Get("webhook-signature"); scheme == Standard {
-		first, _, _ := strings.Cut(list, " ")
-		header.Set("webhook-signature", first)
+// withSignature returns the delivery with another signature. Programs compute the one of Standard Webhooks with or without its "v1,".
+func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
+	d.Header = d.Header.Clone()
+	if scheme == Standard && !strings.HasPrefix(text, standardVersion) {
+		text = standardVersion + text
 	}
-	return d.verify(scheme, header) != nil
+	d.Header.Set(d.signatureHeader(scheme), text)
+	d.Header.Del(d.prefix() + "-Signature-Previous")
+	return d
 }
+
+// isPrevious reports whether a right delivery has only a right signature by the previous secret. The sender writes the
+// signature by the present secret first.
+func (d Delivery) isPrevious(scheme Scheme) bool {
+	first, _, _ := strings.Cut(d.Header.Get(d.signatureHeader(scheme)), " ")
+	return d.withSignature(scheme, first).verify(scheme) != nil
+}
+
+// standardVersion begins a signature of Standard Webhooks.
+const standardVersion = "v1,"
 
 func (d Delivery) prefix() string { return cmp.Or(d.HeaderPrefix, signature.DefaultHeaderPrefix) }
 
-// The names of the headers of a scheme.
+// headers names the headers of a scheme.
+func (d Delivery) headers(scheme Scheme) (signature, timestamp, id string) {
+	if scheme == Standard {
+		return "webhook-signature", "webhook-timestamp", "webhook-id"
+	}
+	return d.prefix() + "-Signature", d.prefix() + "-Timestamp", d.prefix() + "-Event-Id"
+}
 
 func (d Delivery) signatureHeader(scheme Scheme) string {
-	if scheme == Hex {
-		return d.prefix() + "-Signature"
-	}
-	return "webhook-signature"
+	name, _, _ := d.headers(scheme)
+	return name
 }
 
-func (d Delivery) timestampHeader(scheme Scheme) string {
-	if scheme == Hex {
-		return d.prefix() + "-Timestamp"
-	}
-	return "webhook-timestamp"
-}
-
-func (d Delivery) idHeader(scheme Scheme) string {
-	if scheme == Hex {
-		return d.prefix() + "-Event-Id"
-	}
-	return "webhook-id"
-}
-
-// clock explains a signature that is right and not in time.
+// clock explains a right signature whose timestamp is too old or too new.
 func (d Delivery) clock(scheme Scheme) Mistake {
-	sent, _ := seconds(d.Header.Get(d.timestampHeader(scheme))) // it has been read before
-	at, off := time.Unix(sent, 0), d.Now.Sub(time.Unix(sent, 0)).Round(time.Second)
-	tolerance := cmp.Or(d.Tolerance, signature.DefaultTolerance)
-	if off > 0 {
-		return Mistake{"clock_ahead", fmt.Sprintf("The signature is right, but its timestamp, %s, is %d seconds before the receiver's clock, %s; %s are allowed.",
-			utc(at), int64(off.Seconds()), utc(d.Now), tolerance),
-			"If it was saved, judge it by its own time. If it has only just arrived, either the receiver's clock is ahead by that much (compare it with `date -u` elsewhere, and let it follow NTP), or somebody held it up or sent it again, which is what the limit is for.", true}
+	_, name, _ := d.headers(scheme)
+	seconds, _ := strconv.ParseInt(d.Header.Get(name), 10, 64) // the verifier has read it before
+	sent := time.Unix(seconds, 0)
+	off := d.Now.Sub(sent).Round(time.Second)
+	m := Mistake{
+		Name: "clock_ahead", Proved: true,
+		Advice: "If you saved the delivery, check it at its own time. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and keep it on NTP. If the clock is right, somebody delayed or repeated the request.",
 	}
-	return Mistake{"clock_behind", fmt.Sprintf("The signature is right, but its timestamp, %s, is %d seconds after the receiver's clock, %s; %s are allowed.",
-		utc(at), int64(-off.Seconds()), utc(d.Now), tolerance),
-		"The receiver's clock is behind by that much, or the sender's is ahead: compare both with `date -u`, and let them follow NTP.", true}
+	side := "before"
+	if off < 0 {
+		m.Name, side, off = "clock_behind", "after", -off
+		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and keep them on NTP."
+	}
+	m.What = fmt.Sprintf("The signature is right, but its timestamp, %s, is %d seconds %s the receiver's clock, %s. The limit is %s.",
+		utc(sent), int64(off.Seconds()), side, utc(d.Now), cmp.Or(d.Tolerance, signature.DefaultTolerance))
+	return m
 }
 
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
