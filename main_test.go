@@ -1212,7 +1212,7 @@ func TestSocketOfAnother(t *testing.T) {
 	cmd.Path, cmd.Dir = program, dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
-	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " is root's: run this as that user or as root, or name a server with --url and --token\n"
+	want := "keyhook: the socket " + filepath.Join(dir, "keyhook.db.sock") + " belongs to root; run this command as that user or as root, or name a server with --url and --token\n"
 	if cmd.ProcessState.ExitCode() != 1 || string(out) != want {
 		t.Errorf("error %v, output %q, want %q", err, out, want)
 	}
@@ -2125,16 +2125,18 @@ var mayImport = map[string][]string{
 		"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
-	"server":                       {"server/docs", "limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault"},
-	"server/oidc":                  {"storage/access", "storage/fault"},  // whom a token is about, and what its holder may know of a refusal
-	"server/metrics":               {"storage/clock", "storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
-	"server/cli":                   {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "server/cli/receive/diagnosis", "dispatch/egress"},
-	"dispatch":                     {"dispatch/egress", "dispatch/signature", "storage/webhook"},
-	"server/cli/receive/diagnosis": {"dispatch/signature"}, // which alone decides what is genuine
-	"storage":                      {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
-	"storage/access":               {"storage/fault"},
-	"storage/webhook":              {"storage/fault"},
-	"storage/storagetest":          {"storage", "storage/access", "storage/webhook"},
+	"server":              {"server/docs", "limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault"},
+	"server/oidc":         {"storage/access", "storage/fault"},  // whom a token is about, and what its holder may know of a refusal
+	"server/metrics":      {"storage/clock", "storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
+	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
+	"storage":             {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
+	"storage/access":      {"storage/fault"},
+	"storage/webhook":     {"storage/fault"},
+	"storage/storagetest": {"storage", "storage/access", "storage/webhook"},
+
+	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
+	"server/cli":                   {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "server/cli/receive/diagnosis", "dispatch/egress"},
+	"server/cli/receive/diagnosis": {"dispatch/signature"},
 }
 
 // fences is where a module may be imported.
@@ -2148,7 +2150,7 @@ var fences = map[string][]string{
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},
-	"github.com/spf13/cobra":              {"", "server/cli"},
+	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/client", "server/cli/output"},
 	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
 	"golang.org/x/time/rate":              {"dispatch", "server"},
 }

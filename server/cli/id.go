@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // ids is what the ids of one sort of thing look like.
@@ -38,7 +41,7 @@ func idOf(wanted ids) kind {
 		case text == "":
 			return nil, fmt.Errorf("it is empty: write the id of %s, %s_…", wanted.sort, wanted.prefix)
 		case form == nil:
-			return nil, fmt.Errorf("%s is no id: that of %s is %s_ and 26 letters and digits", shown(text), wanted.sort, wanted.prefix)
+			return nil, fmt.Errorf("%s is no id: that of %s is %s_ and 26 letters and digits", output.Quote(text), wanted.sort, wanted.prefix)
 		case form[1] != wanted.prefix:
 			for _, other := range sorts {
 				if form[1] == other.prefix {
@@ -57,7 +60,7 @@ var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 func named(sort, source string) kind {
 	return kind{name: "name", source: source, read: func(text string) (any, error) {
 		if !nameForm.MatchString(text) {
-			return nil, fmt.Errorf("%s is no name of a %s: that has small letters, digits, _ and -, a letter first", shown(text), sort)
+			return nil, fmt.Errorf("%s is no name of a %s: that has small letters, digits, _ and -, a letter first", output.Quote(text), sort)
 		}
 		return text, nil
 	}}
@@ -68,7 +71,7 @@ var permissionForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(:[a-z][a-z0-9_]*)+$`)
 // permission is the key of a permission.
 var permission = kind{name: "permission", source: pathPermissions, read: func(text string) (any, error) {
 	if !permissionForm.MatchString(text) {
-		return nil, fmt.Errorf("%s is no permission: that is words with colons between them, as orders:read", shown(text))
+		return nil, fmt.Errorf("%s is no permission: that is words with colons between them, as orders:read", output.Quote(text))
 	}
 	return text, nil
 }}
@@ -85,7 +88,7 @@ var keyOrID = kind{name: "key|id", source: pathKeys, stdin: true, read: func(tex
 var method = kind{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, read: func(text string) (any, error) {
 	upper := strings.ToUpper(text)
 	if upper == "" || strings.ContainsFunc(upper, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		return nil, fmt.Errorf("%s is no method: write GET, POST, PUT, PATCH or DELETE", shown(text))
+		return nil, fmt.Errorf("%s is no method: write GET, POST, PUT, PATCH or DELETE", output.Quote(text))
 	}
 	return upper, nil
 }}
@@ -106,9 +109,9 @@ var apiPath = kind{name: "path", read: func(text string) (any, error) {
 	case text == "":
 		return nil, errors.New("it is empty: write a path of the API, as whoami")
 	case strings.Contains(text, "://"):
-		return nil, fmt.Errorf("%s is a URL: write the path alone, and the server as --%s", shown(text), flagURL)
+		return nil, fmt.Errorf("%s is a URL: write the path alone, and the server as --%s", output.Quote(text), client.FlagURL)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }):
-		return nil, fmt.Errorf("%s holds a character that no path has: write it percent-encoded", shown(text))
+		return nil, fmt.Errorf("%s holds a character that no path has: write it percent-encoded", output.Quote(text))
 	}
 	path := strings.TrimLeft(text, "/")
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")
