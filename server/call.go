@@ -18,7 +18,7 @@ type call struct {
 	request *http.Request
 	params  httprouter.Params
 	route   *route // nil while, and where, none matches
-	query   query
+	query   Query
 	id      string     // X-Request-Id
 	local   bool       // whether it came over the local socket
 	client  netip.Addr // who asks; invalid on the local socket

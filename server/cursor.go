@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"strconv"
-	"strings"
 )
 
 // How many items a page has.
@@ -15,50 +14,43 @@ const (
 )
 
 // position is where a list goes on: after the item with this row id, and at this time where a list is ordered by it.
-type position struct {
-	row, at int64
+type Position struct {
+	Row, At int64
 }
 
 // page is the part of a list that is asked for.
-type page struct {
-	limit int
-	after position // zero is the beginning
-	list  string   // which list, for the cursor
-	ended position // where the store ended its search before the page was full; zero where it did not
+type Page struct {
+	Limit int
+	After Position // zero is the beginning
+	List  string   // which list, for the cursor
+	Ended Position // where the store ended its search before the page was full; zero where it did not
 }
 
 // more is how many items to ask the store for: one beyond the page tells whether there is another.
-func (p page) more() int { return p.limit + 1 }
+func (p Page) More() int { return p.Limit + 1 }
 
-// page reads limit and cursor, the last of the query to be read, and reports all that is wrong with it.
-func (c *call) page() (page, error) {
-	p := page{limit: defaultPage, list: c.list()}
-	if limit, given := c.query.values["limit"]; given {
+// page reads limit and cursor of the list with that name, the last of the query to be read, and reports all that is wrong with it.
+func (q *Query) Page(list string) (Page, error) {
+	p := Page{Limit: defaultPage, List: list}
+	if limit, given := q.values["limit"]; given {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > largestPage {
-			c.query.refuse("limit", "must be a number from 1 to "+strconv.Itoa(largestPage))
+			q.Refuse("limit", "must be a number from 1 to "+strconv.Itoa(largestPage))
 		}
-		p.limit = n
+		p.Limit = n
 	}
-	if cursor, given := c.query.values["cursor"]; given {
-		after, ok := parseCursor(p.list, cursor)
+	if cursor, given := q.values["cursor"]; given {
+		after, ok := parseCursor(p.List, cursor)
 		if !ok {
-			c.query.note("cursor", codeInvalidCursor, "The cursor does not belong to this list; begin without one.")
+			q.note("cursor", codeInvalidCursor, "The cursor does not belong to this list; begin without one.")
 		}
-		p.after = after
+		p.After = after
 	}
-	return p, c.query.end()
+	return p, q.Err()
 }
 
-// list names the list that a request is about: its route, the organization acted in, and whatever stands in its path.
-func (c *call) list() string {
-	var name strings.Builder
-	name.WriteString(c.route.pattern + "\n" + c.principal.Organization.ID)
-	for _, p := range c.params {
-		name.WriteString("\n" + p.Value)
-	}
-	return name.String()
-}
+// next returns the cursor of what follows after.
+func (p Page) Next(after Position) string { return cursor(p.List, after) }
 
 // A cursor is a position, its two numbers as varints, followed by a digest of the list and the position. The digest is
 // no signature: who forges a position reads on there in a list that is its own to read. It keeps a cursor from being
@@ -66,9 +58,9 @@ func (c *call) list() string {
 const cursorDigest = 8
 
 // cursor writes a position in a list.
-func cursor(list string, p position) string {
-	b := binary.AppendVarint(nil, p.row)
-	b = binary.AppendVarint(b, p.at)
+func cursor(list string, p Position) string {
+	b := binary.AppendVarint(nil, p.Row)
+	b = binary.AppendVarint(b, p.At)
 	return base64.RawURLEncoding.EncodeToString(seal(list, b))
 }
 
@@ -79,7 +71,7 @@ func seal(list string, b []byte) []byte {
 }
 
 // parseCursor reads what cursor has written for the same list.
-func parseCursor(list, text string) (p position, ok bool) {
+func parseCursor(list, text string) (p Position, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) < cursorDigest+2 {
 		return p, false
@@ -89,39 +81,13 @@ func parseCursor(list, text string) (p position, ok bool) {
 		return p, false
 	}
 	var n, m int
-	p.row, n = binary.Varint(body)
+	p.Row, n = binary.Varint(body)
 	if n <= 0 {
-		return position{}, false
+		return Position{}, false
 	}
-	p.at, m = binary.Varint(body[n:])
-	if m <= 0 || n+m != len(body) || p.row < 1 {
-		return position{}, false
+	p.At, m = binary.Varint(body[n:])
+	if m <= 0 || n+m != len(body) || p.Row < 1 {
+		return Position{}, false
 	}
 	return p, true
-}
-
-// listBody is a page as it is answered.
-type listBody[B any] struct {
-	Data       []B     `json:"data"`
-	HasMore    bool    `json:"has_more"`
-	NextCursor *string `json:"next_cursor"`
-}
-
-// answerPage writes a page of rows. There is one row too many where more follow. A page that is not full has more behind it
-// where the search ended early.
-func answerPage[R, B any](c *call, p page, rows []R, body func(R) B, at func(R) position) error {
-	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.limit))}
-	after := p.ended
-	if len(rows) > p.limit {
-		rows = rows[:p.limit]
-		after = at(rows[len(rows)-1])
-	}
-	if after != (position{}) {
-		next := cursor(p.list, after)
-		answer.HasMore, answer.NextCursor = true, &next
-	}
-	for _, row := range rows {
-		answer.Data = append(answer.Data, body(row))
-	}
-	return c.ok(answer)
 }

@@ -117,7 +117,7 @@ func (m *matter) authority() (value, passed, failed string) {
 	}
 	s, text := m.standing, []string{}
 	if !m.unknown.Empty() {
-		return m.wanted.String(), "", "There is no permission " + shown(m.unknown.String(), maxPath) +
+		return m.wanted.String(), "", "There is no permission " + Printable(m.unknown.String(), maxPath) +
 			" here, so no key has it: correct the path, or add it at POST /api/v1/permissions/."
 	}
 	if missing := m.wanted.Minus(s.Granted); !missing.Empty() {

@@ -9,17 +9,17 @@ import (
 // What black-box tests cannot reach: the pure functions that fuzzing calls a million times, and how much is remembered.
 
 // Cursor writes a cursor.
-func Cursor(list string, row, at int64) string { return cursor(list, position{row, at}) }
+func Cursor(list string, row, at int64) string { return cursor(list, Position{row, at}) }
 
 // ParseCursor reads a cursor.
 func ParseCursor(list, text string) (row, at int64, ok bool) {
 	p, ok := parseCursor(list, text)
-	return p.row, p.at, ok
+	return p.Row, p.At, ok
 }
 
 // Split returns the names and values of the JSON object that a body is, as a handler gets them.
 func Split(body []byte) (members map[string]string, err error) {
-	f, err := newForm(body)
+	f, err := Parse(body)
 	if err != nil {
 		return nil, err
 	}

@@ -54,13 +54,13 @@ type fieldProblem struct {
 }
 
 // maxFieldProblems is how many problems with fields an answer lists. One more item says that there are more.
-const maxFieldProblems = 100
+const MaxProblems = 100
 
 // telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
 // the code of the whole, so that a client need not look into errors for it.
 var telling = map[string]bool{
-	"scope_not_grantable": true, codeUnknownPermission: true, "idempotency_key_reused": true,
-	codeBeyondRetention: true, codeReserved: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
+	"scope_not_grantable": true, CodeUnknownPermission: true, "idempotency_key_reused": true,
+	codeBeyondRetention: true, CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
 // When to try again what is unavailable: a full disk or a restart takes a while, other reads take seconds.
@@ -122,9 +122,9 @@ func describe(err error) problem {
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
 		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
 		for i, f := range e.Fields {
-			if i == maxFieldProblems {
+			if i == MaxProblems {
 				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",
-					fmt.Sprintf("There are more problems; only the first %d are listed.", maxFieldProblems)})
+					fmt.Sprintf("There are more problems; only the first %d are listed.", MaxProblems)})
 				break
 			}
 			p.Errors = append(p.Errors, fieldProblem(f))

@@ -157,10 +157,10 @@ func (s *Server) run(c *call) error {
 // handle reads the query and has the route answer. A handler that takes parameters reads them on; see page.
 func (c *call) handle() error {
 	if raw := c.request.URL.RawQuery; raw != "" {
-		c.query = newQuery(raw, c.route.parameters)
+		c.query = ParseQuery(raw, c.route.parameters)
 	}
 	if len(c.route.parameters) == 0 {
-		if err := c.query.end(); err != nil {
+		if err := c.query.Err(); err != nil {
 			return err
 		}
 	}

@@ -69,7 +69,7 @@ func (s *Server) table(o Options) []route {
 		operatorWrite = access.PlatformWrite
 	)
 	var (
-		re = references{o.Store}
+		re = Lookup{o.Store}
 		id = identity{o.Store}
 		k  = keys{o.Store, re, o.KeyPrefix}
 		ve = verification{s, re}
