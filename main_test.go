@@ -2125,9 +2125,10 @@ var mayImport = map[string][]string{
 		"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress",
 		"storage", "storage/access", "storage/webhook", "storage/fault",
 	},
-	"server":              {"server/docs", "limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault"},
-	"server/oidc":         {"storage/access", "storage/fault"},  // whom a token is about, and what its holder may know of a refusal
-	"server/metrics":      {"storage/clock", "storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
+	"server":              {"server/docs", "server/form", "limiter", "dispatch/egress", "storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault"},
+	"server/form":         {"storage/access", "storage/webhook", "storage/fault"}, // the vocabularies that bodies and queries are read into
+	"server/oidc":         {"storage/access", "storage/fault"},                    // whom a token is about, and what its holder may know of a refusal
+	"server/metrics":      {"storage/clock", "storage/webhook"},                   // the vocabulary of what it counts; whoever counts reaches it through a hook
 	"server/cli":          {"server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
 	"dispatch/diagnosis":  {"dispatch/signature"}, // which alone decides what is genuine

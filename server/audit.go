@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -61,12 +62,12 @@ func (h audit) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	p.Ended = Position{Row: found.Next}
-	return answerPage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) Position { return Position{Row: e.RowID} })
+	p.Ended = form.Position{Row: found.Next}
+	return answerPage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // readAuditFilter reads the filters of the list.
-func readAuditFilter(q *Query) (f access.AuditFilter) {
+func readAuditFilter(q *form.Query) (f access.AuditFilter) {
 	isActor := func(s string) bool { return s == "system" || validID(userID, s) || validID(keyID, s) }
 	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
 	f.Actor = q.Matching("actor", "must be the id of a user or of an API key, or system", isActor)

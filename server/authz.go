@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -119,7 +120,7 @@ func (s *Server) explained(c *call, err error) error {
 	if failed != nil || unknown.Empty() {
 		return err
 	}
-	word := Printable(unknown.Keys()[0], maxShownWord)
+	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
 	return fault.New(fault.Forbidden, codeDenied, "There is no permission %q here, so no key has it: "+
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 )
@@ -45,7 +46,7 @@ func (h backups) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	name, keep := f.Text("file", MaxName), f.Integer("keep", 1, maxKeep)
+	name, keep := f.Text("file", form.MaxName), f.Integer("keep", 1, maxKeep)
 	if name != nil && !backup.ValidName(*name) {
 		f.Refuse("file", "invalid", "This must be a bare name of letters, digits, dots, hyphens and underscores that ends in .db.")
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // form reads the body as one JSON object. Faults: Malformed where it is none, TooLarge; a refusal where it is not said
 // to be JSON.
-func (c *call) form() (*Form, error) {
+func (c *call) form() (*form.Form, error) {
 	body, err := c.body()
 	if err != nil {
 		return nil, err
@@ -26,19 +27,19 @@ func (c *call) form() (*Form, error) {
 	if len(body) == 0 {
 		return nil, fault.New(fault.Malformed, "body_required", "This needs a body: a JSON object.")
 	}
-	return Parse(body)
+	return form.Parse(body)
 }
 
 // optionalForm is form where no body means an empty object.
-func (c *call) optionalForm() (*Form, error) {
+func (c *call) optionalForm() (*form.Form, error) {
 	body, err := c.body()
 	if err != nil {
 		return nil, err
 	}
 	if len(body) == 0 {
-		return &Form{}, nil
+		return &form.Form{}, nil
 	}
-	return Parse(body)
+	return form.Parse(body)
 }
 
 // body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows with the

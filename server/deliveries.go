@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -94,8 +95,8 @@ func (h deliveries) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	p.Ended = Position{found.Next, found.NextAt}
-	return answerPage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) Position { return Position{a.RowID, a.AttemptedAt} })
+	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
+	return answerPage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
 // findLog looks for the log of the subscription in the path; that of a removed one can be read until retention takes it.
@@ -109,7 +110,7 @@ func (h deliveries) findLog(c *call) error {
 }
 
 // readAttemptFilter reads the filters of the list.
-func readAttemptFilter(q *Query) (f webhook.AttemptFilter) {
+func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 	if o, given := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
 		webhook.Sending.String(), webhook.Interrupted.String())); given {
 		f.Outcome = &o

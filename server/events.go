@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -155,7 +156,7 @@ func (h events) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newEventBody, func(e webhook.Event) Position { return Position{Row: e.RowID} })
+	return answerPage(c, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // find returns the event in the path. An event of the audit log does not exist for a caller without audit:read.
@@ -182,7 +183,7 @@ func (h events) read(c *call) error {
 	if err != nil {
 		return err
 	}
-	data, err := EventData(event.Body)
+	data, err := form.EventData(event.Body)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -23,7 +24,7 @@ type explainStore interface {
 type explanation struct {
 	*Server
 	store explainStore
-	named Lookup
+	named form.Lookup
 }
 
 type explainBody struct {
@@ -95,7 +96,7 @@ func (h explanation) explain(c *call) error {
 }
 
 // readMethod reads the method of a request, in whatever letters.
-func readMethod(f *Form, name string) string {
+func readMethod(f *form.Form, name string) string {
 	text := f.Text(name, 32)
 	if text == nil {
 		return ""
@@ -107,7 +108,7 @@ func readMethod(f *Form, name string) string {
 }
 
 // readPath reads the path of a request. A query may follow, and means nothing.
-func readPath(f *Form, name string) *url.URL {
+func readPath(f *form.Form, name string) *url.URL {
 	text := f.Text(name, maxPathLength)
 	if text == nil {
 		return nil

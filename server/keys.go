@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -23,7 +24,7 @@ type keyStore interface {
 // keys are the endpoints of API keys.
 type keys struct {
 	store  keyStore
-	named  Lookup
+	named  form.Lookup
 	prefix string
 }
 
@@ -102,7 +103,7 @@ func (h keys) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newKeyBody, func(k access.Key) Position { return Position{Row: k.RowID} })
+	return answerPage(c, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
 }
 
 // find returns the one in the path.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -20,7 +21,7 @@ type memberStore interface {
 // members are the endpoints of an organization's members.
 type members struct {
 	store memberStore
-	named Lookup
+	named form.Lookup
 }
 
 type memberBody struct {
@@ -47,7 +48,7 @@ func (h members) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newMemberBody, func(m access.Member) Position { return Position{Row: m.UserRow} })
+	return answerPage(c, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
 }
 
 func (h members) set(c *call) error {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -19,7 +20,7 @@ type organizationStore interface {
 // organizations are the endpoints of organizations.
 type organizations struct {
 	store organizationStore
-	named Lookup
+	named form.Lookup
 }
 
 type organizationBody struct {
@@ -63,7 +64,7 @@ func (h organizations) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) Position { return Position{Row: o.RowID} })
+	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
 }
 
 // find returns the one in the path.

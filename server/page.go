@@ -1,9 +1,13 @@
 package server
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/keyhook/keyhook/server/form"
+)
 
 // page reads limit and cursor, the last of the query to be read, and reports all that is wrong with it.
-func (c *call) page() (Page, error) { return c.query.Page(c.list()) }
+func (c *call) page() (form.Page, error) { return c.query.Page(c.list()) }
 
 // list names the list that a request is about: its route, the organization acted in, and whatever stands in its path.
 func (c *call) list() string {
@@ -24,14 +28,14 @@ type listBody[B any] struct {
 
 // answerPage writes a page of rows. There is one row too many where more follow. A page that is not full has more behind it
 // where the search ended early.
-func answerPage[R, B any](c *call, p Page, rows []R, body func(R) B, at func(R) Position) error {
+func answerPage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
 	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {
 		rows = rows[:p.Limit]
 		after = at(rows[len(rows)-1])
 	}
-	if after != (Position{}) {
+	if after != (form.Position{}) {
 		next := p.Next(after)
 		answer.HasMore, answer.NextCursor = true, &next
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -64,7 +65,7 @@ func (h permissions) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) Position { return Position{Row: p.RowID} })
+	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
 }
 
 // find returns the one in the path.

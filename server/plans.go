@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -75,7 +76,7 @@ func (h plans) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newPlanBody, func(p access.Plan) Position { return Position{Row: p.RowID} })
+	return answerPage(c, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
 }
 
 // find returns the one in the path.

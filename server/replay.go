@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -58,7 +59,7 @@ func (h replays) replay(c *call) error {
 }
 
 // readReplay reads what of which period is to be sent again, where events are kept for so long.
-func readReplay(f *Form, kept time.Duration) webhook.Replay {
+func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
 	now := time.Now()
 	since, until := f.Time("since"), f.Time("until")
@@ -81,7 +82,7 @@ func readReplay(f *Form, kept time.Duration) webhook.Replay {
 	if types := f.EventTypes("event_types"); types != nil {
 		r.EventTypes = *types
 	}
-	if text := f.Text("only", MaxName); text != nil {
+	if text := f.Text("only", form.MaxName); text != nil {
 		switch r.Only = webhook.Only(*text); r.Only {
 		case webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll:
 		default:

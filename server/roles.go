@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -19,7 +20,7 @@ type roleStore interface {
 // roles are the endpoints of roles.
 type roles struct {
 	store roleStore
-	named Lookup
+	named form.Lookup
 }
 
 type roleBody struct {
@@ -56,7 +57,7 @@ func (h roles) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newRoleBody, func(r access.Role) Position { return Position{Row: r.RowID} })
+	return answerPage(c, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
 }
 
 // find returns the one in the path.

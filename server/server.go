@@ -20,6 +20,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
 )
 
 // Store is all that the floor asks of what is kept. Each file of handlers names its own part.
@@ -28,7 +29,7 @@ import (
 // to another organization is one and the same NotFound.
 type Store interface {
 	principalStore
-	LookupStore
+	form.LookupStore
 	identityStore
 	keyStore
 	explainStore

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -82,7 +83,7 @@ func (c *call) period() (period, error) {
 }
 
 // readMinutes returns a number of seconds that is a whole number of minutes, as minutes.
-func readMinutes(q *Query, name string, most time.Duration) int64 {
+func readMinutes(q *form.Query, name string, most time.Duration) int64 {
 	value, _ := q.Value(name)
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n <= 0 || n%60 != 0 || n > int64(most/time.Second) {

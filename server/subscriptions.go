@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -91,7 +92,7 @@ func (h subscriptions) create(c *call) error {
 }
 
 // change reads what may be set of a subscription.
-func (h subscriptions) change(f *Form) (webhook.SubscriptionChange, error) {
+func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
 		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"),
@@ -110,7 +111,7 @@ func (h subscriptions) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) Position { return Position{Row: s.RowID} })
+	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
 }
 
 // find returns the one in the path.
@@ -188,7 +189,7 @@ func (h subscriptions) rotate(c *call) error {
 
 // readURL returns an address that deliveries may be sent to, as far as can be told without asking DNS, in the form in which
 // it is kept.
-func readURL(f *Form, name string, check func(string) (string, error)) *string {
+func readURL(f *form.Form, name string, check func(string) (string, error)) *string {
 	text := f.Text(name, math.MaxInt) // its length is check's to judge
 	if text == nil {
 		return nil

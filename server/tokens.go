@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -19,7 +20,7 @@ type tokenStore interface {
 // tokens are the endpoints of a user's access tokens.
 type tokens struct {
 	store tokenStore
-	named Lookup
+	named form.Lookup
 }
 
 type tokenBody struct {
@@ -88,7 +89,7 @@ func (h tokens) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) Position { return Position{Row: t.RowID} })
+	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
 }
 
 // find returns the one in the path.

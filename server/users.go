@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -59,7 +60,7 @@ func (h users) create(c *call) error {
 }
 
 // readUser reads what may be set of a user.
-func readUser(f *Form) access.UserChange {
+func readUser(f *form.Form) access.UserChange {
 	return access.UserChange{
 		Email: f.Email("email"), Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
 	}
@@ -74,7 +75,7 @@ func (h users) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newUserBody, func(u access.User) Position { return Position{Row: u.RowID} })
+	return answerPage(c, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
 }
 
 // find returns the one in the path.

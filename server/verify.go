@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -11,7 +12,7 @@ import (
 // verification is the endpoint by which a back end asks what a key that was shown to it is good for.
 type verification struct {
 	*Server
-	named Lookup
+	named form.Lookup
 }
 
 const verifyPath = "/api/v1/auth/verify/"

@@ -1,4 +1,6 @@
-package server
+// Package form reads what a request says: a JSON body field by field, and a query string parameter by parameter. It collects
+// all problems, so that a response can list them at once. It knows no HTTP: callers pass in the bytes.
+package form
 
 import (
 	"bytes"
@@ -29,6 +31,9 @@ func (f *Form) Refuse(name, code, format string, args ...any) {
 	}
 	f.problems = append(f.problems, fault.Field{Field: f.path + name, Code: code, Message: fmt.Sprintf(format, args...)})
 }
+
+// MaxProblems is how many problems a response lists. One more item says that there are more.
+const MaxProblems = 100
 
 // full reports whether there is no use in looking for more problems.
 func (f *Form) full() bool { return len(f.problems) > MaxProblems }
