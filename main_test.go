@@ -15,7 +15,8 @@ var vocabularies = []string{"storage/access", "storage/webhook", "storage/fault"
 // a row may import none of ours.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
-	"server":                       {"server/docs", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server":                       {"server/docs", "server/form", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server/form":                  {},
 	"server/oidc":                  {},
 	"server/config":                {},
 	"server/metrics":               {"storage/clock"}, // main calls its hooks
