@@ -33,9 +33,6 @@ func Split(body []byte) (members map[string]string, err error) {
 // Description returns openapi.yaml as the JSON that is served.
 func Description() ([]byte, error) { return jsonFromYAML(openAPI) }
 
-// JSONFromYAML writes a YAML document as JSON.
-func JSONFromYAML(text string) ([]byte, error) { return jsonFromYAML([]byte(text)) }
-
 // MaxAddresses is how many addresses the throttle remembers at most.
 const MaxAddresses = maxAddresses
 
