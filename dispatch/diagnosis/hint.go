@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // bodyID is the id of the event in the body; empty where there is none.
@@ -65,7 +66,7 @@ func (d Delivery) guessSecret(add func(is bool, name, what, advice string)) {
 	switch {
 	case s == "":
 		add(true, "secret_not_set", "The secret is empty.", advice)
-	case strings.HasPrefix(s, "svc_") || strings.HasPrefix(s, "kat_"):
+	case strings.HasPrefix(s, access.DefaultKeyPrefix+"_") || strings.HasPrefix(s, access.TokenPrefix+"_"):
 		add(true, "secret_is_a_key", "The secret given is an API key or an access token.", advice)
 	case strings.Contains(s, "…") || strings.Contains(s, "..."):
 		add(true, "secret_shortened", "The secret given was shortened for display.", advice)

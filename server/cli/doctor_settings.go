@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // settings tells whether the settings hold; nothing else can be looked at where they do not.
@@ -116,7 +118,7 @@ func distinct(text string) int {
 // secrets looks at what the secrets came to.
 func (d *examination) secrets(c config.Config) {
 	odd := false
-	for name, secret := range map[string]config.Secret{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
+	for name, secret := range map[string]redact.Text{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
 		if secret.IsZero() {
 			continue
 		}
@@ -183,9 +185,9 @@ func (d *examination) expiry(check, mend, what string, leaf *x509.Certificate) {
 	case left < 0:
 		d.wrong(check, mend, "%s has ended on %s", what, leaf.NotAfter.UTC().Format(time.DateOnly))
 	case left < certificateSoon:
-		d.warn(check, mend, "%s ends in %s, on %s", what, counted(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
+		d.warn(check, mend, "%s ends in %s, on %s", what, output.Count(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
 	default:
-		d.well(check, "%s holds for %s more, to %s", what, counted(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
+		d.well(check, "%s holds for %s more, to %s", what, output.Count(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
 	}
 }
 
