@@ -37,7 +37,6 @@ var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
 	"github.com/jmoiron/sqlx":             {"storage"},
-	"github.com/coreos/go-oidc":           {"server/oidc"},
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server", "server/cli"}, // bench compares the server with a bare handler of it
 	"github.com/prometheus":               {"server/metrics"},

@@ -62,7 +62,7 @@ func gateAt(path string) (dialect string, wanted access.Scope, ok bool) {
 // who it is, or a problem. The API key of that request is judged and counted as if it were one to us. Of the rest of the
 // request nothing is looked at: its query, its body, the organization and the identity that it names are the client's own.
 func (s *Server) gate(c *call, dialect string, wanted access.Scope) error {
-	c.route, c.tally, c.dialect, c.wanted = &gateRoute, s.gated[c.method()], dialect, wanted
+	c.route, c.dialect, c.wanted = &gateRoute, dialect, wanted
 	if c.request.ContentLength != 0 && c.request.ProtoMajor == 1 {
 		// Else net/http would read the body, which not every proxy sends that has passed on its length, before it answers.
 		c.Header()["Connection"] = closing

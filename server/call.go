@@ -36,7 +36,6 @@ type call struct {
 	used   int
 
 	began  time.Time
-	tally  tally // nil while, and where, no route matches
 	status int   // 0 until the header is written
 	bytes  int64 // of the body
 	code   string

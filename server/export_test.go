@@ -11,9 +11,6 @@ import (
 // Description returns openapi.yaml as the JSON that is served.
 func Description() ([]byte, error) { return jsonFromYAML(openAPI) }
 
-// JSONFromYAML writes a YAML document as JSON.
-func JSONFromYAML(text string) ([]byte, error) { return jsonFromYAML([]byte(text)) }
-
 // MaxAddresses is how many addresses the throttle remembers at most.
 const MaxAddresses = maxAddresses
 

@@ -18,7 +18,7 @@ var methods = []string{
 
 // register builds the router from the table, both slash forms of each pattern. Only the router's trees are used: its
 // ServeHTTP would redirect a missing slash with a 301 that turns POST into GET, and answer OPTIONS to anybody.
-func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]string) {
+func (s *Server) register() (*httprouter.Router, map[string][]string) {
 	router := httprouter.New()
 	fixed := map[string][]string{}
 	for i := range s.routes {
@@ -29,7 +29,7 @@ func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]str
 		}
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
 		for _, method := range at {
-			handle := follow(rt, measure(method, rt.pattern))
+			handle := follow(rt)
 			for _, path := range paths {
 				router.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
 			}
@@ -44,12 +44,12 @@ func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]str
 	return router, fixed
 }
 
-// follow notes in a call which route it takes, what that asks for, and what counts it.
-func follow(rt *route, tally tally) httprouter.Handle {
+// follow notes in a call which route it takes, and what that asks for.
+func follow(rt *route) httprouter.Handle {
 	wanted := rt.wanted()
 	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
 		c := w.(*call)
-		c.route, c.params, c.tally, c.wanted = rt, p, tally, wanted
+		c.route, c.params, c.wanted = rt, p, wanted
 	}
 }
 
