@@ -216,7 +216,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 			server.ClockCheck(store),
 			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
-		Measure:       m.Requests,
+		Observe:       m.Observe,
 		Connections:   m,
 		Metrics:       exposed,
 		TLS:           certificate,

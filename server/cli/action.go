@@ -12,15 +12,18 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // run makes the request of an action and shows the answer.
 func (a action) run(cmd *cobra.Command, args []string) error {
 	path, body, err := a.request(cmd, args)
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
-	out, err := newOutput(cmd)
+	out, err := output.New(cmd)
 	if err != nil {
 		return err
 	}
@@ -35,6 +38,16 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 		return a.showPages(cmd, c, path, out)
 	}
 	return a.ask(cmd.Context(), c, path, body, args, out)
+}
+
+// connect returns the client that the flags ask for, after a check of --organization.
+func connect(cmd *cobra.Command) (client.Client, error) {
+	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
+		if _, err := idOf(organizationIDs).read(id); err != nil {
+			return client.Client{}, output.UsageError{Err: fmt.Errorf("--%s: %w", client.FlagOrganization, err)}
+		}
+	}
+	return client.Connect(cmd)
 }
 
 // flagYes answers what would be asked.
@@ -57,25 +70,22 @@ func (a action) agreed(cmd *cobra.Command) error {
 }
 
 // ask sends one request and shows its one answer.
-func (a action) ask(ctx context.Context, c client, path string, body []byte, args []string, out output) error {
-	got, err := c.send(ctx, a.method, path, body)
+func (a action) ask(ctx context.Context, c client.Client, path string, body []byte, args []string, out output.Printer) error {
+	got, err := c.Do(ctx, a.method, path, body)
 	if err != nil {
 		return err
 	}
-	if !got.ok() {
-		return c.refused(got)
-	}
-	if len(got.body) == 0 {
+	if len(got) == 0 {
 		words := make([]any, strings.Count(a.done, "%s"))
 		for i := range words {
-			words[i] = visible(args[i])
+			words[i] = output.Escape(args[i])
 		}
-		return out.say(fmt.Sprintf(a.done, words...))
+		return out.Say(fmt.Sprintf(a.done, words...))
 	}
-	if err := out.show(a, got.body); err != nil {
+	if err := a.show(out, got); err != nil {
 		return err
 	}
-	return a.verdict(got.body)
+	return a.verdict(got)
 }
 
 // request makes of a command line that was checked the path, with its query, and the body; nil is none.
@@ -127,11 +137,11 @@ func (k kind) value(cmd *cobra.Command, text string) (any, error) {
 	if !k.stdin || text != "-" {
 		return k.read(text)
 	}
-	all, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxAnswer+1))
+	all, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), client.MaxBody+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the standard input: %w", err)
 	}
-	if len(all) > maxAnswer {
+	if len(all) > client.MaxBody {
 		return nil, errors.New("what comes in is larger than 16 MiB")
 	}
 	return k.read(strings.TrimSpace(string(all)))

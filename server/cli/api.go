@@ -7,6 +7,9 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // apiArguments are those of `api`, in the manner of an action.
@@ -31,24 +34,24 @@ error stream, and the answer still to the output.`,
 		ValidArgsFunction: apiArguments.complete,
 		RunE:              runAPI,
 	}
-	connectable(cmd)
+	client.Flags(cmd)
 	return cmd
 }
 
 func runAPI(cmd *cobra.Command, args []string) error {
 	verb, err := method.read(args[0])
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
 	path, err := apiPath.read(args[1])
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
 	var body json.RawMessage
 	if len(args) == 3 {
 		value, err := raw.value(cmd, args[2])
 		if err != nil {
-			return misuse{fmt.Errorf("JSON: %w", err)}
+			return output.UsageError{Err: fmt.Errorf("JSON: %w", err)}
 		}
 		body = value.(json.RawMessage)
 	}
@@ -56,21 +59,21 @@ func runAPI(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := newOutput(cmd)
+	out, err := output.New(cmd)
 	if err != nil {
 		return err
 	}
-	got, err := c.send(cmd.Context(), verb.(string), path.(string), body)
+	got, err := c.Send(cmd.Context(), verb.(string), path.(string), body)
 	if err != nil {
 		return err
 	}
-	if len(got.body) > 0 {
-		if err := out.write(string(bytes.TrimRight(got.body, "\n")) + "\n"); err != nil {
+	if len(got.Body) > 0 {
+		if err := out.Write(string(bytes.TrimRight(got.Body, "\n")) + "\n"); err != nil {
 			return err
 		}
 	}
-	if !got.ok() {
-		return fmt.Errorf("%d %s", got.status, http.StatusText(got.status))
+	if !got.OK() {
+		return fmt.Errorf("%d %s", got.Status, http.StatusText(got.Status))
 	}
 	return nil
 }

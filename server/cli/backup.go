@@ -5,11 +5,11 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
@@ -45,7 +45,7 @@ who has only the copy cannot restore them.`,
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), newBackupReport(report))
+				return output.WriteJSON(cmd.OutOrStdout(), newBackupReport(report))
 			}
 			return tellBackup(cmd.OutOrStdout(), report, keyPlace(c))
 		},
@@ -86,33 +86,25 @@ func newBackupReport(r backup.Report) backupReport {
 
 // tellBackup is a report for people. key says where the encryption key is.
 func tellBackup(out io.Writer, r backup.Report, key string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "copied to\t%s\n", r.File)
-	fmt.Fprintf(w, "size\t%d bytes\n", r.Bytes)
-	fmt.Fprintf(w, "sha256\t%s\n", r.SHA256)
-	fmt.Fprintf(w, "holds\t%s\n", contents(r.Contents))
-	fmt.Fprintf(w, "took\t%s\n", r.Took.Round(time.Millisecond))
+	t := output.Table{}
+	t.Add("copied to", r.File)
+	t.Add("size", fmt.Sprintf("%d bytes", r.Bytes))
+	t.Add("sha256", r.SHA256)
+	t.Add("holds", contents(r.Contents))
+	t.Add("took", r.Took.Round(time.Millisecond).String())
 	if len(r.Removed) > 0 {
-		fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
+		t.Add("removed", strings.Join(r.Removed, ", "))
 	}
 	if r.Warning != "" {
-		fmt.Fprintf(w, "warning\t%s\n", escaped(r.Warning))
+		t.Add("warning", r.Warning)
 	}
-	fmt.Fprintf(w, "key\t%s, which is NOT in the copy: keep %s apart from it\n", strings.Join(r.KeyIDs, " and "), key)
-	return w.Flush()
+	t.Add("key", fmt.Sprintf("%s, which is NOT in the copy: keep %s apart from it", strings.Join(r.KeyIDs, " and "), key))
+	return t.Write(out)
 }
 
-// contents says what a database holds.
+// contents returns what a database holds.
 func contents(c backup.Contents) string {
-	return fmt.Sprintf("%s, %s, %d of them pending", counted(c.Events, "event", "events"), counted(c.Deliveries, "delivery", "deliveries"), c.Pending)
-}
-
-// counted says how many of something there are.
-func counted[N int | int64](n N, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%s, %s, %d of them pending", output.Count(c.Events, "event", "events"), output.Count(c.Deliveries, "delivery", "deliveries"), c.Pending)
 }
 
 // keyPlace says where the encryption key is that the settings lead to.

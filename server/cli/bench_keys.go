@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
 // keyRounds is how often the contestants take turns; the median of their rounds counts.
@@ -80,9 +82,9 @@ const (
 // keyOn returns a key of a new organization of that name, on that plan, which is made where it is not there.
 func (b *bench) keyOn(ctx context.Context, server *childServer, plan, name string) (string, error) {
 	if plan != unlimited {
-		operator := client{base: server.url, authorization: "Bearer " + server.token}
+		operator := client.Client{Base: server.url, Authorization: "Bearer " + server.token}
 		body := object{"name": plan, "api_keys": true, "webhooks": true, "api_rate_limit_per_minute": 1_000_000_000}
-		if err := operator.call(ctx, "POST", "/api/v1/plans/", body, http.StatusCreated, nil); err != nil {
+		if err := operator.Call(ctx, "POST", "/api/v1/plans/", body, http.StatusCreated, nil); err != nil {
 			return "", err
 		}
 	}

@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
 // tenant is an organization with an owner and a key. Each section has one of its own, so that none meets what another
 // left behind.
 type tenant struct {
-	owner client
+	owner client.Client
 	key   string
 }
 
 // newTenant makes an organization under a plan.
 func newTenant(ctx context.Context, server *childServer, name, plan string) (*tenant, error) {
-	operator := client{base: server.url, authorization: "Bearer " + server.token}
+	operator := client.Client{Base: server.url, Authorization: "Bearer " + server.token}
 	var organization, user created
 	var token struct {
 		Token string `json:"token"`
@@ -24,25 +26,25 @@ func newTenant(ctx context.Context, server *childServer, name, plan string) (*te
 	var key struct {
 		Key string `json:"key"`
 	}
-	err := operator.call(ctx, "POST", "/api/v1/organizations/", object{"name": name, "plan": plan}, http.StatusCreated, &organization)
+	err := operator.Call(ctx, "POST", "/api/v1/organizations/", object{"name": name, "plan": plan}, http.StatusCreated, &organization)
 	if err != nil {
 		return nil, err
 	}
 	person := object{"email": name + "@bench.example", "name": name}
-	if err := operator.call(ctx, "POST", "/api/v1/users/", person, http.StatusCreated, &user); err != nil {
+	if err := operator.Call(ctx, "POST", "/api/v1/users/", person, http.StatusCreated, &user); err != nil {
 		return nil, err
 	}
 	member := "/api/v1/organizations/" + organization.ID + "/members/" + user.ID + "/"
-	if err := operator.call(ctx, "PUT", member, object{"role": "owner"}, http.StatusOK, nil); err != nil {
+	if err := operator.Call(ctx, "PUT", member, object{"role": "owner"}, http.StatusOK, nil); err != nil {
 		return nil, err
 	}
 	in := object{"organization_id": organization.ID}
-	if err := operator.call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", in, http.StatusCreated, &token); err != nil {
+	if err := operator.Call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", in, http.StatusCreated, &token); err != nil {
 		return nil, err
 	}
-	owner := client{base: server.url, authorization: "Bearer " + token.Token}
+	owner := client.Client{Base: server.url, Authorization: "Bearer " + token.Token}
 	wanted := object{"name": "bench", "scope": "events:write"}
-	if err := owner.call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &key); err != nil {
+	if err := owner.Call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &key); err != nil {
 		return nil, err
 	}
 	return &tenant{owner, key.Key}, nil
@@ -52,19 +54,19 @@ func newTenant(ctx context.Context, server *childServer, name, plan string) (*te
 func (t *tenant) subscribe(ctx context.Context, url, eventType string) (string, error) {
 	var sub created
 	wanted := object{"url": url, "event_types": []string{eventType}}
-	err := t.owner.call(ctx, "POST", "/api/v1/webhooks/subscriptions/", wanted, http.StatusCreated, &sub)
+	err := t.owner.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/", wanted, http.StatusCreated, &sub)
 	return sub.ID, err
 }
 
 func (t *tenant) unsubscribe(ctx context.Context, id string) error {
-	return t.owner.call(ctx, "DELETE", "/api/v1/webhooks/subscriptions/"+id+"/", nil, http.StatusNoContent, nil)
+	return t.owner.Call(ctx, "DELETE", "/api/v1/webhooks/subscriptions/"+id+"/", nil, http.StatusNoContent, nil)
 }
 
 func (t *tenant) pending(ctx context.Context, id string) (n int, err error) {
 	var sub struct {
 		Pending int `json:"pending_deliveries"`
 	}
-	err = t.owner.call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+id+"/", nil, http.StatusOK, &sub)
+	err = t.owner.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+id+"/", nil, http.StatusOK, &sub)
 	return sub.Pending, err
 }
 
@@ -106,7 +108,7 @@ func (t *tenant) drained(ctx context.Context, ids ...string) error {
 
 // ask asks the receiver.
 func (b *bench) ask(ctx context.Context, path string, result any) error {
-	return client{base: b.counterpart.Endpoints[0]}.call(ctx, "GET", path, nil, http.StatusOK, result)
+	return client.Client{Base: b.counterpart.Endpoints[0]}.Call(ctx, "GET", path, nil, http.StatusOK, result)
 }
 
 // received returns what has come to the receiver in a series since this was last asked, which must be n deliveries.

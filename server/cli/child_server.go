@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
 // childServer is this program run as a server of its own, with its database in a directory of ours.
@@ -44,7 +46,7 @@ func startSilentServer(ctx context.Context, dir string, settings ...string) (*ch
 	}
 	s := &childServer{url: "http://" + address, token: rand.Text(), database: filepath.Join(dir, "keyhook.db")}
 	isReady := func([]byte) (bool, error) {
-		return client{base: s.url}.call(ctx, "GET", "/readyz/", nil, http.StatusOK, nil) == nil, nil
+		return client.Client{Base: s.url}.Call(ctx, "GET", "/readyz/", nil, http.StatusOK, nil) == nil, nil
 	}
 	return s, s.start(ctx, dir, isReady, append(settings, "KEYHOOK_SERVER_LISTEN="+address, "KEYHOOK_LOG_LEVEL=warn"))
 }

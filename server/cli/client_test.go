@@ -140,7 +140,7 @@ func TestSecretsOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, says(201, jsonType, `{"id":"`+anID+`","name":"x","key":"svc_secret"}`))
 	for _, tt := range []struct{ flag, stdout, stderr string }{
-		{"", "id    " + anID + "\nname  x\nkey   svc_secret\n", "\nKeep the key now: it is not shown again.\n"},
+		{"", "id    " + anID + "\nname  x\nkey   svc_secret\n", "\nStore the key now. It is not shown again.\n"},
 		{"--quiet", "svc_secret\n", ""},
 		{"--json", `{"id":"` + anID + `","name":"x","key":"svc_secret"}` + "\n", ""},
 	} {
@@ -173,7 +173,7 @@ func TestRefusals(t *testing.T) {
 			`{"title":"Forbidden","detail":"\u001b]0;owned\u0007 \u202e","code":"x","request_id":"R1"}`),
 			"keyhook: Forbidden: \\x1b]0;owned\\a \\u202e (x, request R1)\n"},
 		{"a page of something else is not printed", says(502, "text/html", "<html>secret</html>"),
-			"keyhook: the answer is 502 Bad Gateway, and not one of Keyhook's: check --url\n"},
+			"keyhook: the response (502 Bad Gateway) does not come from Keyhook; check --url\n"},
 		{"nor is a success of something else", says(200, "text/html", "<html>"),
 			"keyhook: the answer is no JSON object, and so not one of Keyhook's: check --url\n"},
 	} {
@@ -194,7 +194,7 @@ func TestRefusals(t *testing.T) {
 			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusMovedPermanently)
 		})
 		code, _, stderr := s.ask(t, aToken, "keys get "+anID)
-		want := "keyhook: " + s.URL + " redirects to \"" + other.URL + "/api/v1/api-keys/" + anID + "/\": use the address that answers as --url\n"
+		want := "keyhook: " + s.URL + " redirects to \"" + other.URL + "/api/v1/api-keys/" + anID + "/\"; give the address that it redirects to as --url\n"
 		if code != cli.ExitFailure || stderr != want || len(other.asked) > 0 {
 			t.Errorf("code %d, errors %q, asked elsewhere %q", code, stderr, other.asked)
 		}
@@ -207,7 +207,7 @@ func TestRefusals(t *testing.T) {
 		s.Config.ErrorLog = nil
 		t.Cleanup(s.Close)
 		code, _, stderr := run(t, []string{"keys", "get", anID, "--url", s.URL, "--token", aToken})
-		if code != cli.ExitFailure || asked || !strings.Contains(stderr, "shows a certificate that cannot be trusted") || strings.Contains(stderr, aToken) {
+		if code != cli.ExitFailure || asked || !strings.Contains(stderr, "is not trusted") || strings.Contains(stderr, aToken) {
 			t.Errorf("code %d, asked %t, errors %q", code, asked, stderr)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
 // completionLimit bounds what somebody waits for after pressing the tab key.
@@ -29,7 +31,7 @@ func (k kind) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Comple
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 	defer cancel()
-	found, err := c.pages(ctx, k.source, "", pageItems)
+	found, err := c.List(ctx, k.source, "", client.PageItems)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
 func newDemo() *cobra.Command {
@@ -51,7 +53,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer s.child.kill()
-	s.operator = client{base: s.child.url, authorization: "Bearer " + s.child.token}
+	s.operator = client.Client{Base: s.child.url, Authorization: "Bearer " + s.child.token}
 	for i, scene := range []struct {
 		title string
 		play  func(context.Context) error
@@ -81,7 +83,7 @@ type stage struct {
 	child    *childServer
 	receiver *receiver
 
-	operator, owner, holder client // by the operator's token, a customer's token, and the customer's API key
+	operator, owner, holder client.Client // by the operator's token, a customer's token, and the customer's API key
 	organization            string
 	keyID                   string
 	subscription            string
@@ -98,7 +100,7 @@ func (s *stage) begin(ctx context.Context) error {
 		} `json:"user"`
 		Permissions []string `json:"permissions"`
 	}
-	if err := s.operator.call(ctx, "GET", "/api/v1/whoami/", nil, http.StatusOK, &me); err != nil {
+	if err := s.operator.Call(ctx, "GET", "/api/v1/whoami/", nil, http.StatusOK, &me); err != nil {
 		return err
 	}
 	s.say("one process serves %s out of one file, %s", s.child.url, filepath.Base(s.child.database))
@@ -112,22 +114,22 @@ func (s *stage) customer(ctx context.Context) error {
 	var token struct {
 		Token string `json:"token"`
 	}
-	if err := s.operator.call(ctx, "POST", "/api/v1/organizations/", object{"name": "Acme", "plan": "growth"}, http.StatusCreated, &organization); err != nil {
+	if err := s.operator.Call(ctx, "POST", "/api/v1/organizations/", object{"name": "Acme", "plan": "growth"}, http.StatusCreated, &organization); err != nil {
 		return err
 	}
-	if err := s.operator.call(ctx, "POST", "/api/v1/users/", object{"email": "dev@acme.example", "name": "Acme's developer"}, http.StatusCreated, &user); err != nil {
+	if err := s.operator.Call(ctx, "POST", "/api/v1/users/", object{"email": "dev@acme.example", "name": "Acme's developer"}, http.StatusCreated, &user); err != nil {
 		return err
 	}
-	if err := s.operator.call(ctx, "PUT", "/api/v1/organizations/"+organization.ID+"/members/"+user.ID+"/", object{"role": "owner"}, http.StatusOK, nil); err != nil {
+	if err := s.operator.Call(ctx, "PUT", "/api/v1/organizations/"+organization.ID+"/members/"+user.ID+"/", object{"role": "owner"}, http.StatusOK, nil); err != nil {
 		return err
 	}
-	if err := s.operator.call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", object{"organization_id": organization.ID}, http.StatusCreated, &token); err != nil {
+	if err := s.operator.Call(ctx, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", object{"organization_id": organization.ID}, http.StatusCreated, &token); err != nil {
 		return err
 	}
 	s.organization = organization.ID
-	s.owner = client{base: s.child.url, authorization: "Bearer " + token.Token}
+	s.owner = client.Client{Base: s.child.url, Authorization: "Bearer " + token.Token}
 	s.say("organization Acme on the plan growth, with one member in the role owner, who got an access token")
-	if err := s.owner.call(ctx, "GET", "/api/v1/plans/", nil, http.StatusForbidden, nil); err != nil {
+	if err := s.owner.Call(ctx, "GET", "/api/v1/plans/", nil, http.StatusForbidden, nil); err != nil {
 		return err
 	}
 	s.say("checked: that token opens Acme, and not the operator's own endpoints (403)")
@@ -142,17 +144,17 @@ func (s *stage) key(ctx context.Context) error {
 		Scope           string `json:"scope"`
 		ScopeNotGranted string `json:"scope_not_granted"`
 	}
-	if err := s.owner.call(ctx, "POST", "/api/v1/api-keys/", object{"name": "backend", "scope": "events:write platform:write"}, http.StatusCreated, &key); err != nil {
+	if err := s.owner.Call(ctx, "POST", "/api/v1/api-keys/", object{"name": "backend", "scope": "events:write platform:write"}, http.StatusCreated, &key); err != nil {
 		return err
 	}
 	if err := expect("the granted scope", key.Scope, "events:write"); err != nil {
 		return err
 	}
 	s.keyID = key.ID
-	s.holder = client{base: s.child.url, authorization: "ApiKey " + key.Key}
+	s.holder = client.Client{Base: s.child.url, Authorization: "ApiKey " + key.Key}
 	s.say("asked for \"events:write platform:write\", granted %q: nobody can grant what they do not hold", key.Scope)
 	s.say("the key was shown once; from now on it is %s", key.Prefix)
-	if err := s.holder.call(ctx, "GET", "/api/v1/webhooks/subscriptions/", nil, http.StatusForbidden, nil); err != nil {
+	if err := s.holder.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/", nil, http.StatusForbidden, nil); err != nil {
 		return err
 	}
 	s.say("checked: the key cannot read subscriptions, though its creator can (403)")
@@ -165,7 +167,7 @@ func (s *stage) subscribe(ctx context.Context) error {
 		Secret string `json:"secret"`
 		Status string `json:"status"`
 	}
-	if err := s.owner.call(ctx, "POST", "/api/v1/webhooks/subscriptions/", object{"url": s.receiver.url, "event_types": []string{"order.*"}}, http.StatusCreated, &sub); err != nil {
+	if err := s.owner.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/", object{"url": s.receiver.url, "event_types": []string{"order.*"}}, http.StatusCreated, &sub); err != nil {
 		return err
 	}
 	if err := expect("the status", sub.Status, "healthy"); err != nil {
@@ -177,10 +179,10 @@ func (s *stage) subscribe(ctx context.Context) error {
 }
 
 func (s *stage) revoke(ctx context.Context) error {
-	if err := s.owner.call(ctx, "DELETE", "/api/v1/api-keys/"+s.keyID+"/", nil, http.StatusNoContent, nil); err != nil {
+	if err := s.owner.Call(ctx, "DELETE", "/api/v1/api-keys/"+s.keyID+"/", nil, http.StatusNoContent, nil); err != nil {
 		return err
 	}
-	err := s.holder.call(ctx, "POST", "/api/v1/events/", object{"type": "order.paid", "data": object{}}, http.StatusUnauthorized, nil)
+	err := s.holder.Call(ctx, "POST", "/api/v1/events/", object{"type": "order.paid", "data": object{}}, http.StatusUnauthorized, nil)
 	if err != nil {
 		return err
 	}
@@ -193,5 +195,13 @@ func (s *stage) stop(ctx context.Context) error {
 		return err
 	}
 	s.say("checked: told to stop, the server finished what was under way and ended with exit code 0")
+	return nil
+}
+
+// expect compares a value with the expected one.
+func expect(what, got, want string) error {
+	if got != want {
+		return fmt.Errorf("%s is %q instead of %q", what, got, want)
+	}
 	return nil
 }

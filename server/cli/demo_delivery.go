@@ -16,7 +16,7 @@ func (s *stage) publish(ctx context.Context, eventType string, data object) (str
 		created
 		Deliveries int `json:"deliveries"`
 	}
-	if err := s.holder.call(ctx, "POST", "/api/v1/events/", object{"type": eventType, "data": data}, http.StatusAccepted, &event); err != nil {
+	if err := s.holder.Call(ctx, "POST", "/api/v1/events/", object{"type": eventType, "data": data}, http.StatusAccepted, &event); err != nil {
 		return "", err
 	}
 	if event.Deliveries != 1 {
@@ -104,7 +104,7 @@ func (s *stage) retry(ctx context.Context) error {
 		Status   string `json:"status"`
 		Failures int    `json:"consecutive_failures"`
 	}
-	if err := s.owner.call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+s.subscription+"/", nil, http.StatusOK, &sub); err != nil {
+	if err := s.owner.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+s.subscription+"/", nil, http.StatusOK, &sub); err != nil {
 		return err
 	}
 	if sub.Status != "healthy" || sub.Failures != 0 {
@@ -128,7 +128,7 @@ func (s *stage) log(ctx context.Context, event string, n int) ([]attempt, error)
 		var page struct {
 			Data []attempt `json:"data"`
 		}
-		if err := s.owner.call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+s.subscription+"/deliveries/?event_id="+event, nil, http.StatusOK, &page); err != nil {
+		if err := s.owner.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+s.subscription+"/deliveries/?event_id="+event, nil, http.StatusOK, &page); err != nil {
 			return nil, err
 		}
 		if len(page.Data) == n && page.Data[0].Outcome != "sending" {
@@ -146,7 +146,7 @@ func (s *stage) rotate(ctx context.Context) error {
 	var sub struct {
 		Secret string `json:"secret"`
 	}
-	if err := s.owner.call(ctx, "POST", "/api/v1/webhooks/subscriptions/"+s.subscription+"/rotate-secret/", object{"overlap_seconds": 3600}, http.StatusOK, &sub); err != nil {
+	if err := s.owner.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/"+s.subscription+"/rotate-secret/", object{"overlap_seconds": 3600}, http.StatusOK, &sub); err != nil {
 		return err
 	}
 	if sub.Secret == s.secret {

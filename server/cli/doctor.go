@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -100,34 +99,31 @@ It ends with 1 where there is a problem.`,
 // write shows what was found, for eyes or for a machine. The error says that there is a problem.
 func (d *examination) write(out io.Writer, asJSON bool) error {
 	problems, warnings := d.count(isProblem), d.count(isWarning)
-	for i := range d.list { // a receiver has its say in some, and this goes to a terminal
-		d.list[i].Text = escaped(d.list[i].Text)
+	for i := range d.list { // a receiver wrote parts of some
+		d.list[i].Text = output.EscapeLines(d.list[i].Text)
 	}
 	if asJSON {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(object{"findings": d.list, "problems": problems, "warnings": warnings}); err != nil {
+		if err := output.WriteJSON(out, object{"findings": d.list, "problems": problems, "warnings": warnings}); err != nil {
 			return err
 		}
 	} else {
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		t := output.Table{}
 		for _, f := range d.list {
 			lines := strings.Split(strings.TrimSpace(f.Text), "\n")
 			if f.Mend != "" {
 				lines = append(lines, "→ "+f.Mend)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Result, f.Check, lines[0])
+			t.Add(f.Result, f.Check, lines[0])
 			for _, line := range lines[1:] {
-				fmt.Fprintf(w, "\t\t%s\n", strings.TrimSpace(line))
+				t.Add("", "", strings.TrimSpace(line))
 			}
 		}
-		if err := w.Flush(); err != nil {
+		if err := t.Write(out); err != nil {
 			return err
 		}
 	}
 	if problems > 0 {
-		return fmt.Errorf("%s and %s found", counted(problems, "problem", "problems"), counted(warnings, "warning", "warnings"))
+		return fmt.Errorf("%s and %s found", output.Count(problems, "problem", "problems"), output.Count(warnings, "warning", "warnings"))
 	}
 	return nil
 }

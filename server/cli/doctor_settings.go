@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/redact"
 )
@@ -184,9 +185,9 @@ func (d *examination) expiry(check, mend, what string, leaf *x509.Certificate) {
 	case left < 0:
 		d.wrong(check, mend, "%s has ended on %s", what, leaf.NotAfter.UTC().Format(time.DateOnly))
 	case left < certificateSoon:
-		d.warn(check, mend, "%s ends in %s, on %s", what, counted(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
+		d.warn(check, mend, "%s ends in %s, on %s", what, output.Count(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
 	default:
-		d.well(check, "%s holds for %s more, to %s", what, counted(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
+		d.well(check, "%s holds for %s more, to %s", what, output.Count(days, "day", "days"), leaf.NotAfter.UTC().Format(time.DateOnly))
 	}
 }
 

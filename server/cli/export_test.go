@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
 // Figure is a measurement, for tests of the table. Target is about the ratio where there is one.
@@ -45,7 +47,7 @@ func ClientExamples() map[string]string {
 	examples := map[string]string{}
 	root := New(Options{})
 	for _, group := range root.Commands() {
-		if group.PersistentFlags().Lookup(flagToken) == nil {
+		if group.PersistentFlags().Lookup(client.FlagToken) == nil {
 			continue
 		}
 		if group.Runnable() {
@@ -56,9 +58,4 @@ func ClientExamples() map[string]string {
 		}
 	}
 	return examples
-}
-
-// Table writes a table as it is for a terminal that has colours.
-func Table(columns []string, rows [][]string) string {
-	return output{colour: true}.table(columns, rows, widest)
 }

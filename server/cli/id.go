@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -36,7 +38,7 @@ func idOf(wanted ids) kind {
 		case text == "":
 			return nil, fmt.Errorf("it is empty: write the id of %s, %s_…", wanted.sort, wanted.prefix)
 		case !ok:
-			return nil, fmt.Errorf("%s is no id: that of %s is %s_ and 26 letters and digits", shown(text), wanted.sort, wanted.prefix)
+			return nil, fmt.Errorf("%s is no id: that of %s is %s_ and 26 letters and digits", output.Quote(text), wanted.sort, wanted.prefix)
 		case found != wanted.prefix:
 			for _, other := range sorts {
 				if found == other.prefix {
@@ -53,7 +55,7 @@ func idOf(wanted ids) kind {
 func named(sort, source string) kind {
 	return kind{name: "name", source: source, read: func(text string) (any, error) {
 		if !access.ValidName(text) {
-			return nil, fmt.Errorf("%s is no name of a %s: that has small letters, digits, _ and -, a letter first", shown(text), sort)
+			return nil, fmt.Errorf("%s is no name of a %s: that has small letters, digits, _ and -, a letter first", output.Quote(text), sort)
 		}
 		return text, nil
 	}}
@@ -62,7 +64,7 @@ func named(sort, source string) kind {
 // permission is the key of a permission.
 var permission = kind{name: "permission", source: pathPermissions, read: func(text string) (any, error) {
 	if !access.ValidPermissionKey(text) {
-		return nil, fmt.Errorf("%s is no permission: that is words with colons between them, as orders:read", shown(text))
+		return nil, fmt.Errorf("%s is no permission: that is words with colons between them, as orders:read", output.Quote(text))
 	}
 	return text, nil
 }}
@@ -79,7 +81,7 @@ var keyOrID = kind{name: "key|id", source: pathKeys, stdin: true, read: func(tex
 var method = kind{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, read: func(text string) (any, error) {
 	upper := strings.ToUpper(text)
 	if upper == "" || strings.ContainsFunc(upper, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		return nil, fmt.Errorf("%s is no method: write GET, POST, PUT, PATCH or DELETE", shown(text))
+		return nil, fmt.Errorf("%s is no method: write GET, POST, PUT, PATCH or DELETE", output.Quote(text))
 	}
 	return upper, nil
 }}
@@ -100,9 +102,9 @@ var apiPath = kind{name: "path", read: func(text string) (any, error) {
 	case text == "":
 		return nil, errors.New("it is empty: write a path of the API, as whoami")
 	case strings.Contains(text, "://"):
-		return nil, fmt.Errorf("%s is a URL: write the path alone, and the server as --%s", shown(text), flagURL)
+		return nil, fmt.Errorf("%s is a URL: write the path alone, and the server as --%s", output.Quote(text), client.FlagURL)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }):
-		return nil, fmt.Errorf("%s holds a character that no path has: write it percent-encoded", shown(text))
+		return nil, fmt.Errorf("%s holds a character that no path has: write it percent-encoded", output.Quote(text))
 	}
 	path := strings.TrimLeft(text, "/")
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // noun is one sort of thing that the API keeps, with the commands about it. The nouns are data (see nouns.go and those
@@ -92,8 +95,8 @@ func (n noun) command() *cobra.Command {
 	if n.alone != nil {
 		cmd = n.alone.command("keyhook")
 	}
-	connectable(cmd)
-	outputFlags(cmd)
+	client.Flags(cmd)
+	output.Flags(cmd)
 	for _, a := range n.actions {
 		cmd.AddCommand(a.command("keyhook " + n.name))
 	}
@@ -156,7 +159,7 @@ func (a action) check(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(args) > len(a.arguments) {
-		return fmt.Errorf("%s is one argument too many", shown(args[len(a.arguments)]))
+		return fmt.Errorf("%s is one argument too many", output.Quote(args[len(a.arguments)]))
 	}
 	return a.missing(cmd)
 }

@@ -1,12 +1,14 @@
 package cli
 
+import "github.com/keyhook/keyhook/server/cli/client"
+
 var aSubscription = argument{name: "SUBSCRIPTION", kind: idOf(subscriptionIDs)}
 
 // attemptColumns show what a table of attempts is looked at for.
 const attemptColumns = "id attempted_at event_type attempt_number trigger outcome response_status duration_ms error next_attempt_at"
 
 // remoteByEnvironment is for the commands whose --url is the API's.
-const remoteByEnvironment = "Here --url is where events are sent. Name a server elsewhere by " + envURL + " and " + envToken + "."
+const remoteByEnvironment = "Here --url is where events are sent. Name a server elsewhere by " + client.EnvURL + " and " + client.EnvToken + "."
 
 // subscriptionFields are what may be set of a subscription.
 func subscriptionFields(isNew bool) []field {

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"fmt"
-	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // The flags of a list.
@@ -18,30 +16,22 @@ const (
 	flagAll    = "all"
 )
 
-// How many items a list shows where nobody says, and how many the API gives at once.
+// The number of items in a list: without --limit, and at most.
 const (
 	defaultItems = 50
-	pageItems    = 200
 	maxItems     = 1_000_000
 )
 
 func pageFlags(cmd *cobra.Command) {
 	limit := defaultItems
-	bounded(cmd.Flags(), &limit, flagLimit, 1, maxItems, "show so many of the newest")
-	cmd.Flags().String(flagCursor, "", "go on where an earlier list ended")
-	cmd.Flags().Bool(flagAll, false, "show all there are")
+	bounded(cmd.Flags(), &limit, flagLimit, 1, maxItems, "show at most this many of the newest items")
+	cmd.Flags().String(flagCursor, "", "continue where an earlier list ended")
+	cmd.Flags().Bool(flagAll, false, "show all items")
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
 }
 
-// page is a list of the API: one page of it, or as many as were asked for.
-type page struct {
-	Data       []json.RawMessage `json:"data"`
-	HasMore    bool              `json:"has_more"`
-	NextCursor *string           `json:"next_cursor"`
-}
-
-// showPages reads a list as far as it was asked for, and shows it.
-func (a action) showPages(cmd *cobra.Command, c client, path string, out output) error {
+// showPages reads as much of a list as the user asked for, and shows it.
+func (a action) showPages(cmd *cobra.Command, c client.Client, path string, out output.Printer) error {
 	items := maxItems
 	if all, err := cmd.Flags().GetBool(flagAll); err != nil || !all {
 		items, err = strconv.Atoi(cmd.Flags().Lookup(flagLimit).Value.String())
@@ -49,52 +39,9 @@ func (a action) showPages(cmd *cobra.Command, c client, path string, out output)
 			return err
 		}
 	}
-	found, err := c.pages(cmd.Context(), path, text(cmd, flagCursor), items)
+	found, err := c.List(cmd.Context(), path, cmd.Flags().Lookup(flagCursor).Value.String(), items)
 	if err != nil {
 		return err
 	}
-	return out.showList(a, found)
-}
-
-// pages reads up to so many items of a list.
-func (c client) pages(ctx context.Context, path, cursor string, items int) (page, error) {
-	list := page{Data: []json.RawMessage{}}
-	for {
-		u, err := url.Parse(path)
-		if err != nil {
-			return list, err
-		}
-		query := u.Query()
-		query.Set("limit", strconv.Itoa(min(items-len(list.Data), pageItems)))
-		if cursor != "" {
-			query.Set("cursor", cursor)
-		}
-		got, err := c.send(ctx, "GET", u.Path+"?"+query.Encode(), nil)
-		if err != nil {
-			return list, err
-		}
-		if !got.ok() {
-			return list, c.refused(got)
-		}
-		next := page{}
-		if err := json.Unmarshal(got.body, &next); err != nil {
-			return list, fmt.Errorf("the answer is no list of Keyhook's: check --%s", flagURL)
-		}
-		list.Data = append(list.Data, next.Data...)
-		list.HasMore, list.NextCursor = next.HasMore, next.NextCursor
-		// A page may be empty and have more behind it: the server looks at a part of a long log at a time.
-		if !next.HasMore || next.NextCursor == nil || *next.NextCursor == cursor || len(list.Data) >= items {
-			return list, nil
-		}
-		cursor = *next.NextCursor
-	}
-}
-
-// json returns the list as the API would have given it in one page.
-func (p page) json() ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(p)
-	return b.Bytes(), err
+	return a.showList(out, found)
 }

@@ -2,9 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // none stands in a table for what is not there.
@@ -21,7 +25,7 @@ type member struct {
 func parseObject(body []byte) (record, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("the answer is no JSON object, and so not one of Keyhook's: check --%s", flagURL)
+		return nil, fmt.Errorf("the answer is no JSON object, and so not one of Keyhook's: check --%s", client.FlagURL)
 	}
 	var r record
 	for decoder.More() {
@@ -91,13 +95,13 @@ func cell(value json.RawMessage) string {
 	case string(value) == "null":
 		return none
 	case json.Unmarshal(value, &text) == nil:
-		return or(visible(text), none)
+		return cmp.Or(output.Escape(text), none)
 	case json.Unmarshal(value, &words) == nil:
-		return or(visible(strings.Join(words, " ")), none)
+		return cmp.Or(output.Escape(strings.Join(words, " ")), none)
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, value) != nil {
-		return visible(string(value))
+		return output.Escape(string(value))
 	}
-	return visible(compact.String())
+	return output.Escape(compact.String())
 }

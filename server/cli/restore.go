@@ -1,17 +1,16 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
@@ -51,27 +50,27 @@ or "keyhook queue discard", which drops it.`,
 
 // tellRestored says what was done, and what is left to the operator.
 func tellRestored(out io.Writer, r backup.Restored, from string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "restored\t%s\n", r.Database)
-	fmt.Fprintf(w, "from\t%s\n", from)
-	fmt.Fprintf(w, "holds\t%s\n", contents(r.Contents))
+	t := output.Table{}
+	t.Add("restored", r.Database)
+	t.Add("from", from)
+	t.Add("holds", contents(r.Contents))
 	if len(r.KeyIDs) == 1 {
-		fmt.Fprintf(w, "key\t%s fits\n", r.KeyID)
+		t.Add("key", r.KeyID+" fits")
 	} else {
-		fmt.Fprintf(w, "keys\t%s fit\n", strings.Join(r.KeyIDs, " and "))
+		t.Add("keys", strings.Join(r.KeyIDs, " and ")+" fit")
 	}
 	if r.Aside != "" {
-		fmt.Fprintf(w, "before\tset aside as %s\n", filepath.Base(r.Aside))
+		t.Add("before", "set aside as "+filepath.Base(r.Aside))
 	}
-	fmt.Fprint(w, "queue\theld: nothing is sent until you say so\n")
+	t.Add("queue", "held: nothing is sent until you say so")
 	for i, waiting := range r.Waiting {
 		name := ""
 		if i == 0 {
 			name = "waiting"
 		}
-		fmt.Fprintf(w, "%s\t%s for %s (%s)\n", name, counted(waiting.Pending, "delivery", "deliveries"), waiting.SubscriptionID, host(waiting.URL))
+		t.Add(name, fmt.Sprintf("%s for %s (%s)", output.Count(waiting.Pending, "delivery", "deliveries"), waiting.SubscriptionID, host(waiting.URL)))
 	}
-	if err := w.Flush(); err != nil {
+	if err := t.Write(out); err != nil {
 		return err
 	}
 	_, err := fmt.Fprint(out, `
@@ -93,11 +92,4 @@ func host(address string) string {
 		return "?"
 	}
 	return u.Host
-}
-
-func writeJSON(out io.Writer, v any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
 }

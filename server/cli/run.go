@@ -8,12 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
-
-// misuse is an error of whoever typed the command, found after it has begun.
-type misuse struct{ error }
-
-func (m misuse) Unwrap() error { return m.error }
 
 // Run executes the command that args name and returns the exit code. An error is printed here, once, to the root's error
 // stream. Commands without Args take none, and a command that only groups others shows its help. Call it once per root.
@@ -26,8 +23,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		return ExitOK
 	}
-	var misused misuse
-	if !begun || errors.As(err, &misused) {
+	var usage output.UsageError
+	if !begun || errors.As(err, &usage) {
 		// Whatever fails before a command begins is about how it was called: cobra has no type for that.
 		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v; see %s --help\n", err, cmd.CommandPath())
 		return ExitUsage

@@ -124,17 +124,6 @@ func shellWords(text string) (words []string) {
 	return words
 }
 
-func TestTable(t *testing.T) {
-	t.Parallel()
-	got := cli.Table([]string{"id", "status", "name"}, [][]string{{"sub_1", "healthy", "active"}, {"sub_22", "failing", strings.Repeat("ü", 61)}})
-	want := "\x1b[1mID\x1b[0m      \x1b[1mSTATUS\x1b[0m   \x1b[1mNAME\x1b[0m\n" +
-		"sub_1   \x1b[32mhealthy\x1b[0m  active\n" +
-		"sub_22  \x1b[33mfailing\x1b[0m  " + strings.Repeat("ü", 59) + "…\n"
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("a table in colour (-want +got):\n%s", d)
-	}
-}
-
 // TestCommands looks at every command: what the help promises must hold for all that the tables make.
 func TestCommands(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 const flagUser = "user"
@@ -14,8 +17,8 @@ const flagUser = "user"
 // newToken is about the credential of an operator who comes from elsewhere, or who has lost the first one.
 func newToken() *cobra.Command {
 	group := &cobra.Command{Use: "token", Short: "Access tokens: for people, and for back ends"}
-	connectable(group)
-	outputFlags(group)
+	client.Flags(group)
+	output.Flags(group)
 	group.AddCommand(newTokenCreate())
 	return group
 }
@@ -35,11 +38,11 @@ func newTokenCreate() *cobra.Command {
 	cmd.Flags().String(flagUser, "admin", "whose: the `id`, e-mail address or name of a user")
 	must(cmd.RegisterFlagCompletionFunc(flagUser, idOf(userIDs).complete))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		user := text(cmd, flagUser)
+		user := cmd.Flags().Lookup(flagUser).Value.String()
 		if _, err := line.read(user); err != nil {
-			return misuse{fmt.Errorf("--%s: %w", flagUser, err)}
+			return output.UsageError{Err: fmt.Errorf("--%s: %w", flagUser, err)}
 		}
-		out, err := newOutput(cmd)
+		out, err := output.New(cmd)
 		if err != nil {
 			return err
 		}
@@ -52,13 +55,13 @@ func newTokenCreate() *cobra.Command {
 	return cmd
 }
 
-func createToken(cmd *cobra.Command, c client, user string, out output) error {
+func createToken(cmd *cobra.Command, c client.Client, user string, out output.Printer) error {
 	ctx := cmd.Context()
-	id, err := c.findUser(ctx, user)
+	id, err := findUser(ctx, c, user)
 	if err != nil {
 		return err
 	}
-	organization, err := c.actingIn(ctx)
+	organization, err := actingIn(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -73,25 +76,22 @@ func createToken(cmd *cobra.Command, c client, user string, out output) error {
 }
 
 // actingIn returns the organization that requests of this client act in.
-func (c client) actingIn(ctx context.Context) (id string, err error) {
-	got, err := c.send(ctx, "GET", "/api/v1/whoami/", nil)
+func actingIn(ctx context.Context, c client.Client) (id string, err error) {
+	got, err := c.Do(ctx, "GET", "/api/v1/whoami/", nil)
 	if err != nil {
 		return "", err
 	}
-	if !got.ok() {
-		return "", c.refused(got)
-	}
-	me, err := parseObject(got.body)
+	me, err := parseObject(got)
 	return me.text("organization.id"), err
 }
 
 // findUser returns the id of the user whom a text means: by id, by e-mail address whatever its case, or by a name that
 // only one has.
-func (c client) findUser(ctx context.Context, meant string) (id string, err error) {
+func findUser(ctx context.Context, c client.Client, meant string) (id string, err error) {
 	if _, err := idOf(userIDs).read(meant); err == nil {
 		return meant, nil
 	}
-	all, err := c.pages(ctx, pathUsers, "", maxItems)
+	all, err := c.List(ctx, pathUsers, "", maxItems)
 	if err != nil {
 		return "", err
 	}
@@ -110,9 +110,9 @@ func (c client) findUser(ctx context.Context, meant string) (id string, err erro
 	}
 	switch len(named) {
 	case 0:
-		return "", fmt.Errorf("there is no user %s: see \"keyhook users list\"", shown(meant))
+		return "", fmt.Errorf("there is no user %s: see \"keyhook users list\"", output.Quote(meant))
 	case 1:
 		return named[0], nil
 	}
-	return "", fmt.Errorf("%d users have the name %s: name one by its id, of \"keyhook users list\"", len(named), shown(meant))
+	return "", fmt.Errorf("%d users have the name %s: name one by its id, of \"keyhook users list\"", len(named), output.Quote(meant))
 }

@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
 	"runtime"
 	"runtime/debug"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // build is what the binary knows of its making. The driver's two modules are named because a mismatch of theirs is the
@@ -66,14 +65,15 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := readBuild()
 			if asJSON {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(b)
+				return output.WriteJSON(cmd.OutOrStdout(), b)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintf(w, "keyhook\t%s\nrevision\t%s\ngo\t%s %s\nmodernc.org/sqlite\t%s\nmodernc.org/libc\t%s\n",
-				b.Version, b.Revision, b.Go, b.Platform, b.SQLite, b.Libc)
-			return w.Flush()
+			t := output.Table{}
+			t.Add("keyhook", b.Version)
+			t.Add("revision", b.Revision)
+			t.Add("go", b.Go+" "+b.Platform)
+			t.Add("modernc.org/sqlite", b.SQLite)
+			t.Add("modernc.org/libc", b.Libc)
+			return t.Write(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
