@@ -321,11 +321,11 @@ func TestTheFileMayBeNamedInTheEnvironment(t *testing.T) {
 func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, want string }{
 		{"KEYHOOK_WEBHOOKS_TIEMOUT", "did you mean KEYHOOK_WEBHOOKS_TIMEOUT?"},
-		{"KEYHOOK_DB", "is no setting; unset it"},
-		{"KEYHOOK_WEBHOOKS", "is no setting"},
-		{"KEYHOOK_LISTEN", "is no setting"},
+		{"KEYHOOK_DB", "is not a setting; unset it"},
+		{"KEYHOOK_WEBHOOKS", "is not a setting"},
+		{"KEYHOOK_LISTEN", "is not a setting"},
 		{"KEYHOOK_BOOTSTRAP_TOKEN_FILES", "did you mean KEYHOOK_BOOTSTRAP_TOKEN_FILE?"},
-		{"KEYHOOK_LOG_LEVEL_FILE", "is no setting"},
+		{"KEYHOOK_LOG_LEVEL_FILE", "is not a setting"},
 		{"KEYHOOK_PORT_8080_TCP_ADDR", "enableServiceLinks: false"},
 		{"KEYHOOK_SERVICE_HOST", "enableServiceLinks: false"},
 		{"KEYHOOK_CONSOLE_SERVICE_PORT_HTTP", "enableServiceLinks: false"},
