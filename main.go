@@ -78,7 +78,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	}
 	roots, err := egress.Roots(c.Egress.CAFile)
 	if err != nil {
-		return config.Problems{{Setting: "egress.ca_file", Message: err.Error()}}
+		return config.Problems{config.NewProblem("egress.ca_file", "", err)}
 	}
 	listener, err := cli.Listen("server.listen", c.Server.Listen) // first, so that a busy port is told before a file is touched
 	if err != nil {
