@@ -9,6 +9,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // leftOpen reports whether the last owner did not come to close the file: who closes it removes the write-ahead log.
 func leftOpen(path string) (bool, error) {
-	size, err := fileSize(path + "-wal")
+	size, err := fileSize(path + disk.WAL)
 	return size > 0, err
 }
 
@@ -34,7 +35,7 @@ func (s *Store) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int
 		return nil
 	}
 	began := time.Now()
-	if err := quickCheck(ctx, db, ""); err != nil {
+	if err := checkDatabase(ctx, db, "quick_check(1)"); err != nil {
 		return err
 	}
 	s.log.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
@@ -63,7 +64,7 @@ func (s *Store) checkLater(ctx context.Context) error {
 	for _, table := range tables {
 		limited, cancel := context.WithTimeout(ctx, checkLimit)
 		s.checking.Store(&cancel) // see watchLog
-		err := quickCheck(limited, db, table)
+		err := checkDatabase(limited, db, `quick_check("`+table+`")`)
 		late := limited.Err() != nil
 		s.checking.Store(nil)
 		cancel()
@@ -86,31 +87,24 @@ func (s *Store) checkLater(ctx context.Context) error {
 	return nil
 }
 
-// quickCheck looks at the structure of a table, or of all: ErrDamaged where it is not sound.
-func quickCheck(ctx context.Context, db sqlx.QueryerContext, table string) error {
-	check := "quick_check(1)"
-	if table != "" {
-		check = `quick_check("` + table + `")`
+// checkDatabase is checkIntegrity for the database itself, as opposed to a copy of it.
+func checkDatabase(ctx context.Context, db sqlx.QueryerContext, check string) error {
+	err := checkIntegrity(ctx, db, check, "it was left as it is")
+	if errors.Is(err, ErrDamaged) {
+		return fault.AdviseMissing(err, "put the database back from a backup")
 	}
-	wrong, err := unsound(ctx, db, check)
-	if err != nil {
-		return fmt.Errorf("check the database: %w", unreadable(err))
-	}
-	if wrong != "" {
-		return fault.Advise(fmt.Errorf("%w: it was left as it is (%s)", ErrDamaged, wrong),
-			"put the database back from a backup")
-	}
-	return nil
+	return err
 }
 
-// unsound returns the beginning of what a check of SQLite's finds, in one line; empty where it finds nothing.
-func unsound(ctx context.Context, db sqlx.QueryerContext, check string) (wrong string, err error) {
+// checkIntegrity runs a check of SQLite's: quick_check reads the structure, and integrity_check compares indexes with their
+// tables too. ErrDamaged wraps about and what was found first.
+func checkIntegrity(ctx context.Context, db sqlx.QueryerContext, check, about string) error {
 	found := []string{}
 	if err := sqlx.SelectContext(ctx, db, &found, "PRAGMA "+check); err != nil {
-		return "", err
+		return fmt.Errorf("check the database: %w", unreadable(err))
 	}
 	if len(found) == 1 && found[0] == "ok" {
-		return "", nil
+		return nil
 	}
-	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(strings.Join(found, " ")), " ")), nil
+	return fmt.Errorf("%w: %s (%.300s)", ErrDamaged, about, strings.Join(strings.Fields(strings.Join(found, " ")), " "))
 }

@@ -61,7 +61,7 @@ func (s *Store) identify(ctx context.Context, schema string, size int64, wasLeft
 	}
 	switch {
 	case s.outdated > 0: // whatever its size: what is unsound is not to be upgraded
-		return quickCheck(ctx, db, "")
+		return checkDatabase(ctx, db, "quick_check(1)")
 	case wasLeftOpen:
 		return s.checkFirst(ctx, db, size)
 	}

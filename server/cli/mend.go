@@ -15,7 +15,8 @@ var mends = []struct {
 	is   error
 	mend string
 }{
-	{storage.ErrExists, "name another file, or replace it with --force"},
+	{storage.ErrExists, "name another file, or replace it with --force"},                                    // of backup
+	{storage.ErrKeyMissing, "name the file of the key that the database is sealed with by --" + flagOldKey}, // of rekey
 }
 
 // withMend adds the mend of the table to an error that has none.
