@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,14 +12,22 @@ import (
 
 func TestAnErrorOfTheStoreIsPrintedWithTheFlagThatMendsIt(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path, to := filepath.Join(dir, "keyhook.db"), filepath.Join(dir, "copy.db")
+	path := filepath.Join(t.TempDir(), "keyhook.db")
 	_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 	stop()
-	for _, want := range []int{cli.ExitOK, cli.ExitFailure} {
-		code, _, stderr := run(t, []string{"backup", to, "--storage.path=" + path})
-		if code != want || want != cli.ExitOK && !strings.Contains(stderr, "--force") {
+	refused := func(t *testing.T, want int, flag string, args ...string) {
+		t.Helper()
+		if code, _, stderr := run(t, append(args, "--storage.path="+path)); code != want || !strings.Contains(stderr, flag) {
 			t.Errorf("exit code %d, want %d: %s", code, want, stderr)
 		}
 	}
+	to := path + ".copy"
+	if err := os.WriteFile(to, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, cli.ExitFailure, "replace it with --force", "backup", to)
+	if err := os.Remove(path + ".key"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, cli.ExitKey, "--old-key-file", "rekey")
 }
