@@ -71,7 +71,7 @@ const (
 	Pending   DeliveryState = iota // waits for its first attempt or a retry
 	Delivered                      // the receiver answered with 2xx
 	Exhausted                      // all attempts failed
-	Dropped                        // its subscription was deleted, or an operator discarded it
+	Dropped                        // discarded by an operator, or its subscription was deleted or lost the right to it
 )
 
 // String returns the state's public name.
