@@ -55,7 +55,7 @@ func TestTheExampleFile(t *testing.T) {
 			if s.Default != "" {
 				mark = ""
 			}
-			if line := "  # " + s.Why + "\n  " + mark + key + ": " + s.Default; !strings.Contains(string(data), line) {
+			if line := "  # " + s.Description + "\n  " + mark + key + ": " + s.Default; !strings.Contains(string(data), line) {
 				t.Errorf("no lines:\n%s", line)
 			}
 		}

@@ -265,7 +265,7 @@ func TestLoad(t *testing.T) {
 	t.Run("a file that was named must exist", func(t *testing.T) {
 		t.Parallel()
 		_, err := config.Load(parse(t, "--config", filepath.Join(t.TempDir(), "none.yaml")))
-		if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "--config" || !strings.Contains(p[0].Message, "no such file") {
+		if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "--config" || !strings.Contains(p[0].String(), "no such file") {
 			t.Errorf("got %v", p)
 		}
 	})
@@ -273,7 +273,7 @@ func TestLoad(t *testing.T) {
 	t.Run("a file larger than a megabyte is refused", func(t *testing.T) {
 		t.Parallel()
 		_, err := loadFile(t, strings.Repeat("# comment\n", 1<<17))
-		if p := problemsOf(t, err); !strings.Contains(p[0].Message, "larger than") {
+		if p := problemsOf(t, err); !strings.Contains(p[0].String(), "larger than") {
 			t.Errorf("got %v", p)
 		}
 	})
@@ -321,11 +321,11 @@ func TestTheFileMayBeNamedInTheEnvironment(t *testing.T) {
 func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, want string }{
 		{"KEYHOOK_WEBHOOKS_TIEMOUT", "did you mean KEYHOOK_WEBHOOKS_TIMEOUT?"},
-		{"KEYHOOK_DB", "is no setting; unset it"},
-		{"KEYHOOK_WEBHOOKS", "is no setting"},
-		{"KEYHOOK_LISTEN", "is no setting"},
+		{"KEYHOOK_DB", "is not a setting; unset it"},
+		{"KEYHOOK_WEBHOOKS", "is not a setting"},
+		{"KEYHOOK_LISTEN", "is not a setting"},
 		{"KEYHOOK_BOOTSTRAP_TOKEN_FILES", "did you mean KEYHOOK_BOOTSTRAP_TOKEN_FILE?"},
-		{"KEYHOOK_LOG_LEVEL_FILE", "is no setting"},
+		{"KEYHOOK_LOG_LEVEL_FILE", "is not a setting"},
 		{"KEYHOOK_PORT_8080_TCP_ADDR", "enableServiceLinks: false"},
 		{"KEYHOOK_SERVICE_HOST", "enableServiceLinks: false"},
 		{"KEYHOOK_CONSOLE_SERVICE_PORT_HTTP", "enableServiceLinks: false"},
@@ -334,7 +334,7 @@ func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 			t.Setenv(tt.name, "a value nobody should see")
 			_, err := config.Load(nil)
 			p := problemsOf(t, err)
-			if len(p) != 1 || p[0].Source != tt.name || !strings.Contains(p[0].Message, tt.want) {
+			if len(p) != 1 || p[0].Source != tt.name || !strings.Contains(p[0].String(), tt.want) {
 				t.Errorf("got %v, want %q", p, tt.want)
 			}
 			if strings.Contains(err.Error(), "nobody") {
