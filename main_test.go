@@ -2129,7 +2129,8 @@ var mayImport = map[string][]string{
 	"server/oidc":         {"storage/access", "storage/fault"},  // whom a token is about, and what its holder may know of a refusal
 	"server/metrics":      {"storage/clock", "storage/webhook"}, // the vocabulary of what it counts; whoever counts reaches it through a hook
 	"server/cli/client":   {"server/cli/output", "server/config", "server/socket"},
-	"server/cli":          {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
+	"server/cli/doctor":   {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/egress"},
+	"server/cli":          {"server/cli/client", "server/cli/doctor", "server/cli/output", "server/config", "server/socket", "storage", "storage/backup", "storage/disk", "storage/fault", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
 	"dispatch":            {"dispatch/egress", "dispatch/signature", "storage/webhook"},
 	"dispatch/diagnosis":  {"dispatch/signature"}, // which alone decides what is genuine
 	"storage":             {"storage/access", "storage/backup", "storage/clock", "storage/webhook", "storage/fault", "storage/seal", "storage/disk"},
@@ -2149,7 +2150,7 @@ var fences = map[string][]string{
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},
-	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/client", "server/cli/output"},
+	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/client", "server/cli/doctor", "server/cli/output"},
 	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
 	"golang.org/x/time/rate":              {"dispatch", "server"},
 }

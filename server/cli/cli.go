@@ -5,6 +5,7 @@ package cli
 import (
 	"io"
 
+	"github.com/keyhook/keyhook/server/cli/doctor"
 	"github.com/spf13/cobra"
 )
 
@@ -43,7 +44,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), newListen(), newVerify(), newRekey(o.Schema))
+	root.AddCommand(newBackup(), newRestore(o.Schema), doctor.NewHealthcheck(), doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), newListen(), newVerify(), newRekey(o.Schema))
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}
