@@ -67,7 +67,7 @@ func (h audit) list(c *call) error {
 
 // auditFilter reads the filters of the list.
 func (q *query) auditFilter() (f access.AuditFilter) {
-	isActor := func(s string) bool { return s == "system" || validID(userID, s) || validID(keyID, s) }
+	isActor := func(s string) bool { return s == "system" || userID.Valid(s) || keyID.Valid(s) }
 	f.Type = q.matching("type", "must be the type of an audit event", webhook.ValidType)
 	f.Actor = q.matching("actor", "must be the id of a user or of an API key, or system", isActor)
 	f.Since, f.Until = q.span()

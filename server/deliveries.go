@@ -114,7 +114,7 @@ func (q *query) attemptFilter() (f webhook.AttemptFilter) {
 		webhook.Sending.String(), webhook.Interrupted.String())); given {
 		f.Outcome = &o
 	}
-	isEvent := func(s string) bool { return validID(eventID, s) }
+	isEvent := eventID.Valid
 	f.EventType = q.matching("event_type", "must be an event type", webhook.ValidType)
 	f.EventID = q.matching("event_id", "must be the id of an event", isEvent)
 	f.Since, f.Until = q.span()

@@ -137,7 +137,7 @@ func (h explanation) lookAt(m *matter, path string, asked access.Scope) {
 func (h explanation) try(c *call, m *matter, key string) error {
 	ctx := c.request.Context()
 	var err error
-	if m.byID = validID(keyID, key); m.byID {
+	if m.byID = keyID.Valid(key); m.byID {
 		m.standing, err = h.store.KeyStandingByID(ctx, key)
 	} else {
 		m.length = len(key)

@@ -74,7 +74,7 @@ func (s *Server) actFor(ctx context.Context, t *trial) error {
 	if len(t.named) > 1 {
 		return fault.New(fault.Malformed, codeInvalidParameter, "The header %s may be given once.", organizationHeader)
 	}
-	if !t.principal.Can(access.PlatformActAs) || !validID(organizationID, t.named[0]) {
+	if !t.principal.Can(access.PlatformActAs) || !organizationID.Valid(t.named[0]) {
 		return fault.Missing(anOrg)
 	}
 	o, err := s.store.OrganizationByID(ctx, t.named[0])

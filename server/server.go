@@ -20,6 +20,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // Store is all that the floor asks of what is kept. Each file of handlers names its own part.
@@ -60,7 +61,7 @@ type Options struct {
 	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; an *egress.URLError says what is wrong
 
 	Limiter        *limiter.Limiter // the windows of keys; nil is a new one
-	KeyPrefix      string           // of new API keys; empty is "svc"
+	KeyPrefix      string           // of new API keys; empty is access.DefaultKeyPrefix
 	BaseURL        string           // where callers reach the server; its path begins every Location
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // asked by /readyz, beside the server's own
@@ -187,7 +188,7 @@ func (o *Options) normalize() (base string, err error) {
 		o.Measure = unmeasured
 	}
 	if o.KeyPrefix == "" {
-		o.KeyPrefix = "svc"
+		o.KeyPrefix = access.DefaultKeyPrefix
 	}
 	if o.ShutdownGrace <= 0 {
 		o.ShutdownGrace = 20 * time.Second

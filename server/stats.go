@@ -131,7 +131,7 @@ func newTallyBody(t webhook.Tally) tallyBody {
 // read answers with a series without gaps: what was not is zero.
 func (h stats) read(c *call) error {
 	subscription := c.query.matching("subscription_id", "must be the id of a subscription",
-		func(s string) bool { return validID(subscriptionID, s) })
+		subscriptionID.Valid)
 	p, err := c.period()
 	if err != nil {
 		return err

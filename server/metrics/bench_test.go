@@ -35,7 +35,7 @@ func BenchmarkStranger(b *testing.B) {
 
 func BenchmarkAttempt(b *testing.B) {
 	for name, r := range map[string]webhook.Result{
-		"succeeded": {Succeeded: true, DurationMS: 20}, "failed": {Error: "http_status: 503", DurationMS: 20},
+		"succeeded": {Succeeded: true, DurationMS: 20}, "failed": {Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}, DurationMS: 20},
 	} {
 		b.Run(name, func(b *testing.B) {
 			m := metrics.New()

@@ -176,15 +176,13 @@ func TestDeliveries(t *testing.T) {
 		m.Interrupted(2)
 		m.Turned(webhook.Failing)
 		m.Ended(webhook.Result{Succeeded: true, DurationMS: 250}, webhook.Settled{State: webhook.Delivered})
-		for _, text := range []string{
-			"dns_error: the host name does not exist", "connect_error: connection refused", "tls_error: x", "timeout: x",
-			"blocked_address: x", "http_status: 503", "http_status: 404", "protocol_error: x", "made up: by nobody", "timeout",
-		} {
-			m.Ended(webhook.Result{Error: text, DurationMS: 1500}, webhook.Settled{State: webhook.Pending})
+		for _, class := range append(webhook.FailureClasses(), webhook.HTTPStatus, "made up", webhook.TimeoutError) {
+			m.Ended(webhook.Result{Failure: webhook.Failure{Class: class, Text: "x"}, DurationMS: 1500}, webhook.Settled{State: webhook.Pending})
 		}
-		m.Ended(webhook.Result{Error: "timeout: x", Number: 5}, webhook.Settled{State: webhook.Exhausted})
+		late := webhook.Failure{Class: webhook.TimeoutError, Text: "x"}
+		m.Ended(webhook.Result{Failure: late, Number: 5}, webhook.Settled{State: webhook.Exhausted})
 		m.Ended(webhook.Result{Succeeded: true, Trigger: webhook.ByTest}, webhook.Settled{State: webhook.Delivered})
-		m.Ended(webhook.Result{Error: "timeout: x", Trigger: webhook.ByTest}, webhook.Settled{State: webhook.Exhausted})
+		m.Ended(webhook.Result{Failure: late, Trigger: webhook.ByTest}, webhook.Settled{State: webhook.Exhausted})
 		got := scrape(t, m)
 		shows(t, got, map[string]string{
 			`keyhook_events_published_total`:                                       "3",

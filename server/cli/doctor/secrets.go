@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // secretSettings are the settings whose value is never shown, so nobody can see a mistake in them.
@@ -15,7 +16,7 @@ var secretSettings = []string{"encryption.key", "bootstrap.token"}
 // checkSecrets checks the secrets for damage by shells, editors and manifests.
 func (r *report) checkSecrets(c config.Config) {
 	found := false
-	for name, secret := range map[string]config.Secret{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
+	for name, secret := range map[string]redact.Text{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
 		if secret.IsZero() {
 			continue
 		}
