@@ -15,7 +15,8 @@ var vocabularies = []string{"storage/access", "storage/webhook", "storage/fault"
 // a row may import none of ours.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
-	"server":                       {"server/docs", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server":                       {"server/docs", "server/form", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server/form":                  {},
 	"server/oidc":                  {},
 	"server/config":                {},
 	"server/metrics":               {"storage/clock"}, // main calls its hooks
@@ -37,7 +38,6 @@ var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
 	"github.com/jmoiron/sqlx":             {"storage"},
-	"github.com/coreos/go-oidc":           {"server/oidc"},
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server", "server/cli"}, // bench compares the server with a bare handler of it
 	"github.com/prometheus":               {"server/metrics"},

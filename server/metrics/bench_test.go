@@ -14,21 +14,21 @@ import (
 // What counting costs: go test -bench . ./server/metrics. A request costs some 14 µs, an attempt some 100 µs.
 
 func BenchmarkRequest(b *testing.B) {
-	ended := metrics.New().Requests(http.MethodGet, "/api/v1/whoami/")
+	m := metrics.New()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			ended(http.StatusOK, "", 100*time.Microsecond)
+			m.Observe(http.MethodGet, "/api/v1/whoami/", http.StatusOK, "", 100*time.Microsecond)
 		}
 	})
 }
 
 func BenchmarkStranger(b *testing.B) {
-	ended := metrics.New().Requests(http.MethodGet, "/api/v1/whoami/")
+	m := metrics.New()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			ended(http.StatusUnauthorized, "invalid_key", 100*time.Microsecond)
+			m.Observe(http.MethodGet, "/api/v1/whoami/", http.StatusUnauthorized, "invalid_key", 100*time.Microsecond)
 		}
 	})
 }
