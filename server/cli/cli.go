@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/bench"
 )
 
 // Options are what the commands are given by main.
@@ -42,7 +44,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
+	root.AddCommand(newDemo(), bench.New(), newVersion(), newConfig(o.Example), newAPI(), newToken())
 	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), newListen(), newVerify(), newRekey(o.Schema))
 	for _, n := range nouns {
 		root.AddCommand(n.command())
