@@ -7,6 +7,8 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/doctor"
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/bench"
 )
 
 // Options are what the commands are given by main.
@@ -43,8 +45,9 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema), doctor.NewHealthcheck(), doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), newListen(), newVerify(), newRekey(o.Schema))
+	root.AddCommand(newDemo(), bench.New(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newListen(), newVerify())
+	root.AddCommand(newBackup(), newRestore(o.Schema), newRekey(o.Schema))
+	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}

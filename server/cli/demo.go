@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/child"
 	"github.com/keyhook/keyhook/server/cli/client"
 )
 
@@ -48,12 +49,12 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 		return fmt.Errorf("start a receiver: %w", err)
 	}
 	defer func() { _ = s.receiver.Close() }()
-	s.child, err = startServer(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+filepath.Join(dir, "ca.pem"), "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
+	s.server, err = child.Start(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+filepath.Join(dir, "ca.pem"), "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
 	if err != nil {
 		return err
 	}
-	defer s.child.kill()
-	s.operator = client.Client{Base: s.child.url, Authorization: "Bearer " + s.child.token}
+	defer s.server.Kill()
+	s.operator = client.Client{Base: s.server.URL, Authorization: "Bearer " + s.server.Token}
 	for i, scene := range []struct {
 		title string
 		play  func(context.Context) error
@@ -70,7 +71,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 	} {
 		fmt.Fprintf(out, "\n%d. %s\n", i+1, scene.title)
 		if err := scene.play(ctx); err != nil {
-			return fmt.Errorf("scene %d (%s): %w\n\nwhat the server logged last:\n%s", i+1, scene.title, err, s.child.tail())
+			return fmt.Errorf("scene %d (%s): %w\n\nwhat the server logged last:\n%s", i+1, scene.title, err, s.server.Tail())
 		}
 	}
 	fmt.Fprintf(out, "\nAll of it was checked, in %.1f s.\n", time.Since(began).Seconds())
@@ -80,7 +81,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 // stage is what the scenes share.
 type stage struct {
 	out      io.Writer
-	child    *childServer
+	server   *child.Server
 	receiver *receiver
 
 	operator, owner, holder client.Client // by the operator's token, a customer's token, and the customer's API key
@@ -103,7 +104,7 @@ func (s *stage) begin(ctx context.Context) error {
 	if err := s.operator.Call(ctx, "GET", "/api/v1/whoami/", nil, http.StatusOK, &me); err != nil {
 		return err
 	}
-	s.say("one process serves %s out of one file, %s", s.child.url, filepath.Base(s.child.database))
+	s.say("one process serves %s out of one file, %s", s.server.URL, filepath.Base(s.server.Database))
 	s.say("an HTTPS receiver listens at %s, with a CA of its own that the server was told to trust", s.receiver.url)
 	s.say("the bootstrap token is the operator's (%q, %d permissions)", me.User.Name, len(me.Permissions))
 	return nil
@@ -127,7 +128,7 @@ func (s *stage) customer(ctx context.Context) error {
 		return err
 	}
 	s.organization = organization.ID
-	s.owner = client.Client{Base: s.child.url, Authorization: "Bearer " + token.Token}
+	s.owner = client.Client{Base: s.server.URL, Authorization: "Bearer " + token.Token}
 	s.say("organization Acme on the plan growth, with one member in the role owner, who got an access token")
 	if err := s.owner.Call(ctx, "GET", "/api/v1/plans/", nil, http.StatusForbidden, nil); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (s *stage) key(ctx context.Context) error {
 		return err
 	}
 	s.keyID = key.ID
-	s.holder = client.Client{Base: s.child.url, Authorization: "ApiKey " + key.Key}
+	s.holder = client.Client{Base: s.server.URL, Authorization: "ApiKey " + key.Key}
 	s.say("asked for \"events:write platform:write\", granted %q: nobody can grant what they do not hold", key.Scope)
 	s.say("the key was shown once; from now on it is %s", key.Prefix)
 	if err := s.holder.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/", nil, http.StatusForbidden, nil); err != nil {
@@ -191,7 +192,7 @@ func (s *stage) revoke(ctx context.Context) error {
 }
 
 func (s *stage) stop(ctx context.Context) error {
-	if err := s.child.stop(ctx); err != nil {
+	if err := s.server.Stop(ctx); err != nil {
 		return err
 	}
 	s.say("checked: told to stop, the server finished what was under way and ended with exit code 0")

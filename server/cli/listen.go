@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/redact"
 )
@@ -58,7 +59,7 @@ It listens on the loopback address only. A server sends there if it runs with --
 		},
 	}
 	flags := cmd.Flags()
-	bounded(flags, &o.port, "port", 0, 65535, "port of 127.0.0.1; 0 is any that is free")
+	flag.Int(flags, &o.port, "port", 0, 65535, "port of 127.0.0.1; 0 is any that is free")
 	o.secret.flags(flags)
 	flags.DurationVar(&o.tolerance, "tolerance", signature.DefaultTolerance, "how far a timestamp may be from this machine's clock")
 	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "what webhooks.header_prefix is set to")

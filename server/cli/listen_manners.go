@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/keyhook/keyhook/server/cli/flag"
 )
 
 // manners are how a receiver behaves, or misbehaves, on demand.
@@ -26,7 +28,7 @@ type manners struct {
 
 func (m *manners) flags(flags *pflag.FlagSet) {
 	flags.Var(&m.fail, "fail", "answer with this status, as 503, or 503:3 for the first 3 requests alone")
-	bounded(flags, &m.retryAfter, "retry-after", 0, 86400, "seconds for Retry-After in failed answers; 0 is none")
+	flag.Int(flags, &m.retryAfter, "retry-after", 0, 86400, "seconds for Retry-After in failed answers; 0 is none")
 	flags.DurationVar(&m.delay, "delay", 0, "wait so long before each answer, as 3s")
 	flags.BoolVar(&m.drip, "drip", false, "answer at once, and send the body a byte a second for as long as anybody waits")
 	flags.StringVar(&m.redirect, "redirect", "", "answer 307 with this URL")

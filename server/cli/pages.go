@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
@@ -24,7 +25,7 @@ const (
 
 func pageFlags(cmd *cobra.Command) {
 	limit := defaultItems
-	bounded(cmd.Flags(), &limit, flagLimit, 1, maxItems, "show at most this many of the newest items")
+	flag.Int(cmd.Flags(), &limit, flagLimit, 1, maxItems, "show at most this many of the newest items")
 	cmd.Flags().String(flagCursor, "", "continue where an earlier list ended")
 	cmd.Flags().Bool(flagAll, false, "show all items")
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 )
 
 // What a signature is called.
@@ -17,11 +17,11 @@ const (
 
 // verdict is what is shown of one scheme.
 type verdict struct {
-	Scheme   string    `json:"scheme"`
-	Header   string    `json:"header"`
-	Verdict  string    `json:"verdict"`
-	Previous bool      `json:"by_previous_secret,omitempty"`
-	Error    string    `json:"error,omitempty"`
+	Scheme   string              `json:"scheme"`
+	Header   string              `json:"header"`
+	Verdict  string              `json:"verdict"`
+	Previous bool                `json:"by_previous_secret,omitempty"`
+	Error    string              `json:"error,omitempty"`
 	Mistakes []diagnosis.Mistake `json:"mistakes,omitempty"`
 }
 

@@ -21,8 +21,8 @@ type verification struct {
 
 // computed is what there is to say of a signature that some code came to.
 type computed struct {
-	Explained bool      `json:"explained"`
-	Scheme    string    `json:"scheme,omitempty"`
+	Explained bool                `json:"explained"`
+	Scheme    string              `json:"scheme,omitempty"`
 	Mistakes  []diagnosis.Mistake `json:"mistakes"`
 }
 

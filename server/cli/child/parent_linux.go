@@ -1,6 +1,6 @@
-package cli
+package child
 
 import "syscall"
 
-// dieWithParent has the system kill a child whose parent is killed before it can do so itself.
+// dieWithParent makes the kernel kill the child when its parent dies, even by SIGKILL.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
