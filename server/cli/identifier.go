@@ -10,111 +10,133 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// ids is what the ids of one sort of thing look like.
-type ids struct {
-	prefix access.IDType
-	sort   string // "an API key"
-	source string // the list of the API
+// idType is what the help and the errors say about the ids of one type.
+type idType struct {
+	prefix   access.IDType
+	of       string // "an API key"
+	listPath string // the list of the API; empty for none
 }
 
 var (
-	keyIDs          = ids{access.KeyID, "an API key", pathKeys}
-	subscriptionIDs = ids{access.SubscriptionID, "a subscription", pathSubscriptions}
-	eventIDs        = ids{access.EventID, "an event", pathEvents}
-	attemptIDs      = ids{access.AttemptID, "a delivery attempt", ""}
-	organizationIDs = ids{access.OrganizationID, "an organization", pathOrganizations}
-	userIDs         = ids{access.UserID, "a user", pathUsers}
-	tokenIDs        = ids{access.TokenID, "an access token", ""}
+	keyID          = idType{access.KeyID, "an API key", pathKeys}
+	subscriptionID = idType{access.SubscriptionID, "a subscription", pathSubscriptions}
+	eventID        = idType{access.EventID, "an event", pathEvents}
+	attemptID      = idType{access.AttemptID, "a delivery attempt", ""}
+	organizationID = idType{access.OrganizationID, "an organization", pathOrganizations}
+	userID         = idType{access.UserID, "a user", pathUsers}
+	tokenID        = idType{access.TokenID, "an access token", ""}
+	auditEventID   = idType{access.AuditEventID, "an audit event", ""}
 )
 
-// sorts tells what an id of another sort is of.
-var sorts = []ids{keyIDs, subscriptionIDs, eventIDs, attemptIDs, organizationIDs, userIDs, tokenIDs, {access.AuditEventID, "an audit event", ""}}
+// idTypes are all types, to say what an id of another type belongs to.
+var idTypes = []idType{keyID, subscriptionID, eventID, attemptID, organizationID, userID, tokenID, auditEventID}
 
-// idOf is the id of a thing of that sort.
-func idOf(wanted ids) kind {
-	return kind{name: "id", source: wanted.source, read: func(text string) (any, error) {
+// idOf is an id of one type.
+func idOf(wanted idType) valueType {
+	return valueType{name: "id", listPath: wanted.listPath, parse: func(text string) (any, error) {
 		found, ok := access.IDTypeOf(text)
 		switch {
 		case text == "":
-			return nil, fmt.Errorf("it is empty: write the id of %s, %s_…", wanted.sort, wanted.prefix)
+			return nil, fmt.Errorf("it is empty; give the id of %s, %s_…", wanted.of, wanted.prefix)
 		case !ok:
-			return nil, fmt.Errorf("%s is no id: that of %s is %s_ and 26 letters and digits", output.Quote(text), wanted.sort, wanted.prefix)
+			return nil, fmt.Errorf("%s is not an id; the id of %s is %s_ and 26 letters and digits", output.Quote(text), wanted.of, wanted.prefix)
 		case found != wanted.prefix:
-			for _, other := range sorts {
+			for _, other := range idTypes {
 				if found == other.prefix {
-					return nil, fmt.Errorf("%s is the id of %s: that of %s begins with %s_", text, other.sort, wanted.sort, wanted.prefix)
+					return nil, fmt.Errorf("%s is the id of %s; the id of %s begins with %s_", text, other.of, wanted.of, wanted.prefix)
 				}
 			}
-			return nil, fmt.Errorf("%s is no id of %s: that begins with %s_", text, wanted.sort, wanted.prefix)
+			return nil, fmt.Errorf("%s is not the id of %s, which begins with %s_", text, wanted.of, wanted.prefix)
 		}
 		return text, nil
 	}}
 }
 
-// named is the name of a plan or a role, which stand in paths.
-func named(sort, source string) kind {
-	return kind{name: "name", source: source, read: func(text string) (any, error) {
+// nameOf is the name of a plan or a role.
+func nameOf(thing, listPath string) valueType {
+	return valueType{name: "name", listPath: listPath, parse: func(text string) (any, error) {
 		if !access.ValidName(text) {
-			return nil, fmt.Errorf("%s is no name of a %s: that has small letters, digits, _ and -, a letter first", output.Quote(text), sort)
+			return nil, fmt.Errorf("%s is not the name of a %s; a name has small letters, digits, _ and -, and begins with a letter", output.Quote(text), thing)
 		}
 		return text, nil
 	}}
 }
 
 // permission is the key of a permission.
-var permission = kind{name: "permission", source: pathPermissions, read: func(text string) (any, error) {
+var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {
 	if !access.ValidPermissionKey(text) {
-		return nil, fmt.Errorf("%s is no permission: that is words with colons between them, as orders:read", output.Quote(text))
+		return nil, fmt.Errorf("%s is not a permission; a permission is words with colons between them, such as orders:read", output.Quote(text))
 	}
 	return text, nil
 }}
 
-// keyOrID is what explain takes: a key itself, or its id.
-var keyOrID = kind{name: "key|id", source: pathKeys, stdin: true, read: func(text string) (any, error) {
-	if strings.HasPrefix(text, string(keyIDs.prefix)+"_") {
-		return idOf(keyIDs).read(text)
+// permissionList is a list of permissions. It may be empty.
+var permissionList = valueType{name: "permissions", repeatable: true, listPath: pathPermissions, parse: words.parse}
+
+// scope is at least one permission. The API takes a scope as one string.
+var scope = valueType{name: "permissions", repeatable: true, listPath: pathPermissions, parse: func(text string) (any, error) {
+	list, err := words.parse(text)
+	if err == nil && len(list.([]string)) == 0 {
+		err = errors.New("it is empty; give permissions, such as events:write")
 	}
-	return credential.read(text)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Join(list.([]string), " "), nil
+}}
+
+// apiKey is an API key. On the command line, everybody on the machine can see it, so "-" reads it from the standard input.
+var apiKey = valueType{name: "key", fromStdin: true, parse: func(text string) (any, error) {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("it takes an API key, svc_…")
+	}
+	return text, nil
+}}
+
+// apiKeyOrID is an API key or its id.
+var apiKeyOrID = valueType{name: "key|id", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
+	if strings.HasPrefix(text, string(keyID.prefix)+"_") {
+		return idOf(keyID).parse(text)
+	}
+	return apiKey.parse(text)
 }}
 
 // method is an HTTP method.
-var method = kind{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, read: func(text string) (any, error) {
+var method = valueType{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, parse: func(text string) (any, error) {
 	upper := strings.ToUpper(text)
 	if upper == "" || strings.ContainsFunc(upper, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		return nil, fmt.Errorf("%s is no method: write GET, POST, PUT, PATCH or DELETE", output.Quote(text))
+		return nil, fmt.Errorf("%s is not a method; give GET, POST, PUT, PATCH or DELETE", output.Quote(text))
 	}
 	return upper, nil
 }}
 
-// requestPath is the path of any request: one that begins with a slash stands as it is, and one that does not is of the
-// API.
-var requestPath = kind{name: "path", read: func(text string) (any, error) {
-	path, err := apiPath.read(text)
-	if err == nil && strings.HasPrefix(text, "/") {
-		return text, nil
-	}
-	return path, err
-}}
-
-// apiPath is a path of the API, with or without what all of them begin with.
-var apiPath = kind{name: "path", read: func(text string) (any, error) {
+// apiPath is a path of the API. It may leave out /api/v1/.
+var apiPath = valueType{name: "path", parse: func(text string) (any, error) {
 	switch {
 	case text == "":
-		return nil, errors.New("it is empty: write a path of the API, as whoami")
+		return nil, errors.New("it is empty; give a path of the API, such as whoami")
 	case strings.Contains(text, "://"):
-		return nil, fmt.Errorf("%s is a URL: write the path alone, and the server as --%s", output.Quote(text), client.FlagURL)
+		return nil, fmt.Errorf("%s is a URL; give only the path, and the server as --%s", output.Quote(text), client.FlagURL)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }):
-		return nil, fmt.Errorf("%s holds a character that no path has: write it percent-encoded", output.Quote(text))
+		return nil, fmt.Errorf("%s contains a character that paths do not have; write the character percent-encoded", output.Quote(text))
 	}
 	path := strings.TrimLeft(text, "/")
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")
 	first, _, _ = strings.Cut(first, "?")
-	switch {
-	case strings.HasPrefix(path, "api/v1/") || path == "api/v1" || outside[first]:
+	if strings.HasPrefix(path, "api/v1/") || path == "api/v1" || besideAPI[first] {
 		return "/" + path, nil
 	}
 	return "/api/v1/" + path, nil
 }}
 
-// outside are the paths beside the API.
-var outside = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
+// besideAPI are the paths of a server that are not below /api/v1/.
+var besideAPI = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
+
+// anyPath is the path of any API if it begins with a slash, and else a path of the API of Keyhook.
+var anyPath = valueType{name: "path", parse: func(text string) (any, error) {
+	path, err := apiPath.parse(text)
+	if err == nil && strings.HasPrefix(text, "/") {
+		return text, nil
+	}
+	return path, err
+}}

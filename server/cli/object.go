@@ -11,93 +11,93 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// none stands in a table for what is not there.
-const none = "-"
-
-// record is a JSON object with its members in the order in which they were sent.
-type record []member
+// object is a JSON object of a response, with its members in the order of the response.
+type object []member
 
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-func parseObject(body []byte) (record, error) {
+func parseObject(body []byte) (object, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("the answer is no JSON object, and so not one of Keyhook's: check --%s", client.FlagURL)
+		return nil, fmt.Errorf("the response is not a JSON object, so it does not come from Keyhook; check --%s", client.FlagURL)
 	}
-	var r record
+	var o object
 	for decoder.More() {
 		name, err := decoder.Token()
 		if err != nil {
-			return nil, fmt.Errorf("read answer: %w", err)
+			return nil, fmt.Errorf("read the response: %w", err)
 		}
 		m := member{name: name.(string)}
 		if err := decoder.Decode(&m.value); err != nil {
-			return nil, fmt.Errorf("read answer: %w", err)
+			return nil, fmt.Errorf("read the response: %w", err)
 		}
-		r = append(r, m)
+		o = append(o, m)
 	}
-	return r, nil
+	return o, nil
 }
 
-// missing is what stands in a table for null, or for an empty list, where that means something.
-var missing = map[string]string{
+// absent is the text for a value that is null, empty or not there.
+const absent = "-"
+
+// absentMeans has better texts for members where null, or an empty list, has a meaning.
+var absentMeans = map[string]string{
 	"api_rate_limit_per_minute": "unlimited", "rate_limit_per_second": "unlimited",
 	"max_subscriptions": "5000 (the most)", "max_api_keys": "10000 (the most)", "max_stored_bytes_per_day": "unlimited",
 	"event_types": "every type", "expires_at": "never", "last_used_at": "never",
 }
 
-// text returns a member as it stands in a table; with dots in the name, one within others.
-func (r record) text(name string) string {
-	first, rest, within := strings.Cut(name, ".")
-	for _, m := range r {
+// text returns the text of a member. A name with a dot is a member of a member.
+func (o object) text(name string) string {
+	first, rest, isNested := strings.Cut(name, ".")
+	for _, m := range o {
 		if m.name != first {
 			continue
 		}
-		if !within {
+		if !isNested {
 			return m.text()
 		}
 		inner, err := parseObject(m.value)
 		if err != nil {
-			return none
+			return absent
 		}
 		return inner.text(rest)
 	}
-	return none
+	return absent
 }
 
-// text returns the value as it stands in a table.
 func (m member) text() string {
-	word := cell(m.value)
-	if word == none && missing[m.name] != "" {
-		return missing[m.name]
+	text := textOf(m.value)
+	if text == absent && absentMeans[m.name] != "" {
+		return absentMeans[m.name]
 	}
-	return word
+	return text
 }
 
-// items returns the objects of a member that is a list of them.
-func (r record) items(name string) (list []json.RawMessage) {
-	for _, m := range r {
+// objects returns the objects of a member that is a list.
+func (o object) objects(name string) (list []json.RawMessage) {
+	for _, m := range o {
 		if m.name == name {
-			_ = json.Unmarshal(m.value, &list) // what is no list has no items
+			_ = json.Unmarshal(m.value, &list) // another type has no objects
 		}
 	}
 	return list
 }
 
-// cell writes a value for a table: text as it is, words of a list beside each other, and anything else as JSON.
-func cell(value json.RawMessage) string {
+// textOf returns a value as text: a string as it is, the strings of a list with spaces between them, and any other value as
+// JSON.
+func textOf(value json.RawMessage) string {
 	var text string
-	var words []string
+	var list []string
 	switch {
 	case string(value) == "null":
-		return none
+		return absent
 	case json.Unmarshal(value, &text) == nil:
-		return cmp.Or(output.Escape(text), none)
-	case json.Unmarshal(value, &words) == nil:
-		return cmp.Or(output.Escape(strings.Join(words, " ")), none)
+		return cmp.Or(output.Escape(text), absent)
+	case json.Unmarshal(value, &list) == nil:
+		return cmp.Or(output.Escape(strings.Join(list, " ")), absent)
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, value) != nil {

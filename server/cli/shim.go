@@ -30,13 +30,5 @@ func escapedJSON(text string) string {
 	return b.String()
 }
 
-// object is a JSON object to send.
-type object map[string]any
-
-// created is the part that all responses to a creation share.
-type created struct {
-	ID string `json:"id"`
-}
-
 // transport connects to a program on this machine.
 var transport = &http.Transport{MaxIdleConnsPerHost: 8}
