@@ -31,7 +31,7 @@ func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) 
 	r.checkDirectory(path, owner)
 	r.checkSpace(path)
 	r.checkModes(c, path)
-	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > longLog {
+	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
 		r.warning("database", "look for a client that reads for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
 	}
 	var pid string
@@ -137,8 +137,6 @@ func (r *report) checkFile(ctx context.Context, c config.Config, o Options, owne
 		r.warning(check, "start the server, which first checks the file", "The last owner did not close the database. That happens after a crash.")
 	case state == storage.Outdated:
 		r.ok(check, "The schema is an older one. The next start makes a copy and upgrades the database. The encryption key is right.")
-	case state == storage.Changing:
-		r.warning(check, "stop the server and run: keyhook rekey", "A change of the encryption key is not finished. The keys at hand are right.")
 	default:
 		r.ok(check, "The schema is the one of this version, and the encryption key is right. No server is running.")
 	}
