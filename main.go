@@ -215,7 +215,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 			{Name: "clock", Run: store.ClockReady},
 			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
-		Measure:       m.Requests,
+		Observe:       m.Observe,
 		Connections:   m,
 		Metrics:       exposed,
 		TLS:           certificate,

@@ -73,8 +73,8 @@ func TestErrors(t *testing.T) {
 				url = hook(url)
 			}
 			r := attempt(t, newLoner(url), dispatch.Options{Transport: c.transport})
-			if r.Succeeded || r.Error != c.want {
-				t.Errorf("got %q, want %q", r.Error, c.want)
+			if r.Succeeded || r.Failure.String() != c.want {
+				t.Errorf("got %q, want %q", r.Failure.String(), c.want)
 			}
 			if (r.ResponseStatus != nil) != strings.HasPrefix(c.want, "http_status") {
 				t.Errorf("status %v", r.ResponseStatus)
@@ -114,13 +114,13 @@ func TestErrors(t *testing.T) {
 		t.Parallel()
 		l := newLoner(hook("https://a.example"))
 		l.target.Secret, l.target.Unusable = webhook.Secret{}, "the signing secret cannot be unsealed; rotate the secret"
-		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
-			t.Errorf("got %q", r.Error)
+		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
+			t.Errorf("got %q", r.Failure.String())
 		}
 		l = newLoner(hook("https://a.example"))
 		l.target.Secret = webhook.KnownSecret("whsec_!")
-		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be used; rotate it" {
-			t.Errorf("got %q", r.Error)
+		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be used; rotate it" {
+			t.Errorf("got %q", r.Failure.String())
 		}
 	})
 }

@@ -29,7 +29,7 @@ func TestEnded(t *testing.T) {
 			x := newRig(t, dispatch.Options{Ended: func(r webhook.Result, made webhook.Settled) {
 				mu.Lock()
 				defer mu.Unlock()
-				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Error, r.DurationMS, made.State})
+				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Failure.String(), r.DurationMS, made.State})
 			}})
 			sub := x.subscribe(t, "a.example", after(time.Second, says(503)))
 			x.publish(t, 1)

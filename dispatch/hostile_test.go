@@ -208,8 +208,8 @@ func TestHostileReceivers(t *testing.T) {
 			if took := time.Since(begin); took > 1500*time.Millisecond {
 				t.Errorf("took %s", took)
 			}
-			if r.Error != c.want || r.Succeeded != (c.want == "") {
-				t.Errorf("error %q, want %q", r.Error, c.want)
+			if r.Failure.String() != c.want || r.Succeeded != (c.want == "") {
+				t.Errorf("error %q, want %q", r.Failure.String(), c.want)
 			}
 			if !utf8.ValidString(r.ResponseBody) || utf8.RuneCountInString(r.ResponseBody) > webhook.MaxResponseBody {
 				t.Errorf("body of %d bytes, valid: %t", len(r.ResponseBody), utf8.ValidString(r.ResponseBody))
@@ -247,7 +247,7 @@ func TestAnAnswerIsReadUpToItsBound(t *testing.T) {
 	t.Parallel()
 	var body endless
 	if r := attempt(t, newLoner(hook("https://a.example")), dispatch.Options{Transport: &body}); !r.Succeeded {
-		t.Error(r.Error)
+		t.Error(r.Failure.String())
 	}
 	if n := body.read.Load(); n != 8<<10 {
 		t.Errorf("%d bytes were read", n)

@@ -35,8 +35,8 @@ func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result,
 	if r.ResponseStatus != nil {
 		attrs = append(attrs, slog.Int("status", *r.ResponseStatus))
 	}
-	if r.Error != "" {
-		attrs = append(attrs, slog.String("error", r.Error))
+	if !r.Failure.IsZero() {
+		attrs = append(attrs, slog.String("error", r.Failure.String()))
 	}
 	if made.State == webhook.Pending {
 		attrs = append(attrs, slog.Int64("due_at", made.DueAt))

@@ -40,22 +40,22 @@ type ending struct {
 	status     *int   // nil where there was no answer
 	body       string // what is kept of the answer
 	took       time.Duration
-	err        string        // begins with its class; empty on success
-	retryAfter time.Duration // that the receiver asked for
-	cut        bool          // by our own stop: how it ended is not known
+	failure    webhook.Failure // zero on success
+	retryAfter time.Duration   // that the receiver asked for
+	cut        bool            // by our own stop: how it ended is not known
 }
 
 // send makes the attempt. It returns within the timeout, the answer's body included. ctx ends only to cut it off.
 func (s *sender) send(ctx context.Context, t *target, j webhook.Job) ending {
-	if t.unfit != "" {
-		return ending{err: t.unfit}
+	if !t.unfit.IsZero() {
+		return ending{failure: t.unfit}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
 	begin := time.Now()
 	end := s.exchange(ctx, t, j, begin)
 	end.took = time.Since(begin)
-	end.cut = end.err != "" && errors.Is(context.Cause(ctx), errCut)
+	end.cut = !end.failure.IsZero() && errors.Is(context.Cause(ctx), errCut)
 	return end
 }
 
@@ -69,7 +69,7 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 			}
 			s.log.LogAttrs(ctx, slog.LevelError, "panic while sending an attempt", what,
 				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-			end.err = classProtocol + ": the attempt could not be made"
+			end.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the attempt could not be made"}
 		}
 	}()
 	var inHandshake atomic.Bool // written by the goroutine that dials
@@ -85,7 +85,7 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		end.err = s.classify(ctx, err, inHandshake.Load())
+		end.failure = s.classify(ctx, err, inHandshake.Load())
 		return end
 	}
 	defer response.Body.Close()
@@ -94,10 +94,10 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 	end.body, err = readAnswer(response)
 	switch {
 	case status < 200 || status > 299:
-		end.err = classStatus + ": " + strconv.Itoa(status)
+		end.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
 		end.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
 	case err != nil:
-		end.err = s.classify(ctx, err, false)
+		end.failure = s.classify(ctx, err, false)
 	}
 	return end
 }

@@ -28,8 +28,8 @@ func BenchmarkSend(b *testing.B) {
 	j := webhook.Job{EventID: "evt_01kh2m3n4p5q6r7s8t9v0w1x2y", EventType: "order.paid", Body: bytes.Repeat([]byte("x"), 1<<10)}
 	b.ReportAllocs()
 	for b.Loop() {
-		if end := s.send(context.Background(), t, j); end.err != "" {
-			b.Fatal(end.err)
+		if end := s.send(context.Background(), t, j); !end.failure.IsZero() {
+			b.Fatal(end.failure)
 		}
 	}
 }

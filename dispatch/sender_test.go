@@ -94,7 +94,7 @@ func attempt(t *testing.T, l *loner, o dispatch.Options) webhook.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keepsSecrets(t, l.result.Error, log.String())
+	keepsSecrets(t, l.result.Failure.String(), log.String())
 	return l.result
 }
 
@@ -166,15 +166,15 @@ func TestStatus(t *testing.T) {
 			r := attempt(t, newLoner(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
 			switch {
 			case status < 200 && status != http.StatusSwitchingProtocols: // announces another answer, which does not come
-				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Error, "connect_error: ") {
+				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Failure.String(), "connect_error: ") {
 					t.Errorf("%d: %+v", status, r)
 				}
 			case status >= 200 && status <= 299:
-				if !r.Succeeded || *r.ResponseStatus != status || r.Error != "" {
+				if !r.Succeeded || *r.ResponseStatus != status || r.Failure.String() != "" {
 					t.Errorf("%d: %+v", status, r)
 				}
 			default:
-				if r.Succeeded || *r.ResponseStatus != status || r.Error != "http_status: "+strconv.Itoa(status) {
+				if r.Succeeded || *r.ResponseStatus != status || r.Failure.String() != "http_status: "+strconv.Itoa(status) {
 					t.Errorf("%d: %+v", status, r)
 				}
 			}
@@ -195,8 +195,8 @@ func TestStatus(t *testing.T) {
 				}))
 				r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: loopback(t)})
 				receiver.Close()
-				if r.Succeeded || r.Error != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
-					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Error, got.Load(), followed.Load())
+				if r.Succeeded || r.Failure.String() != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
+					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Failure.String(), got.Load(), followed.Load())
 				}
 			}
 		}
@@ -220,7 +220,7 @@ func TestRequest(t *testing.T) {
 		l.target.URL = receiver.URL + "/hook?a=b"
 		o.Transport = loopback(t)
 		if got := attempt(t, l, o); !got.Succeeded {
-			t.Fatal(got.Error)
+			t.Fatal(got.Failure.String())
 		}
 		return header, r, body
 	}
@@ -327,7 +327,7 @@ func TestRequest(t *testing.T) {
 		keep := keepIdle{transport}
 		for range 10 {
 			if r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
-				t.Fatalf("%q, %d characters", r.Error, len(r.ResponseBody))
+				t.Fatalf("%q, %d characters", r.Failure.String(), len(r.ResponseBody))
 			}
 		}
 		if n := connections.Load(); n != 1 {

@@ -16,7 +16,7 @@ type target struct {
 	request  *http.Request // all but headers, body and context
 	current  signers
 	previous signers
-	unfit    string // why nothing can be sent to it; empty where it can
+	unfit    webhook.Failure // why nothing can be sent to it; zero where it can
 }
 
 // signers make the signatures of both schemes with one secret.
@@ -37,16 +37,16 @@ func newSigners(secret webhook.Secret) (s signers, err error) {
 func (s *sender) target(t webhook.Target) *target {
 	made := &target{Target: t}
 	if t.Unusable != "" {
-		made.unfit = classProtocol + ": " + t.Unusable
+		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: t.Unusable}
 		return made
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" {
-		made.unfit = classProtocol + ": the URL of the subscription is not valid"
+		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription is not valid"}
 		return made
 	}
 	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
-		made.unfit = classProtocol + ": the URL of the subscription must begin with https://"
+		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription must begin with https://"}
 		return made
 	}
 	made.request = &http.Request{
@@ -57,7 +57,7 @@ func (s *sender) target(t webhook.Target) *target {
 		made.previous, err = newSigners(t.Previous)
 	}
 	if err != nil {
-		made.unfit = classProtocol + ": the signing secret cannot be used; rotate it"
+		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: "the signing secret cannot be used; rotate it"}
 	}
 	return made
 }

@@ -90,8 +90,8 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	r := webhook.Result{
 		Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription,
 		Epoch: t.Epoch, Number: job.Number(), Trigger: job.Trigger(),
-		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
-		DurationMS: end.took.Milliseconds(), Error: end.err,
+		Succeeded: end.failure.IsZero(), ResponseStatus: end.status, ResponseBody: end.body,
+		DurationMS: end.took.Milliseconds(), Failure: end.failure,
 	}
 	var made webhook.Settled
 	if err := persist(finish, func() (err error) { made, err = d.store.Record(finish, r); return err }); err != nil {

@@ -76,8 +76,8 @@ func (w *work) result(a *attempt, end ending) webhook.Result {
 	r := webhook.Result{
 		Attempt: a.row, Delivery: a.Delivery, Subscription: a.Subscription,
 		Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
-		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
-		DurationMS: end.took.Milliseconds(), Error: end.err,
+		Succeeded: end.failure.IsZero(), ResponseStatus: end.status, ResponseBody: end.body,
+		DurationMS: end.took.Milliseconds(), Failure: end.failure,
 	}
 	if !r.Succeeded {
 		failedProbes := max(a.failures+1-w.o.Policy.FailingAfter, 1)

@@ -62,7 +62,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	var repeated []webhook.Event
 	for _, p := range published {
 		if p.Replayed {
-			row, at, _ := s.ids.row(eventID, p.ID)
+			row, at, _ := s.ids.row(access.EventID, p.ID)
 			repeated = append(repeated, webhook.Event{RowID: row, At: at})
 		}
 	}
@@ -118,7 +118,7 @@ func (s *Store) repeated(t *tx, organization int64, events []webhook.NewEvent, p
 			continue
 		}
 		published[i] = webhook.Published{
-			ID: s.ids.id(eventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
+			ID: s.ids.id(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
 		}
 	}
 	return fault.Fields(wrong)
@@ -167,7 +167,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
 	s.lastEvent++
 	row = s.lastEvent
-	id = s.ids.id(eventID, row, t.now)
+	id = s.ids.id(access.EventID, row, t.now)
 	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.now, organizationID, e.Data)
 	var key sql.NullString
 	var digest []byte
@@ -374,7 +374,7 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 	place := make(map[int64]int, len(events))
 	for i, e := range events {
 		place[e.RowID] = i
-		events[i].ID = s.ids.id(eventID, e.RowID, e.At)
+		events[i].ID = s.ids.id(access.EventID, e.RowID, e.At)
 	}
 	var counts []struct {
 		Event      int64 `db:"id"`
@@ -394,7 +394,7 @@ const maxEventDeliveries = 10_000
 // NotFound; Unavailable where too many reads of the organization's logs are under way.
 func (s *Store) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
 	var e webhook.Event
-	row, at, ok := s.ids.row(eventID, id)
+	row, at, ok := s.ids.row(access.EventID, id)
 	if !ok {
 		return e, nil, fault.Missing("event")
 	}

@@ -98,7 +98,7 @@ func fill(t *testing.T, store *storage.Store) {
 			Succeeded: i == 0, ResponseStatus: new(200), ResponseBody: "thanks", DurationMS: 12,
 		}
 		if !result.Succeeded {
-			result.ResponseStatus, result.Error, result.RetryAt = new(503), "http_status: 503", time.Now().Add(time.Minute).UnixMilli()
+			result.ResponseStatus, result.Failure, result.RetryAt = new(503), webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}, time.Now().Add(time.Minute).UnixMilli()
 		}
 		must[webhook.Settled](t)(store.Record(ctx, result))
 	}

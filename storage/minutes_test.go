@@ -36,7 +36,7 @@ func TestSeries(t *testing.T) {
 				Succeeded: succeeded, DurationMS: took, RetryAt: time.Now().Add(24 * time.Hour).UnixMilli(),
 			}
 			if !succeeded {
-				r.Error = "http_status: 500"
+				r.Failure = webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}
 			}
 			if _, err := store.Record(t.Context(), r); err != nil {
 				t.Fatal(err)

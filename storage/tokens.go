@@ -64,7 +64,7 @@ func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c ac
 	digest := c.Digest()
 	row, err := t.insert(`
 		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(tokenID), user, organization, name, digest[:], c.Display(), t.now, expiresAt)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(access.TokenID), user, organization, name, digest[:], c.Display(), t.now, expiresAt)
 	if err != nil {
 		return made, err
 	}

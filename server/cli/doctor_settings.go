@@ -16,6 +16,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // settings tells whether the settings hold; nothing else can be looked at where they do not.
@@ -117,7 +118,7 @@ func distinct(text string) int {
 // secrets looks at what the secrets came to.
 func (d *examination) secrets(c config.Config) {
 	odd := false
-	for name, secret := range map[string]config.Secret{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
+	for name, secret := range map[string]redact.Text{"encryption.key": c.Encryption.Key, "bootstrap.token": c.Bootstrap.Token} {
 		if secret.IsZero() {
 			continue
 		}

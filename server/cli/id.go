@@ -3,48 +3,45 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // ids is what the ids of one sort of thing look like.
 type ids struct {
-	prefix string
+	prefix access.IDType
 	sort   string // "an API key"
 	source string // the list of the API
 }
 
 var (
-	keyIDs          = ids{"key", "an API key", pathKeys}
-	subscriptionIDs = ids{"sub", "a subscription", pathSubscriptions}
-	eventIDs        = ids{"evt", "an event", pathEvents}
-	attemptIDs      = ids{"att", "a delivery attempt", ""}
-	organizationIDs = ids{"org", "an organization", pathOrganizations}
-	userIDs         = ids{"usr", "a user", pathUsers}
-	tokenIDs        = ids{"tok", "an access token", ""}
+	keyIDs          = ids{access.KeyID, "an API key", pathKeys}
+	subscriptionIDs = ids{access.SubscriptionID, "a subscription", pathSubscriptions}
+	eventIDs        = ids{access.EventID, "an event", pathEvents}
+	attemptIDs      = ids{access.AttemptID, "a delivery attempt", ""}
+	organizationIDs = ids{access.OrganizationID, "an organization", pathOrganizations}
+	userIDs         = ids{access.UserID, "a user", pathUsers}
+	tokenIDs        = ids{access.TokenID, "an access token", ""}
 )
 
 // sorts tells what an id of another sort is of.
-var sorts = []ids{keyIDs, subscriptionIDs, eventIDs, attemptIDs, organizationIDs, userIDs, tokenIDs, {"aud", "an audit event", ""}}
-
-// idForm is every public id (TypeID 0.3).
-var idForm = regexp.MustCompile(`^([a-z]{3})_[0-7][0-9a-hjkmnp-tv-z]{25}$`)
+var sorts = []ids{keyIDs, subscriptionIDs, eventIDs, attemptIDs, organizationIDs, userIDs, tokenIDs, {access.AuditEventID, "an audit event", ""}}
 
 // idOf is the id of a thing of that sort.
 func idOf(wanted ids) kind {
 	return kind{name: "id", source: wanted.source, read: func(text string) (any, error) {
-		form := idForm.FindStringSubmatch(text)
+		found, ok := access.IDTypeOf(text)
 		switch {
 		case text == "":
 			return nil, fmt.Errorf("it is empty: write the id of %s, %s_…", wanted.sort, wanted.prefix)
-		case form == nil:
+		case !ok:
 			return nil, fmt.Errorf("%s is no id: that of %s is %s_ and 26 letters and digits", output.Quote(text), wanted.sort, wanted.prefix)
-		case form[1] != wanted.prefix:
+		case found != wanted.prefix:
 			for _, other := range sorts {
-				if form[1] == other.prefix {
+				if found == other.prefix {
 					return nil, fmt.Errorf("%s is the id of %s: that of %s begins with %s_", text, other.sort, wanted.sort, wanted.prefix)
 				}
 			}
@@ -54,23 +51,19 @@ func idOf(wanted ids) kind {
 	}}
 }
 
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
-
 // named is the name of a plan or a role, which stand in paths.
 func named(sort, source string) kind {
 	return kind{name: "name", source: source, read: func(text string) (any, error) {
-		if !nameForm.MatchString(text) {
+		if !access.ValidName(text) {
 			return nil, fmt.Errorf("%s is no name of a %s: that has small letters, digits, _ and -, a letter first", output.Quote(text), sort)
 		}
 		return text, nil
 	}}
 }
 
-var permissionForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(:[a-z][a-z0-9_]*)+$`)
-
 // permission is the key of a permission.
 var permission = kind{name: "permission", source: pathPermissions, read: func(text string) (any, error) {
-	if !permissionForm.MatchString(text) {
+	if !access.ValidPermissionKey(text) {
 		return nil, fmt.Errorf("%s is no permission: that is words with colons between them, as orders:read", output.Quote(text))
 	}
 	return text, nil
@@ -78,7 +71,7 @@ var permission = kind{name: "permission", source: pathPermissions, read: func(te
 
 // keyOrID is what explain takes: a key itself, or its id.
 var keyOrID = kind{name: "key|id", source: pathKeys, stdin: true, read: func(text string) (any, error) {
-	if strings.HasPrefix(text, keyIDs.prefix+"_") {
+	if strings.HasPrefix(text, string(keyIDs.prefix)+"_") {
 		return idOf(keyIDs).read(text)
 	}
 	return credential.read(text)

@@ -19,6 +19,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // listenOptions are what listen is asked for.
@@ -35,7 +36,7 @@ type listenOptions struct {
 
 func newListen() *cobra.Command {
 	o := listenOptions{port: 9000}
-	var secret config.Secret
+	var secret redact.Text
 	cmd := &cobra.Command{
 		Use:   "listen",
 		Short: "Receive deliveries on this machine: verify, print, forward, or misbehave",
@@ -85,7 +86,7 @@ func (o *listenOptions) check() error {
 }
 
 // listen receives until a signal comes.
-func (o *listenOptions) listen(ctx context.Context, secret config.Secret, out, errs io.Writer) error {
+func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, errs io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(o.port))

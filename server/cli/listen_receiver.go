@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
-	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // listener takes deliveries: it judges, answers and prints them.
 type listener struct {
-	secret    config.Secret // none: nothing is verified
+	secret    redact.Text // none: nothing is verified
 	prefix    string
 	tolerance time.Duration
 	manners   *manners

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // signingSecret is how a command is given the signing secret of a subscription.
@@ -23,22 +24,22 @@ func (s *signingSecret) flags(flags *pflag.FlagSet) {
 }
 
 // read returns the secret: that of the flag, of the file, or of the environment; none where all are empty.
-func (s *signingSecret) read() (config.Secret, error) {
+func (s *signingSecret) read() (redact.Text, error) {
 	switch {
 	case s.text != "" && s.file != "":
-		return config.Secret{}, errors.New("there are two secrets: give --secret or --secret-file")
+		return redact.Text{}, errors.New("there are two secrets: give --secret or --secret-file")
 	case s.file != "":
 		text, err := os.ReadFile(s.file)
 		if err != nil {
-			return config.Secret{}, fmt.Errorf("--secret-file: %w", err)
+			return redact.Text{}, fmt.Errorf("--secret-file: %w", err)
 		}
 		if text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")); len(text) == 0 {
-			return config.Secret{}, fmt.Errorf("--secret-file: %s is empty", s.file)
+			return redact.Text{}, fmt.Errorf("--secret-file: %s is empty", s.file)
 		}
-		return config.NewSecret(string(text)), nil
+		return redact.New(string(text)), nil
 	case s.text != "":
-		return config.NewSecret(s.text), nil
+		return redact.New(s.text), nil
 	default:
-		return config.NewSecret(os.Getenv(config.EnvWebhookSecret)), nil
+		return redact.New(os.Getenv(config.EnvWebhookSecret)), nil
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 const maxText = 4096 // bytes of any one value
@@ -46,13 +48,11 @@ func isDatabase(s string) error {
 	return isLine(s)
 }
 
-var keyPrefixForm = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}$`)
-
 func isKeyPrefix(s string) error {
-	if s == "kat" {
-		return errors.New(`"kat" is the prefix of access tokens; write another`)
+	if s == access.TokenPrefix {
+		return errors.New(`"` + access.TokenPrefix + `" is the prefix of access tokens; write another`)
 	}
-	if !keyPrefixForm.MatchString(s) {
+	if !access.ValidKeyPrefix(s) {
 		return fmt.Errorf("%s cannot begin a key; write 1 to 16 of a-z and 0-9, a letter first", shown(s))
 	}
 	return nil
@@ -83,14 +83,10 @@ func isEncryptionKey(s string) error {
 }
 
 func isToken(s string) error {
-	if len(s) < 20 || len(s) > 200 || !visible(s) {
+	if _, ok := access.Opaque(s); !ok {
 		return errors.New("must be 20 to 200 visible ASCII characters; make one with: openssl rand -hex 24")
 	}
 	return nil
-}
-
-func visible(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 func isBaseURL(s string) error {

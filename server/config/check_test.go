@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 func TestValuesThatAreRefused(t *testing.T) {
@@ -153,7 +154,7 @@ func TestValidateRefusesWhatLoadWould(t *testing.T) {
 	c.Storage.Synchronous = "off"
 	c.Log.Level = slog.Level(3)
 	c.Egress.AllowedNetworks = []netip.Prefix{{}}
-	c.Bootstrap.Token = config.NewSecret("short")
+	c.Bootstrap.Token = redact.New("short")
 	c.Webhooks.DisabledAfter = 5
 	var got []string
 	for _, p := range problemsOf(t, c.Validate()) {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // Config is every setting of one process, with the dotted names of the file as nested fields. Load gives one that
@@ -107,12 +109,12 @@ type Egress struct {
 
 // Encryption is what signing secrets are sealed with.
 type Encryption struct {
-	Key Secret // zero: the key file beside the database
+	Key redact.Text // zero: the key file beside the database
 }
 
 // Bootstrap is what the first start makes.
 type Bootstrap struct {
-	Token Secret // zero: one is minted and printed
+	Token redact.Text // zero: one is minted and printed
 }
 
 // OIDC is the issuer whose tokens are taken beside our own. All fields are empty where there is none.

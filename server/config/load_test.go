@@ -13,12 +13,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // asValues tells cmp how to compare what it cannot look into.
 var asValues = cmp.Options{
 	cmpopts.EquateComparable(netip.Prefix{}),
-	cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() == b.Reveal() }),
+	cmp.Comparer(func(a, b redact.Text) bool { return a.Reveal() == b.Reveal() }),
 }
 
 // parse gives the flags of a command line.

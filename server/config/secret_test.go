@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // canary is long enough for a secret, and may be shown nowhere.
@@ -20,7 +21,7 @@ type private struct{ config config.Config }
 
 func TestASecretIsShownNowhere(t *testing.T) {
 	t.Parallel()
-	secret := config.NewSecret(canary)
+	secret := redact.New(canary)
 	c := config.Default()
 	c.Bootstrap.Token = secret
 	asJSON, err := json.Marshal(c)

@@ -4,15 +4,17 @@ import (
 	"errors"
 	"os"
 	"strings"
+
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 const maxSecretFile = 4096
 
 // SecretFile reads a secret out of the file that a command's own flag names, by the rules of settings that end in _FILE.
 // Its errors show neither the text nor the path.
-func SecretFile(path string) (Secret, error) {
+func SecretFile(path string) (redact.Text, error) {
 	text, err := readSecret(path)
-	return NewSecret(text), err
+	return redact.New(text), err
 }
 
 // readSecret reads the file that holds a secret, without one line break at its end, as editors and echo leave it. Its

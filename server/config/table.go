@@ -3,9 +3,11 @@ package config
 import (
 	"log/slog"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // setting is one line of the table: all that is known about one name.
@@ -68,7 +70,7 @@ var table = []setting{
 		why:   "how long audit events are kept",
 		value: duration(func(c *Config) *time.Duration { return &c.Storage.RetentionAudit }, time.Second, 36500*day)},
 
-	{name: "keys.prefix", fallback: "svc",
+	{name: "keys.prefix", fallback: access.DefaultKeyPrefix,
 		why:   "what new API keys begin with, so that people and secret scanners know them; keys made before stay valid",
 		value: text(func(c *Config) *string { return &c.Keys.Prefix }, isKeyPrefix)},
 
@@ -121,11 +123,11 @@ var table = []setting{
 
 	{name: "encryption.key", fallback: "", secret: true,
 		why:   "seals the signing secrets; unset: made at the first start in <database>.key, to be kept as safe as the file",
-		value: confidential(func(c *Config) *Secret { return &c.Encryption.Key }, isEncryptionKey)},
+		value: confidential(func(c *Config) *redact.Text { return &c.Encryption.Key }, isEncryptionKey)},
 
 	{name: "bootstrap.token", fallback: "", secret: true,
 		why:   "access token of the first operator, valid from the first start on; unset: each start prints a new one, until one is used",
-		value: confidential(func(c *Config) *Secret { return &c.Bootstrap.Token }, isToken)},
+		value: confidential(func(c *Config) *redact.Text { return &c.Bootstrap.Token }, isToken)},
 
 	{name: "oidc.issuer", fallback: "",
 		why:   "issuer whose tokens are accepted as Bearer; its keys are found by OpenID Connect discovery",
@@ -164,7 +166,7 @@ var rules = []rule{
 		return ""
 	}},
 	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) string {
-		if token := c.Bootstrap.Token.Reveal(); strings.HasPrefix(token, c.Keys.Prefix+"_") || minted.MatchString(token) {
+		if token := c.Bootstrap.Token.Reveal(); looksMinted(token, c.Keys.Prefix) {
 			return "has the form of a key or token that Keyhook makes, and would be taken for a mistyped one: choose another form"
 		}
 		return ""
@@ -192,5 +194,9 @@ var rules = []rule{
 	}},
 }
 
-// minted is the form of the keys and tokens that are made here, whose checksum is looked at before anything else.
-var minted = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}_[0-9A-Za-z]{36}$`)
+// looksMinted reports whether a token of the operator's choice looks like a credential that Keyhook makes. The server would
+// check its checksum then.
+func looksMinted(token, keyPrefix string) bool {
+	_, ok := access.LooksMinted(token)
+	return ok || strings.HasPrefix(token, keyPrefix+"_")
+}

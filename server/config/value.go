@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // value reads, checks and shows the one field of Config that a setting fills. Whatever the source, a value arrives as
@@ -199,17 +201,17 @@ func networks(in func(*Config) *[]netip.Prefix) value {
 	}}
 }
 
-func confidential(in func(*Config) *Secret, limit func(string) error) value {
-	return field[Secret]{kindSecret, in, func(s string) (Secret, error) { return NewSecret(s), nil }, func(s Secret) error {
+func confidential(in func(*Config) *redact.Text, limit func(string) error) value {
+	return field[redact.Text]{kindSecret, in, func(s string) (redact.Text, error) { return redact.New(s), nil }, func(s redact.Text) error {
 		if s.IsZero() {
 			return nil
 		}
 		return limit(s.Reveal())
-	}, func(s Secret) string {
+	}, func(s redact.Text) string {
 		if s.IsZero() {
 			return ""
 		}
-		return redacted
+		return s.String()
 	}}
 }
 

@@ -152,7 +152,7 @@ func TestAttackHalfSentBodies(t *testing.T) {
 	for range cap(refused) {
 		go func() { refused <- halfSend(ctx, attacker, body) }() // ends with ctx
 	}
-	if f := v.publish(t.Context(), 3*time.Second, 10*time.Second); f.failed() > 0 || f.missing > 0 {
+	if f := v.publishFor(t.Context(), 3*time.Second, 10*time.Second); f.failed() > 0 || f.missing > 0 {
 		t.Errorf("the victim noticed: %s", f)
 	}
 	t.Logf("peak of memory: %d MB", p.peakMemory()>>20)

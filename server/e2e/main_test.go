@@ -1,15 +1,24 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"testing"
 )
 
 // binary is the program under test.
 var binary string
+
+// underRace reports whether the race detector is on: in these tests, and so in the binary under test.
+var underRace = func() bool {
+	build, _ := debug.ReadBuildInfo()
+	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
 
 func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
@@ -26,11 +35,22 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "keyhook")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "github.com/keyhook/keyhook")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+	if err := errors.Join(os.Chmod(dir, 0o755), build(binary)); err != nil { // some tests run it as another user
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// build builds the program with the flags of these tests, so that the packages come from the cache. The race detector
+// leaves SQLite out, as in .ci/run.
+func build(to string) error {
+	args := []string{"build", "-buildvcs=false", "-o", to}
+	if underRace {
+		args = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false")
+	}
+	if out, err := exec.Command("go", append(args, "github.com/keyhook/keyhook")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,11 +23,7 @@ type deliveries struct {
 	byState   [webhook.Dropped + 1]prometheus.Counter
 }
 
-// classes are what the error of a failed attempt begins with, and other for what is none of them.
-var classes = []string{
-	"dns_error", "connect_error", "tls_error", "timeout", "blocked_address", "http_status", "protocol_error", other,
-}
-
+// other labels failures of no known class.
 const other = "other"
 
 func newDeliveries() deliveries {
@@ -52,9 +47,10 @@ func newDeliveries() deliveries {
 	for _, s := range []webhook.DeliveryState{webhook.Delivered, webhook.Exhausted} {
 		d.byState[s] = d.over.WithLabelValues(s.String())
 	}
-	for _, class := range classes {
-		d.failures.WithLabelValues(class)
+	for _, class := range webhook.FailureClasses() {
+		d.failures.WithLabelValues(string(class))
 	}
+	d.failures.WithLabelValues(other)
 	for _, status := range []webhook.Status{webhook.Healthy, webhook.Failing, webhook.Disabled} {
 		d.transitions.WithLabelValues(string(status))
 	}
@@ -75,7 +71,7 @@ func (d *deliveries) ended(r webhook.Result, made webhook.Settled) {
 	outcome := webhook.Succeeded
 	if !r.Succeeded {
 		outcome = webhook.Failed
-		d.failures.WithLabelValues(class(r.Error)).Inc()
+		d.failures.WithLabelValues(label(r.Failure.Class)).Inc()
 	}
 	d.byOutcome[outcome].Inc()
 	d.duration[outcome].Observe(float64(r.DurationMS) / 1000)
@@ -84,13 +80,12 @@ func (d *deliveries) ended(r webhook.Result, made webhook.Settled) {
 	}
 }
 
-// class is what an error begins with.
-func class(text string) string {
-	word, _, _ := strings.Cut(text, ":")
-	if !slices.Contains(classes, word) {
+// label returns the label of a class. Classes that are not known share one, so a mistake elsewhere cannot add series.
+func label(class webhook.FailureClass) string {
+	if !slices.Contains(webhook.FailureClasses(), class) {
 		return other
 	}
-	return word
+	return string(class)
 }
 
 // Interrupted counts attempts that were cut off by a stop or a crash.

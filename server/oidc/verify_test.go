@@ -271,8 +271,8 @@ func TestIssuersThatAreNone(t *testing.T) {
 		"a page":               {answers("<html>" + strings.Repeat("x", 5000)), "decode"},
 		"nothing":              {answers(""), "decode"},
 		"an empty object":      {answers("{}"), "issuer"},
-		"another issuer":       {discovers(elsewhere.url, elsewhere.url+keysPath), "did not match"},
-		"the issuer, almost":   {discovers("{url}/", "{url}"+keysPath), "did not match"},
+		"another issuer":       {discovers(elsewhere.url, elsewhere.url+keysPath), "is that of the issuer"},
+		"the issuer, almost":   {discovers("{url}/", "{url}"+keysPath), "is that of the issuer"},
 		"no address of keys":   {discovers("{url}", ""), "jwks_uri"},
 		"keys in a file":       {discovers("{url}", "file:///etc/passwd"), "jwks_uri"},
 		"keys over plain HTTP": {discovers("{url}", "http://keys.example.com/keys"), "jwks_uri"},
@@ -285,7 +285,7 @@ func TestIssuersThatAreNone(t *testing.T) {
 		"a cut connection": {func(*issuer) http.HandlerFunc {
 			return func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 		}, "EOF"},
-		"keys that are a page":  {publishes("<html>"), "no set of keys"},
+		"keys that are a page":  {publishes("<html>"), "decode"},
 		"no keys":               {publishes(`{"keys":[]}`), "none of its keys"},
 		"a set of something":    {publishes(`{"keys":[1,"x",null,{},{"kty":"x"}]}`), "none of its keys"},
 		"a secret":              {publishes(`{"keys":[{"kty":"oct","kid":"ed","k":"` + b64(make([]byte, 64)) + `"}]}`), "none of its keys"},

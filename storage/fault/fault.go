@@ -1,7 +1,13 @@
-// Package fault owns the kinds of failure that a caller may be told about. It knows neither HTTP statuses nor SQL:
-// the server maps a kind to a status in one table, and storage maps a constraint to a kind in another.
+// Package fault owns the failures that callers and operators are told about. It knows neither HTTP statuses nor SQL: the
+// server maps a kind to a status in one table, and storage maps a constraint to a kind in another.
 //
-// An error that is not a fault is internal: it is logged, and its text never reaches a caller.
+// An Error is for a caller of the API. An error that is not an Error is internal: it is logged, and its text never reaches
+// a caller.
+//
+// An Advice is for an operator. It keeps what happened apart from the mend, which is what to do about it. A lower floor
+// states facts, and gives a mend only in terms of its own, such as a file to move away. The floor that knows paths of the
+// API, headers, flags and commands adds mends that name them: it has one table, from a code or a sentinel error to the mend.
+// So no error text is ever cut into parts.
 package fault
 
 import (

@@ -63,7 +63,7 @@ type Attempt struct {
 	ResponseStatus *int    `db:"response_status"` // nil where there was no answer
 	ResponseBody   string  `db:"response_body"`
 	DurationMS     int64   `db:"duration_ms"`
-	Error          string  `db:"error"` // begins with its class; empty on success
+	Error          string  `db:"error"` // Failure.String; empty on success
 	AttemptedAt    int64   `db:"attempted_at"`
 	NextAttemptAt  *int64  `db:"next_attempt_at"`
 }

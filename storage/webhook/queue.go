@@ -85,9 +85,9 @@ type Result struct {
 	ResponseStatus *int
 	ResponseBody   string
 	DurationMS     int64
-	Error          string // begins with its class; empty on success
-	RetryAt        int64  // when the delivery is due again, should attempts be left
-	ProbeAt        int64  // when the next probe is due, should the subscription be failing
+	Failure        Failure // zero on success
+	RetryAt        int64   // when the delivery is due again, should attempts be left
+	ProbeAt        int64   // when the next probe is due, should the subscription be failing
 }
 
 // Settled is what a recorded result led to.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/socket"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // The flags and variables that name the server, the credential and the organization.
@@ -103,13 +103,10 @@ func remote(c Client, address, token string) (Client, error) {
 	return c, nil
 }
 
-// minted is the form of access tokens and of API keys with any prefix.
-var minted = regexp.MustCompile(`^([a-z][a-z0-9]{0,15})_[0-9A-Za-z]{36}$`)
-
 // authorization returns the header for a credential: the scheme ApiKey for API keys, and Bearer for everything else.
 func authorization(credential string) string {
-	form := minted.FindStringSubmatch(credential)
-	if strings.HasPrefix(credential, "svc_") || form != nil && form[1] != "kat" {
+	prefix, isMinted := access.LooksMinted(credential)
+	if strings.HasPrefix(credential, access.DefaultKeyPrefix+"_") || isMinted && prefix != access.TokenPrefix {
 		return "ApiKey " + credential
 	}
 	return "Bearer " + credential

@@ -2,12 +2,13 @@ package output
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // Escape returns text on one line, with an escape for each byte or character that a terminal would obey or not show:
@@ -65,13 +66,10 @@ func Shorten(text string, most int) string {
 	return text
 }
 
-// credential is an API key or an access token within a text. The part in the group is not secret.
-var credential = regexp.MustCompile(`\b([a-z][a-z0-9]{0,15}_[0-9A-Za-z]{6})[0-9A-Za-z]{30}\b`)
-
 // Quote returns text for an error message: in quotes, escaped, and at most 80 characters long. Messages end up in logs, so
 // Quote shows only the first characters of a credential.
 func Quote(text string) string {
-	return `"` + Escape(Shorten(credential.ReplaceAllString(text, "$1…"), 80)) + `"`
+	return `"` + Escape(Shorten(access.ShortenMinted(text), 80)) + `"`
 }
 
 // Count returns a number with its noun: "1 event", "2 events".
