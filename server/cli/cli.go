@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/bench"
+	"github.com/keyhook/keyhook/server/cli/receive"
 )
 
 // Options are what the commands are given by main.
@@ -45,7 +46,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	root.AddCommand(newDemo(), bench.New(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), newListen(), newVerify(), newRekey(o.Schema))
+	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), receive.NewListen(), receive.NewVerify(), newRekey(o.Schema))
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}
