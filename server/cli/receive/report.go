@@ -40,7 +40,10 @@ func (r report) write(w io.Writer) {
 		case v.Verdict == absent:
 			fmt.Fprintf(w, "%s is not present.\n", v.Header)
 		case i > 0 && sameMistakes(r.Schemes[i-1], v):
-			fmt.Fprintf(w, "%s is WRONG for the same reason.\n", v.Header)
+			fmt.Fprintf(w, "%s: the same mistake.\n", v.Header)
+		case strings.HasPrefix(v.Mistakes[0].Name, "clock_"):
+			fmt.Fprintf(w, "%s is NOT ACCEPTED because of its timestamp.\n", v.Header)
+			writeMistakes(w, v.Mistakes)
 		default:
 			fmt.Fprintf(w, "%s is WRONG: %s.\n", v.Header, strings.TrimSuffix(output.Escape(v.Error), "."))
 			writeMistakes(w, v.Mistakes)

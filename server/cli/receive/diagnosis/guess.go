@@ -94,7 +94,7 @@ func (d Delivery) guessMissing(scheme Scheme, err error, otherMatches bool) Mist
 		case plain == strings.ToLower(name):
 			return Mistake{Name: "header_renamed", What: what, Advice: "CGI and WSGI rename headers in this way. Read the headers through your framework, or undo the renaming."}
 		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(d.signatureHeader(Hex)):
-			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Use the headers with that prefix."}
+			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Set the same prefix here and in the receiver."}
 		}
 	}
 	advice := "Every delivery has this header. Check the proxies and gateways before the receiver: some forward only the headers that they are told to."
