@@ -5,11 +5,13 @@ package cli
 import (
 	"io"
 
-	"github.com/keyhook/keyhook/server/cli/demo"
-	"github.com/keyhook/keyhook/server/cli/doctor"
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/demo"
+	"github.com/keyhook/keyhook/server/cli/doctor"
+
 	"github.com/keyhook/keyhook/server/cli/bench"
+	"github.com/keyhook/keyhook/server/cli/receive"
 )
 
 // Options are what the commands are given by main.
@@ -46,7 +48,7 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(demo.New(), bench.New(), newVersion(), newConfig(o.Example), newAPI(), newToken(), newListen(), newVerify())
+	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken())
 	root.AddCommand(newBackup(), newRestore(o.Schema), newRekey(o.Schema))
 	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
 	for _, n := range nouns {

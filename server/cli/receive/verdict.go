@@ -1,4 +1,4 @@
-package cli
+package receive
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 )
 
-// What a signature is called.
+// The results for one signature.
 const (
-	verdictRight  = "right"
-	verdictWrong  = "wrong"
-	verdictAbsent = "absent" // the delivery has none in this scheme, but one in the other
+	right  = "right"
+	wrong  = "wrong"
+	absent = "absent" // the delivery is signed in the other scheme only
 )
 
-// verdict is what is shown of one scheme.
+// verdict is the result for one scheme, as the commands print it.
 type verdict struct {
 	Scheme   string              `json:"scheme"`
 	Header   string              `json:"header"`
@@ -25,34 +25,30 @@ type verdict struct {
 	Mistakes []diagnosis.Mistake `json:"mistakes,omitempty"`
 }
 
-// judge judges a delivery by both schemes.
+// judge checks a delivery in both schemes.
 func judge(d diagnosis.Delivery) []verdict {
 	judged := diagnosis.Judge(d)
 	var all []verdict
 	for i, j := range judged {
-		v := verdict{Scheme: string(j.Scheme), Header: j.Header, Verdict: verdictRight, Previous: j.Previous}
-		switch isAbsent := d.Header.Get(j.Header) == "" && errors.Is(j.Err, signature.ErrMissing); {
+		v := verdict{Scheme: string(j.Scheme), Header: j.Header, Verdict: right, Previous: j.Previous}
+		isAbsent := errors.Is(j.Err, signature.ErrMissing) && d.Header.Get(j.Header) == ""
+		switch {
 		case isAbsent && d.Header.Get(judged[1-i].Header) != "":
-			v.Verdict = verdictAbsent
+			v.Verdict = absent
 		case j.Err != nil:
-			v.Verdict, v.Error, v.Mistakes = verdictWrong, j.Err.Error(), j.Mistakes
+			v.Verdict, v.Error, v.Mistakes = wrong, j.Err.Error(), j.Mistakes
 		}
 		all = append(all, v)
 	}
 	return all
 }
 
-// isRight reports whether no signature that is there is wrong; at least one is there then.
+// isRight reports whether no signature is wrong. At least one is right then.
 func isRight(verdicts []verdict) bool {
-	for _, v := range verdicts {
-		if v.Verdict == verdictWrong {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.Verdict == wrong })
 }
 
-// sameMistakes reports whether all that is wrong is wrong for the same reason.
+// sameMistakes reports whether two signatures are wrong for the same reason.
 func sameMistakes(a, b verdict) bool {
 	sameName := func(a, b diagnosis.Mistake) bool { return a.Name == b.Name }
 	return len(a.Mistakes) > 0 && slices.EqualFunc(a.Mistakes, b.Mistakes, sameName)

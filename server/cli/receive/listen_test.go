@@ -1,4 +1,4 @@
-package cli_test
+package receive_test
 
 import (
 	"bytes"
@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -104,7 +107,7 @@ func TestListen(t *testing.T) {
 		for _, want := range []string{
 			"keyhook subscriptions create --url " + l.url + "\n", "order.paid  evt_1  attempt 1  /hook\n",
 			"X-Service-Signature right · webhook-signature right\n", "answered 204 after", "                \"type\": \"order.paid\",\n",
-			"Deliveries: 1, of 1 events, in ", "Answered with success: 1, not so: 0. With a wrong signature: 0, not verified: 0.\n",
+			"Deliveries: 1. Answered with success: 1, with a failure: 0. Wrong signatures: 0, not verified: 0.\n",
 		} {
 			if !strings.Contains(l.out.String(), want) {
 				t.Errorf("no %q in:\n%s", want, l.out.String())
@@ -123,7 +126,7 @@ func TestListen(t *testing.T) {
 		}
 		l.stop()
 		if got := l.out.String(); !strings.Contains(got, "X-Service-Signature WRONG · webhook-signature WRONG\n") || strings.Count(got, "body_newline_added: ") != 1 ||
-			!strings.Contains(got, "With a wrong signature: 1") {
+			!strings.Contains(got, "Wrong signatures: 1") {
 			t.Error(got)
 		}
 	})
@@ -135,39 +138,29 @@ func TestListen(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 		l.stop()
-		if got := l.out.String(); !strings.Contains(got, "No secret is given") || !strings.Contains(got, "signatures not verified") || !strings.Contains(got, "–  –  attempt –") {
+		if got := l.out.String(); !strings.Contains(got, "There is no secret") || !strings.Contains(got, "signatures not verified") || !strings.Contains(got, "–  –  attempt –") {
 			t.Error(got)
 		}
 	})
 
-	t.Run("tells what comes again, and how it was answered before", func(t *testing.T) {
+	t.Run("fails the first requests only", func(t *testing.T) {
 		t.Parallel()
-		l := startListen(t, "--secret", hookSecret, "--fail", "503:1", "--retry-after", "7")
-		var statuses []int
-		for range 3 {
-			status, h, _ := l.post(t, right, hookBody)
-			if statuses = append(statuses, status); (status == 503) != (h.Get("Retry-After") == "7") {
-				t.Errorf("status %d with Retry-After %q", status, h.Get("Retry-After"))
+		l := startListen(t, "--secret", hookSecret, "--fail", "503:1")
+		for i, want := range []int{503, 204, 204} {
+			if status, _, _ := l.post(t, right, hookBody); status != want {
+				t.Errorf("request %d: status %d", i+1, status)
 			}
 		}
 		l.stop()
-		got := l.out.String()
-		if statuses[0] != 503 || statuses[1] != 204 || statuses[2] != 204 || strings.Count(got, "came before, and was answered 503 then") != 1 ||
-			strings.Count(got, "came before, and was answered 204 then") != 1 || !strings.Contains(got, "Deliveries: 3, of 1 events") {
-			t.Errorf("%v\n%s", statuses, got)
+		if got := l.out.String(); strings.Count(got, "(because of --fail)") != 1 || !strings.Contains(got, "Deliveries: 3. Answered with success: 2, with a failure: 1.") {
+			t.Error(got)
 		}
 	})
 
-	t.Run("misbehaves on demand", func(t *testing.T) {
+	t.Run("fails and delays on demand", func(t *testing.T) {
 		t.Parallel()
 		if status, _, _ := startListen(t, "--fail", "500").post(t, right, hookBody); status != 500 {
 			t.Errorf("--fail: status %d", status)
-		}
-		if status, h, _ := startListen(t, "--redirect", "https://a.example/").post(t, right, hookBody); status != 307 || h.Get("Location") != "https://a.example/" {
-			t.Errorf("--redirect: status %d, %v", status, h)
-		}
-		if status, _, text := startListen(t, "--reset").post(t, right, hookBody); status != 0 || !strings.Contains(text, "reset") {
-			t.Errorf("--reset: status %d, %s", status, text)
 		}
 		began := time.Now()
 		if status, _, _ := startListen(t, "--delay", "300ms").post(t, right, hookBody); status != 204 || time.Since(began) < 300*time.Millisecond {
@@ -175,21 +168,28 @@ func TestListen(t *testing.T) {
 		}
 	})
 
-	t.Run("drips until the sender gives up", func(t *testing.T) {
+	t.Run("saves each request for verify, and keeps the files of an earlier run", func(t *testing.T) {
 		t.Parallel()
-		l := startListen(t, "--drip")
-		ctx, cancel := context.WithCancel(t.Context())
-		req, _ := http.NewRequestWithContext(ctx, "POST", l.url, strings.NewReader(hookBody))
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
+		directory := filepath.Join(t.TempDir(), "deliveries")
+		for run, body := range []string{hookBody, hookBody + "\n"} {
+			l := startListen(t, "--secret", hookSecret, "--save", directory)
+			l.post(t, right, body)
+			l.stop()
+			file := filepath.Join(directory, strconv.Itoa(run+1)+".http")
+			if !strings.Contains(l.out.String(), "saved as "+file+"\n") {
+				t.Error(l.out.String())
+			}
+			code, stdout, stderr := execute(t, []string{"verify", "--secret", hookSecret, "--request", file})
+			if run == 0 && (code != cli.ExitOK || !strings.HasPrefix(stdout, "X-Service-Signature is right.\nwebhook-signature is right.\n")) {
+				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
+			}
+			if run == 1 && (code != cli.ExitFailure || !strings.Contains(stdout, "body_newline_added (proved)")) {
+				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
+			}
+			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("error %v, %v", err, info)
+			}
 		}
-		if n, err := io.ReadFull(resp.Body, make([]byte, 2)); n != 2 {
-			t.Errorf("%d bytes, error %v", n, err)
-		}
-		cancel()
-		resp.Body.Close()
-		l.await(t, "the sender gave up after 2 bytes")
 	})
 
 	t.Run("ends at once although a sender is made to wait", func(t *testing.T) {
@@ -223,7 +223,6 @@ func TestListen(t *testing.T) {
 		var first, second struct {
 			EventID      string `json:"event_id"`
 			Verified     bool
-			Repeated     bool
 			Status       int
 			Body         string
 			BodyEncoding string `json:"body_encoding"`
@@ -231,7 +230,7 @@ func TestListen(t *testing.T) {
 		if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || first.EventID != "evt_1" || !first.Verified || first.Status != 204 || first.Body != hookBody || first.BodyEncoding != "text" {
 			t.Errorf("error %v, %+v", err, first)
 		}
-		if err := json.Unmarshal([]byte(lines[1]), &second); err != nil || second.Verified || !second.Repeated || second.Status != 401 || second.BodyEncoding != "lossy" {
+		if err := json.Unmarshal([]byte(lines[1]), &second); err != nil || second.Verified || second.Status != 401 || second.BodyEncoding != "lossy" {
 			t.Errorf("error %v, %+v", err, second)
 		}
 		if strings.ContainsAny(lines[1], "\u202e\u009b") {
@@ -257,18 +256,15 @@ func TestListen(t *testing.T) {
 	t.Run("shortens a long body", func(t *testing.T) {
 		t.Parallel()
 		long := "[" + strings.Repeat(`"x",`, 99) + `"` + strings.Repeat("y", 1000) + `"]`
-		short, full, none := startListen(t), startListen(t, "--body", "full"), startListen(t, "--body", "none")
-		for _, l := range []*listening{short, full, none} {
+		short, whole := startListen(t), startListen(t, "--json")
+		for _, l := range []*listening{short, whole} {
 			l.post(t, right, long)
 			l.stop()
 		}
-		if got := short.out.String(); !strings.Contains(got, "… 78 lines more, 1400 bytes in all; --body full prints them") || strings.Contains(got, "yyy") {
+		if got := short.out.String(); !strings.Contains(got, "… 78 more lines, 1400 bytes in all; --json prints and --save keeps all of it") || strings.Contains(got, "yyy") {
 			t.Error(got)
 		}
-		if got := full.out.String(); !strings.Contains(got, strings.Repeat("y", 1000)) || strings.Contains(got, "more,") {
-			t.Error(got)
-		}
-		if got := none.out.String(); strings.Contains(got, `"x"`) {
+		if got := whole.out.String(); !strings.Contains(got, strings.Repeat("y", 1000)) || strings.Contains(got, "more lines") {
 			t.Error(got)
 		}
 	})
@@ -288,7 +284,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 		l.stop()
-		if got := l.out.String(); !strings.Contains(got, "GET / is no delivery: answered 405") || !strings.Contains(got, "answered 413") || !strings.Contains(got, "Deliveries: 0") {
+		if got := l.out.String(); !strings.Contains(got, "answered 405 to GET /:") || !strings.Contains(got, "answered 413:") || !strings.Contains(got, "Deliveries: 0") {
 			t.Error(got)
 		}
 	})
@@ -336,22 +332,19 @@ func TestListenRefuses(t *testing.T) {
 		code       int
 		stderr     string
 	}{
-		{"a port that is taken", "--port " + port, cli.ExitFailure, "name another port with --port"},
+		{"a port that is taken", "--port " + port, cli.ExitFailure, "choose another port with --port"},
 		{"a port that is none", "--port 70000", cli.ExitUsage, "it takes a whole number from 0 to 65535"},
 		{"a status of success", "--fail 204", cli.ExitUsage, "it takes a status from 300 to 599"},
-		{"a count of none", "--fail 503:0", cli.ExitUsage, "as 503:3"},
+		{"a count of none", "--fail 503:0", cli.ExitUsage, "such as 503:3"},
 		{"what is no status", "--fail often", cli.ExitUsage, "it takes a status from 300 to 599"},
-		{"Retry-After without a failure", "--retry-after 5", cli.ExitUsage, "--retry-after is for the answers of --fail"},
-		{"a delay below none", "--delay -1s", cli.ExitUsage, "--delay must not be less than 0"},
-		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward takes a URL such as"},
-		{"a place to redirect to that is none", "--redirect /other", cli.ExitUsage, "--redirect takes a URL such as"},
-		{"two manners at once", "--reset --drip", cli.ExitUsage, "none of the others can be"},
-		{"another amount of a body", "--body half", cli.ExitUsage, `--body "half" is none of`},
+		{"a delay below none", "--delay -1s", cli.ExitUsage, "--delay must not be negative"},
+		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward needs a URL such as"},
+		{"a directory to save in that is a file", "--save " + saved(t, ""), cli.ExitFailure, "--save: mkdir"},
 		{"two secrets", "--secret a --secret-file b", cli.ExitUsage, "there are two secrets"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := run(t, append([]string{"listen"}, strings.Fields(tt.args)...))
+			code, stdout, stderr := execute(t, append([]string{"listen"}, strings.Fields(tt.args)...))
 			if code != tt.code || stdout != "" || !strings.Contains(stderr, tt.stderr) || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
 			}

@@ -1,6 +1,7 @@
-package cli_test
+package receive_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -40,6 +41,14 @@ func signed(t *testing.T, secret, body string, stamp int64) http.Header {
 		h.Set(name, value)
 	}
 	return h
+}
+
+// execute runs a command and returns its exit code and its output.
+func execute(t *testing.T, args []string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = cli.Run(t.Context(), cli.New(cli.Options{In: strings.NewReader(""), Out: &out, Err: &errs}), args)
+	return code, out.String(), errs.String()
 }
 
 // saved writes a file.
@@ -88,11 +97,11 @@ func TestVerify(t *testing.T) {
 			cli.ExitOK, []string{"X-Service-Signature is right."}, nil},
 		{"headers and body by themselves", []string{
 			"-H", "X-Service-Signature: " + h.Get("X-Service-Signature"), "-H", "x-service-timestamp:1800000000", "--body", saved(t, hookBody),
-		}, cli.ExitOK, []string{"X-Service-Signature is right.\nwebhook-signature is not there.\n"}, nil},
+		}, cli.ExitOK, []string{"X-Service-Signature is right.\nwebhook-signature is not present.\n"}, nil},
 		{"headers as a JSON object", []string{"--headers-file", saved(t, string(asJSON)), "--body", saved(t, hookBody)}, cli.ExitOK,
 			[]string{"X-Service-Signature is right."}, nil},
 		{"a body saved with a line feed", []string{"--request", saved(t, whole+"\n")}, cli.ExitFailure,
-			[]string{"X-Service-Signature is WRONG: the signature does not match", "body_newline_added (proved)", "webhook-signature is wrong for the same reason."}, nil},
+			[]string{"X-Service-Signature is WRONG: the signature does not match", "body_newline_added (proved)", "webhook-signature: the same mistake."}, nil},
 		{"a body that was parsed and written again", []string{"--request", saved(t, whole), "--body", saved(t, `{"data": {"number": 1001}, "id": "evt_1", "type": "order.paid"}`)}, cli.ExitFailure,
 			[]string{"WRONG"}, []string{"is right"}},
 		{"another header in place of the request's", []string{"--request", saved(t, whole), "-H", "webhook-id: evt_2"}, cli.ExitFailure,
@@ -107,9 +116,9 @@ func TestVerify(t *testing.T) {
 			[]string{"X-Service-Signature is right."}, nil},
 		{"judged by the clock of today", []string{"--request", saved(t, whole), "--at", "now"}, cli.ExitFailure, []string{"clock_"}, nil},
 		{"a signature that was computed well", []string{"--request", saved(t, whole), "--computed", h.Get("X-Service-Signature")}, cli.ExitOK,
-			[]string{"The computed signature is the right one of the scheme hex."}, nil},
+			[]string{"The computed signature is right, in the scheme hex."}, nil},
 		{"a signature that was computed with another secret", []string{"--request", saved(t, whole), "--computed", strings.Repeat("0", 64)}, cli.ExitFailure,
-			[]string{"explained by no known mistake"}, nil},
+			[]string{"No known mistake explains the computed signature."}, nil},
 		{"the secret in quotes", []string{"--request", saved(t, whole), "--secret", "'" + hookSecret + "'"}, cli.ExitFailure,
 			[]string{"secret_with_quotes (proved)"}, nil},
 		{"as JSON", []string{"--request", saved(t, whole), "--json"}, cli.ExitOK, []string{`"valid": true`, `"scheme": "standard"`, `"body_bytes": 57`}, nil},
@@ -125,7 +134,7 @@ func TestVerify(t *testing.T) {
 			if joined := strings.Join(tt.args, " "); !strings.Contains(joined, "--at") {
 				args = append(args, "--at", "sent")
 			}
-			code, stdout, stderr := run(t, append(args, tt.args...))
+			code, stdout, stderr := execute(t, append(args, tt.args...))
 			if code != tt.code || (code == cli.ExitOK) != (stderr == "") || strings.Count(stderr, "\n") > 1 {
 				t.Errorf("code %d, errors %q", code, stderr)
 			}
@@ -147,15 +156,15 @@ func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	body, secret := saved(t, hookBody), saved(t, hookSecret)
 	for _, tt := range []struct{ name, args, stderr string }{
-		{"no secret", "--request " + body, "no secret is given: use --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
+		{"no secret", "--request " + body, "there is no secret: use --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
 		{"two secrets", "--secret a --secret-file b", "there are two secrets"},
 		{"a secret file that is empty", "--secret-file " + saved(t, "\n"), "is empty"},
 		{"a secret file that is not there", "--secret-file /none", "no such file"},
-		{"no delivery", "--secret-file " + secret, "no delivery is given"},
-		{"no headers", "--body " + body + " --secret-file " + secret, "no headers are given"},
-		{"the standard input twice", "--request - --body - --secret-file " + secret, "cannot both be the standard input"},
-		{"a request without an end of its headers", "--request " + body + " --secret-file " + secret, "no empty line between headers and body"},
-		{"a header that is none", "--body " + body + " -H nonsense --secret-file " + secret, "line 1 is no header: nonsense"},
+		{"no delivery", "--secret-file " + secret, "there is no delivery"},
+		{"no headers", "--body " + body + " --secret-file " + secret, "there are no headers"},
+		{"the standard input twice", "--request - --body - --secret-file " + secret, "cannot both read the standard input"},
+		{"a request without an end of its headers", "--request " + body + " --secret-file " + secret, "has no empty line between headers and body"},
+		{"a header that is none", "--body " + body + " -H nonsense --secret-file " + secret, `line 1 is not a header: "nonsense"`},
 		{"headers in JSON that is none", "--body " + body + " --headers-file " + saved(t, "{x") + " --secret-file " + secret, "begins like a JSON object"},
 		{"a clock that is none", "--at yesterday -H a:b --body " + body + " --secret-file " + secret, `--at "yesterday" is none of`},
 		{"no tolerance", "--tolerance 0s -H a:b --body " + body + " --secret-file " + secret, "--tolerance must be more than 0"},
@@ -163,7 +172,7 @@ func TestVerifyRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := run(t, append([]string{"verify"}, strings.Fields(tt.args)...))
+			code, stdout, stderr := execute(t, append([]string{"verify"}, strings.Fields(tt.args)...))
 			if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, tt.stderr) || !strings.HasSuffix(stderr, "; see keyhook verify --help\n") {
 				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
 			}
@@ -175,7 +184,7 @@ func TestVerifyRefuses(t *testing.T) {
 func TestVerifyTakesTheSecretFromTheEnvironment(t *testing.T) {
 	t.Setenv("KEYHOOK_WEBHOOK_SECRET", hookSecret)
 	whole := savedRequest(t, signed(t, hookSecret, hookBody, hookStamp), hookBody, "\r\n")
-	if code, stdout, stderr := run(t, []string{"verify", "--request", saved(t, whole), "--at", "sent"}); code != cli.ExitOK {
+	if code, stdout, stderr := execute(t, []string{"verify", "--request", saved(t, whole), "--at", "sent"}); code != cli.ExitOK {
 		t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package receive
 
 import (
 	"bytes"
@@ -12,19 +12,19 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// signingSecret is how a command is given the signing secret of a subscription.
-type signingSecret struct {
+// secretFlags are the flags for the signing secret of a subscription.
+type secretFlags struct {
 	text string
 	file string
 }
 
-func (s *signingSecret) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.text, "secret", "", "signing secret of the subscription, whsec_…; better "+config.EnvWebhookSecret+", which ps does not show")
+func (s *secretFlags) define(flags *pflag.FlagSet) {
+	flags.StringVar(&s.text, "secret", "", "signing secret of the subscription, whsec_…; "+config.EnvWebhookSecret+" is safer, because ps does not show it")
 	flags.StringVar(&s.file, "secret-file", "", "file with the signing secret")
 }
 
-// read returns the secret: that of the flag, of the file, or of the environment; none where all are empty.
-func (s *signingSecret) read() (redact.Text, error) {
+// read returns the secret of the flag, of the file, or of the environment. It returns none if all are empty.
+func (s *secretFlags) read() (redact.Text, error) {
 	switch {
 	case s.text != "" && s.file != "":
 		return redact.Text{}, errors.New("there are two secrets: give --secret or --secret-file")

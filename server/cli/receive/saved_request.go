@@ -1,4 +1,4 @@
-package cli
+package receive
 
 import (
 	"bytes"
@@ -11,20 +11,22 @@ import (
 	"net/http/httputil"
 	"os"
 	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// maxSaved bounds what is read of a file: the largest delivery is a fraction of it.
+// maxSaved bounds a file in bytes. The largest delivery is a fraction of it.
 const maxSaved = 16 << 20
 
-// read returns the headers and the body of the delivery. A header that is given by itself takes the place of one in a file.
+// read returns the headers and the body of the delivery. --header overrides --headers-file, and both override --request.
 func (o *verifyOptions) read(in io.Reader) (http.Header, []byte, error) {
 	switch {
 	case o.request == "" && o.body == "":
-		return nil, nil, errors.New("no delivery is given: use --request, or --body with --header or --headers-file")
+		return nil, nil, errors.New("there is no delivery: use --request, or --body with --header or --headers-file")
 	case o.request == "" && o.headersFile == "" && len(o.headers) == 0:
-		return nil, nil, errors.New("no headers are given: use --header or --headers-file")
+		return nil, nil, errors.New("there are no headers: use --header or --headers-file")
 	case o.request == "-" && o.body == "-":
-		return nil, nil, errors.New("--request and --body cannot both be the standard input")
+		return nil, nil, errors.New("--request and --body cannot both read the standard input")
 	}
 	header, body := http.Header{}, []byte(nil)
 	if o.request != "" {
@@ -45,23 +47,19 @@ func (o *verifyOptions) read(in io.Reader) (http.Header, []byte, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("--headers-file: %w", err)
 		}
-		replace(header, more)
+		maps.Copy(header, more)
 	}
 	more, err := parseHeaders([]byte(strings.Join(o.headers, "\n")))
 	if err != nil {
 		return nil, nil, fmt.Errorf("--header: %w", err)
 	}
-	replace(header, more)
+	maps.Copy(header, more)
 	if o.body != "" {
 		if body, err = readSaved(in, o.body); err != nil {
 			return nil, nil, fmt.Errorf("--body: %w", err)
 		}
 	}
 	return header, body, nil
-}
-
-func replace(header, by http.Header) {
-	maps.Copy(header, by)
 }
 
 // readSaved reads a file, or the standard input.
@@ -76,20 +74,20 @@ func readSaved(in io.Reader, name string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxSaved+1))
 	if err == nil && len(text) > maxSaved {
-		err = fmt.Errorf("it is larger than %d bytes", maxSaved)
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxSaved)
 	}
 	return text, err
 }
 
-// parseRequest parses a request as it was on the wire, or as it was saved with other line ends. All that follows the
-// headers is the body, more than Content-Length says included: what was added to it may be the mistake.
+// parseRequest parses a request as it was on the wire, with either line ending. Everything after the headers is the body, even if
+// Content-Length says less: the bytes that were added may be the mistake.
 func parseRequest(text []byte) (http.Header, []byte, error) {
 	end, gap := bytes.Index(text, []byte("\r\n\r\n")), 4
 	if other := bytes.Index(text, []byte("\n\n")); end < 0 || other >= 0 && other < end {
 		end, gap = other, 2
 	}
 	if end < 0 {
-		return nil, nil, errors.New("there is no empty line between headers and body")
+		return nil, nil, errors.New("the request has no empty line between headers and body")
 	}
 	header, err := parseHeaders(text[:end])
 	if err != nil {
@@ -104,7 +102,7 @@ func parseRequest(text []byte) (http.Header, []byte, error) {
 	return header, body, nil
 }
 
-// parseHeaders parses headers of a line each, of which the first may be the request's own, or a JSON object of them.
+// parseHeaders parses headers, one on each line or as a JSON object. The first line may be the request line.
 func parseHeaders(text []byte) (http.Header, error) {
 	if text = bytes.TrimSpace(text); bytes.HasPrefix(text, []byte("{")) {
 		return parseJSONHeaders(text)
@@ -117,7 +115,7 @@ func parseHeaders(text []byte) (http.Header, error) {
 		switch {
 		case strings.TrimSpace(line) == "", strings.HasPrefix(line, ":"), number == 1 && strings.Contains(line, " HTTP/"):
 		case !found || name == "" || strings.ContainsAny(name, " \t"):
-			return nil, fmt.Errorf("line %d is no header: %s", number, escaped(shortened(line, 60)))
+			return nil, fmt.Errorf("line %d is not a header: %s", number, output.Quote(line))
 		default:
 			header.Add(name, strings.TrimSpace(value))
 		}
@@ -125,13 +123,13 @@ func parseHeaders(text []byte) (http.Header, error) {
 	return header, nil
 }
 
-// parseJSONHeaders takes what serverless platforms and logs show: a text or a list of them under each name.
+// parseJSONHeaders parses headers as serverless platforms and logs show them: a text or a list of texts for each name.
 func parseJSONHeaders(text []byte) (http.Header, error) {
 	var object map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&object); err != nil {
-		return nil, fmt.Errorf("it begins like a JSON object and is none: %w", err)
+		return nil, fmt.Errorf("the text begins like a JSON object but is not one: %w", err)
 	}
 	header := http.Header{}
 	for name, value := range object {
