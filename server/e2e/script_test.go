@@ -71,5 +71,5 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	succeed(t, t.TempDir(), []string{"demo"}, "All of it was checked")
+	succeed(t, t.TempDir(), []string{"demo"}, "All checks passed")
 }

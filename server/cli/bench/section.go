@@ -1,0 +1,192 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// The sizes of the sections.
+const (
+	batchSize  = 20
+	steadyRate = 100 // events a second, at which no event waits for another
+)
+
+// runSections runs one section after the other. A section adds its figures.
+func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
+	b.addMemory("memory_idle", "memory of the server, idle", "VmRSS")
+	sections := []struct {
+		title string
+		run   func(context.Context) error
+	}{
+		{"direct requests, without Keyhook", b.measureDirect},
+		{"events without a subscription", b.measurePublish},
+		{"deliveries to one endpoint", b.measureOne},
+		{"fan-out", b.measureFanout},
+		{"batches", b.measureBatches},
+		{"latency at a steady rate", b.measureSteady},
+		{"checks of a key", b.measureKeys},
+	}
+	for i, section := range sections {
+		fmt.Fprintf(progress, "[%d/%d] %s\n", i+1, len(sections), section.title)
+		if err := section.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w\n\nthe last lines of the server's log:\n%s", section.title, err, b.server.Tail())
+		}
+	}
+	b.addMemory("memory_peak", "memory of the server, peak", "VmHWM")
+	return nil
+}
+
+// measureDirect sends the receiver what a program without Keyhook would send.
+func (b *bench) measureDirect(ctx context.Context) error {
+	return b.addRate(ctx, "direct", "direct POSTs, without Keyhook", "", load{
+		address: b.receiver.address, request: newRequest("POST", "/direct", "", event("bench.direct", b.body)), n: 2 * b.events,
+	})
+}
+
+func (b *bench) measurePublish(ctx context.Context) error {
+	f, err := b.flow(ctx, "publish", 0, 1)
+	b.add("publish", "events published and on disk", f.published, "direct")
+	return err
+}
+
+func (b *bench) measureOne(ctx context.Context) error {
+	f, err := b.flow(ctx, "one", 1, 1)
+	b.add("end_to_end", "deliveries to one endpoint", f.delivered, "direct")
+	return err
+}
+
+func (b *bench) measureFanout(ctx context.Context) error {
+	f, err := b.flow(ctx, "fanout", b.fanout, 1)
+	b.add("fanout", fmt.Sprintf("deliveries, %d subscriptions for each event", b.fanout), f.delivered, "direct")
+	return err
+}
+
+func (b *bench) measureBatches(ctx context.Context) error {
+	f, err := b.flow(ctx, "batch", 1, batchSize)
+	b.add("batch", fmt.Sprintf("deliveries, events published in batches of %d", batchSize), f.delivered, "direct")
+	return err
+}
+
+// flow is how fast events went, each a second.
+type flow struct{ published, delivered float64 }
+
+// flow publishes events for so many subscriptions and waits until each delivery is recorded. It makes about as many
+// deliveries as there are events, whatever the fan-out.
+func (b *bench) flow(ctx context.Context, name string, fanout, batch int) (f flow, err error) {
+	subscriptions, err := b.subscribe(ctx, name, fanout)
+	if err != nil {
+		return f, err
+	}
+	requests := max(1, b.events/max(1, fanout)/batch)
+	publish := load{
+		address: b.serverAddress(), request: b.publishRequest("bench."+name, batch), status: http.StatusAccepted,
+		n: requests, connections: b.connections,
+	}
+	began := time.Now()
+	took, err := publish.run(ctx)
+	if err != nil {
+		return f, err
+	}
+	if err := b.awaitDelivered(ctx, subscriptions); err != nil {
+		return f, err
+	}
+	events := requests * batch
+	f = flow{published: float64(events) / took.Seconds(), delivered: float64(events*fanout) / time.Since(began).Seconds()}
+	return f, b.receiver.expect(name, events*fanout)
+}
+
+// measureSteady measures how long an event takes from the request that publishes it until the receiver has it.
+func (b *bench) measureSteady(ctx context.Context) error {
+	const name = "steady"
+	subscriptions, err := b.subscribe(ctx, name, 1)
+	if err != nil {
+		return err
+	}
+	steady := load{
+		address: b.serverAddress(), request: b.publishRequest("bench."+name, 1), status: http.StatusAccepted,
+		n: min(max(b.events/40, 50), 1000), connections: b.connections, rate: steadyRate,
+	}
+	if _, err := steady.run(ctx); err != nil {
+		return err
+	}
+	if err := b.awaitDelivered(ctx, subscriptions); err != nil {
+		return err
+	}
+	p50, p99 := b.receiver.latency(name)
+	title := fmt.Sprintf("publish to receipt at %d a second, ", steadyRate)
+	b.figures = append(b.figures,
+		figure{name: "steady_p50", title: title + "p50", value: p50, unit: "ms"},
+		figure{name: "steady_p99", title: title + "p99", value: p99, unit: "ms"})
+	return b.receiver.expect(name, steady.n)
+}
+
+// measureKeys asks what a proxy asks for each request with a key: whether the request may pass.
+func (b *bench) measureKeys(ctx context.Context) error {
+	direct := load{address: b.receiver.address, request: newRequest("GET", "/direct", "", ""), n: b.events}
+	if err := b.addRate(ctx, "direct_get", "direct GETs, without Keyhook", "", direct); err != nil {
+		return err
+	}
+	check := load{address: b.serverAddress(), request: newRequest("GET", "/api/v1/authz/forward/", "ApiKey "+b.key, ""), n: b.events}
+	return b.addRate(ctx, "key_checks", "checks of a key (forward authentication)", "direct_get", check)
+}
+
+// addRate adds the rate of requests that get the status 200.
+func (b *bench) addRate(ctx context.Context, name, title, to string, l load) error {
+	l.status, l.connections = http.StatusOK, b.connections
+	took, err := l.run(ctx)
+	b.add(name, title, float64(l.n)/took.Seconds(), to)
+	return err
+}
+
+// subscribe creates subscriptions to the events of one section.
+func (b *bench) subscribe(ctx context.Context, name string, n int) (ids []string, err error) {
+	for range n {
+		var subscription struct {
+			ID string `json:"id"`
+		}
+		wanted := map[string]any{"url": "http://" + b.receiver.address + "/" + name, "event_types": []string{"bench." + name}}
+		if err := b.operator.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/", wanted, http.StatusCreated, &subscription); err != nil {
+			return nil, err
+		}
+		ids = append(ids, subscription.ID)
+	}
+	return ids, nil
+}
+
+const (
+	pollInterval = 5 * time.Millisecond
+	stuckAfter   = 30 * time.Second
+)
+
+// awaitDelivered waits until no delivery to the subscriptions is pending.
+func (b *bench) awaitDelivered(ctx context.Context, subscriptions []string) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	last, since := -1, time.Now()
+	for len(subscriptions) > 0 {
+		var subscription struct {
+			Pending int `json:"pending_deliveries"`
+		}
+		if err := b.operator.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+subscriptions[0]+"/", nil, http.StatusOK, &subscription); err != nil {
+			return err
+		}
+		switch {
+		case subscription.Pending == 0:
+			subscriptions = subscriptions[1:]
+			continue
+		case subscription.Pending != last:
+			last, since = subscription.Pending, time.Now()
+		case time.Since(since) > stuckAfter:
+			return fmt.Errorf("%d deliveries have been pending for %s; check the loopback interface", last, stuckAfter)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package receive
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+const (
+	forwardTimeout = 30 * time.Second // longer than a sender waits
+	maxResponse    = 1 << 20          // bytes of a response that go back
+)
+
+// forwarding is the client for --forward. It uses no proxy, and returns redirects as they are.
+var forwarding = &http.Client{
+	Transport:     &http.Transport{},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// connectionHeaders belong to one connection, and are not passed on.
+var connectionHeaders = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Content-Length", // net/http sets it
+}
+
+// forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
+// Without a response, it answers 502, as a proxy does.
+func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) answer {
+	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
+	defer cancel()
+	resp, text, err := send(ctx, r, to, body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return answer{http.StatusBadGateway, fmt.Sprintf("it could not be forwarded: %v", err)}
+	}
+	maps.Copy(w.Header(), withoutConnection(resp.Header))
+	w.WriteHeader(resp.StatusCode)
+	_, _ = w.Write(text) // an error means that the sender is gone
+	note := "by " + to
+	if shown := output.Escape(output.Shorten(string(bytes.TrimSpace(text)), 200)); shown != "" {
+		note += ": " + shown
+	}
+	return answer{resp.StatusCode, note}
+}
+
+// send sends a delivery on and reads the response.
+func send(ctx context.Context, r *http.Request, to string, body []byte) (*http.Response, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, to, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header = withoutConnection(r.Header)
+	resp, err := forwarding.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	return resp, text, err
+}
+
+func withoutConnection(h http.Header) http.Header {
+	h = h.Clone()
+	for _, name := range connectionHeaders {
+		h.Del(name)
+	}
+	return h
+}
