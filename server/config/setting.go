@@ -37,7 +37,7 @@ func newSetting(name, fallback string, kind kind, description string) Setting {
 
 // companion returns the setting of the file that holds a secret.
 func (s Setting) companion() Setting {
-	return newSetting(s.Name+"_file", "", text(isLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
+	return newSetting(s.Name+"_file", "", text("path", isLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
 }
 
 // Settings returns all settings in the order of the table. A secret is followed by the setting of the file that may hold it.
@@ -177,7 +177,7 @@ func Flags(flags *pflag.FlagSet) {
 		flags.String(s.Flag, s.Default, strings.Replace(s.Description, s.Kind, "`"+s.Kind+"`", 1))
 		flag := flags.Lookup(s.Flag)
 		flag.Hidden = s.Flag != flagListen
-		if s.Kind == boolean.label {
+		if s.Default == "false" {
 			flag.NoOptDefVal = "true"
 		}
 	}
