@@ -14,21 +14,22 @@ var vocabularies = []string{"storage/access", "storage/webhook", "storage/fault"
 // mayImport lists which of our packages each package may import besides the vocabularies: imports go down. A package without
 // a row may import none of ours.
 var mayImport = map[string][]string{
-	"":                    {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
-	"server":              {"server/docs", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
-	"server/oidc":         {},
-	"server/config":       {},
-	"server/metrics":      {"storage/clock"}, // main calls its hooks
-	"server/cli/output":   {},
-	"server/cli/client":   {"server/cli/output", "server/config", "server/socket"},
-	"server/cli":          {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/backup", "storage/disk", "dispatch/signature", "dispatch/diagnosis", "dispatch/egress"},
-	"dispatch":            {"dispatch/egress", "dispatch/signature"},
-	"dispatch/diagnosis":  {"dispatch/signature"}, // which alone decides whether a request is genuine
-	"storage":             {"storage/backup", "storage/clock", "storage/seal", "storage/disk"},
-	"storage/access":      {"storage/fault", "storage/redact"},
-	"storage/webhook":     {"storage/fault", "storage/redact"},
-	"storage/seal":        {},
-	"storage/storagetest": {"storage"},
+	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
+	"server":                       {"server/docs", "server/form", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server/form":                  {},
+	"server/oidc":                  {},
+	"server/config":                {},
+	"server/metrics":               {"storage/clock"}, // main calls its hooks
+	"server/cli/output":            {},
+	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
+	"server/cli":                   {"server/cli/client", "server/cli/output", "server/config", "server/socket", "storage", "storage/backup", "storage/disk", "dispatch/signature", "server/cli/receive/diagnosis", "dispatch/egress"},
+	"server/cli/receive/diagnosis": {"dispatch/signature"}, // which alone decides whether a request is genuine
+	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
+	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/disk"},
+	"storage/access":               {"storage/fault", "storage/redact"},
+	"storage/webhook":              {"storage/fault", "storage/redact"},
+	"storage/seal":                 {},
+	"storage/storagetest":          {"storage"},
 }
 
 // fences is where a module may be imported.

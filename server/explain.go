@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -14,6 +15,7 @@ import (
 type explainStore interface {
 	// KeyStanding returns a key in whatever state it is, or NotFound.
 	KeyStanding(ctx context.Context, digest access.Digest) (access.Standing, error)
+	knownPermissions
 	KeyStandingByID(ctx context.Context, id string) (access.Standing, error)
 }
 
@@ -22,7 +24,7 @@ type explainStore interface {
 type explanation struct {
 	*Server
 	store explainStore
-	named references
+	named form.Lookup
 }
 
 type explainBody struct {
@@ -76,12 +78,12 @@ func (h explanation) explain(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("key", "method", "path")
+	f.Require("key", "method", "path")
 	m := &matter{trial: trial{quiet: true}}
-	key, asked := f.plain("key", maxShownKey), h.named.scope(c, f, "permission")
-	m.method = f.method("method")
-	requested := f.target("path")
-	if err := f.end(); err != nil {
+	key, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
+	m.method = readMethod(f, "method")
+	requested := readPath(f, "path")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	m.path = requested.EscapedPath()
@@ -93,27 +95,27 @@ func (h explanation) explain(c *call) error {
 	return c.ok(m.body())
 }
 
-// method reads the method of a request, in whatever letters.
-func (f *form) method(name string) string {
-	text := f.plain(name, 32)
+// readMethod reads the method of a request, in whatever letters.
+func readMethod(f *form.Form, name string) string {
+	text := f.Text(name, 32)
 	if text == nil {
 		return ""
 	}
 	if *text == "" || strings.ContainsFunc(*text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' }) {
-		f.refuse(name, "invalid", "This must be a method of HTTP, such as GET.")
+		f.Refuse(name, "invalid", "This must be a method of HTTP, such as GET.")
 	}
 	return strings.ToUpper(*text)
 }
 
-// target reads the path of a request. A query may follow, and means nothing.
-func (f *form) target(name string) *url.URL {
-	text := f.plain(name, maxPathLength)
+// readPath reads the path of a request. A query may follow, and means nothing.
+func readPath(f *form.Form, name string) *url.URL {
+	text := f.Text(name, maxPathLength)
 	if text == nil {
 		return nil
 	}
 	u, err := url.ParseRequestURI(*text)
 	if err != nil || !strings.HasPrefix(*text, "/") {
-		f.refuse(name, "invalid", "This must be the path of a request: it begins with a slash, and is percent-encoded.")
+		f.Refuse(name, "invalid", "This must be the path of a request: it begins with a slash, and is percent-encoded.")
 		return nil
 	}
 	return u
@@ -175,7 +177,7 @@ func (h explanation) try(c *call, m *matter, key string) error {
 		}
 		m.code = e.Code
 		if m.at == access.CheckPermission {
-			m.unknown, err = h.named.store.UnknownPermissions(ctx, m.wanted)
+			m.unknown, err = h.store.UnknownPermissions(ctx, m.wanted)
 			return err
 		}
 	}

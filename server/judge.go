@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -72,7 +73,7 @@ func (s *Server) actFor(ctx context.Context, t *trial) error {
 		return nil
 	}
 	if len(t.named) > 1 {
-		return fault.New(fault.Malformed, codeInvalidParameter, "The header %s may be given once.", organizationHeader)
+		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may be given once.", organizationHeader)
 	}
 	if !t.principal.Can(access.PlatformActAs) || !organizationID.Valid(t.named[0]) {
 		return fault.Missing(anOrg)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -157,10 +158,10 @@ func (s *Server) run(c *call) error {
 // handle reads the query and has the route answer. A handler that takes parameters reads them on; see page.
 func (c *call) handle() error {
 	if raw := c.request.URL.RawQuery; raw != "" {
-		c.query = newQuery(raw, c.route.parameters)
+		c.query = form.ParseQuery(raw, c.route.parameters)
 	}
 	if len(c.route.parameters) == 0 {
-		if err := c.query.end(); err != nil {
+		if err := c.query.Err(); err != nil {
 			return err
 		}
 	}

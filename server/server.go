@@ -20,6 +20,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -29,7 +30,7 @@ import (
 // to another organization is one and the same NotFound.
 type Store interface {
 	principalStore
-	referenceStore
+	form.LookupStore
 	identityStore
 	keyStore
 	explainStore
@@ -83,22 +84,22 @@ type Options struct {
 
 // Server answers HTTP requests. Use New.
 type Server struct {
-	store    principalStore
-	named    references
-	limiter  *limiter.Limiter
-	throttle *throttle
-	tokens   *tokenRate
-	memory   *memory
-	issuer   Issuer // nil where there is none
-	trusted  []netip.Prefix
-	origins  *http.CrossOriginProtection
-	https    bool   // whoever asks has come by HTTPS
-	prefix   string // of API keys, with the underscore
-	base     string // path before every Location
-	tls      *tls.Config
-	grace    time.Duration
-	log      *slog.Logger
-	unknown  *anonymousLog // which lines about requests without a valid credential are written
+	store       principalStore
+	permissions knownPermissions
+	limiter     *limiter.Limiter
+	throttle    *throttle
+	tokens      *tokenRate
+	memory      *memory
+	issuer      Issuer // nil where there is none
+	trusted     []netip.Prefix
+	origins     *http.CrossOriginProtection
+	https       bool   // whoever asks has come by HTTPS
+	prefix      string // of API keys, with the underscore
+	base        string // path before every Location
+	tls         *tls.Config
+	grace       time.Duration
+	log         *slog.Logger
+	unknown     *anonymousLog // which lines about requests without a valid credential are written
 
 	mostConnections int
 	perAddress      int
@@ -119,20 +120,20 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		store:    o.Store,
-		named:    references{o.Store},
-		limiter:  o.Limiter,
-		throttle: newThrottle(),
-		tokens:   newTokenRate(o.TokenRate),
-		memory:   newMemory(o.BodyMemory),
-		issuer:   o.Issuer,
-		trusted:  o.TrustedProxies,
-		origins:  http.NewCrossOriginProtection(),
-		https:    o.TLS != nil,
-		prefix:   o.KeyPrefix + "_",
-		base:     base,
-		tls:      o.TLS,
-		grace:    o.ShutdownGrace,
+		store:       o.Store,
+		permissions: o.Store,
+		limiter:     o.Limiter,
+		throttle:    newThrottle(),
+		tokens:      newTokenRate(o.TokenRate),
+		memory:      newMemory(o.BodyMemory),
+		issuer:      o.Issuer,
+		trusted:     o.TrustedProxies,
+		origins:     http.NewCrossOriginProtection(),
+		https:       o.TLS != nil,
+		prefix:      o.KeyPrefix + "_",
+		base:        base,
+		tls:         o.TLS,
+		grace:       o.ShutdownGrace,
 
 		mostConnections: maxConnections,
 		perAddress:      o.ConnectionsPerAddress,

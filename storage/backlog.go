@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -74,7 +75,7 @@ func (s *Store) Sizes() (database, log int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	logInfo, err := os.Stat(s.path + "-wal")
+	logInfo, err := os.Stat(s.path + disk.WAL)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -88,16 +88,11 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 	published := false
 	defer func() {
 		if !published {
-			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+"-journal")) // else the next run removes them
+			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+disk.Journal)) // else the next run removes them
 		}
 	}()
-	for _, name := range disk.Database(temp.Name())[1:] { // SQLite would take what stands there for a part of the copy
-		if err := disk.Remove(name); err != nil {
-			return fmt.Errorf("begin the copy: %w", err)
-		}
-	}
-	if err := from.copyTo(ctx, temp.Name()); err != nil {
-		return failedCopy(err, from.path, dir)
+	if err := from.snapshot(ctx, temp.Name()); err != nil {
+		return err
 	}
 	if r.Contents, err = inspect(ctx, temp.Name()); err != nil {
 		return err
@@ -268,18 +263,6 @@ func rename(f *os.File, name string) error {
 		return fmt.Errorf("%w: %s was replaced while it was written; let nobody else write to its directory", disk.ErrAccess, f.Name())
 	}
 	return os.Rename(f.Name(), name)
-}
-
-// failedCopy says what mends a copy that could not be written.
-func failedCopy(err error, path, dir string) error {
-	if isFull(err) {
-		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
-	}
-	switch code(err) & primaryMask {
-	case sqliteCorrupt, sqliteNotADB:
-		return fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err)
-	}
-	return fmt.Errorf("copy the database: %w", err)
 }
 
 // prune removes the oldest dated copies beside the one that was just made, so that as many are left as said, and returns

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // logBounds say how long the write-ahead log may become, in bytes.
@@ -119,7 +121,7 @@ func (s *Store) pause(ctx context.Context, do func()) error {
 
 // watchLog tells the operator, once, that the write-ahead log has become very long, and once that it no longer is.
 func (s *Store) watchLog() {
-	info, err := os.Stat(s.path + "-wal")
+	info, err := os.Stat(s.path + disk.WAL)
 	if err != nil {
 		return // lost tells of that
 	}
@@ -133,7 +135,7 @@ func (s *Store) watchLog() {
 		return
 	}
 	if long {
-		s.log.Warn(longLog+" Wait for a running backup, or end the program that reads the file.", "file", s.path+"-wal", "bytes", info.Size())
+		s.log.Warn(longLog+" Wait for a running backup, or end the program that reads the file.", "file", s.path+disk.WAL, "bytes", info.Size())
 		return
 	}
 	s.log.Info("the write-ahead log is short again", "bytes", info.Size())

@@ -22,7 +22,6 @@ const (
 	Closed                // its last owner has closed it
 	LeftOpen              // it has not: the next start checks the file
 	Outdated              // its schema is an older one: the next start upgrades it
-	Changing              // a change of its encryption key is not finished
 )
 
 // Owner tells which process owns the file at path, by the lock beside it; running is false where none does. The database is
@@ -75,7 +74,7 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	if err := known.examineHeader(path); err != nil {
 		return None, err
 	}
-	ring, file, err := openRing(o, false)
+	found, err := findKeys(o, false)
 	if err != nil {
 		return None, err
 	}
@@ -91,22 +90,19 @@ func Examine(ctx context.Context, o Options) (State, error) {
 		return None, unreadable(err)
 	}
 	defer db.Close()
-	s := &Store{path: path, ring: ring, upgrades: known}
+	s := &Store{path: path, upgrades: known}
 	if empty, err := s.compare(ctx, db, o.Schema); err != nil || empty {
 		return None, unreadable(err)
 	}
-	sealed, err := readSealed(ctx, db)
+	sealed, err := readCanary(ctx, db)
 	if err != nil {
 		return None, unreadable(err)
 	}
-	if err := s.fits(sealed.Canary, sealed.changing(), file); err != nil {
+	if _, err := found.choose(path, sealed); err != nil {
 		return None, err
 	}
-	switch {
-	case s.outdated > 0:
+	if s.outdated > 0 {
 		return Outdated, nil
-	case len(sealed.changing()) > 0:
-		return Changing, nil
 	}
 	return Closed, nil
 }

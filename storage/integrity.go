@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 // After a crash the structure of the file is looked at: what a disk has broken is better told at once than found by a
@@ -20,7 +22,7 @@ const (
 
 // leftOpen reports whether the last owner did not come to close the file: who closes it removes the write-ahead log.
 func leftOpen(path string) (bool, error) {
-	size, err := fileSize(path + "-wal")
+	size, err := fileSize(path + disk.WAL)
 	return size > 0, err
 }
 
@@ -32,7 +34,7 @@ func (s *Store) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int
 		return nil
 	}
 	began := time.Now()
-	if err := quickCheck(ctx, db, ""); err != nil {
+	if err := checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas); err != nil {
 		return err
 	}
 	s.log.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
@@ -61,7 +63,7 @@ func (s *Store) checkLater(ctx context.Context) error {
 	for _, table := range tables {
 		limited, cancel := context.WithTimeout(ctx, checkLimit)
 		s.checking.Store(&cancel) // see watchLog
-		err := quickCheck(limited, db, table)
+		err := checkIntegrity(limited, db, `quick_check("`+table+`")`, leftAsItWas)
 		late := limited.Err() != nil
 		s.checking.Store(nil)
 		cancel()
@@ -84,30 +86,18 @@ func (s *Store) checkLater(ctx context.Context) error {
 	return nil
 }
 
-// quickCheck looks at the structure of a table, or of all: ErrDamaged where it is not sound.
-func quickCheck(ctx context.Context, db sqlx.QueryerContext, table string) error {
-	check := "quick_check(1)"
-	if table != "" {
-		check = `quick_check("` + table + `")`
-	}
-	wrong, err := unsound(ctx, db, check)
-	if err != nil {
-		return fmt.Errorf("check the database: %w", unreadable(err))
-	}
-	if wrong != "" {
-		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%s)", ErrDamaged, wrong)
-	}
-	return nil
-}
+// leftAsItWas is what an operator is told of a database that is refused because it is damaged.
+const leftAsItWas = "it was left as it is; put the database back from a backup"
 
-// unsound returns the beginning of what a check of SQLite's finds, in one line; empty where it finds nothing.
-func unsound(ctx context.Context, db sqlx.QueryerContext, check string) (wrong string, err error) {
+// checkIntegrity runs a check of SQLite's: quick_check reads the structure, and integrity_check compares indexes with their
+// tables too. ErrDamaged wraps about and what was found first.
+func checkIntegrity(ctx context.Context, db sqlx.QueryerContext, check, about string) error {
 	found := []string{}
 	if err := sqlx.SelectContext(ctx, db, &found, "PRAGMA "+check); err != nil {
-		return "", err
+		return fmt.Errorf("check the database: %w", unreadable(err))
 	}
 	if len(found) == 1 && found[0] == "ok" {
-		return "", nil
+		return nil
 	}
-	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(strings.Join(found, " ")), " ")), nil
+	return fmt.Errorf("%w: %s (%.300s)", ErrDamaged, about, strings.Join(strings.Fields(strings.Join(found, " ")), " "))
 }

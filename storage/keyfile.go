@@ -13,21 +13,19 @@ import (
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
-// keyFile is where the key stands that nobody configured: one key a line, and only while one takes the place of another
-// more than one. The first seals, all of them open.
+// keyFile holds the key that nobody configured. It has one key a line: one, except where a change of the key was cut off or
+// an operator has added an old key to restore a backup. The database tells which of them it is sealed with.
 //
-// It gets its name only once the database that it belongs to is there: until then it is name + freshSuffix. So a first
+// It gets its name only once the database that it belongs to is there. Until then its name ends in disk.FreshKey, so a first
 // start that was cut off is not taken for a database that was lost.
 type keyFile struct {
 	name  string
 	fresh bool
 }
 
-const freshSuffix = ".new"
-
 func (f keyFile) path() string {
 	if f.fresh {
-		return f.name + freshSuffix
+		return strings.TrimSuffix(f.name, disk.Key) + disk.FreshKey
 	}
 	return f.name
 }
@@ -97,12 +95,12 @@ func (f keyFile) keep() error {
 	return nil
 }
 
-// aside is where reduce sets the key of that id aside.
-func (f keyFile) aside(id string) string { return f.name + "." + id }
+// oldKey is the name of the file that reduce moves the key of that id to.
+func (f keyFile) oldKey(id string) string { return f.name + "." + id }
 
-// reduce leaves one key in the file, or no file where it is not in it, and sets the others aside, each in a file of its
-// own that is named for it: backups of before cannot be read without them. It returns the names of those files.
-func (f keyFile) reduce(to seal.Key) (aside []string, err error) {
+// reduce leaves one key in the file, or no file where that key is not in it. It moves each other key to a file of its own
+// that is named for it, because backups of before cannot be read without it. It returns the names of those files.
+func (f keyFile) reduce(to seal.Key) (moved []string, err error) {
 	keys, err := f.read()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -114,22 +112,22 @@ func (f keyFile) reduce(to seal.Key) (aside []string, err error) {
 		if k.ID() == to.ID() {
 			continue
 		}
-		name := f.aside(k.ID())
+		name := f.oldKey(k.ID())
 		if err := (keyFile{name: name}).write(k); err != nil {
 			return nil, err
 		}
-		aside = append(aside, name)
+		moved = append(moved, name)
 	}
-	if len(aside) == 0 {
+	if len(moved) == 0 {
 		return nil, nil
 	}
 	if slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == to.ID() }) {
-		return aside, f.write(to)
+		return moved, f.write(to)
 	}
 	if err := errors.Join(os.Remove(f.path()), syncDir(filepath.Dir(f.path()))); err != nil {
 		return nil, fmt.Errorf("remove key file: %w", err)
 	}
-	return aside, nil
+	return moved, nil
 }
 
 func syncDir(name string) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -21,7 +22,6 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		policy:       o.Policy,
 		retention:    retention{events: o.KeepEvents, audit: o.KeepAudit},
 		observer:     o.Observer,
-		rekeying:     o.rekeying,
 		upgrades:     o.knownUpgrades(),
 		log:          o.Logger,
 		jobs:         newWriteQueue(),
@@ -133,14 +133,16 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	ring, file, err := openRing(o, size == 0)
-	if err == nil && size == 0 && !file.fresh && readLock(s.lock.name).made {
+	if o.findKeys == nil {
+		o.findKeys = findKeys
+	}
+	found, err := o.findKeys(o, size == 0)
+	if err == nil && size == 0 && !found.file.fresh && readLock(s.lock.name).made {
 		return lostUnderLock(o.Path)
 	}
 	if err != nil {
 		return err
 	}
-	s.ring = ring
 	s.created = true
 	if size > 0 {
 		if err := s.identify(ctx, o.Schema, size, wasLeftOpen); err != nil {
@@ -169,14 +171,15 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	}
 	s.tx = newTx(conn)
 	if s.created {
+		s.ring = seal.NewRing(found.keys[0])
 		if err := s.found(o); err != nil {
 			return fmt.Errorf("create database: %w", err)
 		}
 	}
-	if err := s.recognize(file); err != nil {
+	if err := s.recognize(found); err != nil {
 		return err
 	}
-	if err := file.keep(); err != nil {
+	if err := found.file.keep(); err != nil {
 		return err
 	}
 	if err := writeLock(s.lock.name, true); err != nil {
@@ -185,10 +188,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.upgrade(ctx, o); err != nil {
 		return err
 	}
-	if err := s.goOnChanging(); err != nil {
-		return err
-	}
-	if s.rekeying == nil { // which knows no policy by which they would go on
+	if !o.offline { // whose policy is not the one by which they go on
 		if err := s.alone(s.interruptSending); err != nil {
 			return fmt.Errorf("mark interrupted attempts: %w", err)
 		}
@@ -196,7 +196,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := errors.Join(s.pending.load(s.tx), s.loadHold()); err != nil {
 		return err
 	}
-	if s.rekeying == nil && !o.expendable { // which run no server on the file
+	if !o.offline && !o.expendable { // which run no server on the file
 		if err := s.loadClock(); err != nil {
 			return err
 		}

@@ -22,131 +22,178 @@ type RekeyOptions struct {
 // Rekeyed is what Rekey has done.
 type Rekeyed struct {
 	KeyID      string   // of the key that all is sealed with now
-	Before     []string // the ids of those it was sealed with; none where there was nothing left to do
-	Secrets    int      // sealed anew, by this run
+	Before     string   // the id of the key that all was sealed with; empty where it is the same
+	Secrets    int      // that were sealed with the new key
 	Unreadable []string // ids of subscriptions with a secret that no key at hand opens, as before; to be rotated
 	KeyFile    string   // where the key is, if it is in the key file and not in the operator's hands
-	Aside      []string // files that hold the keys of before, which stood in the key file
+	OldKeys    []string // files that hold the old keys, which stood in the key file
 }
-
-// rekeying is a change of the key, and what it has found.
-type rekeying struct {
-	old, new string
-
-	to     seal.Key
-	file   keyFile
-	stored []seal.Key // in the file
-	inFile bool       // where the new key belongs
-}
-
-// rekeyBatch is how many subscriptions a transaction of Rekey seals anew.
-const rekeyBatch = 100
 
 // ErrNoDatabase is returned for work on a file that is not there.
 var ErrNoDatabase = errors.New("there is no database")
 
-// Rekey seals every signing secret with another encryption key. The file must have no owner: ErrInUse. It can be cut off
-// at any moment and called again; until it has ended, Open wants both keys. What no key at hand opens is left as it is.
+// Rekey seals every signing secret with another encryption key, in one transaction. The file must have no owner: ErrInUse.
+// A secret that no key at hand opens is left as it is.
 //
-// The new key is on the disk before anything is sealed with it, and an old one leaves the key file only when nothing that
-// can be opened needs it; then it is set aside, because backups of before do.
-func Rekey(ctx context.Context, o RekeyOptions) (_ Rekeyed, err error) {
-	r := &rekeying{old: o.OldKey, new: o.NewKey}
-	o.rekeying = r
+// A new key is in the key file before the transaction, beside the old one, and the old one leaves the key file after it.
+// The database says which of them it is sealed with. So after a crash at any moment it opens with the key file as it is.
+func Rekey(ctx context.Context, o RekeyOptions) (done Rekeyed, err error) {
 	// Before Open makes a lock file where there is nothing to lock.
 	if size, err := fileSize(o.Path); err == nil && size == 0 {
-		return Rekeyed{}, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
+		return done, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
 	}
+	change := &keyChange{RekeyOptions: o}
+	o.findKeys, o.offline = change.findKeys, true
 	s, err := Open(ctx, o.Options)
 	if err != nil {
-		return Rekeyed{}, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.rekey(ctx, r)
-}
-
-// openRing finds the key that is to seal and all that may be needed to open. It writes nothing: whether the keys are the
-// right ones is for the database to say.
-func (r *rekeying) openRing(o Options, empty bool) (*seal.Ring, keyFile, error) {
-	r.file = keyFile{name: o.Path + disk.Key}
-	if empty {
-		return nil, r.file, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
-	}
-	var err error
-	if r.stored, err = r.file.read(); errors.Is(err, os.ErrNotExist) {
-		r.file.fresh = true
-		r.stored, err = r.file.read()
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		r.file.fresh, err = false, nil
-	}
-	if err != nil {
-		return nil, r.file, err
-	}
-	known := slices.Clone(r.stored)
-	parse := func(text, name string) (key seal.Key) {
-		if text == "" || err != nil {
-			return key
-		}
-		if key, err = seal.ParseKey(text); err != nil {
-			err = fmt.Errorf("%w: %s: %w", ErrKey, name, err)
-			return key
-		}
-		known = append(known, key)
-		return key
-	}
-	old, configured := parse(r.old, "the old key"), parse(o.EncryptionKey, "encryption.key")
-	wanted := parse(r.new, "the new key")
-	if err == nil && len(known) == 0 {
-		err = fmt.Errorf("%w: %s is gone and encryption.key is not set; name the file of the key that the database is sealed with: --old-key-file", ErrKeyMissing, r.file.name)
-	}
-	if err != nil {
-		return nil, r.file, err
-	}
-	switch {
-	case !wanted.IsZero():
-		r.to = wanted
-	case !configured.IsZero():
-		r.to = configured
-	case len(r.stored) > 1, len(r.stored) == 1 && !old.IsZero() && old.ID() != r.stored[0].ID():
-		r.to, r.inFile = r.stored[0], true // made by a run that was cut off, or on purpose
-	default:
-		r.to, r.inFile = seal.NewKey(), true
-	}
-	return seal.NewRing(r.to, known...), r.file, nil
-}
-
-// rekey does what Rekey does once the file is open and known to be sealed with keys at hand.
-func (s *Store) rekey(ctx context.Context, r *rekeying) (done Rekeyed, err error) {
-	r.file.fresh = false // Open has given it its name
-	done.KeyID = r.to.ID()
-	if r.inFile {
-		done.KeyFile = r.file.name
-	}
-	if done.Before, err = s.sealedBefore(); err != nil {
 		return done, err
 	}
-	if len(done.Before) > 0 {
-		if err := s.reseal(ctx, r, &done); err != nil {
-			return done, err
+	defer func() { err = errors.Join(err, s.Close()) }()
+	change.file.fresh = false // Open has given it its name
+	done.KeyID = change.to.ID()
+	if change.inFile {
+		done.KeyFile = change.file.name
+	}
+	if s.key.ID() != change.to.ID() {
+		done.Before = s.key.ID()
+		if err := change.seal(ctx, s, &done); err != nil {
+			return done, fmt.Errorf("seal the signing secrets with the new key: %w; nothing was changed, and the old key is still the one to start with", err)
 		}
 	}
-	done.Aside, err = r.file.reduce(r.to)
+	done.OldKeys, err = change.file.reduce(change.to)
 	return done, err
 }
 
-// sealedBefore returns the ids of the keys, beside the one that seals, that may still have something sealed.
-func (s *Store) sealedBefore() ([]string, error) {
-	sealed, err := s.instance("canary")
-	if err != nil {
-		return nil, err
+// keyChange is a change of the encryption key, and the keys that it has found.
+type keyChange struct {
+	RekeyOptions
+	file   keyFile
+	stored []seal.Key // in the key file
+	known  []seal.Key // all that may open a secret
+	to     seal.Key
+	inFile bool // to belongs in the key file
+}
+
+// findKeys finds the key that is to seal and all that may be needed to open. It writes nothing.
+func (c *keyChange) findKeys(o Options, _ bool) (encryptionKeys, error) {
+	c.file = keyFile{name: o.Path + disk.Key}
+	var err error
+	if c.stored, err = c.file.read(); errors.Is(err, os.ErrNotExist) {
+		c.file.fresh = true
+		c.stored, err = c.file.read()
 	}
-	id, err := seal.KeyID(sealed)
-	if err != nil {
-		return nil, err
+	if errors.Is(err, os.ErrNotExist) {
+		c.file.fresh, err = false, nil
 	}
-	ids, err := s.changing()
-	ids = append(ids, id)
-	slices.Sort(ids)
-	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == s.ring.ActiveID() }), err
+	if err != nil {
+		return encryptionKeys{}, err
+	}
+	old, err1 := parseKey(c.OldKey, "the old key")
+	configured, err2 := parseKey(o.EncryptionKey, "encryption.key")
+	wanted, err3 := parseKey(c.NewKey, "the new key")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return encryptionKeys{}, err
+	}
+	c.known = append(slices.Clone(c.stored), old, configured, wanted)
+	c.known = slices.DeleteFunc(c.known, seal.Key.IsZero)
+	if len(c.known) == 0 {
+		return encryptionKeys{}, fmt.Errorf("%w: %s is gone and encryption.key is not set; name the file of the key that the database is sealed with: --old-key-file", ErrKeyMissing, c.file.name)
+	}
+	switch {
+	case !wanted.IsZero():
+		c.to = wanted
+	case !configured.IsZero():
+		c.to = configured
+	case len(c.stored) > 1, len(c.stored) == 1 && !old.IsZero() && old.ID() != c.stored[0].ID():
+		c.to, c.inFile = c.stored[0], true // a run that was cut off has made it, or the operator
+	default:
+		c.to, c.inFile = seal.NewKey(), true
+	}
+	return encryptionKeys{c.known, c.file}, nil
+}
+
+// parseKey reads a key that may be left out.
+func parseKey(text, name string) (key seal.Key, err error) {
+	if text == "" {
+		return key, nil
+	}
+	if key, err = seal.ParseKey(text); err != nil {
+		return key, fmt.Errorf("%w: %s: %w", ErrKey, name, err)
+	}
+	return key, nil
+}
+
+// seal seals the canary and every signing secret with the new key.
+func (c *keyChange) seal(ctx context.Context, s *Store, done *Rekeyed) error {
+	if c.inFile {
+		others := slices.DeleteFunc(slices.Clone(c.stored), func(k seal.Key) bool { return k.ID() == c.to.ID() })
+		if err := c.file.write(append([]seal.Key{c.to}, others...)...); err != nil {
+			return err
+		}
+	}
+	ring := seal.NewRing(c.to, c.known...)
+	return s.alone(func(t *tx) error {
+		for after := int64(0); ; {
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
+			rows, err := sealedRows(t, after)
+			if err != nil {
+				return err
+			}
+			if len(rows) == 0 {
+				_, err := t.exec("UPDATE instance SET value = ? WHERE name = 'canary'", ring.Seal([]byte(canary), canary))
+				return err
+			}
+			for _, row := range rows {
+				if err := row.sealWith(t, ring, done); err != nil {
+					return err
+				}
+				after = row.Row
+			}
+		}
+	})
+}
+
+// rekeyBatch is how many subscriptions Rekey has in memory at a time.
+const rekeyBatch = 1000
+
+// sealedRow is a subscription as its secrets are kept.
+type sealedRow struct {
+	Row      int64  `db:"id"`
+	ID       string `db:"public_id"`
+	Deleted  bool   `db:"deleted"`
+	Secret   []byte `db:"secret"`
+	Previous []byte `db:"previous_secret"`
+}
+
+func sealedRows(t *tx, after int64) (rows []sealedRow, err error) {
+	err = t.list(&rows, `
+		SELECT id, public_id, deleted_at IS NOT NULL AS deleted, secret, previous_secret
+		FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?`, after, rekeyBatch)
+	return rows, err
+}
+
+// sealWith seals the secrets of a subscription with the active key of a ring. What no key of the ring opens stays as it is.
+func (r sealedRow) sealWith(t *tx, ring *seal.Ring, done *Rekeyed) error {
+	readable, err := r.sealSecret(t, ring, r.Secret, "UPDATE subscriptions SET secret = ? WHERE id = ?", done)
+	if err == nil && len(r.Previous) > 0 {
+		var previous bool
+		previous, err = r.sealSecret(t, ring, r.Previous, "UPDATE subscriptions SET previous_secret = ? WHERE id = ?", done)
+		readable = readable && previous
+	}
+	if !readable && !r.Deleted {
+		done.Unreadable = append(done.Unreadable, r.ID)
+	}
+	return err
+}
+
+func (r sealedRow) sealSecret(t *tx, ring *seal.Ring, secret []byte, update string, done *Rekeyed) (readable bool, err error) {
+	plain, err := ring.Open(secret, r.ID)
+	if err != nil {
+		return false, nil
+	}
+	done.Secrets++
+	_, err = t.exec(update, ring.Seal(plain, r.ID), r.Row)
+	return true, err
 }

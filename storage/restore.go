@@ -42,9 +42,11 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 		return r, err
 	}
 	r.Contents, r.Database, o.Path = contents, path, path
-	if o.ring, err = ringFor(o, from.path, r.KeyIDs); err != nil {
+	keys, err := findKeyOf(o, from.path, r.KeyID)
+	if err != nil {
 		return r, err
 	}
+	o.findKeys = func(Options, bool) (encryptionKeys, error) { return encryptionKeys{keys: keys.keys}, nil }
 	if err := requireSpace(from, filepath.Dir(path), "set storage.path to a file on another disk"); err != nil {
 		return r, err
 	}
@@ -130,8 +132,8 @@ func copyHeld(ctx context.Context, o Options, from *source, r *backup.Restored) 
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := from.copyTo(ctx, o.Path); err != nil {
-		return failedCopy(err, from.path, filepath.Dir(o.Path))
+	if err := from.snapshot(ctx, o.Path); err != nil {
+		return err
 	}
 	o.Synchronous, o.Bootstrap = Full, access.Credential{}
 	s, err := Open(ctx, o)
@@ -141,7 +143,7 @@ func copyHeld(ctx context.Context, o Options, from *source, r *backup.Restored) 
 	if err := errors.Join(s.arrive(ctx, from.path, r), s.Close()); err != nil {
 		return fmt.Errorf("hold the queue: %w", err)
 	}
-	if left, err := fileSize(o.Path + "-wal"); err != nil || left > 0 {
+	if left, err := fileSize(o.Path + disk.WAL); err != nil || left > 0 {
 		return errors.Join(fmt.Errorf("%d bytes of the copy are in its log still", left), err)
 	}
 	return syncFile(o.Path)
@@ -186,7 +188,7 @@ func setAside(ctx context.Context, path string) (string, error) {
 			return "", err
 		}
 	}
-	whole := !exists(path+"-wal") && !exists(path+"-journal")
+	whole := !exists(path+disk.WAL) && !exists(path+disk.Journal)
 	if whole && size > 0 && os.Link(path, aside) == nil {
 		return aside, nil // it keeps its own name too, until the copy takes that over: there is a database at every moment
 	}
@@ -266,7 +268,7 @@ func foldLog(ctx context.Context, path string) error {
 		return err
 	}
 	// The last one to close the file removes the log.
-	if _, err := os.Lstat(path + "-wal"); result.Busy || !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(path + disk.WAL); result.Busy || !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%w: another program has %s open, such as Litestream or a backup; stop it first", ErrInUse, path)
 	}
 	return nil

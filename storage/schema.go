@@ -59,7 +59,7 @@ func (s *Store) identify(ctx context.Context, schema string, size int64, wasLeft
 	}
 	switch {
 	case s.outdated > 0: // whatever its size: what is unsound is not to be upgraded
-		return quickCheck(ctx, db, "")
+		return checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas)
 	case wasLeftOpen:
 		return s.checkFirst(ctx, db, size)
 	}

@@ -35,10 +35,10 @@ type Options struct {
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
 
-	rekeying   *rekeying  // of Rekey
-	ring       *seal.Ring // of Restore, which has found the keys; nil: they are looked for
-	expendable bool       // of Restore: the file is a copy, of which no copy need be set aside
-	upgrades   *upgrades  // nil is those of this version
+	findKeys   func(o Options, empty bool) (encryptionKeys, error) // nil is findKeys
+	offline    bool                                                // of Rekey: no server follows on this Store, and its policy is unknown
+	expendable bool                                                // of Restore: the file is a copy, of which no copy need be set aside
+	upgrades   *upgrades                                           // nil is those of this version
 }
 
 // Store is the open file. Writes wait until Run runs.
@@ -47,8 +47,8 @@ type Store struct {
 	policy   webhook.Policy
 	log      *slog.Logger
 	lock     *ownership
-	ring     *seal.Ring
-	rekeying *rekeying // nil unless the key is being changed
+	key      seal.Key
+	ring     *seal.Ring // of the key
 	upgrades upgrades
 	outdated int64 // the schema version of the file, where it is an older one
 	ids      idMaker

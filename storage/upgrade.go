@@ -41,7 +41,7 @@ func (u upgrades) reach(point string) {
 	}
 }
 
-// upgrade takes a file of an older schema to today's. A copy is set aside first; then all steps are one transaction, so
+// upgrade takes a file of an older schema to today's. It makes a copy first; then all steps are one transaction, so
 // that after a crash at any point the file is the old one or the new one. Where there is nothing to do it ends what an
 // upgrade that was cut off has left.
 func (s *Store) upgrade(ctx context.Context, o Options) error {
@@ -56,8 +56,8 @@ func (s *Store) upgrade(ctx context.Context, o Options) error {
 		}
 		return nil
 	}
-	if err := s.copyAside(ctx); err != nil {
-		return fmt.Errorf("set a copy aside before the upgrade from schema %d to %d: %w; the file is as it was", s.outdated, s.upgrades.version(), err)
+	if err := s.copyBefore(ctx); err != nil {
+		return fmt.Errorf("make a copy before the upgrade from schema %d to %d: %w; the file is as it was", s.outdated, s.upgrades.version(), err)
 	}
 	s.upgrades.reach("copied")
 	if err := s.migrate(ctx, o.Schema); err != nil {

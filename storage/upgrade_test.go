@@ -290,7 +290,7 @@ func TestUpgrade(t *testing.T) {
 		if err := os.MkdirAll(o.Path+".before-v2.part/x", 0o700); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, future(t, o, 2, nil), nil, "set a copy aside before the upgrade from schema 1 to 2", "as it was")
+		refused(t, future(t, o, 2, nil), nil, "make a copy before the upgrade from schema 1 to 2", "as it was")
 		if err := os.RemoveAll(o.Path + ".before-v2.part"); err != nil {
 			t.Fatal(err)
 		}

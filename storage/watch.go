@@ -28,7 +28,7 @@ type identity struct {
 
 // remember notes which files are ours.
 func (s *Store) remember() error {
-	for _, name := range []string{s.path, s.path + "-wal", s.path + disk.Lock} {
+	for _, name := range []string{s.path, s.path + disk.WAL, s.path + disk.Lock} {
 		info, err := os.Stat(name)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
+	"github.com/keyhook/keyhook/storage/disk"
 )
 
 func newBackup() *cobra.Command {
@@ -98,7 +99,7 @@ func tellBackup(out io.Writer, r backup.Report, key string) error {
 	if r.Warning != "" {
 		t.Add("warning", r.Warning)
 	}
-	t.Add("key", fmt.Sprintf("%s, which is NOT in the copy: keep %s apart from it", strings.Join(r.KeyIDs, " and "), key))
+	t.Add("key", fmt.Sprintf("%s, which is NOT in the copy: keep %s apart from it", r.KeyID, key))
 	return t.Write(out)
 }
 
@@ -112,5 +113,5 @@ func keyPlace(c config.Config) string {
 	if !c.Encryption.Key.IsZero() {
 		return "the setting encryption.key"
 	}
-	return filepath.Base(c.Storage.Path) + ".key"
+	return filepath.Base(c.Storage.Path) + disk.Key
 }

@@ -45,7 +45,7 @@ func (d *examination) files(ctx context.Context, c config.Config) {
 	}
 	d.room(path)
 	d.modes(c, path)
-	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > longLog {
+	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
 		d.warn("database", "look for a client that reads for very long, and at the disk", "the write-ahead log is %d MiB long", info.Size()>>20)
 	}
 	var pid string
@@ -131,8 +131,6 @@ func (d *examination) database(ctx context.Context, c config.Config, owner disk.
 		d.warn("database", "start the server, which checks the file first", "its last owner has not closed it, as after a crash")
 	case state == storage.Outdated:
 		d.well("database", "its schema is an older one: the next start sets a copy aside and upgrades it; the encryption key fits it")
-	case state == storage.Changing:
-		d.warn("database", "run keyhook rekey while no server runs", "a change of its encryption key is not finished; the keys at hand fit it")
 	default:
 		d.well("database", "it is of this version's schema, and the encryption key fits it; no server runs")
 	}

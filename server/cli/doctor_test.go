@@ -92,16 +92,6 @@ func TestDoctorLooksAtTheDatabase(t *testing.T) {
 		{"that is empty beside its key", change("keyhook.db", ""), nil, "problem", "database", "start anew"},
 		{"that was left open", change("keyhook.db-wal", "something"), nil, "warning", "database", "has not closed it"},
 		{"of another key", change("keyhook.db.key", strings.Repeat("ab", 32)), nil, "problem", "database", "does not fit"},
-		{"whose key is being changed", func(t *testing.T, dir string) {
-			path := filepath.Join(dir, "keyhook.db")
-			key, err := os.ReadFile(path + ".key")
-			if err != nil {
-				t.Fatal(err)
-			}
-			change("keyhook.db.key", strings.Repeat("ab", 32)+"\n"+string(key))(t, dir)
-			_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-			stop()
-		}, nil, "warning", "database", "keys at hand fit it"},
 		{"whose key is gone", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "keyhook.db.key")); err != nil {
 				t.Fatal(err)

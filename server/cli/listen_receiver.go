@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/keyhook/keyhook/dispatch/diagnosis"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 

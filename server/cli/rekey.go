@@ -31,8 +31,8 @@ database. Where you keep the key yourself, make one and name it:
   keyhook rekey --new-key-file new.key
 
 encryption.key is the old key then; set it to the new one afterwards. If it is the new one already, name
-the file of the one of before with --old-key-file. The command may be interrupted, or killed, at any
-moment: call it again in the same way. Until it has ended, both keys are needed.`,
+the file of the old one with --old-key-file. The command changes all secrets or none. If it is interrupted
+or killed, call it again in the same way.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags())
 			if err != nil {
@@ -75,13 +75,13 @@ func keyOf(flag, path string) (string, error) {
 
 // tell says what was done, and what is left to the operator.
 func tell(out io.Writer, c config.Config, newFile string, done storage.Rekeyed) {
-	if len(done.Before) == 0 {
+	if done.Before == "" {
 		fmt.Fprintf(out, "The signing secrets are sealed with the key %s already.\n", done.KeyID)
 		if newFile == "" && !c.Encryption.Key.IsZero() {
 			fmt.Fprintf(out, "That is encryption.key. To seal them with another one, name its file with --%s.\n", flagNewKey)
 		}
 	} else {
-		fmt.Fprintf(out, "Sealed %d signing secrets with the key %s, which were sealed with %s.\n", done.Secrets, done.KeyID, strings.Join(done.Before, " and "))
+		fmt.Fprintf(out, "Sealed %d signing secrets with the key %s, which were sealed with %s.\n", done.Secrets, done.KeyID, done.Before)
 	}
 	switch {
 	case done.KeyFile != "":
@@ -89,11 +89,11 @@ func tell(out io.Writer, c config.Config, newFile string, done storage.Rekeyed) 
 	case newFile != "":
 		fmt.Fprintf(out, "Before the next start, set encryption.key to it: KEYHOOK_ENCRYPTION_KEY_FILE=%s\n", newFile)
 	}
-	for _, name := range done.Aside {
-		fmt.Fprintf(out, "The key of before is set aside in %s.\n", name)
+	for _, name := range done.OldKeys {
+		fmt.Fprintf(out, "The old key was moved to %s.\n", name)
 	}
-	if len(done.Before) > 0 {
-		fmt.Fprintln(out, "Backups made before now need the key of before: keep it as long as you keep them.")
+	if done.Before != "" {
+		fmt.Fprintln(out, "Backups made before now need the old key: keep it as long as you keep them.")
 	}
 	if len(done.Unreadable) > 0 {
 		fmt.Fprintf(out, "\nNo key at hand opens the secrets of %s, neither before nor now. Rotate them (rotate-secret).\n", strings.Join(done.Unreadable, ", "))

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,11 +53,7 @@ func tellRestored(out io.Writer, r backup.Restored, from string) error {
 	t.Add("restored", r.Database)
 	t.Add("from", from)
 	t.Add("holds", contents(r.Contents))
-	if len(r.KeyIDs) == 1 {
-		t.Add("key", r.KeyID+" fits")
-	} else {
-		t.Add("keys", strings.Join(r.KeyIDs, " and ")+" fit")
-	}
+	t.Add("key", r.KeyID+" fits")
 	if r.Aside != "" {
 		t.Add("before", "set aside as "+filepath.Base(r.Aside))
 	}

@@ -2,8 +2,9 @@ package cli
 
 import (
 	"errors"
+	"slices"
 
-	"github.com/keyhook/keyhook/dispatch/diagnosis"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
@@ -21,15 +22,7 @@ type verdict struct {
 	Verdict  string    `json:"verdict"`
 	Previous bool      `json:"by_previous_secret,omitempty"`
 	Error    string    `json:"error,omitempty"`
-	Mistakes []mistake `json:"mistakes,omitempty"`
-}
-
-// mistake is one thing to mend.
-type mistake struct {
-	Name   string `json:"name"`
-	What   string `json:"what"`
-	Advice string `json:"advice"`
-	Proved bool   `json:"proved"` // undone, it gives the signature
+	Mistakes []diagnosis.Mistake `json:"mistakes,omitempty"`
 }
 
 // judge judges a delivery by both schemes.
@@ -42,17 +35,9 @@ func judge(d diagnosis.Delivery) []verdict {
 		case isAbsent && d.Header.Get(judged[1-i].Header) != "":
 			v.Verdict = verdictAbsent
 		case j.Err != nil:
-			v.Verdict, v.Error, v.Mistakes = verdictWrong, j.Err.Error(), mistakes(j.Mistakes)
+			v.Verdict, v.Error, v.Mistakes = verdictWrong, j.Err.Error(), j.Mistakes
 		}
 		all = append(all, v)
-	}
-	return all
-}
-
-func mistakes(found []diagnosis.Mistake) []mistake {
-	all := []mistake{}
-	for _, m := range found {
-		all = append(all, mistake(m))
 	}
 	return all
 }
@@ -69,13 +54,6 @@ func isRight(verdicts []verdict) bool {
 
 // sameMistakes reports whether all that is wrong is wrong for the same reason.
 func sameMistakes(a, b verdict) bool {
-	if len(a.Mistakes) != len(b.Mistakes) || len(a.Mistakes) == 0 {
-		return false
-	}
-	for i := range a.Mistakes {
-		if a.Mistakes[i].Name != b.Mistakes[i].Name {
-			return false
-		}
-	}
-	return true
+	sameName := func(a, b diagnosis.Mistake) bool { return a.Name == b.Name }
+	return len(a.Mistakes) > 0 && slices.EqualFunc(a.Mistakes, b.Mistakes, sameName)
 }

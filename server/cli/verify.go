@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keyhook/keyhook/dispatch/diagnosis"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/config"
 )
@@ -143,5 +143,8 @@ func (o *verifyOptions) verify(out io.Writer, d diagnosis.Delivery) error {
 // explain says what a computed signature is.
 func explain(d diagnosis.Delivery, text string) *computed {
 	scheme, found, ok := d.Explain(text)
-	return &computed{Explained: ok, Scheme: string(scheme), Mistakes: mistakes(found)}
+	if found == nil {
+		found = []diagnosis.Mistake{} // an array in JSON
+	}
+	return &computed{Explained: ok, Scheme: string(scheme), Mistakes: found}
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 )
 
 // verification is what verify has to say.
@@ -21,7 +23,7 @@ type verification struct {
 type computed struct {
 	Explained bool      `json:"explained"`
 	Scheme    string    `json:"scheme,omitempty"`
-	Mistakes  []mistake `json:"mistakes"`
+	Mistakes  []diagnosis.Mistake `json:"mistakes"`
 }
 
 func (c *computed) right() bool { return c.Explained && len(c.Mistakes) == 0 }
@@ -39,7 +41,7 @@ func (r verification) write(w io.Writer) {
 		switch {
 		case v.Verdict == verdictRight && v.Previous:
 			fmt.Fprintf(w, "%s is right, but only by the secret before the last rotation.\n", v.Header)
-			writeMistakes(w, []mistake{{What: "This receiver has the old secret.", Advice: "Take over the new one before the overlap ends.", Proved: true}})
+			writeMistakes(w, []diagnosis.Mistake{{What: "This receiver has the old secret.", Advice: "Take over the new one before the overlap ends.", Proved: true}})
 		case v.Verdict == verdictRight:
 			fmt.Fprintf(w, "%s is right.\n", v.Header)
 		case v.Verdict == verdictAbsent:
@@ -69,7 +71,7 @@ func (c *computed) write(w io.Writer) {
 }
 
 // writeMistakes lists what to mend.
-func writeMistakes(w io.Writer, all []mistake) {
+func writeMistakes(w io.Writer, all []diagnosis.Mistake) {
 	for _, m := range all {
 		mark := "probably"
 		if m.Proved {

@@ -15,8 +15,6 @@ type Contents struct {
 	Pending    int64 `db:"pending"` // of the deliveries
 	// KeyID names the encryption key that its signing secrets are sealed with. The key itself is in no copy.
 	KeyID string `db:"-"`
-	// KeyIDs names every key that is needed: more than that one only while another takes its place.
-	KeyIDs []string `db:"-"`
 }
 
 // Report tells of a copy that was made and checked.

@@ -47,6 +47,9 @@ func Resolve(path string) (resolved string, user User, err error) {
 
 // What stands beside a database, by the end of its name.
 const (
+	WAL     = "-wal" // the write-ahead log of SQLite
+	Journal = "-journal"
+
 	Lock      = ".lock"
 	Key       = ".key"
 	FreshKey  = ".key.new"
@@ -57,7 +60,7 @@ const (
 
 // Database returns the database at path and the files in which SQLite keeps part of it for a time. They move together.
 func Database(path string) []string {
-	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
+	return []string{path, path + WAL, path + "-shm", path + Journal}
 }
 
 // Beside returns every name that Keyhook or SQLite uses for the database at path, the database first. A copy of it may have

@@ -1,4 +1,4 @@
-package server
+package form
 
 import (
 	"regexp"
@@ -24,30 +24,30 @@ func parseTime(text string) (at time.Time, problem *fault.Field) {
 }
 
 // moment returns a time.
-func (f *form) moment(name string) *time.Time {
-	text := f.plain(name, maxName)
+func (f *Form) Time(name string) *time.Time {
+	text := f.Text(name, MaxName)
 	if text == nil {
 		return nil
 	}
 	at, problem := parseTime(*text)
 	if problem != nil {
-		f.refuse(name, problem.Code, "This %s.", problem.Message)
+		f.Refuse(name, problem.Code, "This %s.", problem.Message)
 		return nil
 	}
 	return &at
 }
 
 // expiry returns a time that lies in the future, in milliseconds. Null is no expiry, like leaving it out.
-func (f *form) expiry(name string) *int64 {
-	if f.null(name) {
+func (f *Form) Expiry(name string) *int64 {
+	if f.Null(name) {
 		return nil
 	}
-	at := f.moment(name)
+	at := f.Time(name)
 	if at == nil {
 		return nil
 	}
 	if !at.After(time.Now()) {
-		f.refuse(name, "in_the_past", "This must lie in the future.")
+		f.Refuse(name, "in_the_past", "This must lie in the future.")
 		return nil
 	}
 	ms := at.UnixMilli()
@@ -55,18 +55,18 @@ func (f *form) expiry(name string) *int64 {
 }
 
 // span returns the times since and until in milliseconds, 0 where they are not given.
-func (q *query) span() (since, until int64) { return q.time("since"), q.time("until") }
+func (q *Query) Period() (since, until int64) { return q.time("since"), q.time("until") }
 
 // time returns a time in milliseconds. It is never 0 where it is given, because 0 does not narrow; nothing here is as
 // old as that.
-func (q *query) time(name string) int64 {
+func (q *Query) time(name string) int64 {
 	value, given := q.values[name]
 	if !given {
 		return 0
 	}
 	at, problem := parseTime(value)
 	if problem != nil {
-		q.refuse(name, problem.Message+", with + written as %2B")
+		q.Refuse(name, problem.Message+", with + written as %2B")
 	}
 	return max(1, at.UnixMilli())
 }

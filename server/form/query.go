@@ -1,4 +1,4 @@
-package server
+package form
 
 import (
 	"net/url"
@@ -10,22 +10,22 @@ import (
 
 // query hands out the parameters of a query one by one, each by what it must be, and collects all that is wrong with
 // them. The zero value has none.
-type query struct {
+type Query struct {
 	values   map[string]string // of the parameters that the route knows
 	problems []fault.Field
 }
 
 // The codes of what is wrong with a query.
 const (
-	codeInvalidParameter = "invalid_parameter"
+	CodeInvalidParameter = "invalid_parameter"
 	codeUnknownParameter = "unknown_parameter"
 	codeInvalidCursor    = "invalid_cursor"
 )
 
 // newQuery reads the parameters that are known. Any other is a problem rather than passed over: a filter that is misspelt
 // would show everything. Problems are noted in the order written.
-func newQuery(raw string, known []string) query {
-	q := query{values: map[string]string{}}
+func ParseQuery(raw string, known []string) Query {
+	q := Query{values: map[string]string{}}
 	for part := range strings.SplitSeq(raw, "&") {
 		if part == "" {
 			continue
@@ -34,11 +34,11 @@ func newQuery(raw string, known []string) query {
 		_, again := q.values[name]
 		switch {
 		case !ok:
-			q.refuse(name, "must be percent-encoded, as in a%20b")
+			q.Refuse(name, "must be percent-encoded, as in a%20b")
 		case !slices.Contains(known, name):
-			q.note(name, codeUnknownParameter, "There is no parameter "+shown(name, maxName)+" here; "+those(known)+".")
+			q.note(name, codeUnknownParameter, "There is no parameter "+Printable(name, MaxName)+" here; "+those(known)+".")
 		case again:
-			q.refuse(name, "may be given once")
+			q.Refuse(name, "may be given once")
 		default:
 			q.values[name] = value
 		}
@@ -65,17 +65,17 @@ func those(known []string) string {
 	return "there are " + strings.Join(known, ", ")
 }
 
-func (q *query) note(name, code, message string) {
-	q.problems = append(q.problems, fault.Field{Field: shown(name, maxName), Code: code, Message: message})
+func (q *Query) note(name, code, message string) {
+	q.problems = append(q.problems, fault.Field{Field: Printable(name, MaxName), Code: code, Message: message})
 }
 
 // refuse notes what a parameter must be and is not.
-func (q *query) refuse(name, must string) {
-	q.note(name, codeInvalidParameter, "The parameter "+shown(name, maxName)+" "+must+".")
+func (q *Query) Refuse(name, must string) {
+	q.note(name, CodeInvalidParameter, "The parameter "+Printable(name, MaxName)+" "+must+".")
 }
 
 // end reports all that is wrong. Where that is one thing, or several of one sort, its code is the code of the whole.
-func (q *query) end() error {
+func (q *Query) Err() error {
 	if len(q.problems) == 0 {
 		return nil
 	}
@@ -84,29 +84,38 @@ func (q *query) end() error {
 	for _, p := range q.problems[1:] {
 		e.Message = "Several query parameters are wrong; see errors."
 		if p.Code != e.Code {
-			e.Code = codeInvalidParameter
+			e.Code = CodeInvalidParameter
 		}
 	}
 	return e
 }
 
+// value returns a parameter as it was given.
+func (q *Query) Value(name string) (value string, given bool) {
+	value, given = q.values[name]
+	return value, given
+}
+
+// valid reports whether nothing is wrong so far.
+func (q *Query) Valid() bool { return len(q.problems) == 0 }
+
 // choice returns a parameter that has one of a few values, or otherwise where it is not given.
-func (q *query) choice(name, otherwise string, values ...string) string {
+func (q *Query) Choice(name, otherwise string, values ...string) string {
 	value, given := q.values[name]
 	switch {
 	case !given:
 		return otherwise
 	case !slices.Contains(values, value):
-		q.refuse(name, "must be one of "+strings.Join(values, ", "))
+		q.Refuse(name, "must be one of "+strings.Join(values, ", "))
 	}
 	return value
 }
 
 // matching returns a parameter that is valid, empty where it is not given.
-func (q *query) matching(name, must string, valid func(string) bool) string {
+func (q *Query) Matching(name, must string, valid func(string) bool) string {
 	value, given := q.values[name]
 	if given && !valid(value) {
-		q.refuse(name, must)
+		q.Refuse(name, must)
 	}
 	return value
 }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/jmoiron/sqlx"
 
@@ -26,9 +25,9 @@ var (
 	ErrNoSpace       = errors.New("disk is too full")
 )
 
-// fullCheck is up to what size a copy is checked in full, which takes some 50 s a gigabyte; above it, indexes are not
-// compared with their tables, which VACUUM has just made them from.
-const fullCheck = 256 << 20
+// fullCheckSize is the size up to which a copy is checked in full, which takes some 50 s a gigabyte. Above it, indexes are not
+// compared with their tables: VACUUM has just made them from those.
+const fullCheckSize = 256 << 20 // bytes
 
 // openCopy opens a database to read it and no more: not even what a crash has left in its write-ahead log is folded back.
 func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
@@ -59,7 +58,7 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	if err := disk.CheckKinds(path); err != nil {
 		return nil, err
 	}
-	wal, err := fileSize(path + "-wal")
+	wal, err := fileSize(path + disk.WAL)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +74,30 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	return from, nil
 }
 
-// copyTo writes the database, as it is at one moment, into an empty file. It reads in a transaction, so that nobody who
-// writes waits for it, be it in this process or in another.
-func (s *source) copyTo(ctx context.Context, to string) error {
-	_, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to)
-	return err
+// snapshot fills the empty file at to with the database as it is at one moment, and sees it onto the disk. It reads in a
+// transaction, so that no writer waits for it, in this process or in another.
+func (s *source) snapshot(ctx context.Context, to string) error {
+	for _, name := range disk.Database(to)[1:] { // SQLite would take such a file for a part of the copy
+		if err := disk.Remove(name); err != nil {
+			return fmt.Errorf("begin the copy: %w", err)
+		}
+	}
+	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to); err != nil {
+		return failedCopy(err, s.path, filepath.Dir(to))
+	}
+	return syncFile(to)
+}
+
+// failedCopy says what mends a copy that could not be written.
+func failedCopy(err error, path, dir string) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
+	}
+	switch code(err) & primaryMask {
+	case sqliteCorrupt, sqliteNotADB:
+		return fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err)
+	}
+	return fmt.Errorf("copy the database: %w", err)
 }
 
 func (s *source) close() error { return s.db.Close() }
@@ -95,10 +113,10 @@ func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := identify(ctx, db, path); err != nil {
+	if err := checkVersion(ctx, db, path); err != nil {
 		return c, err
 	}
-	if err := intact(ctx, db, path); err != nil {
+	if err := checkCopy(ctx, db, path); err != nil {
 		return c, err
 	}
 	if err := db.GetContext(ctx, &c, `
@@ -106,19 +124,16 @@ func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
 		       (SELECT count(*) FROM deliveries WHERE state = 0) AS pending`); err != nil {
 		return c, err
 	}
-	sealed, err := readSealed(ctx, db)
+	sealed, err := readCanary(ctx, db)
 	if err != nil {
 		return c, err
 	}
-	c.KeyID, err = seal.KeyID(sealed.Canary)
-	if c.KeyIDs = sealed.changing(); !slices.Contains(c.KeyIDs, c.KeyID) {
-		c.KeyIDs = append(c.KeyIDs, c.KeyID)
-	}
+	c.KeyID, err = seal.KeyID(sealed)
 	return c, err
 }
 
-// identify refuses what is not a Keyhook database, or is one of a newer version.
-func identify(ctx context.Context, db *sqlx.DB, path string) error {
+// checkVersion refuses what is not a Keyhook database, or is one of a newer version.
+func checkVersion(ctx context.Context, db *sqlx.DB, path string) error {
 	var app, user int64
 	err := errors.Join(db.GetContext(ctx, &app, "PRAGMA application_id"), db.GetContext(ctx, &user, "PRAGMA user_version"))
 	switch {
@@ -134,31 +149,24 @@ func identify(ctx context.Context, db *sqlx.DB, path string) error {
 	return nil
 }
 
-// intact checks the whole of a database.
-func intact(ctx context.Context, db *sqlx.DB, path string) error {
+// checkCopy checks the whole of a copy.
+func checkCopy(ctx context.Context, db *sqlx.DB, path string) error {
 	size, err := fileSize(path)
 	if err != nil {
 		return err
 	}
 	check := "integrity_check(3)"
-	if size > fullCheck {
+	if size > fullCheckSize {
 		check = "quick_check(3)"
 	}
-	wrong, err := unsound(ctx, db, check)
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
-	}
-	if wrong != "" {
-		return fmt.Errorf("%w: %s: %s", ErrDamaged, path, wrong)
-	}
-	return nil
+	return checkIntegrity(ctx, db, check, path)
 }
 
-// digest returns the SHA-256 and the size of a file, once it is on the disk.
+// digest returns the SHA-256 and the size of a file.
 func digest(f *os.File) (sum string, size int64, err error) {
 	h := sha256.New()
 	size, err = io.Copy(h, io.NewSectionReader(f, 0, math.MaxInt64))
-	return hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Sync())
+	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
 // requireSpace refuses where a copy of the database would leave the disk fuller than spareSpace. otherwise is what the

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/keyhook/keyhook/dispatch/diagnosis"
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 )
 
 // Whatever is done to a delivery: what dispatch/signature takes is called right and nothing is called a mistake, and what

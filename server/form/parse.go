@@ -1,4 +1,4 @@
-package server
+package form
 
 import (
 	"bytes"
@@ -29,31 +29,6 @@ type member struct {
 	taken bool
 }
 
-// form reads the body as one JSON object. Faults: Malformed where it is none, TooLarge; a refusal where it is not said
-// to be JSON.
-func (c *call) form() (*form, error) {
-	body, err := c.body()
-	if err != nil {
-		return nil, err
-	}
-	if len(body) == 0 {
-		return nil, fault.New(fault.Malformed, "body_required", "This needs a body: a JSON object.")
-	}
-	return newForm(body)
-}
-
-// optionalForm is form where no body means an empty object.
-func (c *call) optionalForm() (*form, error) {
-	body, err := c.body()
-	if err != nil {
-		return nil, err
-	}
-	if len(body) == 0 {
-		return &form{}, nil
-	}
-	return newForm(body)
-}
-
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
 // parsers is how many texts longer than quickText are parsed at once, as many as can make progress. To find names given
@@ -68,7 +43,7 @@ const quickText = 16 << 10
 // To find a name given twice in nested objects, the parser remembers all names of an object, which takes many times the
 // bytes of the body. So in a body larger than one event only the names of the object itself are compared here, and the
 // names within each event are compared when its size has been checked; see item.
-func newForm(body []byte) (*form, error) {
+func Parse(body []byte) (*Form, error) {
 	depth, compact := survey(body)
 	if depth > maxDepth {
 		return nil, fault.New(fault.Malformed, "invalid_json", "The body nests deeper than %d levels.", maxDepth)
@@ -80,10 +55,10 @@ func newForm(body []byte) (*form, error) {
 	}
 	if large {
 		if name, twice := repeatedName(members); twice {
-			return nil, givenTwice(shown(name, maxName))
+			return nil, givenTwice(Printable(name, MaxName))
 		}
 	}
-	return &form{members: members, compact: compact, unchecked: large}, nil
+	return &Form{members: members, compact: compact, unchecked: large}, nil
 }
 
 // repeatedName returns the first name that an object gives twice.
@@ -126,7 +101,7 @@ func where(p jsontext.Pointer) string {
 	path := []string{}
 	length := 0
 	for name := range p.Tokens() {
-		path = append(path, shown(name, maxName))
+		path = append(path, Printable(name, MaxName))
 	}
 	for i, name := range slices.Backward(path) {
 		if length += utf8.RuneCountInString(name) + 1; length > maxPath {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/keyhook/keyhook/dispatch/diagnosis"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
 )
 
 const (
@@ -120,20 +120,6 @@ func TestWhatIsRight(t *testing.T) {
 // What happens to a body on its way: the signatures are right for another one.
 func TestABodyThatWasChanged(t *testing.T) {
 	t.Parallel()
-	latin := func(s string) string {
-		var b []byte
-		for _, r := range s {
-			b = append(b, byte(r))
-		}
-		return string(b)
-	}
-	doubled := func(s string) string {
-		var text []rune
-		for _, b := range []byte(s) {
-			text = append(text, rune(b))
-		}
-		return string(text)
-	}
 	const small = `{"id":"evt_01jd3rx1","data":{"a":1,"b":"x"}}`
 	const sorted = `{"data":{"a":1,"b":"x"},"id":"evt_01jd3rx1","organization_id":"org_1","timestamp":"2027-01-15T08:00:00.000Z","type":"a"}`
 	const inOrder = `{"id":"evt_01jd3rx1","type":"a","timestamp":"2027-01-15T08:00:00.000Z","organization_id":"org_1","data":{"a":1,"b":"x"}}`
@@ -146,16 +132,6 @@ func TestABodyThatWasChanged(t *testing.T) {
 		{"CR LF added", body, body + "\r\n", "body_newline_added"},
 		{"white space added", body, "  " + body + " \n", "body_newline_added"},
 		{"a line feed removed", body + "\n", body, "body_newline_removed"},
-		{"LF made CR LF", "{\n\"a\": 1\n}", "{\r\n\"a\": 1\r\n}", "body_line_ends"},
-		{"CR LF made LF", "{\r\n\"a\": 1\r\n}", "{\n\"a\": 1\n}", "body_line_ends"},
-		{"a byte order mark added", body, "\ufeff" + body, "body_byte_order_mark"},
-		{"a byte order mark removed", "\ufeff" + body, body, "body_byte_order_mark"},
-		{"taken for Latin-1", body, doubled(body), "body_charset"},
-		{"taken for Windows-1252", `{"a":"😀"}`, `{"a":"ðŸ˜€"}`, "body_charset"},
-		{"made Latin-1", `{"a":"Zoë"}`, latin(`{"a":"Zoë"}`), "body_charset"},
-		{"made UTF-16, little end first", `{"a":"x"}`, "{\x00\"\x00a\x00\"\x00:\x00\"\x00x\x00\"\x00}\x00", "body_charset"},
-		{"made UTF-16, big end first, with a mark", `{"a":"x"}`, "\xfe\xff\x00{\x00\"\x00a\x00\"\x00:\x00\"\x00x\x00\"\x00}", "body_charset"},
-		{"made base64", body, base64.StdEncoding.EncodeToString([]byte(body)), "body_base64"},
 		{"indented by two", small, "{\n  \"id\": \"evt_01jd3rx1\",\n  \"data\": {\n    \"a\": 1,\n    \"b\": \"x\"\n  }\n}", "body_reserialized"},
 		{"written with spaces", small, `{"id": "evt_01jd3rx1", "data": {"a": 1, "b": "x"}}`, "body_reserialized"},
 		{"its spaces taken out", `{"id": "evt_01jd3rx1", "data": {"a": 1, "b": "x"}}`, small, "body_reserialized"},
@@ -168,12 +144,10 @@ func TestABodyThatWasChanged(t *testing.T) {
 		{"escapes beside what looks like one", `{"a":"\\u00ebë\n\""}`, `{"a":"\\u00eb\u00eb\n\""}`, "body_reserialized"},
 		{"its keys sorted to the depth, where nobody can tell how they were", inOrder, strings.ReplaceAll(sorted, `"a":1,"b":"x"`, `"b":"x","a":1`), "body_reserialized"},
 		{"indented, with a line feed at its end", small, "{\n  \"id\": \"evt_01jd3rx1\",\n  \"data\": {\n    \"a\": 1,\n    \"b\": \"x\"\n  }\n}\n", "body_reserialized"},
-		{"made a JSON string", `{"a":1}`, `"{\"a\":1}"`, "body_quoted"},
 		{"lost", body, "", "body_empty"},
 		{"cut off", body, body[:40], "body_not_json"},
-		{"decoded with a loss", body, strings.ReplaceAll(body, "ë", "\ufffd"), "body_bytes_lost"},
 		{"taken from another event", body, strings.ReplaceAll(body, id, "evt_other"), "body_of_another_event"},
-		{"changed in a number", body, strings.ReplaceAll(body, "19.90", "19.9"), "unknown"},
+		{"changed in a number", body, strings.ReplaceAll(body, "19.90", "19.9"), "secret_wrong"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -182,13 +156,6 @@ func TestABodyThatWasChanged(t *testing.T) {
 			check(t, d, c.want, c.want)
 		})
 	}
-	t.Run("shorter than its header says", func(t *testing.T) {
-		t.Parallel()
-		d := genuine(body)
-		d.Header.Set("Content-Length", "999")
-		d.Body = []byte(`{"a":1}`)
-		check(t, d, "body_length", "body_length")
-	})
 }
 
 func TestASecretThatIsAnother(t *testing.T) {
@@ -198,20 +165,19 @@ func TestASecretThatIsAnother(t *testing.T) {
 		secret, other string
 		hex, standard string
 	}{
-		{"the one before the rotation", oldSecret, "", "unknown", "unknown"},
+		{"the one before the rotation", oldSecret, "", "secret_wrong", "secret_wrong"},
 		{"the one before the rotation, with the new one given too", oldSecret, secret, "secret_replaced", "secret_replaced"},
 		{"with a line feed, which base64 passes over", secret + "\n", "", "secret_with_space", ""},
 		{"with spaces", " " + secret + " ", "", "secret_with_space", "secret_with_space"},
 		{"in double quotes", `"` + secret + `"`, "", "secret_with_quotes", "secret_with_quotes"},
 		{"in single quotes and with a line feed", "'" + secret + "'\n", "", "secret_with_quotes", "secret_with_quotes"},
 		{"without its prefix", strings.TrimPrefix(secret, "whsec_"), "", "secret_without_prefix", ""},
-		{"without its padding", strings.TrimRight(secret, "="), "", "secret_padding", "secret_padding"},
-		{"with spaces for plus signs", strings.ReplaceAll(secret, "+", " "), "", "secret_plus_lost", "secret_plus_lost"},
-		{"without its prefix and with a line feed", strings.TrimPrefix(secret, "whsec_") + "\n", "", "secret_with_space secret_without_prefix", ""},
-		{"an API key", "svc_0123456789abcdef0123456789abcdef0123", "", "secret_is_a_key", "secret_is_a_key"},
-		{"shortened", "whsec_C2FV…", "", "secret_shortened", "secret_shortened"},
+		{"without its padding", strings.TrimRight(secret, "="), "", "secret_form", "secret_form"},
+		{"with spaces for plus signs", strings.ReplaceAll(secret, "+", " "), "", "secret_form", "secret_form"},
+		{"an API key", "svc_0123456789abcdef0123456789abcdef0123", "", "secret_form", "secret_form"},
+		{"shortened", "whsec_C2FV…", "", "secret_form", "secret_form"},
 		{"some other text", "hunter2", "", "secret_form", "secret_form"},
-		{"none", "", "", "secret_not_set", "secret_not_set"},
+		{"none", "", "", "secret_form", "secret_form"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,4 +1,4 @@
-package server
+package form
 
 import (
 	"math"
@@ -6,81 +6,93 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // Limits of text fields, in characters.
 const (
-	maxName        = 100
+	MaxName        = 100
 	maxExternalID  = 255
 	maxEmail       = 254
 	maxDescription = 500
 )
 
 // prose returns a text that may be empty and have several lines.
-func (f *form) prose(name string) *string {
-	text := f.plain(name, maxDescription)
+func (f *Form) Multiline(name string) *string {
+	text := f.Text(name, maxDescription)
 	if text != nil && strings.ContainsFunc(*text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
-		f.refuse(name, "invalid", "This may not have control characters other than line feed and tab.")
+		f.Refuse(name, "invalid", "This may not have control characters other than line feed and tab.")
 		return nil
 	}
 	return text
 }
 
 // line returns a text without control characters that is not blank.
-func (f *form) line(name string, max int) *string {
-	text := f.plain(name, max)
+func (f *Form) Line(name string, max int) *string {
+	text := f.Text(name, max)
 	switch {
 	case text == nil:
 	case strings.ContainsFunc(*text, unicode.IsControl):
-		f.refuse(name, "invalid", "This may not have control characters.")
+		f.Refuse(name, "invalid", "This may not have control characters.")
 		return nil
 	case strings.TrimSpace(*text) == "":
-		f.refuse(name, "blank", "This may not be empty.")
+		f.Refuse(name, "blank", "This may not be empty.")
 		return nil
 	}
 	return text
 }
 
 // label returns a name as people give it: one line, trimmed.
-func (f *form) label(name string) *string {
+func (f *Form) Label(name string) *string {
 	// Blanks around a name do not count, so they are cut before it is measured.
-	text := f.plain(name, math.MaxInt)
+	text := f.Text(name, math.MaxInt)
 	if text == nil {
 		return nil
 	}
 	trimmed := strings.TrimSpace(*text)
 	switch {
 	case strings.ContainsFunc(trimmed, unicode.IsControl):
-		f.refuse(name, "invalid", "This may not have control characters.")
+		f.Refuse(name, "invalid", "This may not have control characters.")
 	case trimmed == "":
-		f.refuse(name, "blank", "This may not be empty.")
-	case utf8.RuneCountInString(trimmed) > maxName:
-		f.refuse(name, "too_long", "This may have at most %d characters.", maxName)
+		f.Refuse(name, "blank", "This may not be empty.")
+	case utf8.RuneCountInString(trimmed) > MaxName:
+		f.Refuse(name, "too_long", "This may have at most %d characters.", MaxName)
 	default:
 		return &trimmed
 	}
 	return nil
 }
 
+// word returns a name by which a plan or a role is addressed.
+func (f *Form) Slug(name string) *string {
+	text := f.Text(name, MaxName)
+	if text != nil && !access.ValidName(*text) {
+		f.Refuse(name, "invalid", "This must begin with a small letter and go on with at most 62 small letters, digits, _ and -.")
+		return nil
+	}
+	return text
+}
+
 // email returns a bare e-mail address.
-func (f *form) email(name string) *string {
-	text := f.line(name, maxEmail)
+func (f *Form) Email(name string) *string {
+	text := f.Line(name, maxEmail)
 	if text == nil {
 		return nil
 	}
 	if parsed, err := mail.ParseAddress(*text); err != nil || parsed.Address != *text {
-		f.refuse(name, "invalid", "This must be an e-mail address, such as ada@example.com.")
+		f.Refuse(name, "invalid", "This must be an e-mail address, such as ada@example.com.")
 		return nil
 	}
 	return text
 }
 
 // externalID returns an id of the host product; null removes it, which the store knows as the empty string.
-func (f *form) externalID(name string) *string {
-	if f.null(name) {
+func (f *Form) ExternalID(name string) *string {
+	if f.Null(name) {
 		return new(string)
 	}
-	return f.line(name, maxExternalID)
+	return f.Line(name, maxExternalID)
 }
 
 // shortened returns at most max characters of a text, whatever they are.
@@ -96,7 +108,7 @@ func shortened(text []byte, max int) string {
 }
 
 // shown returns what a request says as a message may quote it: at most max characters, and none that is not printed.
-func shown(text string, max int) string {
+func Printable(text string, max int) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range text {

@@ -1,4 +1,6 @@
-package server
+// Package form reads what a request says: a JSON body field by field, and a query string parameter by parameter. It collects
+// all problems, so that a response can list them at once. It knows no HTTP: callers pass in the bytes.
+package form
 
 import (
 	"bytes"
@@ -13,7 +15,7 @@ import (
 
 // form hands out the members of a JSON object one by one, each by what it must be, and collects all that is wrong with
 // them. A getter returns nil for a member that is not there or not right; the difference is for end to tell.
-type form struct {
+type Form struct {
 	members   []member
 	compact   bool   // no white space between tokens
 	unchecked bool   // names given twice in nested objects have not been looked for
@@ -23,25 +25,28 @@ type form struct {
 }
 
 // refuse notes what is wrong with a field. One problem more than an answer lists is enough to say that there are more.
-func (f *form) refuse(name, code, format string, args ...any) {
+func (f *Form) Refuse(name, code, format string, args ...any) {
 	if f.full() {
 		return
 	}
 	f.problems = append(f.problems, fault.Field{Field: f.path + name, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
+// MaxProblems is how many problems a response lists. One more item says that there are more.
+const MaxProblems = 100
+
 // full reports whether there is no use in looking for more problems.
-func (f *form) full() bool { return len(f.problems) > maxFieldProblems }
+func (f *Form) full() bool { return len(f.problems) > MaxProblems }
 
 // fail notes that something could not be found out; only the first such failure counts.
-func (f *form) fail(err error) {
+func (f *Form) Fail(err error) {
 	if f.failed == nil {
 		f.failed = err
 	}
 }
 
 // end reports all that is wrong, or that it could not be found out.
-func (f *form) end() error {
+func (f *Form) Err() error {
 	if f.failed != nil {
 		return f.failed
 	}
@@ -50,19 +55,19 @@ func (f *form) end() error {
 }
 
 // leftovers notes what nobody asked for: a name that differs in case only is another name.
-func (f *form) leftovers() {
+func (f *Form) leftovers() {
 	for _, m := range f.members {
 		if f.full() {
 			return
 		}
 		if !m.taken {
-			f.refuse(shortened(m.name, maxName), "unknown_field", "There is no such field here.")
+			f.Refuse(shortened(m.name, MaxName), "unknown_field", "There is no such field here.")
 		}
 	}
 }
 
 // take returns the value of a member, nil where there is none.
-func (f *form) take(name string) jsontext.Value {
+func (f *Form) take(name string) jsontext.Value {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
 			f.members[i].taken = true
@@ -73,7 +78,7 @@ func (f *form) take(name string) jsontext.Value {
 }
 
 // has reports whether the member is there.
-func (f *form) has(name string) bool {
+func (f *Form) has(name string) bool {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
 			return true
@@ -83,16 +88,16 @@ func (f *form) has(name string) bool {
 }
 
 // require notes the members that are missing.
-func (f *form) require(names ...string) {
+func (f *Form) Require(names ...string) {
 	for _, name := range names {
 		if !f.has(name) {
-			f.refuse(name, "missing", "This field is required.")
+			f.Refuse(name, "missing", "This field is required.")
 		}
 	}
 }
 
 // null takes the member if it is null, for the fields in which that is a value of its own.
-func (f *form) null(name string) bool {
+func (f *Form) Null(name string) bool {
 	for i := range f.members {
 		if string(f.members[i].name) == name && f.members[i].value.Kind() == jsontext.KindNull {
 			f.members[i].taken = true
@@ -107,26 +112,26 @@ func (f *form) null(name string) bool {
 const maxEscaped = len(`\ud83d\ude00`)
 
 // plain returns a string of at most max characters, as it is.
-func (f *form) plain(name string, max int) *string {
+func (f *Form) Text(name string, max int) *string {
 	value := f.take(name)
 	if value == nil {
 		return nil
 	}
 	if value.Kind() != jsontext.KindString {
-		f.refuse(name, "wrong_type", "This must be a string.")
+		f.Refuse(name, "wrong_type", "This must be a string.")
 		return nil
 	}
 	if len(value)/maxEscaped > max {
-		f.refuse(name, "too_long", "This may have at most %d characters.", max)
+		f.Refuse(name, "too_long", "This may have at most %d characters.", max)
 		return nil
 	}
 	unquoted, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
-		f.refuse(name, "invalid", "This is not valid UTF-8.")
+		f.Refuse(name, "invalid", "This is not valid UTF-8.")
 		return nil
 	}
 	if utf8.RuneCount(unquoted) > max {
-		f.refuse(name, "too_long", "This may have at most %d characters.", max)
+		f.Refuse(name, "too_long", "This may have at most %d characters.", max)
 		return nil
 	}
 	text := string(unquoted)
@@ -134,7 +139,7 @@ func (f *form) plain(name string, max int) *string {
 }
 
 // flag returns a boolean.
-func (f *form) flag(name string) *bool {
+func (f *Form) Bool(name string) *bool {
 	value := f.take(name)
 	switch {
 	case value == nil:
@@ -143,18 +148,18 @@ func (f *form) flag(name string) *bool {
 		flag := value.Kind() == jsontext.KindTrue
 		return &flag
 	}
-	f.refuse(name, "wrong_type", "This must be true or false.")
+	f.Refuse(name, "wrong_type", "This must be true or false.")
 	return nil
 }
 
 // number returns a whole number between least and most.
-func (f *form) number(name string, least, most int64) *int64 {
+func (f *Form) Integer(name string, least, most int64) *int64 {
 	value := f.take(name)
 	if value == nil {
 		return nil
 	}
 	if value.Kind() != jsontext.KindNumber || bytes.ContainsAny(value, ".eE") {
-		f.refuse(name, "wrong_type", "This must be a whole number from %d to %d.", least, most)
+		f.Refuse(name, "wrong_type", "This must be a whole number from %d to %d.", least, most)
 		return nil
 	}
 	n, err := int64(0), strconv.ErrRange
@@ -162,38 +167,38 @@ func (f *form) number(name string, least, most int64) *int64 {
 		n, err = strconv.ParseInt(string(value), 10, 64)
 	}
 	if err != nil || n < least || n > most {
-		f.refuse(name, "out_of_range", "This must be a whole number from %d to %d.", least, most)
+		f.Refuse(name, "out_of_range", "This must be a whole number from %d to %d.", least, most)
 		return nil
 	}
 	return &n
 }
 
 // element is a string of an array.
-type element struct {
-	at   string // its name in problems, as "event_types.3"
-	text string
+type Element struct {
+	Field string // its name in problems, as "event_types.3"
+	Text  string
 }
 
 // list returns the strings of an array, without judging them; nil where there is none. What is no string is refused and
 // left out.
-func (f *form) list(name string) []element {
+func (f *Form) Strings(name string) []Element {
 	values := f.array(name, maxList)
 	if len(values) > maxList {
-		f.refuse(name, "too_many", "This may have at most %d elements.", maxList)
+		f.Refuse(name, "too_many", "This may have at most %d elements.", maxList)
 		values = values[:0]
 	}
 	if values == nil {
 		return nil
 	}
-	list := make([]element, 0, len(values))
+	list := make([]Element, 0, len(values))
 	for i, value := range values {
 		at := name + "." + strconv.Itoa(i)
 		text, err := jsontext.AppendUnquote(nil, value)
 		if value.Kind() != jsontext.KindString || err != nil {
-			f.refuse(at, "wrong_type", "This must be a string.")
+			f.Refuse(at, "wrong_type", "This must be a string.")
 			continue
 		}
-		list = append(list, element{at, string(text)})
+		list = append(list, Element{at, string(text)})
 	}
 	return list
 }
@@ -203,14 +208,23 @@ const maxList = 1000
 
 // array returns the values of an array; nil where there is none. Of one that is longer than max it returns one value more,
 // so that it need not be held in memory.
-func (f *form) array(name string, max int) []jsontext.Value {
+func (f *Form) array(name string, max int) []jsontext.Value {
 	value := f.take(name)
 	if value == nil {
 		return nil
 	}
 	if value.Kind() != jsontext.KindBeginArray {
-		f.refuse(name, "wrong_type", "This must be a list.")
+		f.Refuse(name, "wrong_type", "This must be a list.")
 		return nil
 	}
 	return elements(value, max+1)
+}
+
+// rate returns a limit, nil for none. given tells that from a limit that is not there.
+func (f *Form) Limit(name string, least, most int64) (given bool, limit *int64) {
+	if f.Null(name) {
+		return true, nil
+	}
+	limit = f.Integer(name, least, most)
+	return limit != nil, limit
 }

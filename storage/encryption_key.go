@@ -1,0 +1,145 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/seal"
+)
+
+// Why Open refuses an encryption key. Each comes wrapped in a sentence that says what to do.
+var (
+	ErrKeyMissing = errors.New("encryption key is missing")
+	ErrKey        = errors.New("encryption key does not fit the database")
+)
+
+// canary is a text that every database holds sealed. Its key is the one key that all signing secrets are sealed with. A
+// wrong key is noticed at the start, and not at the first delivery.
+const canary = "keyhook canary"
+
+// encryptionKeys are the keys that a file may be sealed with. The canary of the file tells which of them it is.
+type encryptionKeys struct {
+	keys []seal.Key
+	file keyFile // that holds them; zero where they do not come from a key file
+}
+
+// ids names the keys for a sentence.
+func (k encryptionKeys) ids() string {
+	var ids []string
+	for _, key := range k.keys {
+		ids = append(ids, key.ID())
+	}
+	return strings.Join(slices.Compact(ids), " and ")
+}
+
+// findKeys returns the configured key, else those of the file beside the database. Only a new database gets a key file: one
+// that is made later could open nothing.
+func findKeys(o Options, empty bool) (encryptionKeys, error) {
+	if o.EncryptionKey != "" {
+		key, err := seal.ParseKey(o.EncryptionKey)
+		if err != nil {
+			return encryptionKeys{}, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
+		}
+		return encryptionKeys{keys: []seal.Key{key}}, nil
+	}
+	file := keyFile{name: o.Path + disk.Key}
+	keys, err := file.read()
+	if err == nil && empty {
+		return encryptionKeys{}, lostBesideKey(file.name)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		file.fresh = true
+		if empty {
+			key := seal.NewKey()
+			return encryptionKeys{[]seal.Key{key}, file}, file.write(key)
+		}
+		if keys, err = file.read(); errors.Is(err, os.ErrNotExist) {
+			return encryptionKeys{}, fmt.Errorf("%w: %s is gone and encryption.key is not set; put back the key file that belongs to this database, or set encryption.key", ErrKeyMissing, file.name)
+		}
+	}
+	return encryptionKeys{keys, file}, err
+}
+
+// findKeyOf returns the key that a copy of a database is sealed with: the one of that id.
+func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
+	found, err := findKeys(o, false)
+	if errors.Is(err, ErrKeyMissing) {
+		return found, fmt.Errorf("%w: %s needs the key %s; put the key file that was kept apart from it at %s, or set encryption.key",
+			ErrKeyMissing, from, id, o.Path+disk.Key)
+	}
+	if err != nil || slices.ContainsFunc(found.keys, func(k seal.Key) bool { return k.ID() == id }) {
+		return found, err
+	}
+	where, mend := "encryption.key", fmt.Sprintf("set encryption.key, or put the key file at %s, as they were when the copy was made", o.Path+disk.Key)
+	if o.EncryptionKey == "" {
+		where = found.file.path()
+		if old := found.file.oldKey(id); exists(old) {
+			mend = fmt.Sprintf("rekey moved that key to another file: run cat %s >> %s, and restore again", old, where)
+		}
+	}
+	return found, fmt.Errorf("%w: %s needs the key %s, and %s is the key %s; %s", ErrKey, from, id, where, found.ids(), mend)
+}
+
+func lostBesideKey(key string) error {
+	return fmt.Errorf("%w, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrLost, key)
+}
+
+// choose returns the key that sealed is sealed with, which is the canary of the database at path.
+func (k encryptionKeys) choose(path string, sealed []byte) (seal.Key, error) {
+	id, err := seal.KeyID(sealed)
+	if err != nil {
+		return seal.Key{}, fmt.Errorf("%w: restore a backup; the database does not say which key it is sealed with (%w)", ErrKey, err)
+	}
+	for _, key := range k.keys {
+		text, err := seal.NewRing(key).Open(sealed, canary)
+		if err == nil && string(text) == canary {
+			return key, nil
+		}
+	}
+	mend := "put back the key file that holds that one, or set encryption.key to it"
+	if k.file.name == "" {
+		mend = "set encryption.key to that one, or, where " + path + disk.Key + " holds it, leave encryption.key out"
+	}
+	return seal.Key{}, fmt.Errorf("%w, which is sealed with the key %s, while at hand is %s; %s", ErrKey, id, k.ids(), mend)
+}
+
+// recognize reads what the file knows of itself, and chooses its key.
+func (s *Store) recognize(found encryptionKeys) error {
+	if err := s.tx.get(&s.ids.salt, "SELECT value FROM instance WHERE name = 'salt'"); err != nil {
+		return fmt.Errorf("read instance: %w", err)
+	}
+	sealed, err := s.instance("canary")
+	if err != nil {
+		return err
+	}
+	if s.key, err = found.choose(s.path, sealed); err != nil {
+		return err
+	}
+	s.ring = seal.NewRing(s.key)
+	return nil
+}
+
+// readCanary reads the sealed canary from a database that no store has open.
+func readCanary(ctx context.Context, db *sqlx.DB) (sealed []byte, err error) {
+	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
+		return nil, fmt.Errorf("read instance: %w", err)
+	}
+	return sealed, nil
+}
+
+// instance reads what the file knows of itself under a name; nil where there is nothing.
+func (s *Store) instance(name string) (value []byte, err error) {
+	err = s.tx.get(&value, "SELECT value FROM instance WHERE name = ?", name)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("read instance: %w", err)
+	}
+	return value, nil
+}
