@@ -338,15 +338,15 @@ func TestSample(t *testing.T) {
 		t.Parallel()
 		m := used()
 		var broken atomic.Bool
-		ailing := func() error {
+		fail := func() error {
 			if broken.Load() {
 				return errors.New("disk I/O error")
 			}
 			return nil
 		}
 		m.Read(store{
-			func(context.Context) (webhook.Backlog, error) { return webhook.Backlog{}, ailing() },
-			func() (int64, int64, error) { return 1, 1, ailing() },
+			func(context.Context) (webhook.Backlog, error) { return webhook.Backlog{}, fail() },
+			func() (int64, int64, error) { return 1, 1, fail() },
 		})
 		const pending = `keyhook_deliveries_pending{state="healthy"}`
 		for i, tt := range []struct {
