@@ -33,7 +33,7 @@ func (t *text) String() string {
 	return t.b.String()
 }
 
-// listen listens beside a database in dir and says "in" to whoever gets through.
+// listen listens next to a database and writes "in" to each accepted connection.
 func listen(t *testing.T, database string) (path string, log *text) {
 	t.Helper()
 	log = &text{}
@@ -136,7 +136,7 @@ func TestListen(t *testing.T) {
 		"a directory":     func(path string) error { return os.Mkdir(path, 0o700) },
 		"a symbolic link": func(path string) error { return os.Symlink("elsewhere", path) },
 	} {
-		t.Run("refuses to remove "+name+" that stands in the way", func(t *testing.T) {
+		t.Run("refuses to remove "+name+" at its path", func(t *testing.T) {
 			t.Parallel()
 			database := filepath.Join(t.TempDir(), "keyhook.db")
 			if err := make(database + ".sock"); err != nil {
