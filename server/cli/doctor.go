@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // What a finding may be.
@@ -46,14 +47,10 @@ func (d *examination) wrong(check, mend, format string, args ...any) {
 	d.list = append(d.list, finding{isProblem, check, fmt.Sprintf(format, args...), mend})
 }
 
-// refused takes over the sentence of an error, which says what to do after its last semicolon.
+// refused notes an error with its mend, if it has one.
 func (d *examination) refused(check string, err error) {
-	text := err.Error()
-	if at := strings.LastIndex(text, "; "); at > 0 && !strings.Contains(text, "\n") {
-		d.wrong(check, text[at+2:], "%s", text[:at])
-		return
-	}
-	d.wrong(check, "", "%s", text)
+	what, mend := fault.Split(withMend(err))
+	d.wrong(check, mend, "%s", what)
 }
 
 func (d *examination) count(result string) (n int) {

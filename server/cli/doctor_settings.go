@@ -24,14 +24,11 @@ func (d *examination) settings(flags *pflag.FlagSet, err error) bool {
 	var problems config.Problems
 	if errors.As(err, &problems) {
 		for _, p := range problems {
-			text, mend := p.String(), ""
-			if before, after, found := strings.Cut(text, "; "); found {
-				text, mend = before, after
-			}
+			text := p.Where() + ": " + p.What
 			if hint := suspect(p.Setting); hint != "" {
 				text += "; " + hint
 			}
-			d.wrong("settings", mend, "%s", text)
+			d.wrong("settings", p.Mend, "%s", text)
 		}
 		return false
 	}

@@ -128,8 +128,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 			if len(p) != 1 || !strings.Contains(p[0].String(), tt.want) {
 				t.Errorf("got %v, want one problem with %q", err, tt.want)
 			}
-			if len(p[0].Message) > 300 {
-				t.Errorf("the message has %d bytes", len(p[0].Message))
+			if len(p[0].String()) > 300 {
+				t.Errorf("the message has %d bytes", len(p[0].String()))
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func (s Server) Certificate() (*tls.Config, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
 	if err != nil {
-		return nil, Problems{{Setting: "server.tls_cert_file, server.tls_key_file", Message: err.Error()}}
+		return nil, Problems{NewProblem("server.tls_cert_file, server.tls_key_file", "", err)}
 	}
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }

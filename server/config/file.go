@@ -35,10 +35,10 @@ func readFile(path, source string) *file {
 	}
 	data, err := readAtMost(path, maxFile)
 	if err != nil {
-		f.problems = Problems{problem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", shown(path), reason(err)), "check the path and its permissions"))}
+		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", shown(path), reason(err)), "check the path and its permissions"))}
 	} else if err := f.decode(data); err != nil {
 		message := quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
-		f.problems = append(f.problems, problem("", path, advise("is not valid YAML: "+message, "correct that line")))
+		f.problems = append(f.problems, NewProblem("", path, advise("is not valid YAML: "+message, "correct that line")))
 	}
 	return f
 }
@@ -151,7 +151,7 @@ func listText(list *yaml.Node) (string, error) {
 func isEmpty(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
 
 func (f *file) wrong(name string, node *yaml.Node, err error) {
-	f.problems = append(f.problems, problem(name, f.place(node), err))
+	f.problems = append(f.problems, NewProblem(name, f.place(node), err))
 }
 
 func (f *file) place(node *yaml.Node) string { return f.path + ":" + strconv.Itoa(node.Line) }

@@ -121,7 +121,7 @@ func (l *loader) wrong(name string, err error) {
 		}
 		return
 	}
-	l.problems = append(l.problems, problem(name, l.sources[name], err))
+	l.problems = append(l.problems, NewProblem(name, l.sources[name], err))
 }
 
 // text returns the text of a setting, and notes its source. The text of a secret may be in a file of its own.
@@ -171,9 +171,4 @@ func (l *loader) dev(c Config) Config {
 		l.sources[name] = "--" + flagDev
 	}
 	return c
-}
-
-// problem makes a Problem of an error.
-func problem(setting, source string, err error) Problem {
-	return Problem{setting, source, err.Error()}
 }

@@ -265,7 +265,7 @@ func TestLoad(t *testing.T) {
 	t.Run("a file that was named must exist", func(t *testing.T) {
 		t.Parallel()
 		_, err := config.Load(parse(t, "--config", filepath.Join(t.TempDir(), "none.yaml")))
-		if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "--config" || !strings.Contains(p[0].Message, "no such file") {
+		if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "--config" || !strings.Contains(p[0].String(), "no such file") {
 			t.Errorf("got %v", p)
 		}
 	})
@@ -273,7 +273,7 @@ func TestLoad(t *testing.T) {
 	t.Run("a file larger than a megabyte is refused", func(t *testing.T) {
 		t.Parallel()
 		_, err := loadFile(t, strings.Repeat("# comment\n", 1<<17))
-		if p := problemsOf(t, err); !strings.Contains(p[0].Message, "larger than") {
+		if p := problemsOf(t, err); !strings.Contains(p[0].String(), "larger than") {
 			t.Errorf("got %v", p)
 		}
 	})
@@ -334,7 +334,7 @@ func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 			t.Setenv(tt.name, "a value nobody should see")
 			_, err := config.Load(nil)
 			p := problemsOf(t, err)
-			if len(p) != 1 || p[0].Source != tt.name || !strings.Contains(p[0].Message, tt.want) {
+			if len(p) != 1 || p[0].Source != tt.name || !strings.Contains(p[0].String(), tt.want) {
 				t.Errorf("got %v, want %q", p, tt.want)
 			}
 			if strings.Contains(err.Error(), "nobody") {

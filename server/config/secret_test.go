@@ -112,7 +112,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 				} {
 					c, err := load()
 					if tt.want != "" {
-						if p := problemsOf(t, err); len(p) != 1 || p[0].Setting != name || !strings.Contains(p[0].Message, tt.want) {
+						if p := problemsOf(t, err); len(p) != 1 || p[0].Setting != name || !strings.Contains(p[0].String(), tt.want) {
 							t.Errorf("%s by %s: got %v, want %q", name, source, err, tt.want)
 						}
 						continue
@@ -128,7 +128,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 		t.Parallel()
 		path := write(t, "secret", canary, 0o600)
 		_, err := loadFile(t, "bootstrap:\n  token: "+canary+"\n", "--bootstrap.token_file", path)
-		if p := problemsOf(t, err); len(p) != 1 || !strings.Contains(p[0].Message, "bootstrap.token_file (--bootstrap.token_file); keep one") {
+		if p := problemsOf(t, err); len(p) != 1 || !strings.Contains(p[0].String(), "bootstrap.token_file (--bootstrap.token_file); keep one") {
 			t.Errorf("got %v", err)
 		}
 	})

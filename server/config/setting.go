@@ -111,7 +111,7 @@ func unknownVariables(environ []string) (found Problems) {
 		} else if near != "" {
 			mend = "did you mean " + near + "? If not, unset it"
 		}
-		found = append(found, problem("", name, advise("is not a setting", mend)))
+		found = append(found, NewProblem("", name, advise("is not a setting", mend)))
 	}
 	return found
 }
