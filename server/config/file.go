@@ -94,12 +94,10 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 }
 
 func (f *file) unknown(name string, key *yaml.Node) {
-	mend := "remove it"
-	section, setting, _ := strings.Cut(name, ".")
+	mend := suggest(name, names(), "remove it")
 	if _, isSetting := find(name); isSetting {
+		section, setting, _ := strings.Cut(name, ".")
 		mend = "write " + setting + " below " + section + ":, indented"
-	} else if near := nearest(name, names()); near != "" {
-		mend = "did you mean " + near + "? If not, remove it"
 	}
 	f.wrong("", key, advise(shown(name)+" is not a setting", mend))
 }

@@ -105,29 +105,30 @@ func unknownVariables(environ []string) (found Problems) {
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
 			continue
 		}
-		mend := "unset it"
-		if near := nearest(name, known); serviceLink.MatchString(name) {
+		mend := suggest(name, known, "unset it")
+		if serviceLink.MatchString(name) {
 			mend = "Kubernetes sets it for a Service of that name: add enableServiceLinks: false to the pod's spec"
-		} else if near != "" {
-			mend = "did you mean " + near + "? If not, unset it"
 		}
 		found = append(found, NewProblem("", name, advise("is not a setting", mend)))
 	}
 	return found
 }
 
-// nearest returns the known name that was probably meant; empty if none is similar enough.
-func nearest(name string, known []string) (best string) {
+// suggest returns the mend for an unknown name: the known name that was probably meant, or else the given mend.
+func suggest(name string, known []string, mend string) string {
 	if len(name) > 64 { // no name is longer, and the search costs the product of the lengths
-		return ""
+		return mend
 	}
-	least := 2 + len(strings.TrimPrefix(name, envPrefix))/4
+	best, least := "", 2+len(strings.TrimPrefix(name, envPrefix))/4
 	for _, candidate := range known {
 		if d := distance(name, candidate); d < least {
 			best, least = candidate, d
 		}
 	}
-	return best
+	if best == "" {
+		return mend
+	}
+	return "did you mean " + best + "? If not, " + mend
 }
 
 // distance is the Levenshtein distance in bytes.
