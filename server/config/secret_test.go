@@ -13,10 +13,10 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// canary is long enough for a secret, and may be shown nowhere.
+// canary is a valid secret, which must never be shown.
 const canary = "canary0123456789012345678901234567890123456"
 
-// private holds a configuration where fmt may not call its methods.
+// private holds a configuration in a field whose methods fmt cannot call.
 type private struct{ config config.Config }
 
 func TestASecretIsShownNowhere(t *testing.T) {

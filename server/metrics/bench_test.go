@@ -58,7 +58,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// nothing is a ResponseWriter that keeps nothing.
+// nothing is a ResponseWriter that discards everything.
 type nothing struct{ io.Writer }
 
 func (nothing) Header() http.Header { return http.Header{} }

@@ -16,7 +16,7 @@ import (
 // nobody is a user who owns nothing.
 const nobody = 65534
 
-// asNobody runs f in a thread that belongs to another user. The thread ends with it: it is never handed back.
+// asNobody runs f in a thread of another user. The thread ends with f, so that no other goroutine gets it.
 func asNobody(t *testing.T, f func() (string, error)) (said string, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -69,7 +69,7 @@ func TestOthersStayOut(t *testing.T) {
 	}
 }
 
-// TestStranger connects to sockets that another user has made.
+// TestStranger connects to sockets of another user.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
