@@ -126,7 +126,7 @@ type Egress struct {
 
 // Encryption is how signing secrets are encrypted.
 type Encryption struct {
-	Key redact.Text // zero: the server uses the key file beside the database
+	Key redact.Text // zero: the server uses the key file next to the database
 }
 
 // Bootstrap is the credential of the first operator.
