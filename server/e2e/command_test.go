@@ -22,7 +22,7 @@ func keyhook(tb testing.TB, dir string, args ...string) *exec.Cmd {
 	tb.Helper()
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"TMPDIR=" + tb.TempDir(), "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"TMPDIR=" + tb.TempDir(), "PATH=" + os.Getenv("PATH"), raceOptions}
 	return cmd
 }
 

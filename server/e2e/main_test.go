@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,17 @@ var underRace = func() bool {
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }()
 
+// raceOptions shortens the second that the race detector waits at the end of each process. Without it, the scripts of
+// TestScripts take 67 s instead of 7 s.
+const raceOptions = "GORACE=atexit_sleep_ms=10"
+
+// inParallel is how many tests run at once: most of them wait more than they work, unless the race detector is on.
+var inParallel = map[bool]string{false: "8", true: "4"}[underRace]
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", inParallel); err != nil { // the command line comes later, so it wins
+		panic(err)
+	}
 	os.Exit(runTests(m))
 }
 

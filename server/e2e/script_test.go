@@ -24,6 +24,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			bin := filepath.Join(env.WorkDir, ".bin")
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+			env.Vars = append(env.Vars, raceOptions)
 			return errors.Join(os.Mkdir(bin, 0o700), os.Symlink(binary, filepath.Join(bin, "keyhook")))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "ready": ready},
