@@ -24,17 +24,6 @@ func TestTheExampleFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	t.Run("is what is in force without it", func(t *testing.T) {
-		t.Parallel()
-		c, err := config.Load(parse(t, "--config", exampleFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(config.Default(), c, asValues); diff != "" {
-			t.Errorf("not the defaults (-want +got):\n%s", diff)
-		}
-	})
-
 	t.Run("has every setting in the order of the table, live where it has a default, with what it is for above it", func(t *testing.T) {
 		t.Parallel()
 		var sections yaml.Node
