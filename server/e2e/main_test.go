@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +47,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "keyhook")
-	if err := errors.Join(os.Chmod(dir, 0o755), build(binary)); err != nil { // some tests run it as another user
+	if err := errors.Join(os.Chmod(dir, 0o755), dependOnSource(), build(binary)); err != nil { // some tests run it as another user
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -64,4 +65,15 @@ func build(to string) error {
 		return fmt.Errorf("build the program: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// dependOnSource opens every directory of the source. So go test repeats these tests when any file has changed, although
+// they import nothing of the program: its cache notes the directories that a test opens, with their files.
+func dependOnSource() error {
+	return filepath.WalkDir("../..", func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == ".git" && entry.IsDir() {
+			return filepath.SkipDir
+		}
+		return err
+	})
 }
