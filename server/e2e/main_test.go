@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"testing"
 )
 
-// binary is the program under test.
-var binary string
+var binary string // use program
 
 // underRace reports whether the race detector is on: in these tests, and so in the binary under test.
 var underRace = func() bool {
@@ -47,7 +47,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "keyhook")
-	if err := errors.Join(os.Chmod(dir, 0o755), dependOnSource(), build(binary)); err != nil { // some tests run it as another user
+	if err := errors.Join(os.Chmod(dir, 0o755), build(binary)); err != nil { // some tests run it as another user
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -67,13 +67,17 @@ func build(to string) error {
 	return nil
 }
 
-// dependOnSource opens every directory of the source. So go test repeats these tests when any file has changed, although
-// they import nothing of the program: its cache notes the directories that a test opens, with their files.
-func dependOnSource() error {
-	return filepath.WalkDir("../..", func(_ string, entry fs.DirEntry, err error) error {
+// program returns the path of the binary under test. It opens every directory of the source, during a test: then the cache
+// of go test notes them with their files, and repeats these tests when a file of the program has changed.
+var program = sync.OnceValue(func() string {
+	err := filepath.WalkDir("../..", func(_ string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Name() == ".git" && entry.IsDir() {
 			return filepath.SkipDir
 		}
 		return err
 	})
-}
+	if err != nil {
+		panic(err)
+	}
+	return binary
+})
