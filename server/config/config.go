@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -75,7 +76,8 @@ func (s Server) Certificate() (*tls.Config, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
 	if err != nil {
-		return nil, Problems{NewProblem("server.tls_cert_file, server.tls_key_file", "", err)}
+		return nil, Problems{NewProblem("server.tls_cert_file, server.tls_key_file", "",
+			fault.Advise(err, "write the paths of a PEM certificate chain and of its private key"))}
 	}
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
@@ -124,7 +126,7 @@ type Egress struct {
 
 // Encryption is how signing secrets are encrypted.
 type Encryption struct {
-	Key redact.Text // zero: the server uses the key file beside the database
+	Key redact.Text // zero: the server uses the key file next to the database
 }
 
 // Bootstrap is the credential of the first operator.

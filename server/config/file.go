@@ -94,12 +94,10 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 }
 
 func (f *file) unknown(name string, key *yaml.Node) {
-	mend := "remove it"
-	section, setting, _ := strings.Cut(name, ".")
+	mend := suggest(name, names(), "remove it")
 	if _, isSetting := find(name); isSetting {
+		section, setting, _ := strings.Cut(name, ".")
 		mend = "write " + setting + " below " + section + ":, indented"
-	} else if near := nearest(name, names()); near != "" {
-		mend = "did you mean " + near + "? If not, remove it"
 	}
 	f.wrong("", key, advise(shown(name)+" is not a setting", mend))
 }
@@ -123,19 +121,15 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 // show the text, which may be a secret.
 func scalarText(node *yaml.Node) (string, error) {
 	switch {
-	case node.Kind == yaml.AliasNode:
-		return "", advise("is a YAML alias", "write the value itself, in quotes if it begins with *")
-	case node.Kind != yaml.ScalarNode:
-		return "", advise("is a list or a section", "write a single value")
 	case node.Tag == "!!null":
 		return "", advise("has no value", `write one, or "" for none, or remove the line`)
-	case !scalarTag.MatchString(node.Tag):
-		return "", advise("has a YAML tag", "write the value in quotes if it begins with !")
+	case node.Kind != yaml.ScalarNode || !plain.MatchString(node.Tag):
+		return "", advise("is not a single plain value", "write one, in quotes if it begins with * or !")
 	}
 	return node.Value, nil
 }
 
-var scalarTag = regexp.MustCompile(`^!!(str|int|float|bool|timestamp)$`)
+var plain = regexp.MustCompile(`^!!(str|int|float|bool|timestamp)$`)
 
 // listText joins the items of a list with commas.
 func listText(list *yaml.Node) (string, error) {

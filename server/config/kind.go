@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -22,13 +23,13 @@ type kind struct {
 }
 
 // text takes any text that passes the check.
-func text(check func(string) error) kind {
-	return kind{"text", func(s string) (any, error) { return s, check(s) }}
+func text(label string, check func(string) error) kind {
+	return kind{label, func(s string) (any, error) { return s, check(s) }}
 }
 
-// address takes host:port.
-func address(check func(string) error) kind {
-	return kind{"host:port", func(s string) (any, error) { return s, check(s) }}
+// secret takes a text that passes the check, or none.
+func secret(check func(string) error) kind {
+	return kind{"secret", func(s string) (any, error) { return redact.New(s), optional(check)(s) }}
 }
 
 // optional lets a text be empty.
@@ -41,66 +42,65 @@ func optional(check func(string) error) func(string) error {
 	}
 }
 
-func choice(first, second string) kind {
-	return kind{first + "|" + second, func(s string) (any, error) {
-		if s != first && s != second {
-			return nil, advise(shown(s)+" is not a choice", "write "+first+" or "+second)
-		}
-		return s, nil
-	}}
-}
-
-var boolean = kind{"true|false", func(s string) (any, error) {
-	if s != "true" && s != "false" {
-		return nil, advise(shown(s)+" is neither true nor false", "write true or false")
+// choice takes one of some values, written as show does.
+func choice[T any](values ...T) kind {
+	var texts []string
+	for _, value := range values {
+		texts = append(texts, show(value))
 	}
-	return s == "true", nil
-}}
+	return kind{strings.Join(texts, "|"), func(s string) (any, error) {
+		if i := slices.Index(texts, s); i >= 0 {
+			return values[i], nil
+		}
+		return nil, advise(shown(s)+" is not one of its values", "write "+strings.Join(texts, " or "))
+	}}
+}
 
-// between checks the limits of a number, duration or size.
-func between[T int | int64 | float64 | time.Duration](value, least, most T) (any, error) {
-	if value < least || value > most {
-		return nil, advise(show(value)+" is out of range", "write a value from "+show(least)+" to "+show(most))
+// limited takes a value that read accepts, within limits.
+func limited[T int | int64 | float64 | time.Duration](label, example string, read func(string) (T, error), least, most T) kind {
+	limits := "from " + show(least) + " to " + show(most)
+	return kind{label, func(s string) (any, error) {
+		value, err := read(s)
+		switch {
+		case err != nil:
+			return nil, advise(shown(s)+" is not a "+label, "write one like "+example+", "+limits)
+		case value < least || value > most:
+			return nil, advise(show(value)+" is out of range", "write a value "+limits)
+		}
+		return value, nil
+	}}
+}
+
+func number(least, most int) kind { return limited("whole number", "16", readWhole, least, most) }
+
+func factor(least, most float64) kind { return limited("number", "2.5", readDecimal, least, most) }
+
+func size(least, most int64) kind { return limited("size", `"64MiB" or "1GiB"`, readSize, least, most) }
+
+func duration(least, most time.Duration) kind {
+	inner := limited("duration", `"500ms", "15s" or "720h"`, time.ParseDuration, least, most)
+	return kind{inner.label, func(s string) (any, error) {
+		if decimal.MatchString(s) {
+			return nil, advise(shown(s)+" has no unit", "write "+shown(s+"s"))
+		}
+		return inner.parse(s)
+	}}
+}
+
+func readWhole(s string) (int, error) {
+	if n, err := strconv.Atoi(s); err != nil || strconv.Itoa(n) == s {
+		return n, err
 	}
-	return value, nil
-}
-
-func number(least, most int) kind {
-	return kind{"number", func(s string) (any, error) {
-		n, err := strconv.Atoi(s)
-		if err != nil || strconv.Itoa(n) != s { // YAML would read 010 as 8
-			return nil, advise(shown(s)+" is not a whole number", fmt.Sprintf("write digits only, from %d to %d", least, most))
-		}
-		return between(n, least, most)
-	}}
-}
-
-func factor(least, most float64) kind {
-	return kind{"number", func(s string) (any, error) {
-		if !decimal.MatchString(s) {
-			return nil, advise(shown(s)+" is not a number", "write one like 2 or 2.5, from "+show(least)+" to "+show(most))
-		}
-		value, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			return nil, err
-		}
-		return between(value, least, most)
-	}}
+	return 0, strconv.ErrSyntax // YAML would read 010 as 8
 }
 
 var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 
-func duration(least, most time.Duration) kind {
-	return kind{"duration", func(s string) (any, error) {
-		if decimal.MatchString(s) {
-			return nil, advise(shown(s)+" has no unit", "write "+shown(s+"s"))
-		}
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			return nil, advise(shown(s)+" is not a duration", `write one like "500ms", "15s", "10m" or "720h"`)
-		}
-		return between(d, least, most)
-	}}
+func readDecimal(s string) (float64, error) {
+	if !decimal.MatchString(s) {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseFloat(s, 64)
 }
 
 // units are the units of a size, as in GOMEMLIMIT, the largest first.
@@ -109,22 +109,17 @@ var units = []struct {
 	bytes int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
 
-// size takes a number of bytes, with a unit or without.
-func size(least, most int64) kind {
-	return kind{"size", func(s string) (any, error) {
-		for _, unit := range units {
-			digits, found := strings.CutSuffix(s, unit.name)
-			if !found {
-				continue
+func readSize(s string) (int64, error) {
+	for _, unit := range units {
+		if digits, found := strings.CutSuffix(s, unit.name); found {
+			n, err := readWhole(strings.TrimSuffix(digits, " "))
+			if err != nil || n < 0 || int64(n) > math.MaxInt64/unit.bytes {
+				return 0, strconv.ErrSyntax
 			}
-			digits = strings.TrimSuffix(digits, " ")
-			if n, err := strconv.ParseInt(digits, 10, 64); err == nil && n >= 0 && n <= most && strconv.FormatInt(n, 10) == digits {
-				return between(n*unit.bytes, least, most)
-			}
-			break
+			return int64(n) * unit.bytes, nil
 		}
-		return nil, advise(shown(s)+" is not a size", `write one like "64MiB" or "1GiB", from `+show(least)+" to "+show(most))
-	}}
+	}
+	return 0, strconv.ErrSyntax // unreachable: every text ends with the last unit
 }
 
 const maxNetworks = 1000
@@ -145,21 +140,6 @@ var networks = kind{"networks", func(s string) (any, error) {
 		return nil, advise(fmt.Sprintf("has more than %d items", maxNetworks), "join them to larger networks")
 	}
 	return all, errors.Join(wrong...)
-}}
-
-// secret takes a text that passes the check, or none.
-func secret(check func(string) error) kind {
-	return kind{"secret", func(s string) (any, error) { return redact.New(s), optional(check)(s) }}
-}
-
-var levels = []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
-
-var level = kind{"debug|info|warn|error", func(s string) (any, error) {
-	i := slices.IndexFunc(levels, func(l slog.Level) bool { return show(l) == s })
-	if i < 0 {
-		return nil, advise(shown(s)+" is not a level", "write debug, info, warn or error")
-	}
-	return levels[i], nil
 }}
 
 // show returns the text of a value. A secret is redacted.

@@ -16,7 +16,10 @@ const fromDefault = "default"
 func Load(flags *pflag.FlagSet) (Config, error) {
 	l := newLoader(flags)
 	c := l.load()
-	return c, l.problems.orNil()
+	if len(l.problems) > 0 {
+		return Config{}, l.problems
+	}
+	return c, nil
 }
 
 // Explain loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
@@ -49,17 +52,26 @@ func newLoader(flags *pflag.FlagSet) *loader {
 		flags = pflag.NewFlagSet("", pflag.ContinueOnError)
 		Flags(flags)
 	}
-	path, source := filePath(flags)
-	l := &loader{flags: flags, file: readFile(path, source), viper: viper.New(), sources: map[string]string{}}
+	l := &loader{flags: flags, file: &file{}, viper: viper.New(), sources: map[string]string{}}
+	l.bind(configFile)
 	for _, s := range all {
-		l.viper.SetDefault(s.Name, s.Default)
-		must(l.viper.BindEnv(s.Name, s.Env))
-		if flag := flags.Lookup(s.Flag); flag != nil {
-			must(l.viper.BindPFlag(s.Name, flag))
-		}
+		l.bind(s)
 	}
+	l.file = readFile(l.viper.GetString(configFile.Name), l.source(configFile))
 	must(l.viper.MergeConfigMap(l.file.texts))
 	return l
+}
+
+// configFile is the path of the file. Keyhook does not search well-known places, because the settings must not depend on the
+// working directory.
+var configFile = Setting{Name: flagConfig, Env: EnvFile, Flag: flagConfig}
+
+func (l *loader) bind(s Setting) {
+	l.viper.SetDefault(s.Name, s.Default)
+	must(l.viper.BindEnv(s.Name, s.Env))
+	if flag := l.flags.Lookup(s.Flag); flag != nil {
+		must(l.viper.BindPFlag(s.Name, flag))
+	}
 }
 
 // must is for errors that viper returns only for invalid arguments.
@@ -159,14 +171,4 @@ func (l *loader) dev(c Config) Config {
 		l.sources[name] = "--" + flagDev
 	}
 	return c
-}
-
-// filePath returns the path of the file, and the flag or variable that names it. Keyhook does not search well-known places,
-// because the settings must not depend on the working directory.
-func filePath(flags *pflag.FlagSet) (path, source string) {
-	if flags.Changed(flagConfig) {
-		path, _ = flags.GetString(flagConfig)
-		return path, "--" + flagConfig
-	}
-	return os.Getenv(EnvFile), EnvFile
 }

@@ -9,8 +9,8 @@ import (
 
 // Problem is one thing wrong with the configuration. It never holds the text of a secret.
 type Problem struct {
-	Setting string // dotted name; empty if no setting has it
-	Source  string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL" or "--log.level"; empty for a Config made in code
+	Setting string // dotted name; empty if there is no such setting
+	Source  string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL" or "--log.level"; empty if none is known
 	What    string // what is wrong
 	Mend    string // what to write instead; may be empty
 }
@@ -42,7 +42,7 @@ func (p Problem) String() string {
 	return text
 }
 
-// Problems is everything that is wrong with the configuration. Load and Validate return it as their error. Find it with
+// Problems is everything that is wrong with the configuration. Load returns it as its error. Find it with
 // errors.As.
 type Problems []Problem
 
@@ -57,12 +57,4 @@ func (p Problems) Error() string {
 		text.WriteString("\n  " + problem.String())
 	}
 	return text.String()
-}
-
-// orNil keeps an empty list from being an error that is not nil.
-func (p Problems) orNil() error {
-	if len(p) == 0 {
-		return nil
-	}
-	return p
 }

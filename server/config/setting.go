@@ -37,7 +37,7 @@ func newSetting(name, fallback string, kind kind, description string) Setting {
 
 // companion returns the setting of the file that holds a secret.
 func (s Setting) companion() Setting {
-	return newSetting(s.Name+"_file", "", text(isLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
+	return newSetting(s.Name+"_file", "", text("path", isLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
 }
 
 // Settings returns all settings in the order of the table. A secret is followed by the setting of the file that may hold it.
@@ -105,29 +105,30 @@ func unknownVariables(environ []string) (found Problems) {
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
 			continue
 		}
-		mend := "unset it"
-		if near := nearest(name, known); serviceLink.MatchString(name) {
+		mend := suggest(name, known, "unset it")
+		if serviceLink.MatchString(name) {
 			mend = "Kubernetes sets it for a Service of that name: add enableServiceLinks: false to the pod's spec"
-		} else if near != "" {
-			mend = "did you mean " + near + "? If not, unset it"
 		}
 		found = append(found, NewProblem("", name, advise("is not a setting", mend)))
 	}
 	return found
 }
 
-// nearest returns the known name that was probably meant; empty if none is similar enough.
-func nearest(name string, known []string) (best string) {
+// suggest returns the mend for an unknown name: the known name that was probably meant, or else the given mend.
+func suggest(name string, known []string, mend string) string {
 	if len(name) > 64 { // no name is longer, and the search costs the product of the lengths
-		return ""
+		return mend
 	}
-	least := 2 + len(strings.TrimPrefix(name, envPrefix))/4
+	best, least := "", 2+len(strings.TrimPrefix(name, envPrefix))/4
 	for _, candidate := range known {
 		if d := distance(name, candidate); d < least {
 			best, least = candidate, d
 		}
 	}
-	return best
+	if best == "" {
+		return mend
+	}
+	return "did you mean " + best + "? If not, " + mend
 }
 
 // distance is the Levenshtein distance in bytes.
@@ -177,7 +178,7 @@ func Flags(flags *pflag.FlagSet) {
 		flags.String(s.Flag, s.Default, strings.Replace(s.Description, s.Kind, "`"+s.Kind+"`", 1))
 		flag := flags.Lookup(s.Flag)
 		flag.Hidden = s.Flag != flagListen
-		if s.Kind == boolean.label {
+		if s.Default == "false" {
 			flag.NoOptDefVal = "true"
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"log/slog"
 	"strings"
 	"time"
 
@@ -11,15 +12,15 @@ const day = 24 * time.Hour
 
 // table has every setting in the order in which they are shown, except the companions of secrets.
 var table = []Setting{
-	newSetting("server.listen", "127.0.0.1:8080", address(isAddress),
+	newSetting("server.listen", "127.0.0.1:8080", text("host:port", isAddress),
 		"host:port to serve on; a host other than loopback opens it to the network, and port 0 means any free port"),
-	newSetting("server.base_url", "", text(optional(isBaseURL)),
+	newSetting("server.base_url", "", text("URL", optional(isBaseURL)),
 		"public URL of this server, if it is behind a proxy; empty: made from listen"),
 	newSetting("server.trusted_proxies", "", networks,
 		"addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count; from other clients they are ignored"),
-	newSetting("server.tls_cert_file", "", text(isLine),
+	newSetting("server.tls_cert_file", "", text("path", isLine),
 		"PEM certificate chain, to serve HTTPS without a proxy; needs tls_key_file"),
-	newSetting("server.tls_key_file", "", text(isLine),
+	newSetting("server.tls_key_file", "", text("path", isLine),
 		"PEM private key of that certificate"),
 	newSetting("server.shutdown_grace", "20s", duration(0, 10*time.Minute),
 		"time for requests and attempts in flight when the server stops; a little more than webhooks.timeout loses none"),
@@ -30,7 +31,7 @@ var table = []Setting{
 	newSetting("server.body_memory", "64MiB", size(64<<20, 64<<30),
 		"memory for the bodies of all requests in progress; one organization may use up to two thirds of it"),
 
-	newSetting("storage.path", "keyhook.db", text(isDatabase),
+	newSetting("storage.path", "keyhook.db", text("path", isDatabase),
 		"the database file; its directory must be writable, because other files are next to it"),
 	newSetting("storage.synchronous", SynchronousFull, choice(SynchronousFull, SynchronousNormal),
 		"with full, acknowledged writes survive a power cut; normal is faster, but a power cut may lose the last writes"),
@@ -39,10 +40,10 @@ var table = []Setting{
 	newSetting("storage.retention_audit", "8760h", duration(time.Second, 36500*day),
 		"how long audit events are kept"),
 
-	newSetting("keys.prefix", access.DefaultKeyPrefix, text(isKeyPrefix),
+	newSetting("keys.prefix", access.DefaultKeyPrefix, text("text", isKeyPrefix),
 		"prefix of new API keys, by which people and secret scanners recognize them; older keys stay valid"),
 
-	newSetting("webhooks.header_prefix", "X-Service", text(isHeaderPrefix),
+	newSetting("webhooks.header_prefix", "X-Service", text("text", isHeaderPrefix),
 		"prefix of the headers of a delivery: X-Service gives X-Service-Signature; receivers depend on it"),
 	newSetting("webhooks.max_attempts", "5", number(1, 100),
 		"attempts of one delivery, including the first, before Keyhook gives it up"),
@@ -65,13 +66,13 @@ var table = []Setting{
 	newSetting("webhooks.disabled_after", "15", number(2, 10000),
 		"consecutive failed attempts after which a subscription is disabled, until someone sets it active again"),
 
-	newSetting("egress.allow_http", "false", boolean,
+	newSetting("egress.allow_http", "false", choice(true, false),
 		"allow http:// URLs for subscriptions; only for development, because payloads are not encrypted"),
 	newSetting("egress.allowed_networks", "", networks,
 		"private or loopback networks to which deliveries may go; each is an exception from the guard, so keep them small"),
 	newSetting("egress.denied_networks", "", networks,
 		"networks to which deliveries never go, even if public or allowed: list the public addresses of your own machines"),
-	newSetting("egress.ca_file", "", text(isLine),
+	newSetting("egress.ca_file", "", text("path", isLine),
 		"PEM certificates of authorities to trust in addition to the system's, for your own receivers and issuer"),
 
 	newSetting("encryption.key", "", secret(isEncryptionKey),
@@ -80,17 +81,17 @@ var table = []Setting{
 	newSetting("bootstrap.token", "", secret(isToken),
 		"access token of the first operator, valid from the first start; empty: each start prints a new one until one is used"),
 
-	newSetting("oidc.issuer", "", text(optional(isIssuer)),
+	newSetting("oidc.issuer", "", text("URL", optional(isIssuer)),
 		"issuer whose tokens are accepted as Bearer tokens; Keyhook finds its keys by OpenID Connect discovery"),
-	newSetting("oidc.audience", "", text(isLine),
+	newSetting("oidc.audience", "", text("text", isLine),
 		"audience that such a token must have, so that a token for another service is refused"),
-	newSetting("oidc.organization_claim", "", text(isLine),
+	newSetting("oidc.organization_claim", "", text("text", isLine),
 		"claim with the id or external_id of the organization; empty: the user's only membership, or X-Organization-Id"),
 
-	newSetting("metrics.listen", "", address(optional(isAddress)),
+	newSetting("metrics.listen", "", text("host:port", optional(isAddress)),
 		"host:port that serves only /metrics, without credentials; empty: the main listener, for platform:read or loopback"),
 
-	newSetting("log.level", "info", level,
+	newSetting("log.level", "info", choice(slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 		"the lowest level that is logged: debug, info, warn or error"),
 	newSetting("log.format", LogJSON, choice(LogJSON, LogText),
 		"json for machines, text for people"),

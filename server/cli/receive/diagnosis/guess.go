@@ -8,10 +8,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // guess names likely mistakes if none is proved. otherMatches says that the signature of the other scheme is right.
@@ -64,7 +64,7 @@ func (d Delivery) guessBody(scheme Scheme) []Mistake {
 	_, _, name := d.headers(scheme)
 	isEvent, id := json.Unmarshal(d.Body, &event) == nil && event.ID != "", d.Header.Get(name)
 	add(isEvent && id != "" && event.ID != id, "body_of_another_event",
-		fmt.Sprintf("The body is that of event %s, but %s is %s.", printable(event.ID), name, printable(id)),
+		fmt.Sprintf("The body is that of event %s, but %s is %s.", output.Quote(event.ID), name, output.Quote(id)),
 		"Use the headers and the body of the same request.")
 	add(isRewritten(d.Body), "body_reserialized", `The JSON was parsed and written again. Keyhook sends an event without white space and with "id" first.`, rawAdvice)
 	switch {
@@ -88,13 +88,13 @@ func (d Delivery) guessMissing(scheme Scheme, err error, otherMatches bool) Mist
 	_, name, _ := strings.Cut(err.Error(), ": ")
 	for _, other := range slices.Sorted(maps.Keys(d.Header)) {
 		plain := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(other), "_", "-"), "http-")
-		what := fmt.Sprintf("%s is missing, but %s is present.", name, printable(other))
+		what := fmt.Sprintf("%s is missing, but %s is present.", name, output.Quote(other))
 		switch {
 		case strings.EqualFold(other, name): // present and empty
 		case plain == strings.ToLower(name):
 			return Mistake{Name: "header_renamed", What: what, Advice: "CGI and WSGI rename headers in this way. Read the headers through your framework, or undo the renaming."}
 		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(d.signatureHeader(Hex)):
-			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Use the headers with that prefix."}
+			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Set the same prefix here and in the receiver."}
 		}
 	}
 	advice := "Every delivery has this header. Check the proxies and gateways before the receiver: some forward only the headers that they are told to."
@@ -102,14 +102,4 @@ func (d Delivery) guessMissing(scheme Scheme, err error, otherMatches bool) Mist
 		advice += " The other signature is right, and one is enough."
 	}
 	return Mistake{Name: "header_missing", What: name + " is missing.", Advice: advice}
-}
-
-const maxPrinted = 100 // characters
-
-// printable escapes and shortens text from the request, because a terminal could obey it.
-func printable(text string) string {
-	if runes := []rune(text); len(runes) > maxPrinted {
-		text = string(runes[:maxPrinted]) + "…"
-	}
-	return strings.Trim(strconv.QuoteToGraphic(text), `"`)
 }
