@@ -180,7 +180,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		Transport: egress.NewTransport(egress.Options{
 			Policy: guard, Roots: roots, MaxIdle: c.Webhooks.Concurrency, MaxIdlePerHost: c.Webhooks.Concurrency,
 		}),
-		Ended:  m.Ended,
+		OnSettled:  m.Ended,
 		Logger: log,
 	})
 	if err != nil {

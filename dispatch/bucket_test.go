@@ -24,8 +24,8 @@ func TestBucket(t *testing.T) {
 			limit := rapid.Int64Range(1, webhook.MaxRateLimit).Draw(t, "limit")
 			highest := limit
 			var b *bucket
-			b = b.under(&limit, now)
-			if !b.full(now) || b.wait(b.size(), now) != 0 || b.wait(b.size()+1, now) != forever {
+			b = b.withLimit(&limit, now)
+			if !b.isFull(now) || b.timeUntil(b.capacity(), now) != 0 || b.timeUntil(b.capacity()+1, now) != never {
 				t.Fatalf("a new bucket of %d is not full", limit)
 			}
 			var taken []time.Time
@@ -35,30 +35,30 @@ func TestBucket(t *testing.T) {
 					now = now.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "later")))
 				case 1: // when the next is there, and a moment before; floating point is not exact to the nanosecond
 					const moment = 50 * time.Nanosecond
-					if d := b.wait(1, now); d > moment {
-						if b.wait(1, now.Add(d-moment)) == 0 {
+					if d := b.timeUntil(1, now); d > moment {
+						if b.timeUntil(1, now.Add(d-moment)) == 0 {
 							t.Fatalf("%s is too long a wait", d)
 						}
-						if now = now.Add(d + moment); b.wait(1, now) != 0 {
+						if now = now.Add(d + moment); b.timeUntil(1, now) != 0 {
 							t.Fatalf("%s is too short a wait", d)
 						}
 					}
 				case 2:
 					limit = rapid.Int64Range(1, webhook.MaxRateLimit).Draw(t, "another limit")
 					highest = max(highest, limit)
-					if b.under(&limit, now) != b || b.size() != bucketSize(limit) || b.wait(1, now) > time.Second+time.Millisecond {
-						t.Fatalf("under a limit of %d it holds %d", limit, b.size())
+					if b.withLimit(&limit, now) != b || b.capacity() != bucketCapacity(limit) || b.timeUntil(1, now) > time.Second+time.Millisecond {
+						t.Fatalf("under a limit of %d it holds %d", limit, b.capacity())
 					}
 				case 3: // taken for nothing
-					if before := b.wait(b.size(), now); b.wait(1, now) == 0 {
-						b.take(now)
-						b.restore(now)
-						if after := b.wait(b.size(), now); abs(after-before) > time.Microsecond {
+					if before := b.timeUntil(b.capacity(), now); b.timeUntil(1, now) == 0 {
+						b.takeToken(now)
+						b.returnToken(now)
+						if after := b.timeUntil(b.capacity(), now); abs(after-before) > time.Microsecond {
 							t.Fatalf("%s until it is full, and %s before", after, before)
 						}
 					}
 				default:
-					wait := b.wait(1, now)
+					wait := b.timeUntil(1, now)
 					if took := b.limiter.AllowN(now, 1); took != (wait == 0) {
 						t.Fatalf("taken %t after a wait of %s", took, wait)
 					} else if took {
@@ -70,7 +70,7 @@ func TestBucket(t *testing.T) {
 				for taken[i].Sub(taken[first]) >= time.Second {
 					first++
 				}
-				if n := i - first + 1; n > int(highest)+bucketSize(highest) {
+				if n := i - first + 1; n > int(highest)+bucketCapacity(highest) {
 					t.Fatalf("%d within a second at %d a second", n, highest)
 				}
 			}
@@ -81,9 +81,9 @@ func TestBucket(t *testing.T) {
 		t.Parallel()
 		var b *bucket
 		now := time.Now()
-		b.take(now)
-		b.restore(now)
-		if b.wait(1_000_000, now) != 0 || !b.full(now) || b.size() != math.MaxInt || b.under(nil, now) != nil {
+		b.takeToken(now)
+		b.returnToken(now)
+		if b.timeUntil(1_000_000, now) != 0 || !b.isFull(now) || b.capacity() != math.MaxInt || b.withLimit(nil, now) != nil {
 			t.Error("it is not without a limit")
 		}
 	})
@@ -98,13 +98,13 @@ func pacedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newScheduler(d, &work{Dispatcher: d})
-	l := s.lane(7, 1)
-	l.target = &target{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
-	l.health, l.have = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.want
-	l.bucket = l.bucket.under(&limit, s.clock)
-	for range l.bucket.size() {
-		l.bucket.take(s.clock)
+	s := newScheduler(d, &worker{Dispatcher: d})
+	l := s.laneOf(7, 1)
+	l.target = &preparedTarget{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
+	l.health, l.haveVersion = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.wantVersion
+	l.bucket = l.bucket.withLimit(&limit, s.clock)
+	for range l.bucket.capacity() {
+		l.bucket.takeToken(s.clock)
 	}
 	return s, l
 }
@@ -116,35 +116,35 @@ func TestPacedLane(t *testing.T) {
 		t.Parallel()
 		s, l := pacedLane(t, 1)
 		a := &attempt{Job: webhook.Job{Delivery: 1, Subscription: 7}, lane: l, epoch: 1}
-		l.held[1] = a
-		l.wire, s.open = 1, 1
-		s.charge(l, toLaunch, 1)
-		bounced{a}.apply(s)
-		if l.begun.n != 1 || !s.mayLaunch(l) || !l.inRing[toLaunch] {
-			t.Errorf("%d begun, and the next token comes in %s", l.begun.n, l.bucket.wait(1, s.clock))
+		l.attempts[1] = a
+		l.sending, s.unsettled = 1, 1
+		s.charge(l, sendSlots, 1)
+		sendRefused{a}.apply(s)
+		if l.begun.n != 1 || !s.maySend(l) || !l.waitsFor[sendSlots] {
+			t.Errorf("%d begun, and the next token comes in %s", l.begun.n, l.bucket.timeUntil(1, s.clock))
 		}
 	})
 
 	t.Run("is woken when the token is there, and neither before nor again and again", func(t *testing.T) {
 		t.Parallel()
 		s, l := pacedLane(t, 3)
-		if !s.admit(l, webhook.Job{Delivery: 1, Subscription: 7}, headSize) {
+		if !s.admit(l, webhook.Job{Delivery: 1, Subscription: 7}, maxHead) {
 			t.Fatal("no room")
 		}
-		s.touch(l)
+		s.update(l)
 		wake := time.UnixMilli(l.wakeAt)
-		if wait := wake.Sub(s.clock); l.inRing[toBegin] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
-			t.Fatalf("in line %t, woken after %s", l.inRing[toBegin], wait)
+		if wait := wake.Sub(s.clock); l.waitsFor[beginPlaces] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
+			t.Fatalf("in line %t, woken after %s", l.waitsFor[beginPlaces], wait)
 		}
-		s.lead = 20 * time.Millisecond // a Begin takes as long
-		s.touch(l)
+		s.beginLead = 20 * time.Millisecond // a Begin takes as long
+		s.update(l)
 		if early := wake.Sub(time.UnixMilli(l.wakeAt)); early < 19*time.Millisecond || early > 21*time.Millisecond {
 			t.Errorf("woken %s before the token is there", early)
 		}
 		s.clock = s.clock.Add(time.UnixMilli(l.wakeAt).Sub(s.clock))
 		s.now = s.clock.UnixMilli()
-		if s.fire(); !l.inRing[toBegin] || l.wakeAt != 0 {
-			t.Errorf("in line %t, to be woken at %d again", l.inRing[toBegin], l.wakeAt)
+		if s.wakeLanes(); !l.waitsFor[beginPlaces] || l.wakeAt != 0 {
+			t.Errorf("in line %t, to be woken at %d again", l.waitsFor[beginPlaces], l.wakeAt)
 		}
 	})
 
@@ -152,15 +152,15 @@ func TestPacedLane(t *testing.T) {
 		t.Parallel()
 		s, l := pacedLane(t, 50)
 		for i := range int64(maxLanes) {
-			s.lane(100+i, 1)
+			s.laneOf(100+i, 1)
 		}
-		s.touch(l)
+		s.update(l)
 		if s.lanes[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+122 {
 			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes[7] == l, l.wakeAt-s.now)
 		}
 		s.clock = s.clock.Add(121 * time.Millisecond)
 		s.now = s.clock.UnixMilli()
-		s.fire()
+		s.wakeLanes()
 		if s.lanes[7] != nil || l.wakeAt != 0 {
 			t.Errorf("is kept %t, to be looked at again at %d", s.lanes[7] == l, l.wakeAt)
 		}

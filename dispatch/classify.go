@@ -36,20 +36,20 @@ func (s *sender) classify(ctx context.Context, err error, inHandshake bool) stri
 	case errors.Is(err, egress.ErrBlocked):
 		return classBlocked + ": the address is not allowed"
 	case errors.As(err, &dns):
-		return classDNS + ": " + aboutDNS(dns)
+		return classDNS + ": " + describeDNS(dns)
 	case inHandshake:
-		return aboutTLS(err)
+		return describeTLS(err)
 	case errors.As(err, &slow) && slow.Timeout():
 		return classTimeout + ": no connection in time"
 	case errors.As(err, &wire) && wire.Op == "dial":
-		return classConnect + ": " + aboutDial(err)
+		return classConnect + ": " + describeDial(err)
 	case errors.As(err, &wire), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return classConnect + ": the connection was lost before the answer was complete"
 	}
 	return classProtocol + ": the answer is not HTTP that can be read"
 }
 
-func aboutDNS(err *net.DNSError) string {
+func describeDNS(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:
 		return "the host name does not exist"
@@ -60,7 +60,7 @@ func aboutDNS(err *net.DNSError) string {
 }
 
 // aboutDial says why no connection came about.
-func aboutDial(err error) string {
+func describeDial(err error) string {
 	for _, known := range []struct {
 		number syscall.Errno
 		phrase string
@@ -78,7 +78,7 @@ func aboutDial(err error) string {
 }
 
 // aboutTLS says what went wrong in a handshake.
-func aboutTLS(err error) string {
+func describeTLS(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError

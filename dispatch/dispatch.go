@@ -20,7 +20,7 @@ import (
 
 // Dispatcher delivers what is pending in a store. Use New.
 type Dispatcher struct {
-	o       Options
+	options Options
 	log     *slog.Logger
 	store   store
 	sender  *sender
@@ -28,20 +28,20 @@ type Dispatcher struct {
 	inbox   *inbox
 
 	lastTick atomic.Int64
-	delay    published
+	lag      sharedLag
 	started  atomic.Bool
-	ended    chan struct{} // closed when Run has ended
+	stopped  chan struct{} // closed when Run has ended
 }
 
 // store is what a Dispatcher needs of the storage floor.
 type store interface {
-	backlog
-	ledger
-	tester
+	pendingStore
+	attemptStore
+	testStore
 }
 
 // backlog is what is pending.
-type backlog interface {
+type pendingStore interface {
 	// Lanes lists all subscriptions with pending deliveries.
 	Lanes(ctx context.Context) ([]webhook.Lane, error)
 	// Target tells how to send to a subscription at present.
@@ -52,7 +52,7 @@ type backlog interface {
 }
 
 // ledger is the record of attempts.
-type ledger interface {
+type attemptStore interface {
 	// Begin records attempts before they are sent. It returns their rows in order; 0 stands for one that must not be sent.
 	Begin(ctx context.Context, starts []webhook.Start) ([]int64, error)
 	// Release takes back attempts that were begun and not sent.
@@ -62,7 +62,7 @@ type ledger interface {
 }
 
 // tester makes test events.
-type tester interface {
+type testStore interface {
 	// SubscriptionRow finds a subscription.
 	SubscriptionRow(ctx context.Context, organization int64, subscriptionID string) (int64, error)
 	// BeginTest makes a test event and begins its one attempt.
@@ -81,14 +81,14 @@ func New(store store, o Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	return &Dispatcher{
-		o: o, log: o.Logger, store: store,
+		options: o, log: o.Logger, store: store,
 		sender: &sender{
 			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout, retryMax: o.RetryMax,
 			allowHTTP: o.AllowHTTP, log: o.Logger,
 		},
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
 		inbox:   newInbox(),
-		ended:   make(chan struct{}),
+		stopped: make(chan struct{}),
 	}, nil
 }
 
@@ -99,33 +99,33 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.started.CompareAndSwap(false, true) {
 		return errors.New("dispatch: Run was called before")
 	}
-	defer close(d.ended)
-	if idle, ok := d.o.Transport.(interface{ CloseIdleConnections() }); ok {
+	defer close(d.stopped)
+	if idle, ok := d.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		defer idle.CloseIdleConnections()
 	}
 	under, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
-	w := &work{Dispatcher: d, ctx: under, batches: make(chan []*attempt, 1), asks: make(chan ask, readers+1)}
+	w := &worker{Dispatcher: d, ctx: under, batches: make(chan []*attempt, 1), reads: make(chan readRequest, maxReads+1)}
 	w.running.Go(w.begin)
-	for range readers {
+	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
 	}
 	newScheduler(d, w).run(ctx, cut)
 	close(w.batches)
-	close(w.asks)
+	close(w.reads)
 	w.running.Wait()
 	return nil
 }
 
 // Fresh takes new pending deliveries over from the store, which leaves the slice to it. It never blocks. It is part of
 // webhook.Watcher.
-func (d *Dispatcher) Fresh(jobs []webhook.Job) { d.inbox.hand(jobs) }
+func (d *Dispatcher) Fresh(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
 
 // Changed learns that these subscriptions, or any where none is named, are not what they were. No attempt that was decided
 // on before is started on after it has returned; one whose connection is being made by then goes on. It never blocks. It is
 // part of webhook.Watcher.
 func (d *Dispatcher) Changed(subscriptions ...int64) {
-	d.inbox.change(changed{slices.Clone(subscriptions)})
+	d.inbox.postChange(subscriptionsChanged{slices.Clone(subscriptions)})
 }
 
 // LastTick is when the scheduler last looked at its clock; the zero time before Run. It does so every poll interval at

@@ -20,16 +20,16 @@ type inbox struct {
 	// changes counts the calls of Changed. An attempt compares it right before it goes on the wire.
 	changes atomic.Uint64
 
-	mu       sync.Mutex
-	messages []message
-	fresh    pool            // bytes of the jobs in messages
-	freshOf  map[int64]int   // the same by organization
-	spilled  map[int64]int64 // subscription → organization
+	mu            sync.Mutex
+	messages      []message
+	newBytes      pool            // bytes of the jobs in messages
+	newBytesOfOrg map[int64]int   // the same by organization
+	spilled       map[int64]int64 // subscription → organization
 }
 
 func newInbox() *inbox {
 	return &inbox{
-		wake: make(chan struct{}, 1), fresh: pool{all: freshBytes}, freshOf: map[int64]int{}, spilled: map[int64]int64{},
+		wake: make(chan struct{}, 1), newBytes: pool{capacity: maxNewBytes}, newBytesOfOrg: map[int64]int{}, spilled: map[int64]int64{},
 	}
 }
 
@@ -37,10 +37,10 @@ func (b *inbox) post(m message) {
 	b.mu.Lock()
 	b.messages = append(b.messages, m)
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 }
 
-func (b *inbox) ring() {
+func (b *inbox) notify() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -48,7 +48,7 @@ func (b *inbox) ring() {
 }
 
 // hand takes jobs of one organization in, or notes their subscriptions where there is no room for that organization.
-func (b *inbox) hand(jobs []webhook.Job) {
+func (b *inbox) addJobs(jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -60,35 +60,35 @@ func (b *inbox) hand(jobs []webhook.Job) {
 		}
 	}
 	b.mu.Lock()
-	if b.fresh.allows(b.freshOf[organization], size) {
-		b.fresh.used += size
-		b.freshOf[organization] += size
-		b.messages = append(b.messages, fresh{jobs})
+	if b.newBytes.allows(b.newBytesOfOrg[organization], size) {
+		b.newBytes.used += size
+		b.newBytesOfOrg[organization] += size
+		b.messages = append(b.messages, jobsCreated{jobs})
 	} else {
 		for i := range jobs {
 			b.spilled[jobs[i].Subscription] = organization
 		}
 	}
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 }
 
 // change posts m and counts it as a change, in one step: who has read so many changes has read m.
-func (b *inbox) change(m message) {
+func (b *inbox) postChange(m message) {
 	b.mu.Lock()
 	b.messages = append(b.messages, m)
 	b.changes.Add(1)
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 }
 
 // take empties the inbox into empty, which becomes the next one's room. It also returns the subscriptions whose jobs were
 // spilled, with their organizations, nil where there are none, and the number of changes read so far.
-func (b *inbox) take(empty []message) (messages []message, spilled map[int64]int64, changes uint64) {
+func (b *inbox) takeAll(empty []message) (messages []message, spilled map[int64]int64, changes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	messages, b.messages, b.fresh.used = b.messages, empty, 0
-	clear(b.freshOf)
+	messages, b.messages, b.newBytes.used = b.messages, empty, 0
+	clear(b.newBytesOfOrg)
 	if len(b.spilled) > 0 {
 		spilled, b.spilled = b.spilled, map[int64]int64{}
 	}

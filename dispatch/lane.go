@@ -18,16 +18,16 @@ type attempt struct {
 	probe  bool // of a failing lane
 	failed bool // on the wire
 
-	refusedAt time.Time // when the store first refused to record its end
-	recorded  uint64    // how many others it had recorded by then
-	troubled  bool      // all wait until its end is recorded
+	recordFailedAt time.Time // when the store first refused to record its end
+	recordedBefore uint64    // how many others it had recorded by then
+	blocksSending  bool      // all wait until its end is recorded
 
-	row      int64
-	epoch    int64   // in which it began
-	failures int     // in a row, of the subscription, when it went on the wire
-	changes  uint64  // that the scheduler had read by then
-	target   *target // as it was then
-	settled  webhook.Settled
+	row         int64
+	epoch       int64           // in which it began
+	failures    int             // in a row, of the subscription, when it went on the wire
+	changesRead uint64          // that the scheduler had read by then
+	target      *preparedTarget // as it was then
+	settled     webhook.Settled
 }
 
 // queue is a list of attempts, first in, first out.
@@ -48,7 +48,7 @@ func (q *queue) push(a *attempt) {
 }
 
 // unpop undoes a pop.
-func (q *queue) unpop(a *attempt) {
+func (q *queue) pushFront(a *attempt) {
 	a.next = q.first
 	q.first = a
 	if q.n == 0 {
@@ -69,95 +69,97 @@ func (q *queue) pop() *attempt {
 // lane is the way to one subscription, while it has pending deliveries. The scheduler's goroutine owns it.
 type lane struct {
 	subscription int64
-	tenant       *tenant // its organization
+	org          *orgLanes // its organization
 
 	// What is known of the subscription. It holds while have is want and haveAll the scheduler's count of changes to all.
-	target           *target
-	health           webhook.Health
-	bucket           *bucket // of its rate limit; nil where it has none
-	want, have       uint64
-	haveAll          uint64
-	shut             bool  // known to be closed: its jobs are dropped and the table is left alone
-	refused          int64 // the epoch in which a Begin was refused; 0: none
-	readAt           int64 // no read before; after one that failed or was for nothing
-	readsFailed      int   // in a row
-	reading          bool
-	settledMeanwhile map[int64]struct{} // deliveries settled while reading: what is read of them may be old
+	target                   *preparedTarget
+	health                   webhook.Health
+	bucket                   *bucket // of its rate limit; nil where it has none
+	wantVersion, haveVersion uint64
+	haveGlobalVersion        uint64
+	parked                   bool  // known to be closed: its jobs are dropped and the table is left alone
+	refusedEpoch             int64 // the epoch in which a Begin was refused; 0: none
+	readAfter                int64 // no read before; after one that failed or was for nothing
+	failedReads              int   // in a row
+	reading                  bool
+	settledDuringRead        map[int64]struct{} // deliveries settled while reading: what is read of them may be old
 
 	// What waits. Every delivery in memory is in held, whatever its stage, so that none is taken up twice.
-	held    map[int64]*attempt
-	head    queue // due, and not begun
-	chosen  int   // their Begin is under way
-	begun   queue // waiting for a slot
-	wire    int   // requests on the wire, tests included
-	tests   []*slot
-	bytes   int   // weight of all but those whose request has ended
-	average int   // weight of a job, lately
-	reach   int   // how many jobs to read at a time: more, the more of those last read were due
-	more    bool  // the table may hold due deliveries that are not in held
-	late    bool  // its first delivery has waited for long, and nobody asked for that
-	nextDue int64 // when the earliest of the others in the table is due; 0: none is known
+	attempts      map[int64]*attempt
+	head          queue // due, and not begun
+	beginning     int   // their Begin is under way
+	begun         queue // waiting for a slot
+	sending       int   // requests on the wire, tests included
+	tests         []*testSlot
+	bytes         int   // weight of all but those whose request has ended
+	averageWeight int   // weight of a job, lately
+	readSize      int   // how many jobs to read at a time: more, the more of those last read were due
+	tableHasMore  bool  // the table may hold due deliveries that are not in held
+	late          bool  // its first delivery has waited for long, and nobody asked for that
+	nextDue       int64 // when the earliest of the others in the table is due; 0: none is known
 
 	// How the last requests ended. The store hears of that a little later, and says what it makes of it later still.
-	streak int // failures since the last success
-	doubts int // failures that are not settled
+	failureStreak     int // failures since the last success
+	unsettledFailures int // failures that are not settled
 
 	// How many requests ended in the present round of Begin and in the one before.
-	round       uint64
-	ended, past int
+	endRound                       uint64
+	endedThisRound, endedLastRound int
 
-	inRing [rings]bool
-	after  [rings]*lane
-	wakeAt int64
-	place  int // in the timetable, from 1; 0: not in it
+	waitsFor       [resourceKinds]bool
+	nextWaiting    [resourceKinds]*lane
+	wakeAt         int64
+	timetableIndex int // in the timetable, from 1; 0: not in it
 }
 
 func newLane(subscription int64) *lane {
-	return &lane{subscription: subscription, want: 1, held: map[int64]*attempt{}, average: 4 << 10, reach: minReach}
+	return &lane{subscription: subscription, wantVersion: 1, attempts: map[int64]*attempt{}, averageWeight: 4 << 10, readSize: minReadSize}
 }
 
 // open counts the attempts that have been chosen and are not settled.
-func (l *lane) open() int { return len(l.held) - l.head.n }
+func (l *lane) unsettled() int { return len(l.attempts) - l.head.n }
 
 // idle reports whether there is nothing to do or to wait for.
-func (l *lane) idle() bool {
-	return len(l.held) == 0 && l.wire == 0 && len(l.tests) == 0 && !l.reading && !l.more && l.nextDue == 0
+func (l *lane) isIdle() bool {
+	return len(l.attempts) == 0 && l.sending == 0 && len(l.tests) == 0 && !l.reading && !l.tableHasMore && l.nextDue == 0
 }
 
-func (l *lane) failing() bool { return l.health.Status == webhook.Failing }
+func (l *lane) isFailing() bool { return l.health.Status == webhook.Failing }
 
 // closed reports whether nothing may be sent, as far as is known.
-func (l *lane) closed() bool { return !l.target.Open || l.health.Status == webhook.Disabled }
+func (l *lane) isClosed() bool { return !l.target.Open || l.health.Status == webhook.Disabled }
 
 // dying reports whether the lane will be failing once its last failures are settled: what goes on the wire before that
 // would be wasted.
-func (l *lane) dying(failingAfter int) bool { return l.doubts > 0 && l.streak >= failingAfter }
+func (l *lane) willFail(failingAfter int) bool {
+	return l.unsettledFailures > 0 && l.failureStreak >= failingAfter
+}
 
 // pace is how many requests have ended during the last two rounds of Begin: how many more it pays to have begun when
 // their slots become free. A lane that hangs has none.
-func (l *lane) pace(round uint64) int {
-	switch l.round {
+func (l *lane) recentEnds(round uint64) int {
+	switch l.endRound {
 	case round:
-		return l.ended + l.past
+		return l.endedThisRound + l.endedLastRound
 	case round - 1:
-		return l.ended
+		return l.endedThisRound
 	}
 	return 0
 }
 
 func (l *lane) countEnd(round uint64) {
-	if l.round != round {
-		l.past = 0
-		if l.round == round-1 {
-			l.past = l.ended
+	if l.endRound != round {
+		l.endedLastRound = 0
+		if l.endRound == round-1 {
+			l.endedLastRound = l.endedThisRound
 		}
-		l.round, l.ended = round, 0
+		l.endRound, l.endedThisRound = round, 0
 	}
-	l.ended++
+	l.endedThisRound++
 }
 
 // later notes that a delivery is due at the given time.
-func (l *lane) later(at int64) {
+func (l *lane) noteDue(at int64) {
 	if l.nextDue == 0 || at < l.nextDue {
 		l.nextDue = at
 	}
@@ -166,39 +168,39 @@ func (l *lane) later(at int64) {
 // The rings that a lane can be in: what it waits for a turn to do. Each turn takes a part of a resource that all
 // organizations share, which stands behind the dash.
 const (
-	toBegin  = iota // healthy, with jobs that may begin - attempts begun ahead of a slot, of both sorts
-	toProbe         // failing, with a probe that may begin - open probes
-	toLaunch        // with begun attempts, or tests, that may go on the wire - slots
-	toRead          // with something to read from the store - readers
-	toMemory        // with jobs to read, once there is room for them - bytes in memory
-	rings
+	beginPlaces = iota // healthy, with jobs that may begin - attempts begun ahead of a slot, of both sorts
+	probePlaces        // failing, with a probe that may begin - open probes
+	sendSlots          // with begun attempts, or tests, that may go on the wire - slots
+	readSlots          // with something to read from the store - readers
+	memoryBytes        // with jobs to read, once there is room for them - bytes in memory
+	resourceKinds
 )
 
 // ring is a round of the lanes of one organization that take turns. A lane is in it at most once. The lane's reason to be
 // in it may have passed when its turn comes.
-type ring struct {
+type laneQueue struct {
 	kind        int
 	first, last *lane
 }
 
-func (r *ring) push(l *lane) {
-	if l.inRing[r.kind] {
+func (r *laneQueue) push(l *lane) {
+	if l.waitsFor[r.kind] {
 		return
 	}
-	l.inRing[r.kind], l.after[r.kind] = true, nil
+	l.waitsFor[r.kind], l.nextWaiting[r.kind] = true, nil
 	if r.first == nil {
 		r.first = l
 	} else {
-		r.last.after[r.kind] = l
+		r.last.nextWaiting[r.kind] = l
 	}
 	r.last = l
 }
 
-func (r *ring) pop() *lane {
+func (r *laneQueue) pop() *lane {
 	l := r.first
 	if l != nil {
-		r.first, l.after[r.kind] = l.after[r.kind], nil
-		l.inRing[r.kind] = false
+		r.first, l.nextWaiting[r.kind] = l.nextWaiting[r.kind], nil
+		l.waitsFor[r.kind] = false
 	}
 	return l
 }
@@ -207,17 +209,17 @@ func (r *ring) pop() *lane {
 type timetable []*lane
 
 // set has the lane woken at the given time; 0: not at all.
-func (t *timetable) set(l *lane, at int64) {
+func (t *timetable) wakeAt(l *lane, at int64) {
 	before := l.wakeAt
 	l.wakeAt = at
 	switch {
 	case at == before:
 	case at == 0:
-		heap.Remove(t, l.place-1)
+		heap.Remove(t, l.timetableIndex-1)
 	case before == 0:
 		heap.Push(t, l)
 	default:
-		heap.Fix(t, l.place-1)
+		heap.Fix(t, l.timetableIndex-1)
 	}
 }
 
@@ -226,18 +228,18 @@ func (t timetable) Len() int           { return len(t) }
 func (t timetable) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
 func (t timetable) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
-	t[i].place, t[j].place = i+1, j+1
+	t[i].timetableIndex, t[j].timetableIndex = i+1, j+1
 }
 func (t *timetable) Push(x any) {
 	l := x.(*lane)
 	*t = append(*t, l)
-	l.place = len(*t)
+	l.timetableIndex = len(*t)
 }
 func (t *timetable) Pop() any {
 	last := len(*t) - 1
 	l := (*t)[last]
 	(*t)[last] = nil
 	*t = (*t)[:last]
-	l.place = 0
+	l.timetableIndex = 0
 	return l
 }

@@ -29,7 +29,7 @@ type Options struct {
 	Logger          *slog.Logger      // nil: slog.Default
 
 	// Ended is told of each attempt, tests included, once its end is recorded. It must return at once; nil: nobody is told.
-	Ended func(r webhook.Result, made webhook.Settled)
+	OnSettled func(r webhook.Result, made webhook.Settled)
 }
 
 // complete returns the options with their defaults, or all that is wrong with them.
@@ -92,13 +92,13 @@ func (o Options) validate() error {
 	check(o.PollInterval > 0, "poll interval is %s, but must be positive", o.PollInterval)
 	check(o.Concurrency > 0, "concurrency is %d, but must be positive", o.Concurrency)
 	check(o.PerSubscription > 0, "concurrency per subscription is %d, but must be positive", o.PerSubscription)
-	check(token(o.HeaderPrefix), "header prefix %q must be letters, digits and hyphens", o.HeaderPrefix)
+	check(isHeaderToken(o.HeaderPrefix), "header prefix %q must be letters, digits and hyphens", o.HeaderPrefix)
 	check(o.HeaderPrefix != "Webhook", "header prefix Webhook would hide the headers of Standard Webhooks")
 	check(o.Transport != nil, "a transport is needed")
 	return errors.Join(errs...)
 }
 
 // token reports whether s can begin a header's name and be read by every receiver.
-func token(s string) bool {
+func isHeaderToken(s string) bool {
 	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }

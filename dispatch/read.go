@@ -8,112 +8,112 @@ import (
 )
 
 // readers is how many reads of the store are under way at once.
-const readers = 3
+const maxReads = 3
 
 // ask is what the scheduler wants to know of one lane; without a lane, of all.
-type ask struct {
-	lane         *lane
-	subscription int64
-	target       bool // how and where to send
-	room         int  // how many jobs to read
-	held         []int64
-	want, all    uint64 // changes that the answer takes into account
+type readRequest struct {
+	lane                       *lane
+	subscription               int64
+	target                     bool // how and where to send
+	limit                      int  // how many jobs to read
+	inMemory                   []int64
+	wantVersion, globalVersion uint64 // changes that the answer takes into account
 }
 
 // answer is what the store said.
-type answer struct {
-	ask
-	target *target
-	jobs   []webhook.Job
-	limit  int // of jobs; 0: they were not read
-	err    error
+type readResult struct {
+	readRequest
+	target    *preparedTarget
+	jobs      []webhook.Job
+	usedLimit int // of jobs; 0: they were not read
+	err       error
 }
 
 // find reads what was asked for. It runs outside the scheduler's goroutine.
-func (d *Dispatcher) find(ctx context.Context, q ask) message {
+func (d *Dispatcher) runRead(ctx context.Context, q readRequest) message {
 	if q.lane == nil {
 		begin := time.Now()
 		lanes, err := d.store.Lanes(ctx)
-		return swept{lanes, err, time.Since(begin)}
+		return lanesListed{lanes, err, time.Since(begin)}
 	}
-	a := answer{ask: q}
+	a := readResult{readRequest: q}
 	if q.target {
 		t, err := d.store.Target(ctx, q.subscription)
 		if err != nil {
 			a.err = err
 			return a
 		}
-		a.target = d.sender.target(t)
+		a.target = d.sender.prepare(t)
 		if !t.Open {
 			return a
 		}
 		if t.Status == webhook.Failing {
-			q.room = min(q.room, 1)
+			q.limit = min(q.limit, 1)
 		}
 	}
-	if q.room > 0 {
-		a.limit = q.room
-		a.jobs, a.err = d.store.PendingJobs(ctx, q.subscription, a.limit, q.held)
+	if q.limit > 0 {
+		a.usedLimit = q.limit
+		a.jobs, a.err = d.store.PendingJobs(ctx, q.subscription, a.usedLimit, q.inMemory)
 	}
 	return a
 }
 
 // apply takes in what was read.
-func (m answer) apply(s *scheduler) {
+func (m readResult) apply(s *scheduler) {
 	l := m.lane
-	meanwhile := l.settledMeanwhile
-	l.reading, l.settledMeanwhile = false, nil
-	s.charge(l, toRead, -1)
-	if m.room > 0 && (m.limit == 0 || m.err != nil) {
-		l.more = true // not read after all
+	meanwhile := l.settledDuringRead
+	l.reading, l.settledDuringRead = false, nil
+	s.charge(l, readSlots, -1)
+	if m.limit > 0 && (m.usedLimit == 0 || m.err != nil) {
+		l.tableHasMore = true // not read after all
 	}
 	if m.err != nil {
-		s.failRead(m)
+		s.retryRead(m)
 		return
 	}
-	s.well("read deliveries")
-	s.delays.moved(reading)
-	s.readAgain(l)
-	s.dropped = false
-	l.readAt = 0
+	s.storeWorks("read deliveries")
+	s.steps.markDone(stepRead)
+	s.clearFailedReads(l)
+	s.droppedUnread = false
+	l.readAfter = 0
 	if m.target != nil {
-		s.adopt(l, m.target.Organization)
-		l.target, l.health, l.have, l.haveAll = m.target, m.target.Health, m.want, m.all
-		if l.bucket = l.bucket.under(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
-			s.shed(l, l.readsAhead())
+		s.setOrg(l, m.target.Organization)
+		l.target, l.health, l.haveVersion, l.haveGlobalVersion = m.target, m.target.Health, m.wantVersion, m.globalVersion
+		if l.bucket = l.bucket.withLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
+			s.trimHead(l, l.maxQueued())
 		}
 		// A refusal under the very conditions that hold now was the delivery's own: leave it alone for a while.
-		if l.refused == l.health.Epoch && !l.closed() {
-			l.readAt = s.now + s.o.PollInterval.Milliseconds()
+		if l.refusedEpoch == l.health.Epoch && !l.isClosed() {
+			l.readAfter = s.now + s.options.PollInterval.Milliseconds()
 		}
-		l.refused, l.streak = 0, l.health.ConsecutiveFailures
-		s.conform(l)
+		l.refusedEpoch, l.failureStreak = 0, l.health.ConsecutiveFailures
+		s.recheckBegun(l)
 	}
-	s.take(l, m.jobs, meanwhile)
-	if n := len(m.jobs); n > 0 && n == m.limit && s.due(m.jobs[n-1].DueAt) {
-		l.more, l.reach = true, min(2*l.reach, headSize)
-	} else if m.limit > 0 {
-		l.reach = minReach
+	s.addToHead(l, m.jobs, meanwhile)
+	if n := len(m.jobs); n > 0 && n == m.usedLimit && s.isDue(m.jobs[n-1].DueAt) {
+		l.tableHasMore, l.readSize = true, min(2*l.readSize, maxHead)
+	} else if m.usedLimit > 0 {
+		l.readSize = minReadSize
 	}
-	s.touch(l)
+	s.update(l)
 }
 
 // take takes what was read into the head: what is due, is not in memory already, and was not settled meanwhile.
-func (s *scheduler) take(l *lane, jobs []webhook.Job, meanwhile map[int64]struct{}) {
+func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, meanwhile map[int64]struct{}) {
 	before := l.head.n
 	for _, j := range jobs {
-		if _, old := meanwhile[j.Delivery]; old || l.held[j.Delivery] != nil {
+		if _, old := meanwhile[j.Delivery]; old || l.attempts[j.Delivery] != nil {
 			continue
 		}
-		if !s.due(j.DueAt) {
-			l.later(j.DueAt)
+		if !s.isDue(j.DueAt) {
+			l.noteDue(j.DueAt)
 			continue
 		}
-		if !s.admit(l, j, headSize) {
-			l.more = true
-			l.average = max(l.average, weight(j)) // or what is too large for now would be read again and again
+		if !s.admit(l, j, maxHead) {
+			l.tableHasMore = true
+			l.averageWeight = max(l.averageWeight, weight(j)) // or what is too large for now would be read again and again
 			if l.head.n == before {
-				l.readAt = s.now + forNothing.Milliseconds()
+				l.readAfter = s.now + retryWhenFull.Milliseconds()
 			}
 			return
 		}
@@ -122,32 +122,32 @@ func (s *scheduler) take(l *lane, jobs []webhook.Job, meanwhile map[int64]struct
 
 // failRead has the lane read again later. A lane that cannot be read, and has nothing under way, is left to the next
 // look at all pending deliveries: its subscription may be gone.
-func (s *scheduler) failRead(m answer) {
+func (s *scheduler) retryRead(m readResult) {
 	if s.stopping { // the read ended with the scheduler's context
 		return
 	}
 	l := m.lane
-	s.ail("read deliveries", m.err)
-	if l.readsFailed == 0 {
-		s.unread++
+	s.storeFails("read deliveries", m.err)
+	if l.failedReads == 0 {
+		s.lanesFailingRead++
 	}
-	if l.readsFailed++; l.readsFailed > 5 && l.open() == 0 && l.wire == 0 && len(l.tests) == 0 && l.bucket.full(s.clock) {
-		s.shed(l, 0)
-		l.more, l.nextDue = false, 0
-		s.times.set(l, 0)
-		s.readAgain(l)
-		s.dropped = true
-		s.leave(l)
+	if l.failedReads++; l.failedReads > 5 && l.unsettled() == 0 && l.sending == 0 && len(l.tests) == 0 && l.bucket.isFull(s.clock) {
+		s.trimHead(l, 0)
+		l.tableHasMore, l.nextDue = false, 0
+		s.timetable.wakeAt(l, 0)
+		s.clearFailedReads(l)
+		s.droppedUnread = true
+		s.dropLane(l)
 		return
 	}
-	l.readAt = s.now + s.o.PollInterval.Milliseconds()
-	s.touch(l)
+	l.readAfter = s.now + s.options.PollInterval.Milliseconds()
+	s.update(l)
 }
 
 // readAgain notes that no failed read of the lane is to be tried again.
-func (s *scheduler) readAgain(l *lane) {
-	if l.readsFailed > 0 {
-		s.unread--
+func (s *scheduler) clearFailedReads(l *lane) {
+	if l.failedReads > 0 {
+		s.lanesFailingRead--
 	}
-	l.readsFailed = 0
+	l.failedReads = 0
 }

@@ -11,8 +11,8 @@ import (
 // failure or a recovery for all, and as a warning where the delivery has no attempts left or the subscription's health got
 // worse.
 func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result, made webhook.Settled) {
-	if d.o.Ended != nil {
-		d.o.Ended(r, made)
+	if d.options.OnSettled != nil {
+		d.options.OnSettled(r, made)
 	}
 	level := slog.LevelDebug
 	switch {

@@ -11,12 +11,12 @@ import (
 )
 
 // target is a webhook.Target made ready: what is the same for all of its attempts is worked out once.
-type target struct {
+type preparedTarget struct {
 	webhook.Target
-	request  *http.Request // all but headers, body and context
-	current  signers
-	previous signers
-	unfit    string // why nothing can be sent to it; empty where it can
+	request   *http.Request // all but headers, body and context
+	current   signers
+	previous  signers
+	sendError string // why nothing can be sent to it; empty where it can
 }
 
 // signers make the signatures of both schemes with one secret.
@@ -34,19 +34,19 @@ func newSigners(secret webhook.Secret) (s signers, err error) {
 }
 
 // target makes t ready. What is wrong with it is kept for the attempts to fail with: it is the owner's to see and mend.
-func (s *sender) target(t webhook.Target) *target {
-	made := &target{Target: t}
+func (s *sender) prepare(t webhook.Target) *preparedTarget {
+	made := &preparedTarget{Target: t}
 	if t.Unusable != "" {
-		made.unfit = classProtocol + ": " + t.Unusable
+		made.sendError = classProtocol + ": " + t.Unusable
 		return made
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" {
-		made.unfit = classProtocol + ": the URL of the subscription is not valid"
+		made.sendError = classProtocol + ": the URL of the subscription is not valid"
 		return made
 	}
 	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
-		made.unfit = classProtocol + ": the URL of the subscription must begin with https://"
+		made.sendError = classProtocol + ": the URL of the subscription must begin with https://"
 		return made
 	}
 	made.request = &http.Request{
@@ -57,13 +57,13 @@ func (s *sender) target(t webhook.Target) *target {
 		made.previous, err = newSigners(t.Previous)
 	}
 	if err != nil {
-		made.unfit = classProtocol + ": the signing secret cannot be used; rotate it"
+		made.sendError = classProtocol + ": the signing secret cannot be used; rotate it"
 	}
 	return made
 }
 
 // overlaps reports whether the previous secret signs too.
-func (t *target) overlaps(now time.Time) bool {
+func (t *preparedTarget) overlaps(now time.Time) bool {
 	return t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
 }
 
@@ -87,7 +87,7 @@ var (
 
 // header makes the headers of an attempt at the given time, signatures included. All values are cut from one string: a
 // header costs two allocations and its map.
-func (s *sender) header(t *target, j webhook.Job, now time.Time) http.Header {
+func (s *sender) header(t *preparedTarget, j webhook.Job, now time.Time) http.Header {
 	var scratch [512]byte
 	var ends [5]int
 	timestamp, overlap := now.Unix(), t.overlaps(now)

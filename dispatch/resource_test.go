@@ -11,8 +11,8 @@ func TestPool(t *testing.T) {
 
 	t.Run("an organization alone gets all but an eighth, and at least one", func(t *testing.T) {
 		t.Parallel()
-		for all, want := range map[int]int{1: 1, 2: 2, 7: 7, 8: 7, 12: 11, 16: 14, 32: 28, 64: 56, 100: 88, 256: 224, heldBytes: heldBytes / 8 * 7} {
-			p := pool{all: all}
+		for all, want := range map[int]int{1: 1, 2: 2, 7: 7, 8: 7, 12: 11, 16: 14, 32: 28, 64: 56, 100: 88, 256: 224, maxMemory: maxMemory / 8 * 7} {
+			p := pool{capacity: all}
 			for p.allows(p.used, 1) && p.used < want+1 {
 				p.used = max(p.used+1, want-5) // the first bytes are no matter
 			}
@@ -26,7 +26,7 @@ func TestPool(t *testing.T) {
 		t.Parallel()
 		for greedy := 1; greedy <= 100; greedy++ {
 			for name, inTurn := range map[string]bool{"in turn": true, "one after the other": false} {
-				p, mine := pool{all: 256}, make([]int, greedy)
+				p, mine := pool{capacity: 256}, make([]int, greedy)
 				for more := true; more; {
 					more = false
 					for i := range mine {
@@ -64,15 +64,15 @@ func TestTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newScheduler(d, &work{Dispatcher: d})
+	s := newScheduler(d, &worker{Dispatcher: d})
 	for subscription := range int64(6) {
-		s.turns[toLaunch].push(s.lane(subscription, subscription/3))
+		s.resources[sendSlots].wait(s.laneOf(subscription, subscription/3))
 	}
-	s.turns[toLaunch].push(s.lane(9, 9))
+	s.resources[sendSlots].wait(s.laneOf(9, 9))
 	var order []int64
-	for l := s.turns[toLaunch].next(1); l != nil; l = s.turns[toLaunch].next(1) {
+	for l := s.resources[sendSlots].next(1); l != nil; l = s.resources[sendSlots].next(1) {
 		order = append(order, l.subscription)
-		s.charge(l, toLaunch, 1)
+		s.charge(l, sendSlots, 1)
 	}
 	// One of each organization, then another of those that have more.
 	if got := fmt.Sprint(order); got != "[0 3 9 1 4 2 5]" {
@@ -80,10 +80,10 @@ func TestTurns(t *testing.T) {
 	}
 	// Who has given up what it had goes first.
 	for subscription := range int64(6) {
-		s.turns[toLaunch].push(s.lane(subscription, subscription/3))
+		s.resources[sendSlots].wait(s.laneOf(subscription, subscription/3))
 	}
-	s.charge(s.lane(3, 1), toLaunch, -3)
-	if l := s.turns[toLaunch].next(1); l.subscription != 3 {
+	s.charge(s.laneOf(3, 1), sendSlots, -3)
+	if l := s.resources[sendSlots].next(1); l.subscription != 3 {
 		t.Errorf("the first turn is that of %d", l.subscription)
 	}
 }
@@ -96,20 +96,20 @@ func BenchmarkTurn(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := newScheduler(d, &work{Dispatcher: d})
-			q := &s.turns[toLaunch]
+			s := newScheduler(d, &worker{Dispatcher: d})
+			q := &s.resources[sendSlots]
 			for subscription := range lanes {
-				q.push(s.lane(subscription, 1))
+				q.wait(s.laneOf(subscription, 1))
 			}
-			mine := s.lane(lanes, 2)
+			mine := s.laneOf(lanes, 2)
 			for b.Loop() {
-				q.push(mine)
+				q.wait(mine)
 				for l := q.next(1); l != nil; l = q.next(1) {
-					s.charge(l, toLaunch, 1)
+					s.charge(l, sendSlots, 1)
 					if l == mine {
-						s.charge(mine, toLaunch, -1)
+						s.charge(mine, sendSlots, -1)
 					} else {
-						q.push(l)
+						q.wait(l)
 					}
 				}
 			}

@@ -17,17 +17,17 @@ func TestTick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newScheduler(d, &work{Dispatcher: d})
+		s := newScheduler(d, &worker{Dispatcher: d})
 		s.now += (24 * time.Hour).Milliseconds()
-		l := s.lane(7, 1)
-		l.later(s.now + 1000)
-		s.touch(l)
-		if l.more || l.wakeAt != s.now+1000 {
-			t.Fatalf("before: more %t, woken at %d", l.more, l.wakeAt)
+		l := s.laneOf(7, 1)
+		l.noteDue(s.now + 1000)
+		s.update(l)
+		if l.tableHasMore || l.wakeAt != s.now+1000 {
+			t.Fatalf("before: more %t, woken at %d", l.tableHasMore, l.wakeAt)
 		}
 		s.tick()
-		if !l.more || !l.inRing[toRead] || l.wakeAt != 0 {
-			t.Errorf("after: more %t, in line to read %t, woken at %d", l.more, l.inRing[toRead], l.wakeAt)
+		if !l.tableHasMore || !l.waitsFor[readSlots] || l.wakeAt != 0 {
+			t.Errorf("after: more %t, in line to read %t, woken at %d", l.tableHasMore, l.waitsFor[readSlots], l.wakeAt)
 		}
 	})
 
@@ -37,11 +37,11 @@ func TestTick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newScheduler(d, &work{Dispatcher: d})
+		s := newScheduler(d, &worker{Dispatcher: d})
 		for ahead, due := range map[time.Duration]bool{
 			-time.Hour: true, 0: true, time.Second: false, 10 * time.Minute: false, 11 * time.Minute: false, 12 * time.Minute: true, 24 * time.Hour: true,
 		} {
-			if s.due(s.now+ahead.Milliseconds()) != due {
+			if s.isDue(s.now+ahead.Milliseconds()) != due {
 				t.Errorf("%s ahead: due %t", ahead, !due)
 			}
 		}
@@ -58,7 +58,7 @@ func TestTimetable(t *testing.T) {
 	}
 	for step := range int64(10_000) {
 		l := lanes[step*7919%100]
-		table.set(l, step*104729%50) // 0 takes it out
+		table.wakeAt(l, step*104729%50) // 0 takes it out
 	}
 	last := int64(0)
 	for len(table) > 0 {
@@ -67,8 +67,8 @@ func TestTimetable(t *testing.T) {
 			t.Fatalf("%d comes after %d", l.wakeAt, last)
 		}
 		last = l.wakeAt
-		table.set(l, 0)
-		if l.wakeAt != 0 || l.place != 0 {
+		table.wakeAt(l, 0)
+		if l.wakeAt != 0 || l.timetableIndex != 0 {
 			t.Fatal("it is taken out and still has a place")
 		}
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // maxAnswer is how much of a receiver's answer is read, in bytes.
-const maxAnswer = 8 << 10
+const maxResponseBody = 8 << 10
 
 var errTimeout = errors.New("the attempt took too long")
 
@@ -36,31 +36,31 @@ type sender struct {
 }
 
 // ending is how an attempt ended.
-type ending struct {
+type sendResult struct {
 	status     *int   // nil where there was no answer
 	body       string // what is kept of the answer
-	took       time.Duration
+	duration   time.Duration
 	err        string        // begins with its class; empty on success
 	retryAfter time.Duration // that the receiver asked for
-	cut        bool          // by our own stop: how it ended is not known
+	cutOff     bool          // by our own stop: how it ended is not known
 }
 
 // send makes the attempt. It returns within the timeout, the answer's body included. ctx ends only to cut it off.
-func (s *sender) send(ctx context.Context, t *target, j webhook.Job) ending {
-	if t.unfit != "" {
-		return ending{err: t.unfit}
+func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
+	if t.sendError != "" {
+		return sendResult{err: t.sendError}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
 	begin := time.Now()
 	end := s.exchange(ctx, t, j, begin)
-	end.took = time.Since(begin)
-	end.cut = end.err != "" && errors.Is(context.Cause(ctx), errCut)
+	end.duration = time.Since(begin)
+	end.cutOff = end.err != "" && errors.Is(context.Cause(ctx), errCut)
 	return end
 }
 
 // exchange sends the request and reads the answer. A panic of the transport is a failed attempt.
-func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now time.Time) (end ending) {
+func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (end sendResult) {
 	defer func() {
 		if p := recover(); p != nil {
 			what := slog.Attr{}
@@ -91,7 +91,7 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 	defer response.Body.Close()
 	status := response.StatusCode
 	end.status = &status
-	end.body, err = readAnswer(response)
+	end.body, err = readResponse(response)
 	switch {
 	case status < 200 || status > 299:
 		end.err = classStatus + ": " + strconv.Itoa(status)
@@ -111,15 +111,15 @@ func body(b []byte) io.ReadCloser {
 	return io.NopCloser(bytes.NewReader(b))
 }
 
-var buffers = sync.Pool{New: func() any { return new([maxAnswer]byte) }}
+var buffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
 // readAnswer reads what may be kept of an answer. Where that is all of it, the connection can be used again.
-func readAnswer(r *http.Response) (string, error) {
+func readResponse(r *http.Response) (string, error) {
 	// After 101 the body is the connection, on which nobody speaks.
 	if r.StatusCode == http.StatusSwitchingProtocols || r.ContentLength == 0 {
 		return "", nil
 	}
-	buffer := buffers.Get().(*[maxAnswer]byte)
+	buffer := buffers.Get().(*[maxResponseBody]byte)
 	defer buffers.Put(buffer)
 	var n int
 	var err error

@@ -26,7 +26,7 @@ func TestEnded(t *testing.T) {
 			}
 			var mu sync.Mutex
 			var ends []end
-			x := newRig(t, dispatch.Options{Ended: func(r webhook.Result, made webhook.Settled) {
+			x := newRig(t, dispatch.Options{OnSettled: func(r webhook.Result, made webhook.Settled) {
 				mu.Lock()
 				defer mu.Unlock()
 				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Error, r.DurationMS, made.State})

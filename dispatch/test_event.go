@@ -10,54 +10,54 @@ import (
 )
 
 // slot is a request on the wire that a test asks the scheduler for: tests keep to the same limits as deliveries.
-type slot struct {
+type testSlot struct {
 	organization int64
 	subscription int64
 	lane         *lane
 	granted      bool
-	answer       chan bool // gets one value: whether the slot is granted
+	reply        chan bool // gets one value: whether the slot is granted
 }
 
 type (
-	wanted   struct{ *slot }
-	returned struct{ *slot } // or no longer wanted
+	slotRequested struct{ *testSlot }
+	slotReturned  struct{ *testSlot } // or no longer wanted
 )
 
-func (m wanted) apply(s *scheduler) {
+func (m slotRequested) apply(s *scheduler) {
 	if s.stopping {
-		m.answer <- false
+		m.reply <- false
 		return
 	}
-	m.lane = s.lane(m.subscription, m.organization)
-	m.lane.tests = append(m.lane.tests, m.slot)
-	s.touch(m.lane)
+	m.lane = s.laneOf(m.subscription, m.organization)
+	m.lane.tests = append(m.lane.tests, m.testSlot)
+	s.update(m.lane)
 }
 
 // grant gives a slot to the first test of the lane.
-func (s *scheduler) grant(l *lane) {
+func (s *scheduler) grantTest(l *lane) {
 	t := l.tests[0]
 	l.tests[0] = nil
 	l.tests = l.tests[1:]
 	t.granted = true
-	t.answer <- true
+	t.reply <- true
 }
 
-func (m returned) apply(s *scheduler) {
+func (m slotReturned) apply(s *scheduler) {
 	l := m.lane
 	switch {
 	case l == nil: // refused
 		return
 	case m.granted:
-		s.offWire(l)
+		s.freeSlot(l)
 	default:
 		for i, t := range l.tests {
-			if t == m.slot {
+			if t == m.testSlot {
 				l.tests = append(l.tests[:i], l.tests[i+1:]...)
 				break
 			}
 		}
 	}
-	s.touch(l)
+	s.update(l)
 }
 
 var errStopping = errors.New("dispatch: deliveries have stopped")
@@ -71,30 +71,30 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("find subscription: %w", err)
 	}
-	place := &slot{organization: organization, subscription: row, answer: make(chan bool, 1)}
-	leave := sync.OnceFunc(func() { d.inbox.post(returned{place}) })
+	place := &testSlot{organization: organization, subscription: row, reply: make(chan bool, 1)}
+	leave := sync.OnceFunc(func() { d.inbox.post(slotReturned{place}) })
 	defer leave()
-	if err := d.wait(ctx, place); err != nil {
+	if err := d.waitForSlot(ctx, place); err != nil {
 		return webhook.Attempt{}, err
 	}
 	// The test begins only now, under what holds now: the wait may have been long. And what is asked of the store is
 	// waited for, also when nobody waits for us any more: a record that was begun must get its end.
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Timeout+d.o.Grace)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.options.Timeout+d.options.Grace)
 	defer cancel()
 	t, job, attempt, err := d.store.BeginTest(finish, organization, subscriptionID)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}
-	end := d.sender.send(finish, d.sender.target(t), job)
+	end := d.sender.send(finish, d.sender.prepare(t), job)
 	leave()
 	r := webhook.Result{
 		Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription,
 		Epoch: t.Epoch, Number: job.Number(), Trigger: job.Trigger(),
 		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
-		DurationMS: end.took.Milliseconds(), Error: end.err,
+		DurationMS: end.duration.Milliseconds(), Error: end.err,
 	}
 	var made webhook.Settled
-	if err := persist(finish, func() (err error) { made, err = d.store.Record(finish, r); return err }); err != nil {
+	if err := retryWrite(finish, func() (err error) { made, err = d.store.Record(finish, r); return err }); err != nil {
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
 	d.report(&t, &job, r, made)
@@ -106,12 +106,12 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 }
 
 // wait asks for a slot and waits until it is granted.
-func (d *Dispatcher) wait(ctx context.Context, place *slot) error {
-	d.inbox.post(wanted{place})
+func (d *Dispatcher) waitForSlot(ctx context.Context, place *testSlot) error {
+	d.inbox.post(slotRequested{place})
 	var granted bool
 	select {
-	case granted = <-place.answer:
-	case <-d.ended:
+	case granted = <-place.reply:
+	case <-d.stopped:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
