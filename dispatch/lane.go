@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"container/heap"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -163,83 +162,4 @@ func (l *lane) noteDue(at int64) {
 	if l.nextDue == 0 || at < l.nextDue {
 		l.nextDue = at
 	}
-}
-
-// The rings that a lane can be in: what it waits for a turn to do. Each turn takes a part of a resource that all
-// organizations share, which stands behind the dash.
-const (
-	beginPlaces = iota // healthy, with jobs that may begin - attempts begun ahead of a slot, of both sorts
-	probePlaces        // failing, with a probe that may begin - open probes
-	sendSlots          // with begun attempts, or tests, that may go on the wire - slots
-	readSlots          // with something to read from the store - readers
-	memoryBytes        // with jobs to read, once there is room for them - bytes in memory
-	resourceKinds
-)
-
-// ring is a round of the lanes of one organization that take turns. A lane is in it at most once. The lane's reason to be
-// in it may have passed when its turn comes.
-type laneQueue struct {
-	kind        int
-	first, last *lane
-}
-
-func (r *laneQueue) push(l *lane) {
-	if l.waitsFor[r.kind] {
-		return
-	}
-	l.waitsFor[r.kind], l.nextWaiting[r.kind] = true, nil
-	if r.first == nil {
-		r.first = l
-	} else {
-		r.last.nextWaiting[r.kind] = l
-	}
-	r.last = l
-}
-
-func (r *laneQueue) pop() *lane {
-	l := r.first
-	if l != nil {
-		r.first, l.nextWaiting[r.kind] = l.nextWaiting[r.kind], nil
-		l.waitsFor[r.kind] = false
-	}
-	return l
-}
-
-// timetable orders the lanes that wait for a time by that time.
-type timetable []*lane
-
-// set has the lane woken at the given time; 0: not at all.
-func (t *timetable) wakeAt(l *lane, at int64) {
-	before := l.wakeAt
-	l.wakeAt = at
-	switch {
-	case at == before:
-	case at == 0:
-		heap.Remove(t, l.timetableIndex-1)
-	case before == 0:
-		heap.Push(t, l)
-	default:
-		heap.Fix(t, l.timetableIndex-1)
-	}
-}
-
-// Len, Less, Swap, Push and Pop make it a heap.
-func (t timetable) Len() int           { return len(t) }
-func (t timetable) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
-func (t timetable) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].timetableIndex, t[j].timetableIndex = i+1, j+1
-}
-func (t *timetable) Push(x any) {
-	l := x.(*lane)
-	*t = append(*t, l)
-	l.timetableIndex = len(*t)
-}
-func (t *timetable) Pop() any {
-	last := len(*t) - 1
-	l := (*t)[last]
-	(*t)[last] = nil
-	*t = (*t)[:last]
-	l.timetableIndex = 0
-	return l
 }

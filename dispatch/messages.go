@@ -304,3 +304,18 @@ func (s *scheduler) storeWorks(what string) {
 		s.log.Info("the store works again", "what", what)
 	}
 }
+
+// end drops an attempt that was open.
+func (s *scheduler) finish(a *attempt) {
+	s.dropJob(a)
+	s.unsettled--
+	if a.failed {
+		a.lane.unsettledFailures--
+	}
+	if a.probe {
+		s.charge(a.lane, probePlaces, -1)
+	}
+	if a.blocksSending {
+		s.blockingResults--
+	}
+}

@@ -185,3 +185,43 @@ func (q *resource) Pop() any {
 	t.queues[q.kind].heapIndex = 0
 	return t
 }
+
+// The rings that a lane can be in: what it waits for a turn to do. Each turn takes a part of a resource that all
+// organizations share, which stands behind the dash.
+const (
+	beginPlaces = iota // healthy, with jobs that may begin - attempts begun ahead of a slot, of both sorts
+	probePlaces        // failing, with a probe that may begin - open probes
+	sendSlots          // with begun attempts, or tests, that may go on the wire - slots
+	readSlots          // with something to read from the store - readers
+	memoryBytes        // with jobs to read, once there is room for them - bytes in memory
+	resourceKinds
+)
+
+// ring is a round of the lanes of one organization that take turns. A lane is in it at most once. The lane's reason to be
+// in it may have passed when its turn comes.
+type laneQueue struct {
+	kind        int
+	first, last *lane
+}
+
+func (r *laneQueue) push(l *lane) {
+	if l.waitsFor[r.kind] {
+		return
+	}
+	l.waitsFor[r.kind], l.nextWaiting[r.kind] = true, nil
+	if r.first == nil {
+		r.first = l
+	} else {
+		r.last.nextWaiting[r.kind] = l
+	}
+	r.last = l
+}
+
+func (r *laneQueue) pop() *lane {
+	l := r.first
+	if l != nil {
+		r.first, l.nextWaiting[r.kind] = l.nextWaiting[r.kind], nil
+		l.waitsFor[r.kind] = false
+	}
+	return l
+}

@@ -1,10 +1,6 @@
 package dispatch
 
 import (
-	"maps"
-	"slices"
-	"time"
-
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -142,92 +138,6 @@ func (s *scheduler) send(a *attempt) {
 	s.worker.deliver(a)
 }
 
-// wants reports whether the lane needs something that only the store knows.
-func (s *scheduler) needsRead(l *lane) bool {
-	if l.reading {
-		return false
-	}
-	if !s.isCurrent(l) {
-		return l.tableHasMore || l.head.n > 0 || l.begun.n > 0
-	}
-	if !l.tableHasMore || l.isFailing() && (l.unsettled() > 0 || l.head.n > 0 || !s.isDue(l.health.ProbeAt)) {
-		return false
-	}
-	// A few more at a time would mean to read again, for each, all that are in memory already.
-	return l.head.n == 0 || l.head.n <= lowHead && s.jobsToRead(l) >= lowHead/4
-}
-
-// queueRead puts a lane that wants to read in line: for its turn, or for room in memory where it has none. A lane that
-// holds something itself is looked at again when that ends.
-func (s *scheduler) queueRead(l *lane) {
-	switch {
-	case !s.needsRead(l) || !s.isDue(l.readAfter):
-	case !s.isCurrent(l) || s.jobsToRead(l) > 0:
-		s.resources[readSlots].wait(l)
-	case l.bytes == 0:
-		s.resources[memoryBytes].wait(l)
-	}
-}
-
-// end drops an attempt that was open.
-func (s *scheduler) finish(a *attempt) {
-	s.dropJob(a)
-	s.unsettled--
-	if a.failed {
-		a.lane.unsettledFailures--
-	}
-	if a.probe {
-		s.charge(a.lane, probePlaces, -1)
-	}
-	if a.blocksSending {
-		s.blockingResults--
-	}
-}
-
-// read has the lanes read what they need, in turn, and now and then looks for pending deliveries of which nobody told.
-func (s *scheduler) readNext() {
-	if s.stopping {
-		return
-	}
-	if !s.listing && (s.listNow || !s.clock.Before(s.listAfter)) {
-		s.listNow, s.listing = false, true
-		s.worker.reads <- readRequest{}
-	}
-	for s.resources[readSlots].used < maxReads {
-		if l := s.resources[memoryBytes].next(maxWeight); l != nil {
-			s.queueRead(l)
-		}
-		l := s.resources[readSlots].next(1)
-		if l == nil {
-			return
-		}
-		if s.needsRead(l) && s.isDue(l.readAfter) {
-			s.startRead(l)
-		} else {
-			s.update(l)
-		}
-	}
-}
-
-// ask has a lane read what it needs.
-func (s *scheduler) startRead(l *lane) {
-	q := readRequest{lane: l, subscription: l.subscription, target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.globalVersion}
-	if l.tableHasMore && l.head.n <= lowHead {
-		q.limit = min(s.jobsToRead(l), l.readSize)
-	}
-	if !q.target && q.limit == 0 { // there was room when it got in line
-		s.queueRead(l)
-		return
-	}
-	if q.limit > 0 {
-		q.inMemory = slices.Collect(maps.Keys(l.attempts))
-		l.tableHasMore, l.nextDue = false, 0
-	}
-	l.reading, l.settledDuringRead = true, map[int64]struct{}{}
-	s.charge(l, readSlots, 1)
-	s.worker.reads <- q
-}
-
 // release gives back to the store what was begun and must not be sent.
 func (s *scheduler) releaseUnsent() {
 	if len(s.toRelease) > 0 {
@@ -235,7 +145,3 @@ func (s *scheduler) releaseUnsent() {
 		s.toRelease = nil
 	}
 }
-
-// sweepInterval is how long to leave the store alone after a look at all pending deliveries, which costs more the more
-// of them there are.
-func listInterval(took time.Duration) time.Duration { return max(30*time.Second, 100*took) }

@@ -147,27 +147,6 @@ func (s *scheduler) tick() {
 // than RetryMax, so what seems to be was put off before the clock was set back.
 func (s *scheduler) isDue(at int64) bool { return at <= s.now || at > s.now+s.maxPutOff }
 
-// pause is how long nothing happens by itself.
-func (s *scheduler) untilNextWake() time.Duration {
-	d := s.options.PollInterval
-	if len(s.timetable) > 0 {
-		d = min(d, time.UnixMilli(s.timetable[0].wakeAt).Sub(s.clock))
-	}
-	if s.beginFailed && s.blockingResults == 0 && !s.beginning { // else something else is waited for
-		d = min(d, s.beginAfter.Sub(s.clock))
-	}
-	return max(d, time.Millisecond)
-}
-
-// fire looks at the lanes whose time has come.
-func (s *scheduler) wakeLanes() {
-	for len(s.timetable) > 0 && s.timetable[0].wakeAt <= s.now {
-		l := s.timetable[0]
-		s.timetable.wakeAt(l, 0)
-		s.update(l)
-	}
-}
-
 // knows reports whether what is known of the lane's subscription holds.
 func (s *scheduler) isCurrent(l *lane) bool {
 	return l.target != nil && l.haveVersion == l.wantVersion && l.haveGlobalVersion == s.globalVersion
@@ -219,27 +198,6 @@ func (s *scheduler) isDroppable(l *lane) bool {
 		return len(s.lanes) > maxLanes
 	}
 	return len(s.lanes) > 2*maxLanes
-}
-
-// alarm is when the lane is to be looked at again though nothing has happened; 0: never.
-func (s *scheduler) nextWake(l *lane) int64 {
-	at := l.nextDue
-	sooner := func(t int64) {
-		if !s.isDue(t) && (at == 0 || t < at) {
-			at = t
-		}
-	}
-	if s.needsRead(l) {
-		sooner(l.readAfter)
-	}
-	if l.isFailing() && (l.tableHasMore || l.head.n > 0) {
-		sooner(l.health.ProbeAt)
-	}
-	if l.bucket != nil {
-		s.rateWake(l, sooner)
-	}
-	s.lateWake(l, sooner)
-	return at
 }
 
 // leave drops a lane. It may still be in a ring; when its turn comes it has nothing to do.

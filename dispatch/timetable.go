@@ -1,0 +1,87 @@
+package dispatch
+
+import (
+	"container/heap"
+	"time"
+)
+
+// timetable orders the lanes that wait for a time by that time.
+type timetable []*lane
+
+// set has the lane woken at the given time; 0: not at all.
+func (t *timetable) wakeAt(l *lane, at int64) {
+	before := l.wakeAt
+	l.wakeAt = at
+	switch {
+	case at == before:
+	case at == 0:
+		heap.Remove(t, l.timetableIndex-1)
+	case before == 0:
+		heap.Push(t, l)
+	default:
+		heap.Fix(t, l.timetableIndex-1)
+	}
+}
+
+// Len, Less, Swap, Push and Pop make it a heap.
+func (t timetable) Len() int           { return len(t) }
+func (t timetable) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
+func (t timetable) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].timetableIndex, t[j].timetableIndex = i+1, j+1
+}
+func (t *timetable) Push(x any) {
+	l := x.(*lane)
+	*t = append(*t, l)
+	l.timetableIndex = len(*t)
+}
+func (t *timetable) Pop() any {
+	last := len(*t) - 1
+	l := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	l.timetableIndex = 0
+	return l
+}
+
+// pause is how long nothing happens by itself.
+func (s *scheduler) untilNextWake() time.Duration {
+	d := s.options.PollInterval
+	if len(s.timetable) > 0 {
+		d = min(d, time.UnixMilli(s.timetable[0].wakeAt).Sub(s.clock))
+	}
+	if s.beginFailed && s.blockingResults == 0 && !s.beginning { // else something else is waited for
+		d = min(d, s.beginAfter.Sub(s.clock))
+	}
+	return max(d, time.Millisecond)
+}
+
+// fire looks at the lanes whose time has come.
+func (s *scheduler) wakeLanes() {
+	for len(s.timetable) > 0 && s.timetable[0].wakeAt <= s.now {
+		l := s.timetable[0]
+		s.timetable.wakeAt(l, 0)
+		s.update(l)
+	}
+}
+
+// alarm is when the lane is to be looked at again though nothing has happened; 0: never.
+func (s *scheduler) nextWake(l *lane) int64 {
+	at := l.nextDue
+	sooner := func(t int64) {
+		if !s.isDue(t) && (at == 0 || t < at) {
+			at = t
+		}
+	}
+	if s.needsRead(l) {
+		sooner(l.readAfter)
+	}
+	if l.isFailing() && (l.tableHasMore || l.head.n > 0) {
+		sooner(l.health.ProbeAt)
+	}
+	if l.bucket != nil {
+		s.rateWake(l, sooner)
+	}
+	s.lateWake(l, sooner)
+	return at
+}
