@@ -6,30 +6,30 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// attempt is a job on its way through a lane: held, then begun (recorded in the store), then on the wire, then recorded
-// again with its end.
+// attempt is a job in a lane. It is queued in the head, then begun (recorded in the store), then sent, then settled
+// (its result is recorded).
 type attempt struct {
 	webhook.Job
 	lane *lane
-	next *attempt // in the queue that it is in
+	next *attempt // in the same queue
 
-	weight int  // in memory; 0 once its request has ended
+	weight int  // in memory; 0 after its request has ended
 	probe  bool // of a failing lane
-	failed bool // on the wire
+	failed bool // its request failed
 
-	recordFailedAt time.Time // when the store first refused to record its end
-	recordedBefore uint64    // how many others it had recorded by then
-	blocksSending  bool      // all wait until its end is recorded
+	recordFailedAt time.Time // when saving its result first failed
+	recordedBefore uint64    // results that the store had saved by then
+	blocksSending  bool      // no lane sends until its result is saved
 
 	row         int64
-	epoch       int64           // in which it began
-	failures    int             // in a row, of the subscription, when it went on the wire
-	changesRead uint64          // that the scheduler had read by then
-	target      *preparedTarget // as it was then
+	epoch       int64           // of the subscription when it was begun
+	failures    int             // consecutive failures of the subscription when it was sent
+	changesRead uint64          // calls of Changed that the scheduler had read when it was sent
+	target      *preparedTarget // when it was sent
 	settled     webhook.Settled
 }
 
-// queue is a list of attempts, first in, first out.
+// queue is a first-in, first-out list of attempts.
 type queue struct {
 	first, last *attempt
 	n           int
@@ -46,7 +46,7 @@ func (q *queue) push(a *attempt) {
 	q.n++
 }
 
-// unpop undoes a pop.
+// pushFront undoes a pop.
 func (q *queue) pushFront(a *attempt) {
 	a.next = q.first
 	q.first = a
@@ -65,77 +65,78 @@ func (q *queue) pop() *attempt {
 	return a
 }
 
-// lane is the way to one subscription, while it has pending deliveries. The scheduler's goroutine owns it.
+// lane is the queue of one subscription while it has pending deliveries. The scheduler's goroutine owns it.
 type lane struct {
 	subscription int64
-	org          *orgLanes // its organization
+	org          *orgLanes // of its organization
 
-	// What is known of the subscription. It holds while have is want and haveAll the scheduler's count of changes to all.
+	// Cached state of the subscription. It is current if haveVersion equals wantVersion and haveGlobalVersion equals
+	// the scheduler's globalVersion.
 	target                   *preparedTarget
 	health                   webhook.Health
-	bucket                   *bucket // of its rate limit; nil where it has none
+	bucket                   *bucket // of its rate limit; nil: no limit
 	wantVersion, haveVersion uint64
 	haveGlobalVersion        uint64
-	parked                   bool  // known to be closed: its jobs are dropped and the table is left alone
-	refusedEpoch             int64 // the epoch in which a Begin was refused; 0: none
-	readAfter                int64 // no read before; after one that failed or was for nothing
+	parked                   bool  // its subscription is closed: its jobs are dropped, and the table is not read
+	refusedEpoch             int64 // the epoch in which the store refused a Begin; 0: none
+	readAfter                int64 // no read before this time, after a read that failed or found no room
 	failedReads              int   // in a row
 	reading                  bool
-	settledDuringRead        map[int64]struct{} // deliveries settled while reading: what is read of them may be old
+	settledDuringRead        map[int64]struct{} // deliveries settled during a read, whose result may be old
 
-	// What waits. Every delivery in memory is in held, whatever its stage, so that none is taken up twice.
+	// Work. attempts holds every delivery in memory, in any stage, so that no delivery is queued twice.
 	attempts      map[int64]*attempt
-	head          queue // due, and not begun
-	beginning     int   // their Begin is under way
+	head          queue // due and not begun
+	beginning     int   // in a running Begin
 	begun         queue // waiting for a slot
-	sending       int   // requests on the wire, tests included
+	sending       int   // requests in progress, including tests
 	tests         []*testSlot
-	bytes         int   // weight of all but those whose request has ended
-	averageWeight int   // weight of a job, lately
-	readSize      int   // how many jobs to read at a time: more, the more of those last read were due
-	tableHasMore  bool  // the table may hold due deliveries that are not in held
-	late          bool  // its first delivery has waited for long, and nobody asked for that
-	nextDue       int64 // when the earliest of the others in the table is due; 0: none is known
+	bytes         int   // weight of all attempts whose request has not ended
+	averageWeight int   // moving average of the weight of a job
+	readSize      int   // jobs per read; it grows while the jobs that were read are due
+	tableHasMore  bool  // the table may hold due deliveries that are not in attempts
+	late          bool  // its first delivery has waited for long, and no owner's setting explains that
+	nextDue       int64 // earliest due time of the deliveries in the table; 0: unknown
 
-	// How the last requests ended. The store hears of that a little later, and says what it makes of it later still.
+	// How the last requests ended. The store learns this later, and updates the health later still.
 	failureStreak     int // failures since the last success
-	unsettledFailures int // failures that are not settled
+	unsettledFailures int // failures whose attempts are not settled
 
-	// How many requests ended in the present round of Begin and in the one before.
+	// Requests that ended in this round of Begin and in the round before.
 	endRound                       uint64
 	endedThisRound, endedLastRound int
 
 	waitsFor       [resourceKinds]bool
 	nextWaiting    [resourceKinds]*lane
 	wakeAt         int64
-	timetableIndex int // in the timetable, from 1; 0: not in it
+	timetableIndex int // from 1; 0: not in the timetable
 }
 
 func newLane(subscription int64) *lane {
 	return &lane{subscription: subscription, wantVersion: 1, attempts: map[int64]*attempt{}, averageWeight: 4 << 10, readSize: minReadSize}
 }
 
-// open counts the attempts that have been chosen and are not settled.
+// unsettled returns how many attempts were taken from the head and are not settled.
 func (l *lane) unsettled() int { return len(l.attempts) - l.head.n }
 
-// idle reports whether there is nothing to do or to wait for.
+// isIdle reports whether the lane has no work and waits for nothing.
 func (l *lane) isIdle() bool {
 	return len(l.attempts) == 0 && l.sending == 0 && len(l.tests) == 0 && !l.reading && !l.tableHasMore && l.nextDue == 0
 }
 
 func (l *lane) isFailing() bool { return l.health.Status == webhook.Failing }
 
-// closed reports whether nothing may be sent, as far as is known.
+// isClosed reports whether the cached state forbids sending.
 func (l *lane) isClosed() bool { return !l.target.Open || l.health.Status == webhook.Disabled }
 
-// dying reports whether the lane will be failing once its last failures are settled: what goes on the wire before that
+// willFail reports whether the lane will be failing once its last failures are settled. A request sent before that
 // would be wasted.
 func (l *lane) willFail(failingAfter int) bool {
 	return l.unsettledFailures > 0 && l.failureStreak >= failingAfter
 }
 
-// pace is how many requests have ended during the last two rounds of Begin: how many more it pays to have begun when
-// their slots become free. A lane that hangs has none.
+// recentEnds returns how many requests ended in the last two rounds of Begin. About as many slots become free in the
+// next one. A lane that hangs has none.
 func (l *lane) recentEnds(round uint64) int {
 	switch l.endRound {
 	case round:
@@ -157,7 +158,7 @@ func (l *lane) countEnd(round uint64) {
 	l.endedThisRound++
 }
 
-// later notes that a delivery is due at the given time.
+// noteDue records the due time of a delivery in the table.
 func (l *lane) noteDue(at int64) {
 	if l.nextDue == 0 || at < l.nextDue {
 		l.nextDue = at

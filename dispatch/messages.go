@@ -6,39 +6,40 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// What the scheduler is told. The store says fresh and changed; the goroutines that work for the scheduler say the rest.
+// Messages to the scheduler. The store sends jobsCreated and subscriptionsChanged. The scheduler's worker sends the
+// others.
 type (
-	// fresh: there are new deliveries.
+	// jobsCreated: there are new deliveries.
 	jobsCreated struct{ jobs []webhook.Job }
-	// changed: these subscriptions, or any where none is named, are not what they were.
+	// subscriptionsChanged: these subscriptions have changed, or any if none is named.
 	subscriptionsChanged struct{ subscriptions []int64 }
-	// begun: the attempts are in the store, each under its row; 0 stands for one that was refused.
+	// beginReturned: the attempts are recorded under these rows. A row of 0 means that the store refused the attempt.
 	beginReturned struct {
 		attempts []*attempt
 		rows     []int64
 		err      error
 	}
-	// bounced: it was not sent, because something has changed since that was decided.
+	// sendRefused: the attempt was not sent, because something had changed since the decision.
 	sendRefused struct{ *attempt }
-	// sent: its request has ended.
+	// requestEnded: the request of the attempt has ended.
 	requestEnded struct{ *attempt }
-	// unrecorded: the store refuses to record its end. That is tried again.
+	// recordFailed: the store failed to save the result. The worker tries again.
 	recordFailed struct {
 		*attempt
 		err error
 	}
-	// settled: its end is recorded.
+	// attemptSettled: the result is saved.
 	attemptSettled struct{ *attempt }
-	// cutOff: it stays in the store as it is.
+	// attemptCutOff: the process stops; the record of the attempt stays as it is.
 	attemptCutOff struct {
 		*attempt
 		onWire bool
 	}
-	// unreleased: the store refuses to take attempts back. That is tried again.
+	// releaseFailed: the store failed to release attempts. The worker tries again.
 	releaseFailed struct{ err error }
-	// released: they were taken back.
+	// attemptsReleased: the attempts have no record any more.
 	attemptsReleased struct{ attempts []*attempt }
-	// swept: all that is pending, by subscription.
+	// lanesListed: the list of all subscriptions with pending deliveries.
 	lanesListed struct {
 		lanes    []webhook.Lane
 		err      error
@@ -46,8 +47,8 @@ type (
 	}
 )
 
-// apply takes jobs into the heads of their lanes. Where older ones wait in the table, or there is no room, they will be
-// read from there.
+// apply adds jobs to the heads of their lanes. If older jobs wait in the table, or there is no room, they are read from
+// the table later.
 func (m jobsCreated) apply(s *scheduler) {
 	for i := range m.jobs {
 		j := m.jobs[i]
@@ -65,7 +66,7 @@ func (m jobsCreated) apply(s *scheduler) {
 	}
 }
 
-// spill notes that a subscription has new deliveries in the table.
+// markSpilled notes that a subscription has new deliveries in the table only.
 func (s *scheduler) markSpilled(subscription, organization int64) {
 	if _, shut := s.parked[subscription]; shut {
 		return
@@ -75,7 +76,7 @@ func (s *scheduler) markSpilled(subscription, organization int64) {
 	s.update(l)
 }
 
-// apply has what is known of the subscriptions read again before anything more is sent to them.
+// apply makes the lanes read their subscriptions again before they send anything more.
 func (m subscriptionsChanged) apply(s *scheduler) {
 	if len(m.subscriptions) == 0 {
 		s.globalVersion++
@@ -92,10 +93,10 @@ func (m subscriptionsChanged) apply(s *scheduler) {
 	}
 }
 
-// apply puts what has begun in line for the wire.
+// apply queues the begun attempts for sending.
 func (m beginReturned) apply(s *scheduler) {
 	s.beginning, s.spareBatch = false, m.attempts
-	s.beginLead = min(2*s.clock.Sub(s.beginStarted), maxBeginLead) // twice, because another may be under way when its turn comes
+	s.beginLead = min(2*s.clock.Sub(s.beginStarted), maxBeginLead) // twice, because another Begin may run when its turn comes
 	defer clear(m.attempts)
 	if m.err != nil {
 		s.storeFails("begin attempts", m.err)
@@ -119,7 +120,7 @@ func (m beginReturned) apply(s *scheduler) {
 	}
 }
 
-// restore puts an attempt that was not begun back to the head of its lane.
+// returnToHead returns an attempt that was not begun to the head of its lane.
 func (s *scheduler) returnToHead(a *attempt) {
 	a.lane.beginning--
 	s.unsettled--
@@ -131,8 +132,8 @@ func (s *scheduler) returnToHead(a *attempt) {
 	s.update(a.lane)
 }
 
-// refuse drops an attempt that the store did not let begin. Either its subscription is not what it was believed to be, or
-// the delivery has ended: both are read again.
+// dropRefused drops an attempt that the store refused to begin. Either the subscription has changed or the delivery has
+// ended. Both are read again.
 func (s *scheduler) dropRefused(a *attempt) {
 	s.charge(a.lane, beginPlaces, -1)
 	s.finish(a)
@@ -140,7 +141,7 @@ func (s *scheduler) dropRefused(a *attempt) {
 	a.lane.tableHasMore, a.lane.refusedEpoch = true, a.epoch
 }
 
-// line puts a begun attempt in line for the wire, or gives it back if it must not be sent any more.
+// queueForSending queues a begun attempt for sending, or releases it if it must not be sent any more.
 func (s *scheduler) queueForSending(a *attempt) {
 	l := a.lane
 	if s.stopping || s.isCurrent(l) && (l.isClosed() || a.epoch != l.health.Epoch || l.begun.n >= l.bucket.capacity()) {
@@ -151,7 +152,7 @@ func (s *scheduler) queueForSending(a *attempt) {
 	l.begun.push(a)
 }
 
-// conform gives back what has begun under conditions that have passed.
+// recheckBegun releases begun attempts that the current state of the subscription forbids.
 func (s *scheduler) recheckBegun(l *lane) {
 	line := l.begun
 	l.begun = queue{}
@@ -171,7 +172,7 @@ func (m attemptsReleased) apply(s *scheduler) {
 	}
 }
 
-// offWire frees the slot of a request.
+// freeSlot returns the slot of a request.
 func (s *scheduler) freeSlot(l *lane) {
 	l.sending--
 	s.charge(l, sendSlots, -1)
@@ -198,8 +199,9 @@ func (m requestEnded) apply(s *scheduler) {
 	s.update(m.lane)
 }
 
-// apply has everybody wait: what cannot be recorded is not sent. But an end that is refused again while others were taken,
-// or for too long, is refused for its own sake: nobody waits for it then, though it is still tried.
+// apply stops all sending, because a result that cannot be recorded must not be produced. If one result keeps failing
+// to save while others succeed (or for over a minute), the fault is in that result. The worker retries it in the
+// background, and it stops blocking the other lanes.
 func (m recordFailed) apply(s *scheduler) {
 	switch a := m.attempt; {
 	case a.recordFailedAt.IsZero():
@@ -213,7 +215,7 @@ func (m recordFailed) apply(s *scheduler) {
 	}
 }
 
-// apply learns what became of the delivery and of the subscription's health.
+// apply updates the lane with the new state of the delivery and of the health.
 func (m attemptSettled) apply(s *scheduler) {
 	a, l := m.attempt, m.lane
 	s.finish(a)
@@ -230,15 +232,15 @@ func (m attemptSettled) apply(s *scheduler) {
 	s.update(l)
 }
 
-// learn takes over the health that the store has recorded, if it follows from the one that is known by this attempt
-// alone. Otherwise something else has changed too, and the target is read again.
+// updateHealth takes the health that the store recorded, if this attempt alone explains the step from the known one.
+// Otherwise something else has changed too, and the target is read again.
 func (s *scheduler) updateHealth(l *lane, made webhook.Settled) {
 	switch epoch := made.Health.Epoch; {
 	case !s.isCurrent(l):
-		if l.reading { // perhaps from before this
+		if l.reading { // the read may be older than this
 			l.wantVersion++
 		}
-	case epoch < l.health.Epoch: // old news
+	case epoch < l.health.Epoch: // older than what is known
 	case epoch == l.health.Epoch:
 		l.health = made.Health
 	case made.Changed && epoch == l.health.Epoch+1:
@@ -256,7 +258,7 @@ func (m attemptCutOff) apply(s *scheduler) {
 	s.finish(m.attempt)
 }
 
-// apply wakes the lanes of which the store knows more than they do.
+// apply notes which lanes have more deliveries in the table than in memory.
 func (m lanesListed) apply(s *scheduler) {
 	s.listing = false
 	if m.err != nil {
@@ -283,13 +285,13 @@ func (m lanesListed) apply(s *scheduler) {
 	}
 }
 
-// What the store is asked to do, as logs name it.
+// Names of store operations in log lines.
 const (
 	opRecord = "record attempts"
 	opList   = "list pending deliveries"
 )
 
-// ail notes, once, that the store fails at something.
+// storeFails logs the first failure of an operation of the store.
 func (s *scheduler) storeFails(what string, err error) {
 	if !s.failingOps[what] && !s.stopping {
 		s.failingOps[what] = true
@@ -297,7 +299,7 @@ func (s *scheduler) storeFails(what string, err error) {
 	}
 }
 
-// well notes that it no longer does.
+// storeWorks logs that a failing operation works again.
 func (s *scheduler) storeWorks(what string) {
 	if s.failingOps[what] {
 		delete(s.failingOps, what)
@@ -305,7 +307,7 @@ func (s *scheduler) storeWorks(what string) {
 	}
 }
 
-// end drops an attempt that was open.
+// finish forgets an attempt that is settled, released or refused.
 func (s *scheduler) finish(a *attempt) {
 	s.dropJob(a)
 	s.unsettled--

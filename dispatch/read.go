@@ -9,29 +9,30 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// readers is how many reads of the store are under way at once.
+// maxReads is how many reads of the store run at once.
 const maxReads = 3
 
-// ask is what the scheduler wants to know of one lane; without a lane, of all.
+// readRequest asks for what the scheduler needs to know about a lane. Without a lane, it asks for the list of all
+// subscriptions with pending deliveries.
 type readRequest struct {
 	lane                       *lane
 	subscription               int64
-	target                     bool // how and where to send
-	limit                      int  // how many jobs to read
+	target                     bool // also read the target
+	limit                      int  // number of jobs to read
 	inMemory                   []int64
-	wantVersion, globalVersion uint64 // changes that the answer takes into account
+	wantVersion, globalVersion uint64 // changes that the result includes
 }
 
-// answer is what the store said.
+// readResult is the store's answer to a readRequest.
 type readResult struct {
 	readRequest
 	target    *preparedTarget
 	jobs      []webhook.Job
-	usedLimit int // of jobs; 0: they were not read
+	usedLimit int // limit of the read of jobs; 0: jobs were not read
 	err       error
 }
 
-// find reads what was asked for. It runs outside the scheduler's goroutine.
+// runRead runs a read. It runs outside the scheduler's goroutine.
 func (d *Dispatcher) runRead(ctx context.Context, q readRequest) message {
 	if q.lane == nil {
 		begin := time.Now()
@@ -60,14 +61,14 @@ func (d *Dispatcher) runRead(ctx context.Context, q readRequest) message {
 	return a
 }
 
-// apply takes in what was read.
+// apply updates the lane with what was read.
 func (m readResult) apply(s *scheduler) {
 	l := m.lane
 	meanwhile := l.settledDuringRead
 	l.reading, l.settledDuringRead = false, nil
 	s.charge(l, readSlots, -1)
 	if m.limit > 0 && (m.usedLimit == 0 || m.err != nil) {
-		l.tableHasMore = true // not read after all
+		l.tableHasMore = true // jobs were not read
 	}
 	if m.err != nil {
 		s.retryRead(m)
@@ -84,7 +85,8 @@ func (m readResult) apply(s *scheduler) {
 		if l.bucket = l.bucket.withLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
 			s.trimHead(l, l.maxQueued())
 		}
-		// A refusal under the very conditions that hold now was the delivery's own: leave it alone for a while.
+		// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the
+		// next try.
 		if l.refusedEpoch == l.health.Epoch && !l.isClosed() {
 			l.readAfter = s.now + s.options.PollInterval.Milliseconds()
 		}
@@ -100,7 +102,8 @@ func (m readResult) apply(s *scheduler) {
 	s.update(l)
 }
 
-// take takes what was read into the head: what is due, is not in memory already, and was not settled meanwhile.
+// addToHead adds the jobs of a read to the head. It skips those that are not due, already in memory, or settled during
+// the read.
 func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, meanwhile map[int64]struct{}) {
 	before := l.head.n
 	for _, j := range jobs {
@@ -113,7 +116,7 @@ func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, meanwhile map[int64]s
 		}
 		if !s.admit(l, j, maxHead) {
 			l.tableHasMore = true
-			l.averageWeight = max(l.averageWeight, weight(j)) // or what is too large for now would be read again and again
+			l.averageWeight = max(l.averageWeight, weight(j)) // otherwise a job that is too large for now would be read again and again
 			if l.head.n == before {
 				l.readAfter = s.now + retryWhenFull.Milliseconds()
 			}
@@ -122,8 +125,8 @@ func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, meanwhile map[int64]s
 	}
 }
 
-// failRead has the lane read again later. A lane that cannot be read, and has nothing under way, is left to the next
-// look at all pending deliveries: its subscription may be gone.
+// retryRead reads the lane again later. A lane without work that keeps failing is dropped: its subscription may be
+// deleted. The next list of all pending deliveries finds it again if not.
 func (s *scheduler) retryRead(m readResult) {
 	if s.stopping { // the read ended with the scheduler's context
 		return
@@ -146,7 +149,7 @@ func (s *scheduler) retryRead(m readResult) {
 	s.update(l)
 }
 
-// readAgain notes that no failed read of the lane is to be tried again.
+// clearFailedReads notes that the lane has no failed read to repeat.
 func (s *scheduler) clearFailedReads(l *lane) {
 	if l.failedReads > 0 {
 		s.lanesFailingRead--
@@ -154,7 +157,7 @@ func (s *scheduler) clearFailedReads(l *lane) {
 	l.failedReads = 0
 }
 
-// wants reports whether the lane needs something that only the store knows.
+// needsRead reports whether the lane needs something from the store.
 func (s *scheduler) needsRead(l *lane) bool {
 	if l.reading {
 		return false
@@ -165,12 +168,12 @@ func (s *scheduler) needsRead(l *lane) bool {
 	if !l.tableHasMore || l.isFailing() && (l.unsettled() > 0 || l.head.n > 0 || !s.isDue(l.health.ProbeAt)) {
 		return false
 	}
-	// A few more at a time would mean to read again, for each, all that are in memory already.
+	// Each read repeats the jobs that are already in memory. So do not read only a few more.
 	return l.head.n == 0 || l.head.n <= lowHead && s.jobsToRead(l) >= lowHead/4
 }
 
-// queueRead puts a lane that wants to read in line: for its turn, or for room in memory where it has none. A lane that
-// holds something itself is looked at again when that ends.
+// queueRead adds a lane that needs a read to those that wait for their turn, or for memory if it has no room. A lane
+// with jobs in memory is updated again when they end.
 func (s *scheduler) queueRead(l *lane) {
 	switch {
 	case !s.needsRead(l) || !s.isDue(l.readAfter):
@@ -181,7 +184,8 @@ func (s *scheduler) queueRead(l *lane) {
 	}
 }
 
-// read has the lanes read what they need, in turn, and now and then looks for pending deliveries of which nobody told.
+// readNext starts the reads of the lanes in turn. From time to time it lists all pending deliveries, to find those that
+// nobody reported.
 func (s *scheduler) readNext() {
 	if s.stopping {
 		return
@@ -206,13 +210,13 @@ func (s *scheduler) readNext() {
 	}
 }
 
-// ask has a lane read what it needs.
+// startRead starts the read that the lane needs.
 func (s *scheduler) startRead(l *lane) {
 	q := readRequest{lane: l, subscription: l.subscription, target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.globalVersion}
 	if l.tableHasMore && l.head.n <= lowHead {
 		q.limit = min(s.jobsToRead(l), l.readSize)
 	}
-	if !q.target && q.limit == 0 { // there was room when it got in line
+	if !q.target && q.limit == 0 { // there was room when it began to wait
 		s.queueRead(l)
 		return
 	}
@@ -225,6 +229,6 @@ func (s *scheduler) startRead(l *lane) {
 	s.worker.reads <- q
 }
 
-// sweepInterval is how long to leave the store alone after a look at all pending deliveries, which costs more the more
-// of them there are.
+// listInterval returns the pause between two lists of all pending deliveries. A list costs more with more pending
+// deliveries.
 func listInterval(took time.Duration) time.Duration { return max(30*time.Second, 100*took) }

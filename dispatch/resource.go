@@ -2,26 +2,27 @@ package dispatch
 
 import "container/heap"
 
-// unknown is the organization of lanes whose organization has not been read yet. They only wait for that read.
+// unknownOrg stands for the organization of a lane until it is read. Such a lane can only wait for that read.
 const unknownOrg = -1
 
-// tenant is an organization with lanes: what its lanes use of the resources that all organizations share, and its lanes
-// that wait for each of them. The scheduler's goroutine owns it.
+// orgLanes is an organization with lanes: what its lanes use of the shared resources, and which lanes wait for them.
+// The scheduler's goroutine owns it.
 type orgLanes struct {
 	id     int64
-	lanes  int                // all of them
+	lanes  int                // number of lanes
 	used   [resourceKinds]int // of each resource
 	queues [resourceKinds]orgQueue
 }
 
-// line is a tenant's place in the order of one resource, and its lanes that wait for it.
+// orgQueue holds the lanes of an organization that wait for one resource, and the organization's place among the
+// others.
 type orgQueue struct {
 	laneQueue
-	heapIndex int    // in the heap, from 1; 0: no lane waits
-	lastTurn  uint64 // when the tenant last got its turn, as a count of turns
+	heapIndex int    // from 1; 0: no lane waits
+	lastTurn  uint64 // value of resource.turns at the organization's last turn
 }
 
-// lane returns the lane of a subscription, and makes it where there is none. The organization may be unknown.
+// laneOf returns the lane of a subscription and makes it if there is none. The organization may be unknownOrg.
 func (s *scheduler) laneOf(subscription, organization int64) *lane {
 	l := s.lanes[subscription]
 	if l == nil {
@@ -34,7 +35,7 @@ func (s *scheduler) laneOf(subscription, organization int64) *lane {
 	return l
 }
 
-// join makes the lane one of the organization's.
+// joinOrg adds the lane to an organization.
 func (s *scheduler) joinOrg(l *lane, organization int64) {
 	t := s.orgs[organization]
 	if t == nil {
@@ -48,8 +49,8 @@ func (s *scheduler) joinOrg(l *lane, organization int64) {
 	t.lanes++
 }
 
-// adopt moves a lane of unknown organization to the organization it belongs to. Such a lane uses nothing but a reader. It
-// may still wait in the line of unknown lanes; there it keeps its turn.
+// setOrg moves a lane from unknownOrg to its organization. Until then the lane uses at most a read. It may still wait
+// in the queue of unknownOrg, and keeps its turn there.
 func (s *scheduler) setOrg(l *lane, organization int64) {
 	if l.org.id != unknownOrg || organization == unknownOrg {
 		return
@@ -64,60 +65,62 @@ func (s *scheduler) setOrg(l *lane, organization int64) {
 	}
 }
 
-// part takes a lane from its organization, and drops an organization without lanes.
+// leaveOrg removes a lane from its organization, and drops an organization without lanes.
 func (s *scheduler) leaveOrg(l *lane) {
 	if l.org.lanes--; l.org.lanes == 0 {
 		delete(s.orgs, l.org.id)
 	}
 }
 
-// charge counts n more of a resource as used by the lane's organization. Every change of what is used goes through it.
+// charge adds n to what the lane's organization uses of a resource. It is the only place that changes this.
 func (s *scheduler) charge(l *lane, kind, n int) {
 	s.resources[kind].used += n
 	l.org.used[kind] += n
 	s.resources[kind].fix(l.org)
 }
 
-// allowed is how much the lane's organization may have of a resource in all.
+// allowed returns how much of a resource the lane's organization may use in all.
 func (s *scheduler) allowed(l *lane, kind int) int {
 	return s.resources[kind].share(l.org.used[kind])
 }
 
-// An organization alone may have all of a resource but 1/reservePart. Of the rest, each newcomer gets up to 1/newcomerPart.
+// An organization alone may use all of a resource except 1/reserveDivisor. Of the rest, each newcomer gets up to
+// 1/newcomerDivisor.
 const (
 	reserveDivisor  = 8
 	newcomerDivisor = 3
 )
 
-// pool is a resource that organizations share.
+// pool is an amount that organizations share.
 type pool struct{ capacity, used int }
 
-// share returns how much an organization that has mine of the pool may have in all. It may take what is free beyond the
-// reserve. When less is free, it may have up to half of what it leaves. So there is room before a newcomer needs it,
-// however long the others hold what they have: of 256 slots, one organization leaves 32, and so do ten. The first
-// newcomer beside them gets 10 at once, the next 7, the next 5.
+// share returns how much an organization that uses mine may use in all. It may take what is free beyond the reserve.
+// When less is free, it may take half of what it leaves to others. So a newcomer always finds room, even if the others
+// never return theirs. Of 256 slots, one organization leaves 32 free, and so do ten organizations. The first newcomer
+// then gets 10 at once, the next 7, the next 5.
 func (p pool) share(mine int) int {
-	left := max(p.capacity-p.used+mine, 0) // by the others
+	left := max(p.capacity-p.used+mine, 0) // not used by others
 	return max(left-p.capacity/reserveDivisor, left/newcomerDivisor)
 }
 
-// allows reports whether an organization that has mine of the pool may have n more. One that has nothing may, whenever
-// there is room at all.
+// allows reports whether an organization that uses mine may use n more. One that uses nothing may always take what is
+// free.
 func (p pool) allows(mine, n int) bool {
 	return p.used+n <= p.capacity && (mine == 0 || mine+n <= p.share(mine))
 }
 
-// turns is a shared resource, and the organizations with lanes that wait for it. The organization that uses the least of
-// it goes first, and among equals the one whose last turn is the longest ago; within an organization, its lanes take
-// turns. What the first may not have, nobody may: so a round costs what it hands out, not what waits.
+// resource is a shared resource, with the organizations whose lanes wait for it. The organization that uses the least
+// goes first. Among equals, the one with the oldest last turn goes first. Lanes of one organization take turns. If the
+// first organization may not take more, no other may. So the cost of a round depends on what it gives out, not on how
+// many wait.
 type resource struct {
 	pool
 	kind    int
 	waiting []*orgLanes // a heap
-	turns   uint64      // turns so far
+	turns   uint64      // given so far
 }
 
-// push puts a lane in line.
+// wait adds a lane to the lanes that wait.
 func (q *resource) wait(l *lane) {
 	if l.waitsFor[q.kind] {
 		return
@@ -130,12 +133,12 @@ func (q *resource) wait(l *lane) {
 	}
 }
 
-// ready reports whether there is a lane in line whose organization may have n more.
+// hasNext reports whether a lane waits whose organization may use n more.
 func (q *resource) hasNext(n int) bool {
 	return len(q.waiting) > 0 && q.allows(q.waiting[0].used[q.kind], n)
 }
 
-// next takes the lane whose turn it is out of its line; nil where none waits whose organization may have n more.
+// next removes and returns the lane whose turn it is. It returns nil if no waiting organization may use n more.
 func (q *resource) next(n int) *lane {
 	if !q.hasNext(n) {
 		return nil
@@ -152,14 +155,14 @@ func (q *resource) next(n int) *lane {
 	return l
 }
 
-// fix puts a tenant in its place after its use has changed.
+// fix moves an organization to its new place after its use has changed.
 func (q *resource) fix(t *orgLanes) {
 	if place := t.queues[q.kind].heapIndex; place > 0 && len(q.waiting) > 1 {
 		heap.Fix(q, place-1)
 	}
 }
 
-// Len, Less, Swap, Push and Pop make it a heap.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (q *resource) Len() int { return len(q.waiting) }
 func (q *resource) Less(i, j int) bool {
 	a, b := q.waiting[i], q.waiting[j]
@@ -186,19 +189,18 @@ func (q *resource) Pop() any {
 	return t
 }
 
-// The rings that a lane can be in: what it waits for a turn to do. Each turn takes a part of a resource that all
-// organizations share, which stands behind the dash.
+// The resources that organizations share. The comment says when a lane waits for one, and what is counted.
 const (
-	beginPlaces = iota // healthy, with jobs that may begin - attempts begun ahead of a slot, of both sorts
-	probePlaces        // failing, with a probe that may begin - open probes
-	sendSlots          // with begun attempts, or tests, that may go on the wire - slots
-	readSlots          // with something to read from the store - readers
-	memoryBytes        // with jobs to read, once there is room for them - bytes in memory
+	beginPlaces = iota // a healthy lane has jobs to begin; counts attempts begun and not sent, probes included
+	probePlaces        // a failing lane has a probe to begin; counts open probes
+	sendSlots          // a lane has begun attempts or tests to send; counts requests in progress
+	readSlots          // a lane must read from the store; counts running reads
+	memoryBytes        // a lane has jobs to read but no room; counts bytes
 	resourceKinds
 )
 
-// ring is a round of the lanes of one organization that take turns. A lane is in it at most once. The lane's reason to be
-// in it may have passed when its turn comes.
+// laneQueue holds the lanes of one organization that take turns at one resource. A lane is in it at most once. When its
+// turn comes, the lane may not need it any more.
 type laneQueue struct {
 	kind        int
 	first, last *lane

@@ -4,7 +4,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// turnOf is the ring in which the lane waits to begin an attempt.
+// beginKind returns the resource for which the lane waits before it begins an attempt.
 func (s *scheduler) beginKind(l *lane) int {
 	if l.isFailing() {
 		return probePlaces
@@ -12,13 +12,14 @@ func (s *scheduler) beginKind(l *lane) int {
 	return beginPlaces
 }
 
-// mayBegin reports whether the lane may have another attempt begun. A healthy lane has as many begun as it has free
-// slots, and as many more as ended lately, so that the next are ready when slots become free: a Begin takes as long as
-// two commits, in which a quick receiver answers a hundred requests. A failing lane has one probe, when its time has come
-// and all that came before has been settled. A lane with a rate limit has no more begun than there are tokens for: what
-// waits for its pace waits without a record.
+// mayBegin reports whether the lane may begin another attempt. A healthy lane begins one for each free slot. It begins
+// as many more as requests ended lately, so that the next attempts are ready when slots become free. A Begin takes as
+// long as two commits, and in that time a quick receiver answers a hundred requests. A failing lane begins one probe,
+// at its probe time, when all earlier attempts are settled. A lane with a rate limit begins only attempts for which
+// there are tokens. Others wait without a record.
 //
-// The fewer places its organization has left, the fewer one lane gets: lanes that hang together cannot take all of them.
+// The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all
+// places.
 func (s *scheduler) mayBegin(l *lane) bool {
 	if l.head.n == 0 || !s.isCurrent(l) || l.isClosed() {
 		return false
@@ -33,21 +34,21 @@ func (s *scheduler) mayBegin(l *lane) bool {
 	return (ahead == 0 || 2*ahead < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
 }
 
-// mayProbe reports whether the time of a failing lane's probe has come.
+// mayProbe reports whether a failing lane may send its probe now.
 func (s *scheduler) mayProbe(l *lane) bool {
 	return l.unsettled() == 0 && l.sending == 0 && s.isDue(l.health.ProbeAt)
 }
 
-// maxAhead is how many may be begun ahead of a slot in all.
+// maxBegun returns how many attempts may be begun and not sent, in all lanes.
 func (s *scheduler) maxBegun() int { return maxBegunPerSlot * s.options.Concurrency }
 
-// choose takes attempts from the lanes in turn, one from each, and has them begun together.
+// beginNext takes one attempt from each lane in turn and begins them together.
 func (s *scheduler) beginNext() {
 	if s.stopping || s.beginning || s.blockingResults > 0 || s.clock.Before(s.beginAfter) {
 		return
 	}
-	// Probes come first, and take up to half of the slots: a failing endpoint waits for other failing endpoints, and not
-	// for healthy ones.
+	// Probes come first, and use at most half of the slots. So a failing endpoint waits for other failing endpoints,
+	// not for healthy ones.
 	batch := s.collect(s.spareBatch[:0], probePlaces)
 	batch = s.collect(batch, beginPlaces)
 	s.spareBatch = nil
@@ -60,7 +61,7 @@ func (s *scheduler) beginNext() {
 	s.worker.batches <- batch
 }
 
-// gather appends attempts of the lanes that wait to begin or to probe.
+// collect appends attempts of the lanes that wait for the resource.
 func (s *scheduler) collect(batch []*attempt, kind int) []*attempt {
 	for len(batch) < maxBatch && s.resources[beginPlaces].used < s.resources[beginPlaces].capacity {
 		l := s.resources[kind].next(1)
@@ -75,7 +76,7 @@ func (s *scheduler) collect(batch []*attempt, kind int) []*attempt {
 	return batch
 }
 
-// begin takes the lane's next job out of its head, to be begun.
+// takeFromHead removes the lane's next job from its head so that it can begin.
 func (s *scheduler) takeFromHead(l *lane) *attempt {
 	a := l.head.pop()
 	a.epoch, a.probe = l.health.Epoch, l.isFailing()
@@ -88,9 +89,9 @@ func (s *scheduler) takeFromHead(l *lane) *attempt {
 	return a
 }
 
-// mayLaunch reports whether the lane may have another request on the wire: one where it is failing, or not known to be
-// healthy; otherwise up to its limit, and fewer the fewer slots its organization has left. A lane alone reaches its limit.
-// Where it has a rate limit, there must be a token; tests, which are made at once, do without.
+// maySend reports whether the lane may send another request. A lane that is failing, or not known to be healthy, sends
+// one at a time. Any other lane sends up to its limit, and fewer when its organization has few slots left. A lane alone
+// reaches its limit. A rate limit needs a token. Tests are sent at once, without one.
 func (s *scheduler) maySend(l *lane) bool {
 	known := s.isCurrent(l)
 	if len(l.tests) == 0 && (l.begun.n == 0 || !known || l.willFail(s.options.Policy.FailingAfter) || l.bucket.timeUntil(1, s.clock) > 0) {
@@ -104,14 +105,14 @@ func (s *scheduler) maySend(l *lane) bool {
 	}
 	used, all := l.org.used[sendSlots], s.allowed(l, sendSlots)
 	limit := min(s.options.PerSubscription, all)
-	if used < s.resources[sendSlots].used { // where others need slots, a lane leaves some to those of its own organization
+	if used < s.resources[sendSlots].used { // other organizations need slots: leave some to the other lanes of this one
 		limit = min(limit, all-all/4)
 	}
 	return l.sending < limit && l.sending*(all-limit) < 2*limit*(all-used)
 }
 
-// launch puts begun attempts on the wire, one of each lane in turn, while there are slots. While the store fails
-// nothing goes: what cannot be recorded is not sent.
+// sendNext sends begun attempts, one from each lane in turn, while there are slots. While the store fails nothing is
+// sent, because its result could not be recorded.
 func (s *scheduler) sendNext() {
 	if s.stopping || s.blockingResults > 0 || s.beginFailed {
 		return
@@ -138,7 +139,7 @@ func (s *scheduler) send(a *attempt) {
 	s.worker.deliver(a)
 }
 
-// release gives back to the store what was begun and must not be sent.
+// releaseUnsent releases attempts that were begun and must not be sent.
 func (s *scheduler) releaseUnsent() {
 	if len(s.toRelease) > 0 {
 		s.worker.release(s.toRelease)

@@ -5,67 +5,67 @@ import (
 	"time"
 )
 
-// The bounds on what is held in memory. They do not grow with the backlog.
+// These limits bound memory. They do not grow with the backlog.
 const (
 	maxMemory           = 14 << 20               // weight of all jobs in memory
-	maxNewBytes         = 8 << 20                // weight of the jobs that were published since the last round
+	maxNewBytes         = 8 << 20                // weight of new jobs that wait in the inbox
 	maxHead             = 256                    // due jobs that a lane reads ahead
-	maxNewJobs          = 8 * maxHead            // jobs that it takes over as they are published
-	lowHead             = maxHead / 4            // reads more when it holds no more than this
-	minReadSize         = 16                     // jobs that are read at first: most of them may turn out not to be due
-	maxLanes            = 4096                   // lanes beyond which those with nothing to do are dropped, with what is known of their subscriptions
-	minLanesPerOrg      = 64                     // lanes that an organization keeps beyond that, up to twice as many in all
+	maxNewJobs          = 8 * maxHead            // new jobs that a lane takes without a read
+	lowHead             = maxHead / 4            // a lane reads more when its head has at most this many jobs
+	minReadSize         = 16                     // jobs of the first read: most of them may not be due
+	maxLanes            = 4096                   // with more lanes, idle lanes are dropped, with the cached state of their subscriptions
+	minLanesPerOrg      = 64                     // lanes that an organization keeps beyond maxLanes, until there are twice as many in all
 	maxBatch            = 256                    // attempts in one Begin
-	retryWhenFull       = 100 * time.Millisecond // before a read is tried again for which there was no room
-	maxRecordWait       = time.Minute            // for an end that the store refuses to record
-	maxBegunPerLaneSlot = 16                     // how many times its slots a lane may have begun ahead of them
-	maxBegunPerSlot     = 4                      // how many times all slots may be begun ahead of them
+	retryWhenFull       = 100 * time.Millisecond // delay before reading again when memory had no room
+	maxRecordWait       = time.Minute            // a result that fails to save for longer no longer blocks other lanes
+	maxBegunPerLaneSlot = 16                     // attempts that a lane may begin ahead, per slot of the lane
+	maxBegunPerSlot     = 4                      // attempts that all lanes may begin ahead, per slot
 )
 
-// scheduler decides what is read, begun and sent, and when. One goroutine runs it and owns all of its fields; the others
-// do what it decided and answer through the inbox. So nothing here is locked.
+// scheduler decides which deliveries are read, begun and sent, and when. One goroutine runs it and owns all its fields,
+// so they need no lock. Other goroutines carry out its decisions and report through the inbox.
 //
-// A round costs what has happened since the last one, not the number of lanes: a lane is looked at when something has
-// happened to it, or when its turn or its time has come.
+// The cost of a round depends on what has happened, not on the number of lanes. A lane is updated after a message about
+// it, in its turn, or when its wake time has come.
 type scheduler struct {
 	*Dispatcher
 	worker *worker
 
 	lanes     map[int64]*lane
-	orgs      map[int64]*orgLanes     // by organization
-	parked    map[int64]struct{}      // subscriptions with pending deliveries that are known to be closed
-	resources [resourceKinds]resource // the resources that organizations share, and who waits for them
+	orgs      map[int64]*orgLanes     // by organization row
+	parked    map[int64]struct{}      // closed subscriptions with pending deliveries, which have no lane
+	resources [resourceKinds]resource // shared by the organizations, with the lanes that wait for them
 	timetable timetable
-	steps     stepClock // that Keyhook itself causes
+	steps     stepClock // for finding delays that Keyhook itself causes
 
-	clock         time.Time // of this round
-	now           int64     // the same, in milliseconds
-	maxPutOff     int64     // no due time is further away than this, in milliseconds, unless the clock was set back
-	changesRead   uint64    // read so far
-	globalVersion uint64    // changes to any subscription so far
+	clock         time.Time // time of this round
+	now           int64     // the same in milliseconds
+	maxPutOff     int64     // in milliseconds; a due time further away means that the clock was set back
+	changesRead   uint64    // calls of Changed that the scheduler has read
+	globalVersion uint64    // number of changes that may concern any subscription
 
-	unsettled int // attempts chosen and not settled
+	unsettled int // attempts taken from a head and not settled
 	bodies    bodies
 
-	beginRound      uint64 // of Begin
+	beginRound      uint64 // number of Begin calls so far
 	spareBatch      []*attempt
-	beginning       bool // a Begin is under way
+	beginning       bool // a Begin is running
 	beginStarted    time.Time
-	beginLead       time.Duration // by which attempts of lanes with a rate limit are begun before their time
-	beginFailed     bool          // the last one failed
+	beginLead       time.Duration // how early attempts of lanes with a rate limit are begun
+	beginFailed     bool          // the last Begin failed
 	beginAfter      time.Time
-	blockingResults int    // attempts whose end the store refuses to record; nothing is sent while there are any
-	recordedResults uint64 // attempts whose end it has recorded
+	blockingResults int    // results that the store fails to save; while there are any, nothing is sent
+	recordedResults uint64 // results that the store has saved
 	toRelease       []*attempt
 
 	lanesFailingRead int  // lanes whose last read failed
-	droppedUnread    bool // a lane was dropped because its reads failed, and neither a read nor a sweep succeeded since
+	droppedUnread    bool // a lane was dropped after failed reads, and no read or list has succeeded since
 
-	listNow   bool // the subscriptions with pending deliveries are to be looked up without delay
+	listNow   bool // list the subscriptions with pending deliveries at once
 	listing   bool
 	listAfter time.Time
 
-	failingOps map[string]bool // what the store refuses to do at present
+	failingOps map[string]bool // operations at which the store fails now
 	stopping   bool
 }
 
@@ -85,7 +85,8 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	return s
 }
 
-// run works until ctx has ended and nothing is open any more. Grace later it has what is left cut off.
+// run works until ctx has ended and every attempt is settled. It cuts off attempts that still run after the grace
+// period.
 func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -129,7 +130,7 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 	}
 }
 
-// tick reads the clock. Where it was set back, every lane is looked at: their times may be far away now.
+// tick reads the clock. If the clock was set back, it updates every lane, because their wake times may now be far away.
 func (s *scheduler) tick() {
 	before := s.now
 	s.clock = time.Now()
@@ -143,17 +144,17 @@ func (s *scheduler) tick() {
 	}
 }
 
-// due is the one predicate for times kept in the store: it has come, or it cannot be right. Nothing is put off by more
-// than RetryMax, so what seems to be was put off before the clock was set back.
+// isDue is the only test of due times from the store. A time is due if it has come, or if it is impossible. No delivery
+// is put off for longer than RetryMax, so a later time was computed before the clock was set back.
 func (s *scheduler) isDue(at int64) bool { return at <= s.now || at > s.now+s.maxPutOff }
 
-// knows reports whether what is known of the lane's subscription holds.
+// isCurrent reports whether the cached state of the lane's subscription is up to date.
 func (s *scheduler) isCurrent(l *lane) bool {
 	return l.target != nil && l.haveVersion == l.wantVersion && l.haveGlobalVersion == s.globalVersion
 }
 
-// touch looks at a lane after something has happened to it, and puts it where it belongs. All that a lane can do next is
-// decided here, from its state alone, so touching it once too often does no harm.
+// update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,
+// so an extra call does no harm.
 func (s *scheduler) update(l *lane) {
 	if s.stopping {
 		return
@@ -185,9 +186,9 @@ func (s *scheduler) update(l *lane) {
 	}
 }
 
-// superfluous reports whether the lane has nothing to do, and is not kept for what is known of its subscription. It goes
-// when its bucket is full, and not before: once made again it has a full one. Where there are too many lanes, those of
-// organizations with many go first.
+// isDroppable reports whether the lane has no work and its cached state is not worth keeping. The caller drops it only
+// when its bucket is full, because a new lane starts with a full bucket. With too many lanes, those of organizations
+// with many lanes go first.
 func (s *scheduler) isDroppable(l *lane) bool {
 	switch {
 	case !l.isIdle():
@@ -200,7 +201,7 @@ func (s *scheduler) isDroppable(l *lane) bool {
 	return len(s.lanes) > 2*maxLanes
 }
 
-// leave drops a lane. It may still be in a ring; when its turn comes it has nothing to do.
+// dropLane forgets a lane. The lane may still wait for a resource; when its turn comes, it has nothing to do.
 func (s *scheduler) dropLane(l *lane) {
 	if s.lanes[l.subscription] != l {
 		return
@@ -213,13 +214,13 @@ func (s *scheduler) dropLane(l *lane) {
 	s.leaveOrg(l)
 }
 
-// shut leaves a closed lane to the table: it costs nothing until it changes.
+// park drops the jobs of a closed lane. The lane costs nothing until its subscription changes.
 func (s *scheduler) park(l *lane) {
 	l.parked, l.tableHasMore, l.nextDue = true, false, 0
 	s.trimHead(l, 0)
 }
 
-// shed leaves all but the first n jobs of the head to the table.
+// trimHead keeps the first n jobs of the head and leaves the rest to the table.
 func (s *scheduler) trimHead(l *lane, n int) {
 	if l.head.n <= n {
 		return
@@ -235,7 +236,7 @@ func (s *scheduler) trimHead(l *lane, n int) {
 	l.tableHasMore = !l.parked
 }
 
-// stop has nothing more begun, and gives back what has not been sent.
+// stop ends the beginning of attempts and releases those that were not sent.
 func (s *scheduler) stop() {
 	s.stopping = true
 	s.timetable = nil

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// timetable orders the lanes that wait for a time by that time.
+// timetable is a heap of the lanes that have a wake time, the earliest first.
 type timetable []*lane
 
-// set has the lane woken at the given time; 0: not at all.
+// wakeAt sets the time at which the lane is updated; 0 removes it.
 func (t *timetable) wakeAt(l *lane, at int64) {
 	before := l.wakeAt
 	l.wakeAt = at
@@ -23,7 +23,7 @@ func (t *timetable) wakeAt(l *lane, at int64) {
 	}
 }
 
-// Len, Less, Swap, Push and Pop make it a heap.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (t timetable) Len() int           { return len(t) }
 func (t timetable) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
 func (t timetable) Swap(i, j int) {
@@ -44,19 +44,19 @@ func (t *timetable) Pop() any {
 	return l
 }
 
-// pause is how long nothing happens by itself.
+// untilNextWake returns how long the scheduler may sleep.
 func (s *scheduler) untilNextWake() time.Duration {
 	d := s.options.PollInterval
 	if len(s.timetable) > 0 {
 		d = min(d, time.UnixMilli(s.timetable[0].wakeAt).Sub(s.clock))
 	}
-	if s.beginFailed && s.blockingResults == 0 && !s.beginning { // else something else is waited for
+	if s.beginFailed && s.blockingResults == 0 && !s.beginning { // otherwise a message will wake the scheduler
 		d = min(d, s.beginAfter.Sub(s.clock))
 	}
 	return max(d, time.Millisecond)
 }
 
-// fire looks at the lanes whose time has come.
+// wakeLanes updates the lanes whose wake time has come.
 func (s *scheduler) wakeLanes() {
 	for len(s.timetable) > 0 && s.timetable[0].wakeAt <= s.now {
 		l := s.timetable[0]
@@ -65,7 +65,7 @@ func (s *scheduler) wakeLanes() {
 	}
 }
 
-// alarm is when the lane is to be looked at again though nothing has happened; 0: never.
+// nextWake returns when the lane must be updated even if nothing happens; 0: never.
 func (s *scheduler) nextWake(l *lane) int64 {
 	at := l.nextDue
 	sooner := func(t int64) {
