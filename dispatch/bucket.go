@@ -7,23 +7,23 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How a lane with a rate limit works.
+// Limits of a lane with a rate limit.
 const (
-	maxBeginLead     = 50 * time.Millisecond // that an attempt is begun before its time on the wire
-	limitedHeadBytes = 64 << 10              // weight of what it reads ahead, however slow it is
+	maxBeginLead     = 50 * time.Millisecond // between the Begin of an attempt and its token
+	limitedHeadBytes = 64 << 10              // weight of the jobs that it may always read ahead, even at a low rate
 )
 
-// bucket holds the tokens of a lane whose subscription has a rate limit: a request takes one as it goes on the wire,
-// because it is there that receivers count. A nil bucket is that of a lane without a limit; it never lacks tokens.
+// bucket holds the tokens of a lane with a rate limit. A request takes a token when it is sent, because receivers count
+// there. A nil bucket has no limit and never lacks tokens.
 //
-// It holds one token, and as many as come in within a tenth of a second: a lane whose turn comes that late, because the
-// machine is busy, loses nothing. In any second at most a tenth more than the limit, and one, goes on the wire.
+// It holds one token plus those of a tenth of a second. So a lane that gets its turn that late, on a busy machine,
+// loses nothing. In any second, at most the limit plus a tenth plus one request are sent.
 type bucket struct{ limiter *rate.Limiter }
 
 func bucketCapacity(limit int64) int { return int(1 + limit/10) }
 
-// under returns the bucket for a limit that may have changed; nil is none. What is in a bucket stays in it: a change is
-// no way to another burst.
+// withLimit returns the bucket for a limit that may have changed; nil means no limit. The tokens stay, so a change of
+// the limit gives no extra burst.
 func (b *bucket) withLimit(limit *int64, now time.Time) *bucket {
 	switch {
 	case limit == nil:
@@ -37,7 +37,7 @@ func (b *bucket) withLimit(limit *int64, now time.Time) *bucket {
 	return b
 }
 
-// size is how many tokens the bucket holds at most.
+// capacity returns how many tokens the bucket can hold.
 func (b *bucket) capacity() int {
 	if b == nil {
 		return math.MaxInt
@@ -45,8 +45,8 @@ func (b *bucket) capacity() int {
 	return b.limiter.Burst()
 }
 
-// readsAhead is how many jobs the lane may hold that have not begun. With a rate limit that is what it sends in a quarter
-// of a second, or a few that are small: it holds them for a long time, in memory that others could make use of.
+// maxQueued returns how many jobs that have not begun the lane may hold. With a rate limit, that is a quarter of a
+// second's jobs, or a few small ones. Such a lane holds its jobs for long, and others could use the memory.
 func (l *lane) maxQueued() int {
 	if l.bucket == nil {
 		return maxHead
@@ -54,11 +54,11 @@ func (l *lane) maxQueued() int {
 	return min(max(int(l.bucket.limiter.Limit()/4), limitedHeadBytes/l.averageWeight, 1), maxHead)
 }
 
-// forever is a wait without an end.
+// never is a wait without end.
 const never = time.Duration(math.MaxInt64)
 
-// wait returns how long it takes until the bucket holds n tokens; forever where it cannot hold as many. It is 0 exactly
-// when that many can be taken: the limiter, too, rounds to whole nanoseconds, downwards.
+// timeUntil returns the time until the bucket holds n tokens, or never if it cannot hold n. It is 0 exactly when n
+// tokens can be taken, because the limiter also rounds down to whole nanoseconds.
 func (b *bucket) timeUntil(n int, now time.Time) time.Duration {
 	switch {
 	case b == nil:
@@ -70,35 +70,35 @@ func (b *bucket) timeUntil(n int, now time.Time) time.Duration {
 	return max(time.Duration(missing/float64(b.limiter.Limit())*float64(time.Second)), 0)
 }
 
-// take takes a token if there is one.
+// takeToken takes a token if there is one.
 func (b *bucket) takeToken(now time.Time) {
 	if b != nil {
 		b.limiter.AllowN(now, 1)
 	}
 }
 
-// restore puts a token back that was taken for nothing. Reservations cannot be cancelled once their time has come, but to
-// take less than none is to give.
+// returnToken returns a token that was taken but not used. A reservation cannot be cancelled after its time has come,
+// but taking -1 tokens adds one.
 func (b *bucket) returnToken(now time.Time) {
 	if b != nil {
 		b.limiter.AllowN(now, -1)
 	}
 }
 
-// full reports whether the bucket is as good as a new one.
+// isFull reports whether the bucket is like a new one.
 func (b *bucket) isFull(now time.Time) bool { return b == nil || b.timeUntil(b.capacity(), now) == 0 }
 
-// inStep reports whether the lane's rate limit lets another attempt begin: whether there will be a token for it, besides
-// those for the attempts that have begun already, by the time it can be on the wire.
+// rateAllowsBegin reports whether the rate limit allows the lane to begin another attempt. There must be a token for it
+// by the time when it can be sent, besides the tokens for the attempts that have begun.
 func (s *scheduler) rateAllowsBegin(l *lane) bool {
 	return l.bucket == nil || l.bucket.timeUntil(l.beginning+l.begun.n+1, s.clock) <= s.beginLead
 }
 
-// tokens tells when the lane is to be looked at for the sake of its rate limit, as far as it waits for nothing else.
+// rateWake calls at with the times at which the lane must be updated because a token has come.
 func (s *scheduler) rateWake(l *lane, at func(int64)) {
 	in := func(d time.Duration) {
 		if d > 0 && d < never {
-			at(s.clock.Add(d + time.Millisecond - 1).UnixMilli()) // rounded upwards: not before the token is there
+			at(s.clock.Add(d + time.Millisecond - 1).UnixMilli()) // rounded up, so that the token is there
 		}
 	}
 	if s.isDroppable(l) {

@@ -12,8 +12,8 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// The classes of failure. Each error of an attempt begins with one. What follows is a fixed phrase: the text of an error
-// may hold the address that a name resolved to, or the path and query of a URL.
+// The classes of failure. Each error of an attempt begins with one. A fixed phrase follows, because the text of an
+// error may contain a resolved address, or the path and query of a URL.
 const (
 	classDNS      = "dns_error"
 	classConnect  = "connect_error"
@@ -24,15 +24,15 @@ const (
 	classProtocol = "protocol_error"
 )
 
-// classify puts an error of the transport, or of the reading of an answer, into words for the owner of a subscription.
-// inHandshake tells that a TLS handshake has failed: not all of its errors have a type of their own.
+// classify describes an error of the transport, or of reading a response, for the owner of a subscription. inHandshake
+// says that a TLS handshake failed, because some of its errors have no type.
 func (s *sender) classify(ctx context.Context, err error, inHandshake bool) string {
 	var dns *net.DNSError
 	var wire *net.OpError
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return classTimeout + ": no complete answer within " + s.timeout.String()
+		return classTimeout + ": no complete response within " + s.timeout.String()
 	case errors.Is(err, egress.ErrBlocked):
 		return classBlocked + ": the address is not allowed"
 	case errors.As(err, &dns):
@@ -44,9 +44,9 @@ func (s *sender) classify(ctx context.Context, err error, inHandshake bool) stri
 	case errors.As(err, &wire) && wire.Op == "dial":
 		return classConnect + ": " + describeDial(err)
 	case errors.As(err, &wire), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return classConnect + ": the connection was lost before the answer was complete"
+		return classConnect + ": the connection was lost before the response was complete"
 	}
-	return classProtocol + ": the answer is not HTTP that can be read"
+	return classProtocol + ": the response is not valid HTTP"
 }
 
 func describeDNS(err *net.DNSError) string {
@@ -59,7 +59,7 @@ func describeDNS(err *net.DNSError) string {
 	return "the host name cannot be resolved"
 }
 
-// aboutDial says why no connection came about.
+// describeDial says why no connection was made.
 func describeDial(err error) string {
 	for _, known := range []struct {
 		number syscall.Errno
@@ -77,7 +77,7 @@ func describeDial(err error) string {
 	return "no connection could be made"
 }
 
-// aboutTLS says what went wrong in a handshake.
+// describeTLS says what went wrong in a handshake.
 func describeTLS(err error) string {
 	var (
 		authority x509.UnknownAuthorityError

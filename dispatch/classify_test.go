@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		want      string
 	}{
 		"connection refused":        {closed.URL, loopback(t), "connect_error: connection refused"},
-		"hung up":                   {hangUp, loopback(t), "connect_error: the connection was lost before the answer was complete"},
+		"hung up":                   {hangUp, loopback(t), "connect_error: the connection was lost before the response was complete"},
 		"blocked literal":           {plain.URL, egress.NewTransport(egress.Options{}), "blocked_address: the address is not allowed"},
 		"unknown authority":         {certified.URL, loopback(t), "tls_error: the certificate is signed by an unknown authority"},
 		"wrong host":                {certified.URL, trusting(t, func(c *tls.Config) { c.ServerName = "other.example" }), "tls_error: the certificate is for another host"},
@@ -60,7 +60,7 @@ func TestErrors(t *testing.T) {
 		"broken name server":        {"https://a.example", failing{&net.DNSError{Err: "127.0.0.1 says no"}}, "dns_error: the host name cannot be resolved"},
 		"dial with no known reason": {"https://a.example", failing{&gone}, "connect_error: no connection could be made"},
 		"dial out of time":          {"https://a.example", failing{&net.OpError{Op: "dial", Addr: gone.Addr, Err: context.DeadlineExceeded}}, "timeout: no connection in time"},
-		"unheard of":                {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the answer is not HTTP that can be read"},
+		"unheard of":                {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the response is not valid HTTP"},
 		"panic":                     {"https://a.example", panicking{}, "protocol_error: the attempt could not be made"},
 		"not a URL":                 {"https://a b/%zz", failing{}, "protocol_error: the URL of the subscription is not valid"},
 		"no host":                   {"https:", failing{}, "protocol_error: the URL of the subscription is not valid"},

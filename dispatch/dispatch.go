@@ -48,7 +48,7 @@ type pendingStore interface {
 	Target(ctx context.Context, subscription int64) (webhook.Target, error)
 	// PendingJobs lists the pending deliveries of a subscription, the earliest due time first. It includes deliveries
 	// that are not due yet. It omits those in inMemory.
-	PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error)
+	PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error)
 }
 
 // attemptStore records attempts.
@@ -98,7 +98,7 @@ func New(store store, o Options) (*Dispatcher, error) {
 // are cut off after that. At the next start, storage marks them as interrupted. Run can be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.started.CompareAndSwap(false, true) {
-		return errors.New("dispatch: Run was called before")
+		return errors.New("dispatch: Run was called twice; make a new Dispatcher")
 	}
 	defer close(d.stopped)
 	if idle, ok := d.options.Transport.(interface{ CloseIdleConnections() }); ok {

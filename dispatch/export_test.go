@@ -4,12 +4,12 @@ import (
 	"fmt"
 )
 
-// audited asks the scheduler to check its books.
+// auditRequested asks the scheduler to check its counters.
 type auditRequested struct{ reply chan error }
 
 func (m auditRequested) apply(s *scheduler) { m.reply <- s.audit() }
 
-// Audit compares what the scheduler has counted for each organization with what its lanes use.
+// Audit compares what the scheduler counts for each organization with what its lanes use.
 func (d *Dispatcher) Audit() error {
 	m := auditRequested{make(chan error, 1)}
 	d.inbox.post(m)

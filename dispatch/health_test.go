@@ -312,7 +312,7 @@ func TestRotation(t *testing.T) {
 			var sub webhook.Subscription
 			var fresh webhook.Secret
 			// The scheduler says that the store works again when it has learnt what has begun, and before it sends that.
-			x = idleRig(t, f, dispatch.Options{Logger: slog.New(onLine{"the store works again", func() {
+			x = idleRig(t, f, dispatch.Options{Logger: slog.New(onLine{"a store operation works again", func() {
 				var err error
 				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, webhook.Rotation{}); err != nil {
 					t.Error(err)

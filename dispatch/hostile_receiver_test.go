@@ -65,7 +65,7 @@ func TestHostileReceivers(t *testing.T) {
 	}{
 		"nothing at all": {
 			serve: func(net.Conn, *http.Request) { time.Sleep(2 * time.Second) },
-			want:  "timeout: no complete answer within 300ms",
+			want:  "timeout: no complete response within 300ms",
 		},
 		"an empty body": {
 			serve: func(c net.Conn, _ *http.Request) { io.WriteString(c, head200+"Content-Length: 0\r\n\r\n") },
@@ -121,7 +121,7 @@ func TestHostileReceivers(t *testing.T) {
 				io.Copy(c, io.LimitReader(zeros('x'), 2<<20))
 				io.WriteString(c, "\r\n\r\n")
 			},
-			want: "protocol_error: the answer is not HTTP that can be read",
+			want: "protocol_error: the response is not valid HTTP",
 		},
 		"headers without end": {
 			serve: func(c net.Conn, _ *http.Request) {
@@ -132,7 +132,7 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "protocol_error: the answer is not HTTP that can be read",
+			want: "protocol_error: the response is not valid HTTP",
 		},
 		"announcements without end": {
 			serve: func(c net.Conn, _ *http.Request) {
@@ -142,11 +142,11 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "protocol_error: the answer is not HTTP that can be read",
+			want: "protocol_error: the response is not valid HTTP",
 		},
 		"another protocol": {
 			serve: func(c net.Conn, _ *http.Request) { io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") },
-			want:  "protocol_error: the answer is not HTTP that can be read",
+			want:  "protocol_error: the response is not valid HTTP",
 		},
 		"a switch of protocols": {
 			serve: func(c net.Conn, _ *http.Request) {
@@ -165,7 +165,7 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "timeout: no complete answer within 300ms",
+			want: "timeout: no complete response within 300ms",
 			body: func(s string) bool { return strings.Trim(s, "x") == "" },
 		},
 		"a header byte at a time": {
@@ -177,11 +177,11 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "timeout: no complete answer within 300ms",
+			want: "timeout: no complete response within 300ms",
 		},
 		"half of the body": {
 			serve: func(c net.Conn, _ *http.Request) { io.WriteString(c, head200+"Content-Length: 1000\r\n\r\nhalf") },
-			want:  "connect_error: the connection was lost before the answer was complete",
+			want:  "connect_error: the connection was lost before the response was complete",
 			body:  func(s string) bool { return s == "half" },
 		},
 		"a reset after the headers": {
@@ -189,7 +189,7 @@ func TestHostileReceivers(t *testing.T) {
 				io.WriteString(c, head200+"Content-Length: 1000\r\n\r\n")
 				c.(*net.TCPConn).SetLinger(0)
 			},
-			want: "connect_error: the connection was lost before the answer was complete",
+			want: "connect_error: the connection was lost before the response was complete",
 		},
 		"a failure that drips": {
 			serve: func(c net.Conn, _ *http.Request) {

@@ -9,28 +9,28 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// lateAfter is how long a delivery may wait before an operator is told.
+// lateAfter is how long a delivery may wait before the operator is told.
 const lateAfter = time.Minute
 
-// Delay says what deliveries wait for at present.
+// Lag says which deliveries are late, and why.
 type Lag struct {
-	// Since is when Keyhook itself last went on, where deliveries wait that nothing else keeps from being sent. It is zero
-	// where no delivery waits for Keyhook.
+	// StalledSince is when Keyhook itself last made progress, if deliveries wait for nothing but Keyhook. It is zero if
+	// no delivery waits for Keyhook.
 	StalledSince time.Time
-	// Cause is what Keyhook fails to do then.
+	// StallCause says what Keyhook fails to do since then.
 	StallCause string
-	// Late is how many healthy subscriptions without a rate limit have a delivery that has waited for more than a minute:
-	// for a slow receiver, or for a slot of their organization.
+	// LateSubscriptions counts healthy subscriptions without a rate limit whose first delivery has waited for more than
+	// a minute. They wait for a slow receiver, or for a slot of their organization.
 	LateSubscriptions int
 }
 
-// The steps of a delivery in which Keyhook itself, and no receiver, can hold it up.
+// The steps of a delivery that Keyhook itself can delay.
 const (
-	stepBegin  = iota // its attempt is recorded before it is sent
-	stepSend          // there is a slot for it
-	stepRecord        // nothing is sent while the ends of attempts cannot be recorded
-	stepRead          // it is read from the table
-	stepList          // subscriptions with pending deliveries are looked up
+	stepBegin  = iota // recording an attempt before it is sent
+	stepSend          // taking a free slot
+	stepRecord        // saving results; nothing is sent while that fails
+	stepRead          // reading deliveries from the table
+	stepList          // listing subscriptions with pending deliveries
 	stepCount
 )
 
@@ -42,18 +42,17 @@ var stallCauses = [stepCount]string{
 	stepList:   "the database does not list pending deliveries",
 }
 
-// delays watch each step: whether something waits for it, and since when it has not been taken. The scheduler's goroutine
-// owns them.
+// stepClock knows for each step whether something waits for it, and since when. The scheduler's goroutine owns it.
 type stepClock struct {
 	since     [stepCount]time.Time // zero: nothing waits
-	done      [stepCount]bool      // the step was taken in this round
-	lateLanes int                  // lanes that are late
+	done      [stepCount]bool      // in this round
+	lateLanes int                  // number of late lanes
 }
 
-// moved notes that a step was taken.
+// markDone notes that a step was done.
 func (d *stepClock) markDone(step int) { d.done[step] = true }
 
-// observe notes whether something waits for a step at the end of a round.
+// observe notes at the end of a round whether something waits for a step.
 func (d *stepClock) observe(step int, waits bool, now time.Time) {
 	switch {
 	case !waits:
@@ -64,8 +63,9 @@ func (d *stepClock) observe(step int, waits bool, now time.Time) {
 	d.done[step] = false
 }
 
-// publish tells of delays at the end of a round. Its cost does not depend on how many lanes there are: what may go on is in
-// line by then, and what a round leaves in line although there is room for it waits for Keyhook.
+// publishLag publishes the lag at the end of a round. Its cost does not depend on the number of lanes. At the end of a
+// round, every lane that may go on waits for a resource. If it still waits although there is room, it waits for
+// Keyhook.
 func (s *scheduler) publishLag() {
 	begin, probe, launch, read := &s.resources[beginPlaces], &s.resources[probePlaces], &s.resources[sendSlots], &s.resources[readSlots]
 	for step, waits := range [stepCount]bool{
@@ -86,8 +86,8 @@ func (s *scheduler) publishLag() {
 	s.lag.set(d)
 }
 
-// firstDue is when the lane's first delivery in memory became due; 0 where none waits, or where it waits for what its
-// owner or its receiver has decided.
+// dueSince returns when the lane's first delivery in memory became due. It returns 0 if none waits, or if its owner's
+// settings or its receiver's failures explain the wait.
 func (l *lane) dueSince() int64 {
 	if l.bucket != nil || l.target == nil || l.isClosed() || l.health.Status != webhook.Healthy {
 		return 0
@@ -101,7 +101,7 @@ func (l *lane) dueSince() int64 {
 	return 0
 }
 
-// judge finds out whether the lane is late.
+// updateLate updates whether the lane is late.
 func (s *scheduler) updateLate(l *lane) {
 	due := l.dueSince()
 	late := due != 0 && s.now-due > lateAfter.Milliseconds()
@@ -114,8 +114,8 @@ func (s *scheduler) updateLate(l *lane) {
 	l.late = late
 }
 
-// lateness tells when the lane is to be looked at because it may be late by then. Steps of ten seconds are close enough,
-// and leave the timetable alone while a lane is busy.
+// lateWake calls at with the time at which the lane may become late. It rounds up to ten seconds. That is exact enough,
+// and a busy lane seldom changes its place in the timetable.
 func (s *scheduler) lateWake(l *lane, at func(int64)) {
 	const step = 10_000
 	if due := l.dueSince(); due != 0 && !l.late {
@@ -123,7 +123,7 @@ func (s *scheduler) lateWake(l *lane, at func(int64)) {
 	}
 }
 
-// published is a Delay that one goroutine sets and others get.
+// sharedLag is a Lag that one goroutine sets and others read.
 type sharedLag struct {
 	mu  sync.Mutex
 	lag Lag
@@ -135,19 +135,19 @@ func (p *sharedLag) set(d Lag) {
 	p.lag = d
 }
 
-// Delay returns what deliveries waited for when the scheduler last looked. It asks nobody, and costs next to nothing.
+// Lag returns the lag of the scheduler's last round. It is cheap.
 func (d *Dispatcher) Lag() Lag {
 	d.lag.mu.Lock()
 	defer d.lag.mu.Unlock()
 	return d.lag.lag
 }
 
-// Ready reports whether Keyhook keeps up: the error says that deliveries have waited for more than a minute though only
-// Keyhook keeps them from being sent, the warning that they have waited as long for receivers. Anybody may read both.
+// Ready reports whether Keyhook keeps up. The error says that deliveries have waited for Keyhook for more than a
+// minute. The warning says that deliveries have waited as long for receivers. Both texts are safe to show to anybody.
 func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
 	now := d.Lag()
 	if now.LateSubscriptions > 0 {
-		warning = fmt.Sprintf("subscriptions whose deliveries have waited for more than %s, for a slow receiver or a free slot: %d", lateAfter, now.LateSubscriptions)
+		warning = fmt.Sprintf("%d subscriptions have deliveries that have waited for more than %s for a slow receiver or a free slot", now.LateSubscriptions, lateAfter)
 	}
 	if waited := time.Since(now.StalledSince); !now.StalledSince.IsZero() && waited > lateAfter {
 		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s", waited.Round(time.Second), now.StallCause)

@@ -2,15 +2,15 @@ package dispatch
 
 import "github.com/keyhook/keyhook/storage/webhook"
 
-// weight is what a job alone is counted as against the bound on memory; maxWeight is that of the largest.
+// weight is what a job without shared body counts against the memory limit. The largest weight is maxWeight.
 func weight(j webhook.Job) int { return len(j.Body) + jobWeight }
 
 const (
-	jobWeight = 512 // without its body
+	jobWeight = 512 // without the body
 	maxWeight = webhook.MaxEvent + 4<<10
 )
 
-// room is how many jobs more the lane may read ahead.
+// jobsToRead returns how many more jobs the lane may read.
 func (s *scheduler) jobsToRead(l *lane) int {
 	n := min(s.laneRoom(l)/l.averageWeight, l.maxQueued()-l.head.n)
 	if l.bytes == 0 && s.orgHasRoom(l, maxWeight) {
@@ -19,17 +19,17 @@ func (s *scheduler) jobsToRead(l *lane) int {
 	return max(n, 0)
 }
 
-// fits reports whether the lane's organization may have so many bytes more in memory.
+// orgHasRoom reports whether the lane's organization may use so many more bytes.
 func (s *scheduler) orgHasRoom(l *lane, bytes int) bool {
 	return s.resources[memoryBytes].allows(l.org.used[memoryBytes], bytes)
 }
 
-// share is how much more the lane may hold in memory: less, the less its organization has left.
+// laneRoom returns how many more bytes the lane may use. It shrinks as the room of its organization shrinks.
 func (s *scheduler) laneRoom(l *lane) int {
 	return (s.allowed(l, memoryBytes)-l.org.used[memoryBytes])/4 - l.bytes
 }
 
-// admit takes a due job into the head, if there is room.
+// admit adds a due job to the head if there is room.
 func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
 	w := weight(j)
 	switch {
@@ -51,7 +51,7 @@ func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
 	return true
 }
 
-// lighten counts the attempt's body as gone.
+// dropBody drops the attempt's body from memory.
 func (s *scheduler) dropBody(a *attempt) {
 	if a.weight == 0 {
 		return
@@ -61,8 +61,8 @@ func (s *scheduler) dropBody(a *attempt) {
 	a.weight, a.Body = 0, nil
 }
 
-// bodies are the bodies that are held, by event: the deliveries of one event share one, which weighs once. To a lane,
-// each of its jobs weighs in full.
+// bodies holds bodies by event. All deliveries of an event share one body, which counts once. For the limits of a lane,
+// each job counts in full.
 type bodies map[int64]*sharedBody
 
 type sharedBody struct {
@@ -70,7 +70,7 @@ type sharedBody struct {
 	jobs  int
 }
 
-// hold has the job share the body of its event, and returns by how much that makes all of them heavier.
+// add makes the job share the body of its event. It returns the bytes that this adds to memory.
 func (b bodies) add(j *webhook.Job) int {
 	held := b[j.Event]
 	if held == nil {
@@ -82,7 +82,7 @@ func (b bodies) add(j *webhook.Job) int {
 	return 0
 }
 
-// drop undoes a hold, and returns by how much that makes all of them lighter.
+// remove undoes add. It returns the bytes that this frees.
 func (b bodies) remove(event int64) int {
 	held := b[event]
 	if held.jobs--; held.jobs > 0 {
@@ -92,7 +92,7 @@ func (b bodies) remove(event int64) int {
 	return len(held.bytes)
 }
 
-// forget drops a job that waits in the head, or that has just left it.
+// dropJob drops a job that is in the head or has just left it.
 func (s *scheduler) dropJob(a *attempt) {
 	s.dropBody(a)
 	delete(a.lane.attempts, a.Delivery)

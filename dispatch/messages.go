@@ -211,7 +211,7 @@ func (m recordFailed) apply(s *scheduler) {
 	case a.blocksSending && (s.recordedResults > a.recordedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
 		a.blocksSending = false
 		s.blockingResults--
-		s.log.Error("the end of an attempt cannot be recorded", "subscription", a.target.ID, "event", a.EventID, "error", m.err)
+		s.log.Error("the result of an attempt cannot be saved; it is tried again, and other deliveries go on", "subscription", a.target.ID, "event", a.EventID, "error", m.err)
 	}
 }
 
@@ -295,7 +295,7 @@ const (
 func (s *scheduler) storeFails(what string, err error) {
 	if !s.failingOps[what] && !s.stopping {
 		s.failingOps[what] = true
-		s.log.Error("the store fails; what depends on it waits, and is tried again", "what", what, "error", err)
+		s.log.Error("a store operation fails; deliveries that need it wait until it works again", "what", what, "error", err)
 	}
 }
 
@@ -303,7 +303,7 @@ func (s *scheduler) storeFails(what string, err error) {
 func (s *scheduler) storeWorks(what string) {
 	if s.failingOps[what] {
 		delete(s.failingOps, what)
-		s.log.Info("the store works again", "what", what)
+		s.log.Info("a store operation works again", "what", what)
 	}
 }
 

@@ -7,9 +7,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// report tells of an attempt whose end is recorded, and logs it in one line: a success for those who look closely, a
-// failure or a recovery for all, and as a warning where the delivery has no attempts left or the subscription's health got
-// worse.
+// report calls OnSettled and logs the attempt in one line. A success is a debug line; a failure or a recovery is an
+// info line. It is a warning if the delivery has no attempts left or the subscription's health got worse.
 func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result, made webhook.Settled) {
 	if d.options.OnSettled != nil {
 		d.options.OnSettled(r, made)

@@ -10,16 +10,16 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// target is a webhook.Target made ready: what is the same for all of its attempts is worked out once.
+// preparedTarget is a webhook.Target with everything that is the same for all its attempts.
 type preparedTarget struct {
 	webhook.Target
-	request   *http.Request // all but headers, body and context
+	request   *http.Request // without headers, body and context
 	current   signers
 	previous  signers
-	sendError string // why nothing can be sent to it; empty where it can
+	sendError string // why nothing can be sent to it; empty if it can
 }
 
-// signers make the signatures of both schemes with one secret.
+// signers sign with one secret, in both schemes.
 type signers struct {
 	hex      *signature.Signer
 	standard *signature.StandardSigner
@@ -33,7 +33,8 @@ func newSigners(secret webhook.Secret) (s signers, err error) {
 	return s, err
 }
 
-// target makes t ready. What is wrong with it is kept for the attempts to fail with: it is the owner's to see and mend.
+// prepare makes a preparedTarget. A problem with the target becomes the error of its attempts, so that the owner sees
+// it and can fix it.
 func (s *sender) prepare(t webhook.Target) *preparedTarget {
 	made := &preparedTarget{Target: t}
 	if t.Unusable != "" {
@@ -67,7 +68,7 @@ func (t *preparedTarget) overlaps(now time.Time) bool {
 	return t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
 }
 
-// headerNames are those that carry the prefix, in canonical form.
+// headerNames are the names with the prefix, in canonical form.
 type headerNames struct {
 	signature, previous, timestamp, eventID, eventType, attempt string
 }
@@ -79,14 +80,14 @@ func newHeaderNames(prefix string) headerNames {
 	}
 }
 
-// Headers that are the same for all; the transport does not change them.
+// These headers are the same for all requests. The transport does not change them.
 var (
 	contentType = []string{"application/json"}
 	userAgent   = []string{"Keyhook/1 (webhooks)"}
 )
 
-// header makes the headers of an attempt at the given time, signatures included. All values are cut from one string: a
-// header costs two allocations and its map.
+// header makes the headers of an attempt, with its signatures. All values are slices of one string, so a header costs
+// two allocations and its map.
 func (s *sender) header(t *preparedTarget, j webhook.Job, now time.Time) http.Header {
 	var scratch [512]byte
 	var ends [5]int

@@ -124,7 +124,7 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 			s.stop()
 			stop, grace = nil, time.After(s.options.Grace)
 		case <-grace:
-			s.log.Warn("attempts that are still under way are cut off; they are sent again after the next start", "attempts", s.unsettled)
+			s.log.Warn("attempts are cut off because the grace period of the shutdown is over; the next start sends them again", "attempts", s.unsettled)
 			cut(errCut)
 		}
 	}
@@ -137,7 +137,7 @@ func (s *scheduler) tick() {
 	s.now = s.clock.UnixMilli()
 	s.lastTick.Store(s.now)
 	if s.now < before-time.Second.Milliseconds() {
-		s.log.Warn("the clock was set back", "by", time.Duration(before-s.now)*time.Millisecond)
+		s.log.Warn("the clock was set back; all due times are checked again", "by", time.Duration(before-s.now)*time.Millisecond)
 		for _, l := range s.lanes {
 			s.update(l)
 		}

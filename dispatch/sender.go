@@ -19,13 +19,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxAnswer is how much of a receiver's answer is read, in bytes.
+// maxResponseBody is how many bytes of a response are read.
 const maxResponseBody = 8 << 10
 
-var errTimeout = errors.New("the attempt took too long")
+var errTimeout = errors.New("the attempt exceeded its timeout")
 
-// sender makes one attempt: it signs, sends, and says how that ended. It never waits and never tries again; it knows
-// neither health nor retries.
+// sender makes one attempt: it signs, sends and reports how that ended. It never waits or retries. It does not know
+// health or retries.
 type sender struct {
 	transport http.RoundTripper
 	names     headerNames
@@ -35,17 +35,17 @@ type sender struct {
 	log       *slog.Logger
 }
 
-// ending is how an attempt ended.
+// sendResult is how an attempt ended.
 type sendResult struct {
-	status     *int   // nil where there was no answer
-	body       string // what is kept of the answer
+	status     *int   // nil: no response
+	body       string // the part of the response that is stored
 	duration   time.Duration
 	err        string        // begins with its class; empty on success
-	retryAfter time.Duration // that the receiver asked for
-	cutOff     bool          // by our own stop: how it ended is not known
+	retryAfter time.Duration // requested by the receiver
+	cutOff     bool          // by our own shutdown; the true result is unknown
 }
 
-// send makes the attempt. It returns within the timeout, the answer's body included. ctx ends only to cut it off.
+// send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to cut it off.
 func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
 	if t.sendError != "" {
 		return sendResult{err: t.sendError}
@@ -59,12 +59,12 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	return end
 }
 
-// exchange sends the request and reads the answer. A panic of the transport is a failed attempt.
+// exchange sends the request and reads the response. A panic in the transport is a failed attempt.
 func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (end sendResult) {
 	defer func() {
 		if p := recover(); p != nil {
 			what := slog.Attr{}
-			if err, ok := p.(runtime.Error); ok { // anything else may hold a URL
+			if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
 				what = slog.String("error", err.Error())
 			}
 			s.log.LogAttrs(ctx, slog.LevelError, "panic while sending an attempt", what,
@@ -79,8 +79,8 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 	request.Header = s.header(t, j, now)
 	request.ContentLength = int64(len(j.Body))
 	request.Body = body(j.Body)
-	// With it the transport sends again, on another connection, what met a connection that the receiver had closed before
-	// a byte was written. It never does so once something was written: one attempt is one request.
+	// GetBody lets the transport repeat a request on another connection if the receiver had closed the first before any
+	// byte was written. The transport never repeats a request after that, so one attempt is one request.
 	request.GetBody = func() (io.ReadCloser, error) { return body(j.Body), nil }
 
 	response, err := s.transport.RoundTrip(request)
@@ -102,8 +102,8 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 	return end
 }
 
-// body returns a reader of b of a type that the transport knows: it sends header and body in one write then, and no body
-// of unknown length.
+// body returns a reader of a type that the transport knows. Then the transport sends header and body in one write, and
+// never a body of unknown length.
 func body(b []byte) io.ReadCloser {
 	if len(b) == 0 {
 		return http.NoBody
@@ -113,9 +113,9 @@ func body(b []byte) io.ReadCloser {
 
 var buffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
-// readAnswer reads what may be kept of an answer. Where that is all of it, the connection can be used again.
+// readResponse reads the part of a response that may be stored. If that is all of it, the connection can be reused.
 func readResponse(r *http.Response) (string, error) {
-	// After 101 the body is the connection, on which nobody speaks.
+	// After 101 the body is the connection, and nobody sends anything on it.
 	if r.StatusCode == http.StatusSwitchingProtocols || r.ContentLength == 0 {
 		return "", nil
 	}

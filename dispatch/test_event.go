@@ -9,18 +9,18 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// slot is a request on the wire that a test asks the scheduler for: tests keep to the same limits as deliveries.
+// testSlot is a test's request for a slot. Tests obey the same limits as deliveries.
 type testSlot struct {
 	organization int64
 	subscription int64
 	lane         *lane
 	granted      bool
-	reply        chan bool // gets one value: whether the slot is granted
+	reply        chan bool // receives one value: whether the slot is granted
 }
 
 type (
 	slotRequested struct{ *testSlot }
-	slotReturned  struct{ *testSlot } // or no longer wanted
+	slotReturned  struct{ *testSlot } // after use, or when it is no longer needed
 )
 
 func (m slotRequested) apply(s *scheduler) {
@@ -33,7 +33,7 @@ func (m slotRequested) apply(s *scheduler) {
 	s.update(m.lane)
 }
 
-// grant gives a slot to the first test of the lane.
+// grantTest gives a slot to the first test of the lane.
 func (s *scheduler) grantTest(l *lane) {
 	t := l.tests[0]
 	l.tests[0] = nil
@@ -45,7 +45,7 @@ func (s *scheduler) grantTest(l *lane) {
 func (m slotReturned) apply(s *scheduler) {
 	l := m.lane
 	switch {
-	case l == nil: // refused
+	case l == nil: // it was refused at once
 		return
 	case m.granted:
 		s.freeSlot(l)
@@ -60,12 +60,12 @@ func (m slotReturned) apply(s *scheduler) {
 	s.update(l)
 }
 
-var errStopping = errors.New("dispatch: deliveries have stopped")
+var errStopping = errors.New("dispatch: no test is sent because the server is stopping")
 
-// Test makes a test event and sends it to one subscription at once, whatever its health, which it does not touch. It
-// returns the record of that attempt, failed or not; an error means that there is none. It waits for a slot like any
-// delivery, so Run must be running. For the subscription's rate limit it does not wait: it takes a token where there is
-// one, and does without where there is none. Faults: those of the store's BeginTest.
+// Test makes a test event and sends it to one subscription at once. It ignores the subscription's health and does not
+// change it. It returns the record of the attempt, whether it succeeded or failed. An error means that there is no
+// record. It waits for a slot like a delivery, so Run must be running. It does not wait for the rate limit, but takes a
+// token if there is one. Faults: those of the store's BeginTest.
 func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error) {
 	row, err := d.store.SubscriptionRow(ctx, organization, subscriptionID)
 	if err != nil {
@@ -77,8 +77,8 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	if err := d.waitForSlot(ctx, place); err != nil {
 		return webhook.Attempt{}, err
 	}
-	// The test begins only now, under what holds now: the wait may have been long. And what is asked of the store is
-	// waited for, also when nobody waits for us any more: a record that was begun must get its end.
+	// The wait may have been long, so the test event is made only now. The store's work is not cancelled with ctx,
+	// because a begun attempt needs its result.
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.options.Timeout+d.options.Grace)
 	defer cancel()
 	t, job, attempt, err := d.store.BeginTest(finish, organization, subscriptionID)
@@ -105,7 +105,7 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	return a, nil
 }
 
-// wait asks for a slot and waits until it is granted.
+// waitForSlot asks for a slot and waits until it is granted.
 func (d *Dispatcher) waitForSlot(ctx context.Context, place *testSlot) error {
 	d.inbox.post(slotRequested{place})
 	var granted bool

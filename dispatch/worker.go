@@ -9,26 +9,26 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// errCut is why what is under way ends when Run has waited long enough.
+// errCut is the cause that ends running requests after the grace period.
 var errCut = errors.New("cut off by a stop")
 
-// What the store refused is tried again after a tenth of the time that it has been refused for, within these bounds.
+// A failed write is repeated after a tenth of the time since its first try, within these limits.
 const (
 	minWriteRetry = 20 * time.Millisecond
 	maxWriteRetry = 5 * time.Second
 )
 
-// work does what the scheduler decides, in goroutines of its own, and tells it what came of it.
+// worker carries out the scheduler's decisions in its own goroutines, and reports back to it.
 type worker struct {
 	*Dispatcher
-	ctx     context.Context // ends when what is under way is cut off
+	ctx     context.Context // ends when running requests are cut off
 	running sync.WaitGroup
 	batches chan []*attempt // one at a time
 	reads   chan readRequest
 }
 
-// begin has batches begun until there are no more. Once asked for, a Begin is waited for: what it has recorded must be
-// known.
+// begin records batches until the channel is closed. It waits for each Begin, because the scheduler must know what was
+// recorded.
 func (w *worker) begin() {
 	var starts []webhook.Start
 	for batch := range w.batches {
@@ -43,18 +43,18 @@ func (w *worker) begin() {
 	}
 }
 
-// read answers what is asked for until there is nothing more. A read ends with ctx.
+// read runs reads until the channel is closed. A read ends with ctx.
 func (w *worker) read(ctx context.Context) {
 	for q := range w.reads {
 		w.inbox.post(w.runRead(ctx, q))
 	}
 }
 
-// deliver sends one attempt and records its end.
+// deliver sends one attempt and records its result.
 func (w *worker) deliver(a *attempt) {
 	w.running.Go(func() {
-		// Nothing that was decided before a change is sent after it: this look comes after the store told of the change,
-		// and before the signature is made.
+		// An attempt that was decided before a change must not be sent after it. The store reports the change before
+		// this check, and the signature is made after it.
 		if w.inbox.changes.Load() != a.changesRead {
 			w.inbox.post(sendRefused{a})
 			return
@@ -66,12 +66,12 @@ func (w *worker) deliver(a *attempt) {
 		}
 		r := w.result(a, end)
 		a.failed = !r.Succeeded
-		w.inbox.post(requestEnded{a}) // which lets go of the body: the job must not be copied from here on
+		w.inbox.post(requestEnded{a}) // this drops the body, so the job must not be copied after it
 		w.settle(a, r)
 	})
 }
 
-// result is the record of how an attempt ended, with what follows if it failed.
+// result returns the record of how an attempt ended, with the time of the next attempt if it failed.
 func (w *worker) result(a *attempt, end sendResult) webhook.Result {
 	r := webhook.Result{
 		Attempt: a.row, Delivery: a.Delivery, Subscription: a.Subscription,
@@ -88,7 +88,7 @@ func (w *worker) result(a *attempt, end sendResult) webhook.Result {
 	return r
 }
 
-// settle records an end, however long that takes: until then the delivery is not taken up again.
+// settle records a result, however long that takes. Until then the delivery is not queued again.
 func (w *worker) settle(a *attempt, r webhook.Result) {
 	err := retryWrite(w.ctx, func() (err error) {
 		a.settled, err = w.store.Record(w.ctx, r)
@@ -105,7 +105,7 @@ func (w *worker) settle(a *attempt, r webhook.Result) {
 	w.report(&a.target.Target, &a.Job, r, a.settled)
 }
 
-// persist tries until write succeeds. It gives up, with the last error, when ctx ends.
+// retryWrite repeats write until it succeeds. When ctx ends, it gives up and returns the last error.
 func retryWrite(ctx context.Context, write func() error) error {
 	for begin := time.Now(); ; {
 		err := write()
@@ -122,14 +122,15 @@ func retryWrite(ctx context.Context, write func() error) error {
 	}
 }
 
-// release takes attempts back that were begun and not sent. Until that is done their deliveries are not taken up again.
+// release deletes the records of attempts that were begun but not sent. Until then their deliveries are not queued
+// again.
 func (w *worker) release(attempts []*attempt) {
 	w.running.Go(func() {
 		rows := make([]int64, len(attempts))
 		for i, a := range attempts {
 			rows[i] = a.row
 		}
-		// If that fails for good, they stay in the store as they are, like those that are cut off.
+		// If this never succeeds, the records stay, like those of attempts that are cut off.
 		_ = retryWrite(w.ctx, func() error {
 			err := w.store.Release(w.ctx, rows)
 			if err != nil {
