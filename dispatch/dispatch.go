@@ -104,9 +104,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if idle, ok := d.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		defer idle.CloseIdleConnections()
 	}
-	under, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	workCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
-	w := &worker{Dispatcher: d, ctx: under, batches: make(chan []*attempt, 1), reads: make(chan readRequest, maxReads+1)}
+	w := &worker{Dispatcher: d, ctx: workCtx, batches: make(chan []*attempt, 1), reads: make(chan readRequest, maxReads+1)}
 	w.running.Go(w.begin)
 	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })

@@ -25,7 +25,7 @@ func (s *scheduler) audit() error {
 	lanes, used, late := map[*orgLanes]int{}, map[*orgLanes][resourceKinds]int{}, 0
 	bodies := map[int64]bool{}
 	for _, l := range s.lanes {
-		if t := s.orgs[l.org.id]; t != l.org {
+		if org := s.orgs[l.org.id]; org != l.org {
 			return fmt.Errorf("lane %d belongs to another tenant than organization %d", l.subscription, l.org.id)
 		}
 		of := used[l.org]
@@ -56,18 +56,18 @@ func (s *scheduler) audit() error {
 		}
 		used[l.org] = of
 	}
-	var all [resourceKinds]int
-	for organization, t := range s.orgs {
-		if t.lanes != lanes[t] || t.used != used[t] {
-			return fmt.Errorf("organization %d has %d lanes that use %v, but %d and %v are counted", organization, lanes[t], used[t], t.lanes, t.used)
+	var total [resourceKinds]int
+	for organization, org := range s.orgs {
+		if org.lanes != lanes[org] || org.used != used[org] {
+			return fmt.Errorf("organization %d has %d lanes that use %v, but %d and %v are counted", organization, lanes[org], used[org], org.lanes, org.used)
 		}
-		for kind, n := range t.used {
-			all[kind] += n
+		for kind, n := range org.used {
+			total[kind] += n
 		}
 	}
 	for kind := range s.resources {
-		if s.resources[kind].used != all[kind] {
-			return fmt.Errorf("organizations use %d of resource %d, but %d is counted", all[kind], kind, s.resources[kind].used)
+		if s.resources[kind].used != total[kind] {
+			return fmt.Errorf("organizations use %d of resource %d, but %d is counted", total[kind], kind, s.resources[kind].used)
 		}
 	}
 	if s.steps.lateLanes != late {

@@ -101,11 +101,11 @@ func (s faulty) Target(ctx context.Context, subscription int64) (webhook.Target,
 	return s.Store.Target(ctx, subscription)
 }
 
-func (s faulty) PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error) {
+func (s faulty) PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error) {
 	if err := s.call("PendingJobs"); err != nil {
 		return nil, err
 	}
-	jobs, err := s.Store.PendingJobs(ctx, subscription, limit, held)
+	jobs, err := s.Store.PendingJobs(ctx, subscription, limit, inMemory)
 	for i := range jobs {
 		jobs[i].DueAt += s.shift.Milliseconds()
 	}

@@ -77,13 +77,13 @@ func (s *scheduler) publishLag() {
 	} {
 		s.steps.observe(step, waits && !s.stopping, s.clock)
 	}
-	d := Lag{LateSubscriptions: s.steps.lateLanes}
+	lag := Lag{LateSubscriptions: s.steps.lateLanes}
 	for step, since := range s.steps.since {
-		if !since.IsZero() && (d.StalledSince.IsZero() || since.Before(d.StalledSince)) {
-			d.StalledSince, d.StallCause = since, stallCauses[step]
+		if !since.IsZero() && (lag.StalledSince.IsZero() || since.Before(lag.StalledSince)) {
+			lag.StalledSince, lag.StallCause = since, stallCauses[step]
 		}
 	}
-	s.lag.set(d)
+	s.lag.set(lag)
 }
 
 // dueSince returns when the lane's first delivery in memory became due. It returns 0 if none waits, or if its owner's

@@ -30,16 +30,16 @@ func (s *scheduler) laneRoom(l *lane) int {
 }
 
 // admit adds a due job to the head if there is room.
-func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
+func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	w := weight(j)
 	switch {
 	case !s.isCurrent(l):
 	case l.isFailing():
-		most = 1
+		limit = 1
 	case l.bucket != nil:
-		most = l.maxQueued()
+		limit = l.maxQueued()
 	}
-	if l.head.n >= most || !s.orgHasRoom(l, w) || l.bytes > 0 && w > s.laneRoom(l) {
+	if l.head.n >= limit || !s.orgHasRoom(l, w) || l.bytes > 0 && w > s.laneRoom(l) {
 		return false
 	}
 	a := &attempt{Job: j, lane: l, weight: w}
@@ -72,24 +72,24 @@ type sharedBody struct {
 
 // add makes the job share the body of its event. It returns the bytes that this adds to memory.
 func (b bodies) add(j *webhook.Job) int {
-	held := b[j.Event]
-	if held == nil {
+	shared := b[j.Event]
+	if shared == nil {
 		b[j.Event] = &sharedBody{j.Body, 1}
 		return len(j.Body)
 	}
-	held.jobs++
-	j.Body = held.bytes
+	shared.jobs++
+	j.Body = shared.bytes
 	return 0
 }
 
 // remove undoes add. It returns the bytes that this frees.
 func (b bodies) remove(event int64) int {
-	held := b[event]
-	if held.jobs--; held.jobs > 0 {
+	shared := b[event]
+	if shared.jobs--; shared.jobs > 0 {
 		return 0
 	}
 	delete(b, event)
-	return len(held.bytes)
+	return len(shared.bytes)
 }
 
 // dropJob drops a job that is in the head or has just left it.

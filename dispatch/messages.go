@@ -154,9 +154,9 @@ func (s *scheduler) queueForSending(a *attempt) {
 
 // recheckBegun releases begun attempts that the current state of the subscription forbids.
 func (s *scheduler) recheckBegun(l *lane) {
-	line := l.begun
+	begun := l.begun
 	l.begun = queue{}
-	for a := line.pop(); a != nil; a = line.pop() {
+	for a := begun.pop(); a != nil; a = begun.pop() {
 		s.queueForSending(a)
 	}
 }
@@ -199,7 +199,7 @@ func (m requestEnded) apply(s *scheduler) {
 	s.update(m.lane)
 }
 
-// apply stops all sending, because a result that cannot be recorded must not be produced. If one result keeps failing
+// apply stops all sending, because an attempt whose result cannot be saved must not be sent. If one result keeps failing
 // to save while others succeed (or for over a minute), the fault is in that result. The worker retries it in the
 // background, and it stops blocking the other lanes.
 func (m recordFailed) apply(s *scheduler) {
@@ -234,17 +234,17 @@ func (m attemptSettled) apply(s *scheduler) {
 
 // updateHealth takes the health that the store recorded, if this attempt alone explains the step from the known one.
 // Otherwise something else has changed too, and the target is read again.
-func (s *scheduler) updateHealth(l *lane, made webhook.Settled) {
-	switch epoch := made.Health.Epoch; {
+func (s *scheduler) updateHealth(l *lane, settled webhook.Settled) {
+	switch epoch := settled.Health.Epoch; {
 	case !s.isCurrent(l):
 		if l.reading { // the read may be older than this
 			l.wantVersion++
 		}
 	case epoch < l.health.Epoch: // older than what is known
 	case epoch == l.health.Epoch:
-		l.health = made.Health
-	case made.Changed && epoch == l.health.Epoch+1:
-		l.health = made.Health
+		l.health = settled.Health
+	case settled.Changed && epoch == l.health.Epoch+1:
+		l.health = settled.Health
 		s.recheckBegun(l)
 	default:
 		l.wantVersion++
@@ -292,18 +292,18 @@ const (
 )
 
 // storeFails logs the first failure of an operation of the store.
-func (s *scheduler) storeFails(what string, err error) {
-	if !s.failingOps[what] && !s.stopping {
-		s.failingOps[what] = true
-		s.log.Error("a store operation fails; deliveries that need it wait until it works again", "what", what, "error", err)
+func (s *scheduler) storeFails(operation string, err error) {
+	if !s.failingOps[operation] && !s.stopping {
+		s.failingOps[operation] = true
+		s.log.Error("a store operation fails; deliveries that need it wait until it works again", "what", operation, "error", err)
 	}
 }
 
 // storeWorks logs that a failing operation works again.
-func (s *scheduler) storeWorks(what string) {
-	if s.failingOps[what] {
-		delete(s.failingOps, what)
-		s.log.Info("a store operation works again", "what", what)
+func (s *scheduler) storeWorks(operation string) {
+	if s.failingOps[operation] {
+		delete(s.failingOps, operation)
+		s.log.Info("a store operation works again", "what", operation)
 	}
 }
 

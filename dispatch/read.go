@@ -33,38 +33,38 @@ type readResult struct {
 }
 
 // runRead runs a read. It runs outside the scheduler's goroutine.
-func (d *Dispatcher) runRead(ctx context.Context, q readRequest) message {
-	if q.lane == nil {
+func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
+	if request.lane == nil {
 		begin := time.Now()
 		lanes, err := d.store.Lanes(ctx)
 		return lanesListed{lanes, err, time.Since(begin)}
 	}
-	a := readResult{readRequest: q}
-	if q.target {
-		t, err := d.store.Target(ctx, q.subscription)
+	result := readResult{readRequest: request}
+	if request.target {
+		t, err := d.store.Target(ctx, request.subscription)
 		if err != nil {
-			a.err = err
-			return a
+			result.err = err
+			return result
 		}
-		a.target = d.sender.prepare(t)
+		result.target = d.sender.prepare(t)
 		if !t.Open {
-			return a
+			return result
 		}
 		if t.Status == webhook.Failing {
-			q.limit = min(q.limit, 1)
+			request.limit = min(request.limit, 1)
 		}
 	}
-	if q.limit > 0 {
-		a.usedLimit = q.limit
-		a.jobs, a.err = d.store.PendingJobs(ctx, q.subscription, a.usedLimit, q.inMemory)
+	if request.limit > 0 {
+		result.usedLimit = request.limit
+		result.jobs, result.err = d.store.PendingJobs(ctx, request.subscription, result.usedLimit, request.inMemory)
 	}
-	return a
+	return result
 }
 
 // apply updates the lane with what was read.
 func (m readResult) apply(s *scheduler) {
 	l := m.lane
-	meanwhile := l.settledDuringRead
+	settled := l.settledDuringRead
 	l.reading, l.settledDuringRead = false, nil
 	s.charge(l, readSlots, -1)
 	if m.limit > 0 && (m.usedLimit == 0 || m.err != nil) {
@@ -93,7 +93,7 @@ func (m readResult) apply(s *scheduler) {
 		l.refusedEpoch, l.failureStreak = 0, l.health.ConsecutiveFailures
 		s.recheckBegun(l)
 	}
-	s.addToHead(l, m.jobs, meanwhile)
+	s.addToHead(l, m.jobs, settled)
 	if n := len(m.jobs); n > 0 && n == m.usedLimit && s.isDue(m.jobs[n-1].DueAt) {
 		l.tableHasMore, l.readSize = true, min(2*l.readSize, maxHead)
 	} else if m.usedLimit > 0 {
@@ -104,10 +104,10 @@ func (m readResult) apply(s *scheduler) {
 
 // addToHead adds the jobs of a read to the head. It skips those that are not due, already in memory, or settled during
 // the read.
-func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, meanwhile map[int64]struct{}) {
+func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, settled map[int64]struct{}) {
 	before := l.head.n
 	for _, j := range jobs {
-		if _, old := meanwhile[j.Delivery]; old || l.attempts[j.Delivery] != nil {
+		if _, old := settled[j.Delivery]; old || l.attempts[j.Delivery] != nil {
 			continue
 		}
 		if !s.isDue(j.DueAt) {
@@ -212,23 +212,23 @@ func (s *scheduler) readNext() {
 
 // startRead starts the read that the lane needs.
 func (s *scheduler) startRead(l *lane) {
-	q := readRequest{lane: l, subscription: l.subscription, target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.globalVersion}
+	request := readRequest{lane: l, subscription: l.subscription, target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.globalVersion}
 	if l.tableHasMore && l.head.n <= lowHead {
-		q.limit = min(s.jobsToRead(l), l.readSize)
+		request.limit = min(s.jobsToRead(l), l.readSize)
 	}
-	if !q.target && q.limit == 0 { // there was room when it began to wait
+	if !request.target && request.limit == 0 { // there was room when it began to wait
 		s.queueRead(l)
 		return
 	}
-	if q.limit > 0 {
-		q.inMemory = slices.Collect(maps.Keys(l.attempts))
+	if request.limit > 0 {
+		request.inMemory = slices.Collect(maps.Keys(l.attempts))
 		l.tableHasMore, l.nextDue = false, 0
 	}
 	l.reading, l.settledDuringRead = true, map[int64]struct{}{}
 	s.charge(l, readSlots, 1)
-	s.worker.reads <- q
+	s.worker.reads <- request
 }
 
 // listInterval returns the pause between two lists of all pending deliveries. A list costs more with more pending
 // deliveries.
-func listInterval(took time.Duration) time.Duration { return max(30*time.Second, 100*took) }
+func listInterval(duration time.Duration) time.Duration { return max(30*time.Second, 100*duration) }

@@ -36,31 +36,31 @@ func newSigners(secret webhook.Secret) (s signers, err error) {
 // prepare makes a preparedTarget. A problem with the target becomes the error of its attempts, so that the owner sees
 // it and can fix it.
 func (s *sender) prepare(t webhook.Target) *preparedTarget {
-	made := &preparedTarget{Target: t}
+	prepared := &preparedTarget{Target: t}
 	if t.Unusable != "" {
-		made.sendError = classProtocol + ": " + t.Unusable
-		return made
+		prepared.sendError = classProtocol + ": " + t.Unusable
+		return prepared
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" {
-		made.sendError = classProtocol + ": the URL of the subscription is not valid"
-		return made
+		prepared.sendError = classProtocol + ": the URL of the subscription is not valid"
+		return prepared
 	}
 	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
-		made.sendError = classProtocol + ": the URL of the subscription must begin with https://"
-		return made
+		prepared.sendError = classProtocol + ": the URL of the subscription must begin with https://"
+		return prepared
 	}
-	made.request = &http.Request{
+	prepared.request = &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	if made.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
-		made.previous, err = newSigners(t.Previous)
+	if prepared.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
+		prepared.previous, err = newSigners(t.Previous)
 	}
 	if err != nil {
-		made.sendError = classProtocol + ": the signing secret cannot be used; rotate it"
+		prepared.sendError = classProtocol + ": the signing secret cannot be used; rotate it"
 	}
-	return made
+	return prepared
 }
 
 // overlaps reports whether the previous secret signs too.

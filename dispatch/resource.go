@@ -37,16 +37,16 @@ func (s *scheduler) laneOf(subscription, organization int64) *lane {
 
 // joinOrg adds the lane to an organization.
 func (s *scheduler) joinOrg(l *lane, organization int64) {
-	t := s.orgs[organization]
-	if t == nil {
-		t = &orgLanes{id: organization}
-		for kind := range t.queues {
-			t.queues[kind].kind = kind
+	org := s.orgs[organization]
+	if org == nil {
+		org = &orgLanes{id: organization}
+		for kind := range org.queues {
+			org.queues[kind].kind = kind
 		}
-		s.orgs[organization] = t
+		s.orgs[organization] = org
 	}
-	l.org = t
-	t.lanes++
+	l.org = org
+	org.lanes++
 }
 
 // setOrg moves a lane from unknownOrg to its organization. Until then the lane uses at most a read. It may still wait
@@ -99,8 +99,8 @@ type pool struct{ capacity, used int }
 // never return theirs. Of 256 slots, one organization leaves 32 free, and so do ten organizations. The first newcomer
 // then gets 10 at once, the next 7, the next 5.
 func (p pool) share(mine int) int {
-	left := max(p.capacity-p.used+mine, 0) // not used by others
-	return max(left-p.capacity/reserveDivisor, left/newcomerDivisor)
+	available := max(p.capacity-p.used+mine, 0) // not used by others
+	return max(available-p.capacity/reserveDivisor, available/newcomerDivisor)
 }
 
 // allows reports whether an organization that uses mine may use n more. One that uses nothing may always take what is
@@ -125,10 +125,10 @@ func (q *resource) wait(l *lane) {
 	if l.waitsFor[q.kind] {
 		return
 	}
-	line := &l.org.queues[q.kind]
-	line.push(l)
-	if line.heapIndex == 0 {
-		line.lastTurn = q.turns
+	queue := &l.org.queues[q.kind]
+	queue.push(l)
+	if queue.heapIndex == 0 {
+		queue.lastTurn = q.turns
 		heap.Push(q, l.org)
 	}
 }
@@ -143,11 +143,11 @@ func (q *resource) next(n int) *lane {
 	if !q.hasNext(n) {
 		return nil
 	}
-	t := q.waiting[0]
-	line := &t.queues[q.kind]
-	l := line.pop()
+	org := q.waiting[0]
+	queue := &org.queues[q.kind]
+	l := queue.pop()
 	q.turns++
-	if line.lastTurn = q.turns; line.first == nil {
+	if queue.lastTurn = q.turns; queue.first == nil {
 		heap.Remove(q, 0)
 	} else {
 		heap.Fix(q, 0)
@@ -156,9 +156,9 @@ func (q *resource) next(n int) *lane {
 }
 
 // fix moves an organization to its new place after its use has changed.
-func (q *resource) fix(t *orgLanes) {
-	if place := t.queues[q.kind].heapIndex; place > 0 && len(q.waiting) > 1 {
-		heap.Fix(q, place-1)
+func (q *resource) fix(org *orgLanes) {
+	if index := org.queues[q.kind].heapIndex; index > 0 && len(q.waiting) > 1 {
+		heap.Fix(q, index-1)
 	}
 }
 

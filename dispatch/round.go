@@ -27,11 +27,11 @@ func (s *scheduler) mayBegin(l *lane) bool {
 	if l.isFailing() {
 		return s.mayProbe(l) && s.rateAllowsBegin(l)
 	}
-	ahead := l.beginning + l.begun.n
-	if ahead >= max(s.options.PerSubscription-l.sending, 0)+min(l.recentEnds(s.beginRound), maxBegunPerLaneSlot*s.options.PerSubscription) {
+	begun := l.beginning + l.begun.n
+	if begun >= max(s.options.PerSubscription-l.sending, 0)+min(l.recentEnds(s.beginRound), maxBegunPerLaneSlot*s.options.PerSubscription) {
 		return false
 	}
-	return (ahead == 0 || 2*ahead < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
+	return (begun == 0 || 2*begun < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
 }
 
 // mayProbe reports whether a failing lane may send its probe now.
@@ -103,12 +103,12 @@ func (s *scheduler) maySend(l *lane) bool {
 	if !known || l.health.Status != webhook.Healthy {
 		return false
 	}
-	used, all := l.org.used[sendSlots], s.allowed(l, sendSlots)
-	limit := min(s.options.PerSubscription, all)
+	used, allowed := l.org.used[sendSlots], s.allowed(l, sendSlots)
+	limit := min(s.options.PerSubscription, allowed)
 	if used < s.resources[sendSlots].used { // other organizations need slots: leave some to the other lanes of this one
-		limit = min(limit, all-all/4)
+		limit = min(limit, allowed-allowed/4)
 	}
-	return l.sending < limit && l.sending*(all-limit) < 2*limit*(all-used)
+	return l.sending < limit && l.sending*(allowed-limit) < 2*limit*(allowed-used)
 }
 
 // sendNext sends begun attempts, one from each lane in turn, while there are slots. While the store fails nothing is

@@ -90,10 +90,10 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stop, grace := ctx.Done(), (<-chan time.Time)(nil)
-	var spare []message
+	stopped, grace := ctx.Done(), (<-chan time.Time)(nil)
+	var buffer []message
 	for {
-		messages, spilled, changes := s.inbox.takeAll(spare[:0])
+		messages, spilled, changes := s.inbox.takeAll(buffer[:0])
 		s.changesRead = changes
 		s.tick()
 		for _, m := range messages {
@@ -103,8 +103,8 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 			s.markSpilled(subscription, organization)
 		}
 		clear(messages)
-		if spare = messages; cap(spare) > 4096 {
-			spare = nil
+		if buffer = messages; cap(buffer) > 4096 {
+			buffer = nil
 		}
 		if s.stopping && s.unsettled == 0 && !s.beginning && s.resources[readSlots].used == 0 && !s.listing {
 			return
@@ -120,9 +120,9 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 		select {
 		case <-s.inbox.wake:
 		case <-timer.C:
-		case <-stop:
+		case <-stopped:
 			s.stop()
-			stop, grace = nil, time.After(s.options.Grace)
+			stopped, grace = nil, time.After(s.options.Grace)
 		case <-grace:
 			s.log.Warn("attempts are cut off because the grace period of the shutdown is over; the next start sends them again", "attempts", s.unsettled)
 			cut(errCut)

@@ -45,6 +45,16 @@ type sendResult struct {
 	cutOff     bool          // by our own shutdown; the true result is unknown
 }
 
+// record returns the record of an attempt with this result.
+func (r sendResult) record(attempt int64, j *webhook.Job, epoch int64) webhook.Result {
+	return webhook.Result{
+		Attempt: attempt, Delivery: j.Delivery, Subscription: j.Subscription,
+		Epoch: epoch, Number: j.Number(), Trigger: j.Trigger(),
+		Succeeded: r.err == "", ResponseStatus: r.status, ResponseBody: r.body,
+		DurationMS: r.duration.Milliseconds(), Error: r.err,
+	}
+}
+
 // send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to cut it off.
 func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
 	if t.sendError != "" {
@@ -53,14 +63,14 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
 	begin := time.Now()
-	end := s.exchange(ctx, t, j, begin)
-	end.duration = time.Since(begin)
-	end.cutOff = end.err != "" && errors.Is(context.Cause(ctx), errCut)
-	return end
+	result := s.exchange(ctx, t, j, begin)
+	result.duration = time.Since(begin)
+	result.cutOff = result.err != "" && errors.Is(context.Cause(ctx), errCut)
+	return result
 }
 
 // exchange sends the request and reads the response. A panic in the transport is a failed attempt.
-func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (end sendResult) {
+func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (result sendResult) {
 	defer func() {
 		if p := recover(); p != nil {
 			what := slog.Attr{}
@@ -69,7 +79,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 			}
 			s.log.LogAttrs(ctx, slog.LevelError, "panic while sending an attempt", what,
 				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-			end.err = classProtocol + ": the attempt could not be made"
+			result.err = classProtocol + ": the attempt could not be made"
 		}
 	}()
 	var inHandshake atomic.Bool // written by the goroutine that dials
@@ -85,21 +95,21 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		end.err = s.classify(ctx, err, inHandshake.Load())
-		return end
+		result.err = s.classify(ctx, err, inHandshake.Load())
+		return result
 	}
 	defer response.Body.Close()
 	status := response.StatusCode
-	end.status = &status
-	end.body, err = readResponse(response)
+	result.status = &status
+	result.body, err = readResponse(response)
 	switch {
 	case status < 200 || status > 299:
-		end.err = classStatus + ": " + strconv.Itoa(status)
-		end.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
+		result.err = classStatus + ": " + strconv.Itoa(status)
+		result.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
 	case err != nil:
-		end.err = s.classify(ctx, err, false)
+		result.err = s.classify(ctx, err, false)
 	}
-	return end
+	return result
 }
 
 // body returns a reader of a type that the transport knows. Then the transport sends header and body in one write, and

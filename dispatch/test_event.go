@@ -35,11 +35,11 @@ func (m slotRequested) apply(s *scheduler) {
 
 // grantTest gives a slot to the first test of the lane.
 func (s *scheduler) grantTest(l *lane) {
-	t := l.tests[0]
+	test := l.tests[0]
 	l.tests[0] = nil
 	l.tests = l.tests[1:]
-	t.granted = true
-	t.reply <- true
+	test.granted = true
+	test.reply <- true
 }
 
 func (m slotReturned) apply(s *scheduler) {
@@ -50,8 +50,8 @@ func (m slotReturned) apply(s *scheduler) {
 	case m.granted:
 		s.freeSlot(l)
 	default:
-		for i, t := range l.tests {
-			if t == m.testSlot {
+		for i, test := range l.tests {
+			if test == m.testSlot {
 				l.tests = append(l.tests[:i], l.tests[i+1:]...)
 				break
 			}
@@ -71,10 +71,10 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("find subscription: %w", err)
 	}
-	place := &testSlot{organization: organization, subscription: row, reply: make(chan bool, 1)}
-	leave := sync.OnceFunc(func() { d.inbox.post(slotReturned{place}) })
-	defer leave()
-	if err := d.waitForSlot(ctx, place); err != nil {
+	slot := &testSlot{organization: organization, subscription: row, reply: make(chan bool, 1)}
+	returnSlot := sync.OnceFunc(func() { d.inbox.post(slotReturned{slot}) })
+	defer returnSlot()
+	if err := d.waitForSlot(ctx, slot); err != nil {
 		return webhook.Attempt{}, err
 	}
 	// The wait may have been long, so the test event is made only now. The store's work is not cancelled with ctx,
@@ -85,19 +85,14 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("begin test: %w", err)
 	}
-	end := d.sender.send(finish, d.sender.prepare(t), job)
-	leave()
-	r := webhook.Result{
-		Attempt: attempt, Delivery: job.Delivery, Subscription: job.Subscription,
-		Epoch: t.Epoch, Number: job.Number(), Trigger: job.Trigger(),
-		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
-		DurationMS: end.duration.Milliseconds(), Error: end.err,
-	}
-	var made webhook.Settled
-	if err := retryWrite(finish, func() (err error) { made, err = d.store.Record(finish, r); return err }); err != nil {
+	sent := d.sender.send(finish, d.sender.prepare(t), job)
+	returnSlot()
+	r := sent.record(attempt, &job, t.Epoch)
+	var settled webhook.Settled
+	if err := retryWrite(finish, func() (err error) { settled, err = d.store.Record(finish, r); return err }); err != nil {
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
-	d.report(&t, &job, r, made)
+	d.report(&t, &job, r, settled)
 	a, err := d.store.Attempt(finish, attempt)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("read test: %w", err)
@@ -106,11 +101,11 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 }
 
 // waitForSlot asks for a slot and waits until it is granted.
-func (d *Dispatcher) waitForSlot(ctx context.Context, place *testSlot) error {
-	d.inbox.post(slotRequested{place})
+func (d *Dispatcher) waitForSlot(ctx context.Context, slot *testSlot) error {
+	d.inbox.post(slotRequested{slot})
 	var granted bool
 	select {
-	case granted = <-place.reply:
+	case granted = <-slot.reply:
 	case <-d.stopped:
 	case <-ctx.Done():
 		return context.Cause(ctx)

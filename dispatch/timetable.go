@@ -67,21 +67,21 @@ func (s *scheduler) wakeLanes() {
 
 // nextWake returns when the lane must be updated even if nothing happens; 0: never.
 func (s *scheduler) nextWake(l *lane) int64 {
-	at := l.nextDue
-	sooner := func(t int64) {
-		if !s.isDue(t) && (at == 0 || t < at) {
-			at = t
+	wake := l.nextDue
+	wakeBy := func(t int64) {
+		if !s.isDue(t) && (wake == 0 || t < wake) {
+			wake = t
 		}
 	}
 	if s.needsRead(l) {
-		sooner(l.readAfter)
+		wakeBy(l.readAfter)
 	}
 	if l.isFailing() && (l.tableHasMore || l.head.n > 0) {
-		sooner(l.health.ProbeAt)
+		wakeBy(l.health.ProbeAt)
 	}
 	if l.bucket != nil {
-		s.rateWake(l, sooner)
+		s.rateWake(l, wakeBy)
 	}
-	s.lateWake(l, sooner)
-	return at
+	s.lateWake(l, wakeBy)
+	return wake
 }

@@ -59,12 +59,12 @@ func (w *worker) deliver(a *attempt) {
 			w.inbox.post(sendRefused{a})
 			return
 		}
-		end := w.sender.send(w.ctx, a.target, a.Job)
-		if end.cutOff {
+		sent := w.sender.send(w.ctx, a.target, a.Job)
+		if sent.cutOff {
 			w.inbox.post(attemptCutOff{a, true})
 			return
 		}
-		r := w.result(a, end)
+		r := w.result(a, sent)
 		a.failed = !r.Succeeded
 		w.inbox.post(requestEnded{a}) // this drops the body, so the job must not be copied after it
 		w.settle(a, r)
@@ -72,18 +72,13 @@ func (w *worker) deliver(a *attempt) {
 }
 
 // result returns the record of how an attempt ended, with the time of the next attempt if it failed.
-func (w *worker) result(a *attempt, end sendResult) webhook.Result {
-	r := webhook.Result{
-		Attempt: a.row, Delivery: a.Delivery, Subscription: a.Subscription,
-		Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
-		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
-		DurationMS: end.duration.Milliseconds(), Error: end.err,
-	}
+func (w *worker) result(a *attempt, sent sendResult) webhook.Result {
+	r := sent.record(a.row, &a.Job, a.epoch)
 	if !r.Succeeded {
 		failedProbes := max(a.failures+1-w.options.Policy.FailingAfter, 1)
 		now := time.Now().UnixMilli()
-		r.RetryAt = now + max(w.backoff.Jittered(r.Number), end.retryAfter).Milliseconds()
-		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), end.retryAfter).Milliseconds()
+		r.RetryAt = now + max(w.backoff.Jittered(r.Number), sent.retryAfter).Milliseconds()
+		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), sent.retryAfter).Milliseconds()
 	}
 	return r
 }
