@@ -20,7 +20,7 @@ import (
 )
 
 // event of about 1 KiB, as the figures of the project have it.
-func event() webhook.NewEvent {
+func newEvent() webhook.NewEvent {
 	data := make([]byte, 800)
 	for i := range data {
 		data[i] = 'a'
@@ -29,9 +29,9 @@ func event() webhook.NewEvent {
 }
 
 // instant answers at once, without a network.
-type instant struct{}
+type instantTransport struct{}
 
-func (instant) RoundTrip(q *http.Request) (*http.Response, error) {
+func (instantTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	q.Body.Close()
 	if q.URL.Host == "fails.example" {
 		return nil, errors.New("no such host")
@@ -49,7 +49,7 @@ func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url st
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
-	x := rigOn(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true, RetryBase: 10 * time.Minute})
+	x := fixtureOn(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true, RetryBase: 10 * time.Minute})
 	for i := range others {
 		storagetest.Subscription(b, store, x.owner, "https://fails.example/"+strconv.Itoa(i), "order.refunded")
 	}
@@ -69,7 +69,7 @@ func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url st
 	for range 64 {
 		publishers.Go(func() {
 			for left.Add(-1) >= 0 {
-				if _, err := store.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{event()}); err != nil {
+				if _, err := store.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{newEvent()}); err != nil {
 					b.Error(err)
 				}
 			}
@@ -90,13 +90,13 @@ func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url st
 
 func BenchmarkInstant(b *testing.B) {
 	for _, n := range []int{1, 10} {
-		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) { deliverAll(b, instant{}, "https://a.example/", n) })
+		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) { deliverAll(b, instantTransport{}, "https://a.example/", n) })
 	}
 }
 
 // Lanes that wait cost nothing: this is as quick as with none.
 func BenchmarkBesideWaitingLanes(b *testing.B) {
-	deliverBeside(b, 3000, instant{}, "https://a.example/", 1)
+	deliverBeside(b, 3000, instantTransport{}, "https://a.example/", 1)
 }
 
 func BenchmarkLoopback(b *testing.B) {
@@ -117,12 +117,12 @@ func BenchmarkBacklog(b *testing.B) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
-	x := rigOn(b, store, nil, dispatch.Options{Transport: instant{}})
+	x := fixtureOn(b, store, nil, dispatch.Options{Transport: instantTransport{}})
 	storagetest.Subscription(b, store, x.owner, "https://a.example/", "order.paid")
 	for left := b.N; left > 0; left -= 1000 {
 		events := make([]webhook.NewEvent, min(left, 1000))
 		for i := range events {
-			events[i] = event()
+			events[i] = newEvent()
 		}
 		if _, err := store.PublishEvents(context.Background(), x.org(), events); err != nil {
 			b.Fatal(err)

@@ -70,9 +70,9 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			url := c.url
 			if !strings.Contains(url, "%zz") && url != "https:" {
-				url = hook(url)
+				url = secretURL(url)
 			}
-			r := attempt(t, newLoner(url), dispatch.Options{Transport: c.transport})
+			r := sendOne(t, newOneTestStore(url), dispatch.Options{Transport: c.transport})
 			if r.Succeeded || r.Error != c.want {
 				t.Errorf("got %q, want %q", r.Error, c.want)
 			}
@@ -84,16 +84,16 @@ func TestErrors(t *testing.T) {
 
 	t.Run("an address with a zone fails, and takes nothing down with it", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner("http://[fe80::1%25lo]:1")
-		if r := attempt(t, l, dispatch.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
+		l := newOneTestStore("http://[fe80::1%25lo]:1")
+		if r := sendOne(t, l, dispatch.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
 			t.Errorf("%+v", r)
 		}
 	})
 
 	t.Run("http is refused unless it is allowed", func(t *testing.T) {
 		t.Parallel()
-		x := newRig(t, dispatch.Options{})
-		sub, err := x.Subscription(t.Context(), x.org(), x.subscribe(t, "a.example", says(200)).ID)
+		x := newFixture(t, dispatch.Options{})
+		sub, err := x.Subscription(t.Context(), x.org(), x.subscribe(t, "a.example", respond(200)).ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,14 +112,14 @@ func TestErrors(t *testing.T) {
 
 	t.Run("a secret that cannot be unsealed fails with the reason", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner(hook("https://a.example"))
+		l := newOneTestStore(secretURL("https://a.example"))
 		l.target.Secret, l.target.Unusable = webhook.Secret{}, "the signing secret cannot be unsealed; rotate the secret"
-		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
+		if r := sendOne(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
 			t.Errorf("got %q", r.Error)
 		}
-		l = newLoner(hook("https://a.example"))
+		l = newOneTestStore(secretURL("https://a.example"))
 		l.target.Secret = webhook.KnownSecret("whsec_!")
-		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be used; rotate it" {
+		if r := sendOne(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be used; rotate it" {
 			t.Errorf("got %q", r.Error)
 		}
 	})

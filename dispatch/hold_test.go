@@ -15,18 +15,18 @@ import (
 )
 
 // operator acts in an organization without subscriptions, so that the news of what it does goes nowhere.
-func (x *rig) operator(tb testing.TB) access.Actor {
+func (x *fixture) operator(tb testing.TB) access.Actor {
 	return storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
 }
 
-func (x *rig) hold(tb testing.TB) {
+func (x *fixture) hold(tb testing.TB) {
 	tb.Helper()
 	if err := x.HoldQueue(context.Background(), x.operator(tb), "a test"); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func (x *rig) release(tb testing.TB) {
+func (x *fixture) release(tb testing.TB) {
 	tb.Helper()
 	if _, err := x.ReleaseQueue(context.Background(), x.operator(tb)); err != nil {
 		tb.Fatal(err)
@@ -37,9 +37,9 @@ func TestHeldQueue(t *testing.T) {
 	t.Parallel()
 
 	t.Run("sends nothing of what waited, nor of what comes, until it is released", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			up, down := x.subscribe(t, "up.example", says(200)), x.subscribe(t, "down.example", says(500))
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			up, down := x.subscribe(t, "up.example", respond(200)), x.subscribe(t, "down.example", respond(500))
 			x.publish(t, 1)
 			time.Sleep(time.Second) // delivered to the one, and to be tried again at the other
 			x.hold(t)
@@ -54,7 +54,7 @@ func TestHeldQueue(t *testing.T) {
 			if _, err := x.Test(t.Context(), x.org(), up.ID); fault.KindOf(err) != fault.Conflict {
 				t.Errorf("test: %v", err)
 			}
-			x.set("down.example", says(200))
+			x.setReceiver("down.example", respond(200))
 			x.release(t)
 			x.publish(t, 1)
 			time.Sleep(time.Second)
@@ -70,9 +70,9 @@ func TestHeldQueue(t *testing.T) {
 	})
 
 	t.Run("ends what is on the wire, and takes back what was begun behind it", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 2})
-			sub := x.subscribe(t, "slow.example", after(5*time.Second, says(200)))
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 2})
+			sub := x.subscribe(t, "slow.example", respondAfter(5*time.Second, respond(200)))
 			x.publish(t, 50)
 			time.Sleep(6 * time.Second) // two have ended, two are on the wire, some are begun
 			x.hold(t)
@@ -92,11 +92,11 @@ func TestHeldQueue(t *testing.T) {
 	})
 
 	t.Run("costs the store next to nothing while it waits", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
+			x := stoppedFixture(t, f, dispatch.Options{})
 			for _, host := range []string{"a.example", "b.example", "c.example"} {
-				x.subscribe(t, host, says(200))
+				x.subscribe(t, host, respond(200))
 			}
 			x.publish(t, 100)
 			x.hold(t)
@@ -113,14 +113,14 @@ func TestHeldQueue(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 			store, stop := storagetest.OpenWith(t, o)
-			x := rigOn(t, store, nil, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(200))
+			x := fixtureOn(t, store, nil, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(200))
 			x.publish(t, 10)
 			x.hold(t)
 			stop()
 
 			store, _ = storagetest.OpenWith(t, o)
-			y := &rig{Store: store, receivers: x.receivers, owner: x.owner}
+			y := &fixture{Store: store, receivers: x.receivers, owner: x.owner}
 			var err error
 			if y.Dispatcher, err = dispatch.New(store, dispatch.Options{Transport: y.receivers}); err != nil {
 				t.Fatal(err)
@@ -143,11 +143,11 @@ func TestHeldQueue(t *testing.T) {
 // TestReleaseBesideFreshDelivery publishes an event after the release and before the dispatcher has listed what waited: the
 // lane knows the new delivery only, and must still learn of the older ones.
 func TestReleaseBesideFreshDelivery(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		f := newFaults()
-		x := idleRig(t, f, dispatch.Options{})
+		x := stoppedFixture(t, f, dispatch.Options{})
 		x.run(t)
-		x.subscribe(t, "slow.example", after(10*time.Second, says(200)))
+		x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))
 		x.hold(t)
 		x.publish(t, 3)
 		time.Sleep(time.Hour)

@@ -80,14 +80,14 @@ func TestHostileReceivers(t *testing.T) {
 		"ten megabytes": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"Content-Length: 10485760\r\n\r\n")
-				io.Copy(c, io.LimitReader(zeros('x'), 10<<20))
+				io.Copy(c, io.LimitReader(repeated('x'), 10<<20))
 			},
 			body: func(s string) bool { return s == strings.Repeat("x", 2000) },
 		},
 		"a body without end": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"Connection: close\r\n\r\n")
-				io.Copy(c, zeros('x'))
+				io.Copy(c, repeated('x'))
 			},
 			body: func(s string) bool { return s == strings.Repeat("x", 2000) },
 		},
@@ -118,7 +118,7 @@ func TestHostileReceivers(t *testing.T) {
 		"a header of 2 MB": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"X-Large: ")
-				io.Copy(c, io.LimitReader(zeros('x'), 2<<20))
+				io.Copy(c, io.LimitReader(repeated('x'), 2<<20))
 				io.WriteString(c, "\r\n\r\n")
 			},
 			want: "protocol_error: the response is not valid HTTP",
@@ -202,9 +202,9 @@ func TestHostileReceivers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLoner(hook(rawServer(t, c.serve)))
+			l := newOneTestStore(secretURL(rawServer(t, c.serve)))
 			begin := time.Now()
-			r := attempt(t, l, dispatch.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
+			r := sendOne(t, l, dispatch.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
 			if took := time.Since(begin); took > 1500*time.Millisecond {
 				t.Errorf("took %s", took)
 			}
@@ -222,9 +222,9 @@ func TestHostileReceivers(t *testing.T) {
 }
 
 // zeros is a reader of one byte without end.
-type zeros byte
+type repeated byte
 
-func (z zeros) Read(p []byte) (int, error) {
+func (z repeated) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(z)
 	}
@@ -232,21 +232,21 @@ func (z zeros) Read(p []byte) (int, error) {
 }
 
 // endless is an answer whose body counts what is read of it.
-type endless struct{ read atomic.Int64 }
+type endlessResponse struct{ read atomic.Int64 }
 
-func (e *endless) RoundTrip(*http.Request) (*http.Response, error) {
+func (e *endlessResponse) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: io.NopCloser(e), Header: http.Header{}}, nil
 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessResponse) Read(p []byte) (int, error) {
 	e.read.Add(int64(len(p)))
-	return zeros('x').Read(p)
+	return repeated('x').Read(p)
 }
 
 func TestAnAnswerIsReadUpToItsBound(t *testing.T) {
 	t.Parallel()
-	var body endless
-	if r := attempt(t, newLoner(hook("https://a.example")), dispatch.Options{Transport: &body}); !r.Succeeded {
+	var body endlessResponse
+	if r := sendOne(t, newOneTestStore(secretURL("https://a.example")), dispatch.Options{Transport: &body}); !r.Succeeded {
 		t.Error(r.Error)
 	}
 	if n := body.read.Load(); n != 8<<10 {

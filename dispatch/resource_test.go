@@ -58,7 +58,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-func TestTurns(t *testing.T) {
+func TestResourceGoesToTheOrganizationThatUsesLeast(t *testing.T) {
 	t.Parallel()
 	d, err := New(nil, Options{Transport: http.DefaultTransport})
 	if err != nil {
@@ -89,7 +89,7 @@ func TestTurns(t *testing.T) {
 }
 
 // A turn costs the same however many lanes wait for one.
-func BenchmarkTurn(b *testing.B) {
+func BenchmarkResourceNext(b *testing.B) {
 	for _, lanes := range []int64{10, 5000} {
 		b.Run(fmt.Sprintf("beside %d lanes of another organization", lanes), func(b *testing.B) {
 			d, err := New(nil, Options{Transport: http.DefaultTransport})

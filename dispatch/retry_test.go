@@ -17,15 +17,15 @@ import (
 )
 
 // patient has subscriptions stay healthy whatever happens.
-var patient = webhook.Policy{MaxAttempts: 5, FailingAfter: 1_000_000, DisabledAfter: 2_000_000}
+var neverFailing = webhook.Policy{MaxAttempts: 5, FailingAfter: 1_000_000, DisabledAfter: 2_000_000}
 
 func TestRetries(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a receiver that always fails gets five attempts, ever later, each signed afresh", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: patient})
-			sub, secret := x.subscribeSecret(t, "a.example", says(500))
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
+			sub, secret := x.subscribeWithSecret(t, "a.example", respond(500))
 			x.publish(t, 1)
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()
@@ -83,14 +83,14 @@ func TestRetries(t *testing.T) {
 	})
 
 	t.Run("a receiver that recovers gets no more than it needs", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
 			var n atomic.Int64
 			sub := x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
 				if n.Add(1) < 3 {
-					return response(503, ""), nil
+					return newResponse(503, ""), nil
 				}
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			x.publish(t, 1)
 			time.Sleep(time.Hour)
@@ -104,12 +104,12 @@ func TestRetries(t *testing.T) {
 	})
 
 	t.Run("every retry comes at the time it was put off to, also after a restart", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
-			o.Policy = patient
+			o.Policy = neverFailing
 			store, closeStore := storagetest.OpenWith(t, o)
-			x := rigOn(t, store, nil, dispatch.Options{Policy: patient})
-			sub := x.subscribe(t, "a.example", says(500))
+			x := fixtureOn(t, store, nil, dispatch.Options{Policy: neverFailing})
+			sub := x.subscribe(t, "a.example", respond(500))
 			x.run(t)
 			for range 8 {
 				x.publish(t, 1)
@@ -124,12 +124,12 @@ func TestRetries(t *testing.T) {
 			time.Sleep(3 * time.Second)
 
 			store, _ = storagetest.OpenWith(t, o)
-			d, err := dispatch.New(store, dispatch.Options{Policy: patient, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
+			d, err := dispatch.New(store, dispatch.Options{Policy: neverFailing, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			store.Watch(d)
-			(&rig{Store: store, Dispatcher: d}).run(t)
+			(&fixture{Store: store, Dispatcher: d}).run(t)
 			time.Sleep(20 * time.Second)
 			got := x.requests("a.example")
 			if len(got) != 16 {
@@ -146,14 +146,14 @@ func TestRetries(t *testing.T) {
 	})
 
 	t.Run("a retry does not wait for what was published meanwhile, nor the other way round", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: patient})
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var n atomic.Int64
 			x.subscribe(t, "a.example", func(*http.Request) (*http.Response, error) {
 				if n.Add(1) == 1 {
-					return response(500, ""), nil
+					return newResponse(500, ""), nil
 				}
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			first := x.publish(t, 1)[0]
 			time.Sleep(5 * time.Second)
@@ -193,9 +193,9 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		for _, status := range []int{302, 404, 429, 503} {
 			t.Run(strconv.Itoa(status)+" with Retry-After "+value, func(t *testing.T) {
-				virtually(t, func(t *testing.T) {
-					x := newRig(t, dispatch.Options{})
-					x.subscribe(t, "a.example", says(status, "Retry-After", value))
+				inVirtualTime(t, func(t *testing.T) {
+					x := newFixture(t, dispatch.Options{})
+					x.subscribe(t, "a.example", respond(status, "Retry-After", value))
 					x.publish(t, 1)
 					time.Sleep(601 * time.Second)
 					got := x.requests("a.example")
@@ -217,15 +217,15 @@ func TestRetryAfterOfProbes(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]time.Duration{"300": 300 * time.Second, "3600": 600 * time.Second} {
 		t.Run("Retry-After "+value, func(t *testing.T) {
-			virtually(t, func(t *testing.T) {
-				x := newRig(t, dispatch.Options{PerSubscription: 1})
-				sub := x.subscribe(t, "a.example", says(500))
+			inVirtualTime(t, func(t *testing.T) {
+				x := newFixture(t, dispatch.Options{PerSubscription: 1})
+				sub := x.subscribe(t, "a.example", respond(500))
 				x.publish(t, 5)
 				time.Sleep(time.Second)
 				if h := x.health(t, sub); h.Status != webhook.Failing {
 					t.Fatalf("not failing: %+v", h)
 				}
-				x.set("a.example", says(503, "Retry-After", value))
+				x.setReceiver("a.example", respond(503, "Retry-After", value))
 				x.publish(t, 50)
 				time.Sleep(30 * time.Minute)
 				got := x.requests("a.example")[5:]
@@ -243,13 +243,13 @@ func TestRetryAfterOfProbes(t *testing.T) {
 }
 
 // A backlog larger than what is read ahead is delivered whole, each event once, while new ones arrive.
-func TestSpill(t *testing.T) {
+func TestLargeBacklog(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a backlog larger than the head is delivered whole, and once", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := idleRig(t, nil, dispatch.Options{PerSubscription: 4})
-			sub := x.subscribe(t, "a.example", after(10*time.Millisecond, says(200)))
+		inVirtualTime(t, func(t *testing.T) {
+			x := stoppedFixture(t, nil, dispatch.Options{PerSubscription: 4})
+			sub := x.subscribe(t, "a.example", respondAfter(10*time.Millisecond, respond(200)))
 			for range 3 {
 				x.publish(t, 400)
 			}
@@ -259,7 +259,7 @@ func TestSpill(t *testing.T) {
 				x.publish(t, 50)
 			}
 			time.Sleep(2000 / 4 * 10 * time.Millisecond)
-			deliveredOnce(t, x, "a.example", 2000)
+			checkDeliveredOnce(t, x, "a.example", 2000)
 			if n := x.health(t, sub).PendingDeliveries; n != 0 {
 				t.Errorf("%d pending", n)
 			}
@@ -270,14 +270,14 @@ func TestSpill(t *testing.T) {
 	})
 
 	t.Run("with failures in between, too", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: patient})
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var n atomic.Int64
 			x.subscribe(t, "a.example", func(*http.Request) (*http.Response, error) {
 				if n.Add(1)%7 == 0 {
-					return response(500, ""), nil
+					return newResponse(500, ""), nil
 				}
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			for range 10 {
 				x.publish(t, 100)
@@ -299,7 +299,7 @@ func TestSpill(t *testing.T) {
 }
 
 // deliveredOnce fails the test unless the host has got n events, each in one request.
-func deliveredOnce(t *testing.T, x *rig, host string, n int) {
+func checkDeliveredOnce(t *testing.T, x *fixture, host string, n int) {
 	t.Helper()
 	seen := map[string]int{}
 	for _, q := range x.requests(host) {
@@ -317,15 +317,15 @@ func deliveredOnce(t *testing.T, x *rig, host string, n int) {
 
 // What seems to be due later than anything can be was put off before the clock was set back: it is due.
 func TestClockSetBack(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		f := newFaults()
-		x := idleRig(t, f, dispatch.Options{})
-		x.subscribe(t, "a.example", says(200))
+		x := stoppedFixture(t, f, dispatch.Options{})
+		x.subscribe(t, "a.example", respond(200))
 		x.publish(t, 10)
-		f.shift = 24 * time.Hour
+		f.dueShift = 24 * time.Hour
 		x.run(t)
 		time.Sleep(time.Second)
-		deliveredOnce(t, x, "a.example", 10)
+		checkDeliveredOnce(t, x, "a.example", 10)
 	})
 }
 

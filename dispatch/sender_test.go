@@ -34,37 +34,41 @@ const (
 )
 
 // loner is a store that knows of one test attempt.
-type loner struct {
+type oneTestStore struct {
 	target webhook.Target
 	job    webhook.Job
 	result webhook.Result
 }
 
-func (l *loner) BeginTest(context.Context, int64, string) (webhook.Target, webhook.Job, int64, error) {
+func (l *oneTestStore) BeginTest(context.Context, int64, string) (webhook.Target, webhook.Job, int64, error) {
 	return l.target, l.job, 1, nil
 }
 
-func (l *loner) SubscriptionRow(context.Context, int64, string) (int64, error) { return 1, nil }
+func (l *oneTestStore) SubscriptionRow(context.Context, int64, string) (int64, error) { return 1, nil }
 
-func (l *loner) Record(_ context.Context, r webhook.Result) (webhook.Settled, error) {
+func (l *oneTestStore) Record(_ context.Context, r webhook.Result) (webhook.Settled, error) {
 	l.result = r
 	return webhook.Settled{State: webhook.Exhausted}, nil
 }
 
-func (l *loner) Attempt(context.Context, int64) (webhook.Attempt, error) {
+func (l *oneTestStore) Attempt(context.Context, int64) (webhook.Attempt, error) {
 	return webhook.Attempt{}, nil
 }
-func (l *loner) Lanes(context.Context) ([]webhook.Lane, error)           { return nil, nil }
-func (l *loner) Release(context.Context, []int64) error                  { return nil }
-func (l *loner) Begin(context.Context, []webhook.Start) ([]int64, error) { panic("nothing is due") }
-func (l *loner) Target(context.Context, int64) (webhook.Target, error)   { panic("nothing is due") }
-func (l *loner) PendingJobs(context.Context, int64, int, []int64) ([]webhook.Job, error) {
+func (l *oneTestStore) Lanes(context.Context) ([]webhook.Lane, error) { return nil, nil }
+func (l *oneTestStore) Release(context.Context, []int64) error        { return nil }
+func (l *oneTestStore) Begin(context.Context, []webhook.Start) ([]int64, error) {
+	panic("nothing is due")
+}
+func (l *oneTestStore) Target(context.Context, int64) (webhook.Target, error) {
+	panic("nothing is due")
+}
+func (l *oneTestStore) PendingJobs(context.Context, int64, int, []int64) ([]webhook.Job, error) {
 	panic("nothing is due")
 }
 
 // newLoner makes the store for one attempt to a URL.
-func newLoner(url string) *loner {
-	return &loner{
+func newOneTestStore(url string) *oneTestStore {
+	return &oneTestStore{
 		target: webhook.Target{
 			Subscription: 7, ID: "sub_1", OrganizationID: "org_1", URL: url, Secret: webhook.KnownSecret(currentSecret), Open: true,
 			Health: webhook.Health{Status: webhook.Healthy, Epoch: 1},
@@ -76,9 +80,9 @@ func newLoner(url string) *loner {
 }
 
 // attempt sends one attempt, and sees to it that nothing secret is told about it.
-func attempt(t *testing.T, l *loner, o dispatch.Options) webhook.Result {
+func sendOne(t *testing.T, l *oneTestStore, o dispatch.Options) webhook.Result {
 	t.Helper()
-	var log logs
+	var log logBuffer
 	o.Logger = log.logger()
 	o.AllowHTTP = true
 	d, err := dispatch.New(l, o)
@@ -94,12 +98,12 @@ func attempt(t *testing.T, l *loner, o dispatch.Options) webhook.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keepsSecrets(t, l.result.Error, log.String())
+	checkNoSecrets(t, l.result.Error, log.String())
 	return l.result
 }
 
 // keepsSecrets fails the test where a text holds what must not be told.
-func keepsSecrets(t *testing.T, texts ...string) {
+func checkNoSecrets(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		for _, secret := range []string{secretPath, secretQuery, currentSecret, oldSecret, "127.0.0.1", "::1", "Authorization"} {
@@ -110,7 +114,7 @@ func keepsSecrets(t *testing.T, texts ...string) {
 	}
 }
 
-func hook(base string) string { return base + "/" + secretPath + "?token=" + secretQuery }
+func secretURL(base string) string { return base + "/" + secretPath + "?token=" + secretQuery }
 
 func loopback(tb testing.TB) *http.Transport {
 	tb.Helper()
@@ -163,7 +167,7 @@ func TestStatus(t *testing.T) {
 		})
 		transport := loopback(t)
 		for status := 100; status <= 599; status++ {
-			r := attempt(t, newLoner(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
+			r := sendOne(t, newOneTestStore(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
 			switch {
 			case status < 200 && status != http.StatusSwitchingProtocols: // announces another answer, which does not come
 				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Error, "connect_error: ") {
@@ -193,7 +197,7 @@ func TestStatus(t *testing.T) {
 					got.Add(1)
 					http.Redirect(w, r, location, status)
 				}))
-				r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: loopback(t)})
+				r := sendOne(t, newOneTestStore(secretURL(receiver.URL)), dispatch.Options{Transport: loopback(t)})
 				receiver.Close()
 				if r.Succeeded || r.Error != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
 					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Error, got.Load(), followed.Load())
@@ -207,7 +211,7 @@ func TestRequest(t *testing.T) {
 	t.Parallel()
 
 	// deliver sends what is pending for l to a receiver and returns what that has got.
-	deliver := func(t *testing.T, l *loner, o dispatch.Options) (header http.Header, r *http.Request, body string) {
+	deliver := func(t *testing.T, l *oneTestStore, o dispatch.Options) (header http.Header, r *http.Request, body string) {
 		t.Helper()
 		receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 			b, err := io.ReadAll(q.Body)
@@ -219,7 +223,7 @@ func TestRequest(t *testing.T) {
 		defer receiver.Close()
 		l.target.URL = receiver.URL + "/hook?a=b"
 		o.Transport = loopback(t)
-		if got := attempt(t, l, o); !got.Succeeded {
+		if got := sendOne(t, l, o); !got.Succeeded {
 			t.Fatal(got.Error)
 		}
 		return header, r, body
@@ -227,7 +231,7 @@ func TestRequest(t *testing.T) {
 
 	t.Run("carries exactly the headers of the contract", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner("")
+		l := newOneTestStore("")
 		l.job.Attempts = 2
 		h, r, body := deliver(t, l, dispatch.Options{})
 		if r.Method != http.MethodPost || r.ProtoMajor != 1 || r.URL.String() != "/hook?a=b" || body != string(l.job.Body) {
@@ -259,7 +263,7 @@ func TestRequest(t *testing.T) {
 
 	t.Run("in an overlap is signed with both secrets, and afterwards with the new one alone", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner("")
+		l := newOneTestStore("")
 		l.target.Previous, l.target.PreviousUntil = webhook.KnownSecret(oldSecret), time.Now().Add(time.Hour).UnixMilli()
 		h, _, body := deliver(t, l, dispatch.Options{})
 		for _, secret := range []string{currentSecret, oldSecret} {
@@ -286,7 +290,7 @@ func TestRequest(t *testing.T) {
 
 	t.Run("uses the prefix of the settings", func(t *testing.T) {
 		t.Parallel()
-		h, _, _ := deliver(t, newLoner(""), dispatch.Options{HeaderPrefix: "x-aCME"})
+		h, _, _ := deliver(t, newOneTestStore(""), dispatch.Options{HeaderPrefix: "x-aCME"})
 		if diff := cmp.Diff([]string{
 			"Content-Length", "Content-Type", "User-Agent", "Webhook-Id", "Webhook-Signature", "Webhook-Timestamp",
 			"X-Acme-Attempt", "X-Acme-Event-Id", "X-Acme-Event-Type", "X-Acme-Signature", "X-Acme-Timestamp",
@@ -298,7 +302,7 @@ func TestRequest(t *testing.T) {
 	t.Run("sends the stored bytes as they are", func(t *testing.T) {
 		t.Parallel()
 		for _, body := range []string{"", "x", "{\"a\" : \"\u00e9\\u00e9\"}\n", "\x00\xff\xfe", strings.Repeat("0123456789abcdef", 16<<10)} {
-			l := newLoner("")
+			l := newOneTestStore("")
 			l.job.Body = []byte(body)
 			h, r, got := deliver(t, l, dispatch.Options{})
 			if got != body || r.ContentLength != int64(len(body)) {
@@ -324,9 +328,9 @@ func TestRequest(t *testing.T) {
 		receiver.Start()
 		defer receiver.Close()
 		transport := loopback(t)
-		keep := keepIdle{transport}
+		keep := keepIdleConnections{transport}
 		for range 10 {
-			if r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
+			if r := sendOne(t, newOneTestStore(secretURL(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
 				t.Fatalf("%q, %d characters", r.Error, len(r.ResponseBody))
 			}
 		}
@@ -337,4 +341,4 @@ func TestRequest(t *testing.T) {
 }
 
 // keepIdle hides from a dispatcher that stops that its transport could close idle connections.
-type keepIdle struct{ http.RoundTripper }
+type keepIdleConnections struct{ http.RoundTripper }

@@ -14,9 +14,9 @@ func TestShutdown(t *testing.T) {
 	t.Parallel()
 
 	t.Run("attempts in flight end and are recorded, nothing new begins, and what had begun is taken back", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 64})
-			sub := x.subscribe(t, "a.example", after(10*time.Second, says(200)))
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 64})
+			sub := x.subscribe(t, "a.example", respondAfter(10*time.Second, respond(200)))
 			x.publish(t, 300)
 			time.Sleep(15 * time.Second)
 			begin := time.Now()
@@ -37,10 +37,10 @@ func TestShutdown(t *testing.T) {
 	})
 
 	t.Run("a read that fails while stopping, after many that failed, stops nothing else", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(500))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(500))
 			x.run(t)
 			x.publish(t, 5)
 			time.Sleep(time.Second)
@@ -53,7 +53,7 @@ func TestShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(4500 * time.Millisecond)
-			f.hang()
+			f.hangTarget()
 			time.Sleep(time.Second)
 			if n := f.called("Target"); n < 5 {
 				t.Fatalf("the target was read %d times", n)
@@ -63,11 +63,11 @@ func TestShutdown(t *testing.T) {
 	})
 
 	t.Run("what the grace cuts off is interrupted, no failure, and sent again under the next number", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			store, closeStore := storagetest.OpenWith(t, o)
-			x := rigOn(t, store, nil, dispatch.Options{Grace: 3 * time.Second})
-			sub := x.subscribe(t, "a.example", hangs)
+			x := fixtureOn(t, store, nil, dispatch.Options{Grace: 3 * time.Second})
+			sub := x.subscribe(t, "a.example", hang)
 			x.run(t)
 			x.publish(t, 20)
 			time.Sleep(time.Second)
@@ -86,9 +86,9 @@ func TestShutdown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			y := &rig{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
+			y := &fixture{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
 			store.Watch(d)
-			x.set("a.example", says(200))
+			x.setReceiver("a.example", respond(200))
 			y.run(t)
 			time.Sleep(time.Second)
 			if n := y.outcomes(t, sub); n[webhook.Interrupted] != 16 || n[webhook.Succeeded] != 20 || len(n) != 2 {
@@ -106,10 +106,10 @@ func TestShutdown(t *testing.T) {
 	})
 
 	t.Run("a store that fails holds up the end no longer than the grace", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			x.subscribe(t, "a.example", after(time.Second, says(200)))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 			x.run(t)
 			x.publish(t, 100)
 			time.Sleep(500 * time.Millisecond)
@@ -124,8 +124,8 @@ func TestShutdown(t *testing.T) {
 	})
 
 	t.Run("ends at once where nothing is under way, and runs once only", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
 			if !x.LastTick().Equal(x.LastTick()) || x.LastTick().After(time.Now()) {
 				t.Error("the last tick is in the future")
 			}
