@@ -19,7 +19,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// event of about 1 KiB, as the figures of the project have it.
+// newEvent returns an event of about 1 KiB, the size that the project's figures use.
 func newEvent() webhook.NewEvent {
 	data := make([]byte, 800)
 	for i := range data {
@@ -28,7 +28,7 @@ func newEvent() webhook.NewEvent {
 	return webhook.NewEvent{Type: "order.paid", Data: []byte(`{"text":"` + string(data) + `"}`)}
 }
 
-// instant answers at once, without a network.
+// instantTransport answers at once, without a network.
 type instantTransport struct{}
 
 func (instantTransport) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -39,12 +39,12 @@ func (instantTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Header: http.Header{}}, nil
 }
 
-// deliverAll publishes b.N events by 64 publishers and waits until all are recorded.
+// deliverAll publishes b.N events from 64 goroutines and waits until all results are recorded.
 func deliverAll(b *testing.B, transport http.RoundTripper, url string, subscriptions int) {
 	deliverBeside(b, 0, transport, url, subscriptions)
 }
 
-// deliverBeside does so while other subscriptions wait for a retry.
+// deliverBeside is deliverAll while other subscriptions wait for a retry.
 func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url string, subscriptions int) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
@@ -94,7 +94,7 @@ func BenchmarkInstant(b *testing.B) {
 	}
 }
 
-// Lanes that wait cost nothing: this is as quick as with none.
+// Waiting lanes cost nothing: this is as quick as without them.
 func BenchmarkBesideWaitingLanes(b *testing.B) {
 	deliverBeside(b, 3000, instantTransport{}, "https://a.example/", 1)
 }
@@ -112,7 +112,7 @@ func BenchmarkLoopback(b *testing.B) {
 	deliverAll(b, transport, receiver.URL+"/", 1)
 }
 
-// A backlog that was published while nothing ran is read from the table.
+// BenchmarkBacklog reads events from the table that were published before the dispatcher ran.
 func BenchmarkBacklog(b *testing.B) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full

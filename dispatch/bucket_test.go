@@ -12,12 +12,12 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Inside the package, because no test from outside can tell a bucket from another.
+// Inside the package, because only here can a test see a bucket.
 
 func TestBucket(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what it says of waiting is what holds, and nothing makes for more than limit and burst", func(t *testing.T) {
+	t.Run("timeUntil is exact, and no second holds more than limit and burst", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			now := time.Unix(1_700_000_000, 0)
@@ -33,7 +33,7 @@ func TestBucket(t *testing.T) {
 				switch rapid.IntRange(0, 6).Draw(t, "what") {
 				case 0:
 					now = now.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "later")))
-				case 1: // when the next is there, and a moment before; floating point is not exact to the nanosecond
+				case 1: // when the next token is there, and a moment before; floating point is not exact to the nanosecond
 					const moment = 50 * time.Nanosecond
 					if d := b.timeUntil(1, now); d > moment {
 						if b.timeUntil(1, now.Add(d-moment)) == 0 {
@@ -49,7 +49,7 @@ func TestBucket(t *testing.T) {
 					if b.withLimit(&limit, now) != b || b.capacity() != bucketCapacity(limit) || b.timeUntil(1, now) > time.Second+time.Millisecond {
 						t.Fatalf("under a limit of %d it holds %d", limit, b.capacity())
 					}
-				case 3: // taken for nothing
+				case 3: // taken but not used
 					if before := b.timeUntil(b.capacity(), now); b.timeUntil(1, now) == 0 {
 						b.takeToken(now)
 						b.returnToken(now)
@@ -77,7 +77,7 @@ func TestBucket(t *testing.T) {
 		})
 	})
 
-	t.Run("none is never empty", func(t *testing.T) {
+	t.Run("a nil bucket is never empty", func(t *testing.T) {
 		t.Parallel()
 		var b *bucket
 		now := time.Now()
@@ -91,8 +91,8 @@ func TestBucket(t *testing.T) {
 
 func abs(d time.Duration) time.Duration { return max(d, -d) }
 
-// pacedLane makes a scheduler with one lane under a limit, whose bucket is empty.
-func pacedLane(t *testing.T, limit int64) (*scheduler, *lane) {
+// limitedLane makes a scheduler with one lane that has a rate limit and an empty bucket.
+func limitedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 	t.Helper()
 	d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -112,9 +112,9 @@ func pacedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 func TestPacedLane(t *testing.T) {
 	t.Parallel()
 
-	t.Run("gets back the token of an attempt that was not sent after all", func(t *testing.T) {
+	t.Run("the token of an attempt that was not sent is returned", func(t *testing.T) {
 		t.Parallel()
-		s, l := pacedLane(t, 1)
+		s, l := limitedLane(t, 1)
 		a := &attempt{Job: webhook.Job{Delivery: 1, Subscription: 7}, lane: l, epoch: 1}
 		l.attempts[1] = a
 		l.sending, s.unsettled = 1, 1
@@ -125,9 +125,9 @@ func TestPacedLane(t *testing.T) {
 		}
 	})
 
-	t.Run("is woken when the token is there, and neither before nor again and again", func(t *testing.T) {
+	t.Run("a lane is woken once, when its token is there", func(t *testing.T) {
 		t.Parallel()
-		s, l := pacedLane(t, 3)
+		s, l := limitedLane(t, 3)
 		if !s.admit(l, webhook.Job{Delivery: 1, Subscription: 7}, maxHead) {
 			t.Fatal("no room")
 		}
@@ -136,7 +136,7 @@ func TestPacedLane(t *testing.T) {
 		if wait := wake.Sub(s.clock); l.waitsFor[beginPlaces] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
 			t.Fatalf("in line %t, woken after %s", l.waitsFor[beginPlaces], wait)
 		}
-		s.beginLead = 20 * time.Millisecond // a Begin takes as long
+		s.beginLead = 20 * time.Millisecond // duration of a Begin
 		s.update(l)
 		if early := wake.Sub(time.UnixMilli(l.wakeAt)); early < 19*time.Millisecond || early > 21*time.Millisecond {
 			t.Errorf("woken %s before the token is there", early)
@@ -148,9 +148,9 @@ func TestPacedLane(t *testing.T) {
 		}
 	})
 
-	t.Run("that is one of too many goes when its bucket is full, and not before", func(t *testing.T) {
+	t.Run("a lane beyond the limit is dropped only when its bucket is full", func(t *testing.T) {
 		t.Parallel()
-		s, l := pacedLane(t, 50)
+		s, l := limitedLane(t, 50)
 		for i := range int64(maxLanes) {
 			s.laneOf(100+i, 1)
 		}

@@ -60,13 +60,13 @@ func TestErrors(t *testing.T) {
 		"broken name server":        {"https://a.example", failing{&net.DNSError{Err: "127.0.0.1 says no"}}, "dns_error: the host name cannot be resolved"},
 		"dial with no known reason": {"https://a.example", failing{&gone}, "connect_error: no connection could be made"},
 		"dial out of time":          {"https://a.example", failing{&net.OpError{Op: "dial", Addr: gone.Addr, Err: context.DeadlineExceeded}}, "timeout: no connection in time"},
-		"unheard of":                {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the response is not valid HTTP"},
+		"unknown error":             {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the response is not valid HTTP"},
 		"panic":                     {"https://a.example", panicking{}, "protocol_error: the attempt could not be made"},
 		"not a URL":                 {"https://a b/%zz", failing{}, "protocol_error: the URL of the subscription is not valid"},
 		"no host":                   {"https:", failing{}, "protocol_error: the URL of the subscription is not valid"},
 		"another scheme":            {"ftp://a.example", failing{}, "protocol_error: the URL of the subscription must begin with https://"},
 	} {
-		t.Run(name+" is told by its class and not by its text", func(t *testing.T) {
+		t.Run(name+" is reported by its class, not by its text", func(t *testing.T) {
 			t.Parallel()
 			url := c.url
 			if !strings.Contains(url, "%zz") && url != "https:" {
@@ -82,7 +82,7 @@ func TestErrors(t *testing.T) {
 		})
 	}
 
-	t.Run("an address with a zone fails, and takes nothing down with it", func(t *testing.T) {
+	t.Run("an address with a zone is only a failed attempt", func(t *testing.T) {
 		t.Parallel()
 		l := newOneTestStore("http://[fe80::1%25lo]:1")
 		if r := sendOne(t, l, dispatch.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// failing is a transport that only fails.
+// failing is a transport that always fails.
 type failing struct{ err error }
 
 func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }

@@ -12,7 +12,7 @@ import (
 
 var errDisk = errors.New("the disk is full")
 
-// faulty is a real store that fails on demand, by the name of the method.
+// faultyStore is a real store whose methods fail on demand.
 type faultyStore struct {
 	*storage.Store
 	*faults
@@ -21,10 +21,10 @@ type faultyStore struct {
 type faults struct {
 	mu           sync.Mutex
 	broken       map[string]bool
-	targetHangs  bool // Target ends with its context only
+	targetHangs  bool // until its context ends
 	calls        map[string]int
-	dueShift     time.Duration // of all due times
-	failingEvent string        // id of an event none of whose attempts can be recorded
+	dueShift     time.Duration // added to all due times
+	failingEvent string        // id of an event whose results cannot be saved
 }
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
@@ -37,7 +37,7 @@ func (f *faults) fail(broken bool, methods ...string) {
 	}
 }
 
-// hang has Target wait for the end of its context.
+// hangTarget makes Target wait for the end of its context.
 func (f *faults) hangTarget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +50,7 @@ func (f *faults) isTargetHanging() bool {
 	return f.targetHangs
 }
 
-// spoil has no end of an attempt of the event recorded.
+// failEvent makes Record fail for every attempt of the event.
 func (f *faults) failEvent(event string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -26,23 +26,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a dispatcher on a real store, with receivers in place of the network.
+// fixture is a dispatcher on a real store, with receivers in place of the network.
 type fixture struct {
 	*storage.Store
 	*dispatch.Dispatcher
 	*receivers
 	owner access.Principal
-	stop  func() // and wait until Run has returned
+	stop  func() // returns after Run has returned
 }
 
-// virtually runs a test in a bubble of virtual time.
+// inVirtualTime runs a parallel test in a bubble of virtual time.
 func inVirtualTime(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, test)
 }
 
-// newRig makes a rig whose dispatcher runs until the test ends.
+// newFixture makes a fixture whose dispatcher runs until the test ends.
 func newFixture(tb testing.TB, o dispatch.Options) *fixture {
 	tb.Helper()
 	x := stoppedFixture(tb, nil, o)
@@ -50,7 +50,7 @@ func newFixture(tb testing.TB, o dispatch.Options) *fixture {
 	return x
 }
 
-// idleRig makes a rig that does not run yet. Its dispatcher meets the faults of f, where f is not nil.
+// stoppedFixture makes a fixture whose dispatcher does not run yet. If f is not nil, the store fails as f says.
 func stoppedFixture(tb testing.TB, f *faults, o dispatch.Options) *fixture {
 	tb.Helper()
 	of := storagetest.Options(tb, filepath.Join(tb.TempDir(), "keyhook.db"))
@@ -59,7 +59,7 @@ func stoppedFixture(tb testing.TB, f *faults, o dispatch.Options) *fixture {
 	return fixtureOn(tb, store, f, o)
 }
 
-// rigOn is idleRig on a store that is open already.
+// fixtureOn is stoppedFixture on an open store.
 func fixtureOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *fixture {
 	tb.Helper()
 	x := &fixture{Store: store, receivers: &receivers{handlers: map[string]handler{}}, stop: func() {}}
@@ -102,7 +102,7 @@ func (x *fixture) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test
 
 func (x *fixture) org() int64 { return x.owner.Organization.RowID }
 
-// subscribe makes a subscription whose receiver answers as told.
+// subscribe makes a subscription and its receiver.
 func (x *fixture) subscribe(tb testing.TB, host string, a handler) webhook.Subscription {
 	tb.Helper()
 	sub, _ := x.subscribeWithSecret(tb, host, a)
@@ -115,7 +115,7 @@ func (x *fixture) subscribeWithSecret(tb testing.TB, host string, a handler) (we
 	return storagetest.Subscription(tb, x.Store, x.owner, "https://"+host+"/hook", "order.paid")
 }
 
-// publish publishes n events, in one transaction, and returns their ids.
+// publish publishes n events in one transaction and returns their ids.
 func (x *fixture) publish(tb testing.TB, n int) []string {
 	tb.Helper()
 	events := make([]webhook.NewEvent, n)
@@ -174,26 +174,26 @@ func (x *fixture) outcomes(tb testing.TB, sub webhook.Subscription) map[webhook.
 	return count
 }
 
-// request is what a receiver has got.
+// received is a request that a receiver got.
 type received struct {
 	at     time.Time
 	host   string
 	header http.Header
-	body   string // as much of it as a test looks at
+	body   string // the start of it
 }
 
-// answer is what a receiver does with a request.
+// handler is how a receiver answers a request.
 type handler func(*http.Request) (*http.Response, error)
 
-// receivers stands in for the network: a transport that knows hosts by name.
+// receivers is a transport that finds handlers by host name.
 type receivers struct {
 	mu           sync.Mutex
 	handlers     map[string]handler
 	received     []received
-	running      map[string]int // requests under way, by host
+	running      map[string]int // requests in progress, by host
 	peakOf       map[string]int
 	runningInAll int
-	peakInAll    int // all hosts
+	peakInAll    int // for all hosts together
 }
 
 func (r *receivers) setReceiver(host string, a handler) {
@@ -231,7 +231,7 @@ func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
 	return a(q)
 }
 
-// requests returns what the host has got so far, the earliest first.
+// requests returns the requests that the host got, the earliest first.
 func (r *receivers) requests(host string) []received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *receivers) requests(host string) []received {
 	return of
 }
 
-// peak returns how many requests were under way to the host at once, and to all.
+// peak returns the largest number of requests in progress, to the host and to all hosts.
 func (r *receivers) peak(host string) (one, all int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,20 +262,20 @@ func newResponse(status int, body string, headers ...string) *http.Response {
 	}
 }
 
-// says answers every request the same.
+// respond answers every request with the same response.
 func respond(status int, headers ...string) handler {
 	return func(*http.Request) (*http.Response, error) {
 		return newResponse(status, "said "+strconv.Itoa(status), headers...), nil
 	}
 }
 
-// hangs answers only when the sender has lost its patience.
+// hang never answers; it ends with the request's context.
 func hang(q *http.Request) (*http.Response, error) {
 	<-q.Context().Done()
 	return nil, q.Context().Err()
 }
 
-// after answers as a does, d later.
+// respondAfter answers like a, but d later.
 func respondAfter(d time.Duration, a handler) handler {
 	return func(q *http.Request) (*http.Response, error) {
 		timer := time.NewTimer(d)
@@ -289,7 +289,7 @@ func respondAfter(d time.Duration, a handler) handler {
 	}
 }
 
-// logs collects what is logged.
+// logBuffer collects log lines.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -21,7 +21,7 @@ import (
 func TestHealth(t *testing.T) {
 	t.Parallel()
 
-	t.Run("five failures make it failing, ten probes, one at a time and ever later, disable it", func(t *testing.T) {
+	t.Run("five failures make it failing; ten probes, one at a time with growing delays, disable it", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 1})
 			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(500)))
@@ -38,7 +38,7 @@ func TestHealth(t *testing.T) {
 			if len(got) != 15 {
 				t.Fatalf("%d requests, want 15", len(got))
 			}
-			// A probe is sent so long after the end of the attempt before it, which took a second.
+			// A probe follows this long after the end of the attempt before it, which took a second.
 			pace := []time.Duration{15, 15, 60, 240, 600, 600, 600, 600, 600, 600}
 			for i, base := range pace {
 				wait := got[5+i].at.Sub(got[4+i].at) - time.Second
@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("a burst in flight when the endpoint dies makes it failing, and never disabled", func(t *testing.T) {
+	t.Run("a burst in progress when the endpoint dies makes it failing, never disabled", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 64})
 			var dead atomic.Bool
@@ -75,10 +75,10 @@ func TestHealth(t *testing.T) {
 				t.Fatalf("after the burst: %+v", h.Health)
 			}
 			before := len(x.requests("a.example"))
-			if before > 64*3+4 { // the first four to fail are followed by others: they may be a passing trouble
+			if before > 64*3+4 { // others follow the first four failures, which may be temporary
 				t.Errorf("%d requests, want no more than the burst", before)
 			}
-			// What had begun beyond the burst was taken back, without a trace.
+			// Attempts that had begun beyond the burst were released, without a record.
 			if n := x.outcomes(t, sub); n[webhook.Sending] != 0 || n[webhook.Succeeded]+n[webhook.Failed] != before {
 				t.Errorf("%d requests, on record %v", before, n)
 			}
@@ -90,7 +90,7 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("what is pending resumes, whole and in parallel, when a disabled subscription is activated", func(t *testing.T) {
+	t.Run("all pending deliveries are sent in parallel when a disabled subscription is activated", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(500))
@@ -116,6 +116,10 @@ func TestHealth(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestSubscriptionChanges(t *testing.T) {
+	t.Parallel()
 
 	t.Run("nothing is sent after a subscription was deactivated or deleted", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
@@ -138,7 +142,7 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("a change of address applies to all that begins afterwards", func(t *testing.T) {
+	t.Run("a change of the URL applies to all later attempts", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "old.example", respondAfter(time.Second, respond(200)))
@@ -155,7 +159,7 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("a failing lane that is repaired by its owner resumes at once", func(t *testing.T) {
+	t.Run("a failing lane resumes at once when its owner activates it", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(500))
@@ -173,7 +177,7 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("what began before a repair does not spoil it", func(t *testing.T) {
+	t.Run("attempts begun before an activation do not change the health after it", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(500)))
@@ -189,7 +193,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// activate sets is_active.
+// setActive sets is_active.
 func (x *fixture) setActive(tb testing.TB, sub webhook.Subscription, active bool) {
 	tb.Helper()
 	if _, err := x.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
@@ -197,7 +201,7 @@ func (x *fixture) setActive(tb testing.TB, sub webhook.Subscription, active bool
 	}
 }
 
-// plan moves the organization to a plan.
+// setPlan moves the organization to a plan.
 func (x *fixture) setPlan(tb testing.TB, name string) {
 	tb.Helper()
 	operator := storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
@@ -209,7 +213,7 @@ func (x *fixture) setPlan(tb testing.TB, name string) {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 
-	t.Run("without webhooks nothing of what is pending is sent, and with them again all of it", func(t *testing.T) {
+	t.Run("a plan without webhooks sends nothing pending, and a plan with webhooks sends all of it", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := stoppedFixture(t, nil, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(200))
@@ -229,7 +233,7 @@ func TestPlan(t *testing.T) {
 		})
 	})
 
-	t.Run("a downgrade holds from the moment it is answered", func(t *testing.T) {
+	t.Run("a downgrade holds from the moment of its response", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			x.subscribe(t, "a.example", respondAfter(100*time.Millisecond, respond(200)))
@@ -247,12 +251,12 @@ func TestPlan(t *testing.T) {
 		})
 	})
 
-	t.Run("an upgrade that comes while the last attempts are still on the wire is not missed", func(t *testing.T) {
+	t.Run("an upgrade is noticed while the last attempts are still in progress", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			var n atomic.Int64
 			x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
-				if n.Add(1) == 1 { // has the lane learn of the downgrade
+				if n.Add(1) == 1 { // its result tells the lane of the downgrade
 					return respondAfter(2*time.Second, respond(200))(q)
 				}
 				return respondAfter(5*time.Second, respond(200))(q)
@@ -271,7 +275,7 @@ func TestPlan(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an attempt that begins after a rotation is signed with the new secret, and in the overlap with the old one too", func(t *testing.T) {
+	t.Run("an attempt after a rotation is signed with the new secret, and in the overlap also with the old one", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub, old := x.subscribeWithSecret(t, "a.example", respondAfter(time.Second, respond(200)))
@@ -305,13 +309,14 @@ func TestRotation(t *testing.T) {
 		})
 	})
 
-	t.Run("what was decided before a rotation and is not on the wire is signed with the new secret", func(t *testing.T) {
+	t.Run("an attempt decided before a rotation but not sent is signed with the new secret", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			var x *fixture
 			var sub webhook.Subscription
 			var fresh webhook.Secret
-			// The scheduler says that the store works again when it has learnt what has begun, and before it sends that.
+			// The scheduler logs this message after it has learned that the attempts have begun, and before it sends
+			// them.
 			x = stoppedFixture(t, f, dispatch.Options{Logger: slog.New(logHook{"a store operation works again", func() {
 				var err error
 				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, webhook.Rotation{}); err != nil {
@@ -334,11 +339,11 @@ func TestRotation(t *testing.T) {
 		})
 	})
 
-	t.Run("without an overlap only what was on the wire bears the old signature", func(t *testing.T) {
+	t.Run("without an overlap only requests in progress have the old signature", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub, secret := x.subscribeWithSecret(t, "a.example", respond(200))
-			var gate sync.Mutex // nothing is answered while the secret changes
+			var gate sync.Mutex // no response while the secret changes
 			x.setReceiver("a.example", func(*http.Request) (*http.Response, error) {
 				gate.Lock()
 				defer gate.Unlock()
@@ -371,7 +376,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// onLine is a log that does something when a line is written to it.
+// logHook calls do when its message is logged.
 type logHook struct {
 	message string
 	do      func()

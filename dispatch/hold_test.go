@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// operator acts in an organization without subscriptions, so that the news of what it does goes nowhere.
+// operator acts in an organization without subscriptions, so its audit events are delivered to nobody.
 func (x *fixture) operator(tb testing.TB) access.Actor {
 	return storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
 }
@@ -36,12 +36,12 @@ func (x *fixture) release(tb testing.TB) {
 func TestHeldQueue(t *testing.T) {
 	t.Parallel()
 
-	t.Run("sends nothing of what waited, nor of what comes, until it is released", func(t *testing.T) {
+	t.Run("nothing is sent until the release, neither old nor new deliveries", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			up, down := x.subscribe(t, "up.example", respond(200)), x.subscribe(t, "down.example", respond(500))
 			x.publish(t, 1)
-			time.Sleep(time.Second) // delivered to the one, and to be tried again at the other
+			time.Sleep(time.Second) // one delivery succeeds, and the other waits for a retry
 			x.hold(t)
 			x.publish(t, 3)
 			time.Sleep(24 * time.Hour)
@@ -69,12 +69,12 @@ func TestHeldQueue(t *testing.T) {
 		})
 	})
 
-	t.Run("ends what is on the wire, and takes back what was begun behind it", func(t *testing.T) {
+	t.Run("requests in progress end, and attempts begun behind them are released", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 2})
 			sub := x.subscribe(t, "slow.example", respondAfter(5*time.Second, respond(200)))
 			x.publish(t, 50)
-			time.Sleep(6 * time.Second) // two have ended, two are on the wire, some are begun
+			time.Sleep(6 * time.Second) // two have ended, two are in progress, some have begun
 			x.hold(t)
 			time.Sleep(time.Hour)
 			if n := len(x.requests("slow.example")); n != 4 {
@@ -91,7 +91,7 @@ func TestHeldQueue(t *testing.T) {
 		})
 	})
 
-	t.Run("costs the store next to nothing while it waits", func(t *testing.T) {
+	t.Run("a held queue hardly reads the store", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -108,7 +108,7 @@ func TestHeldQueue(t *testing.T) {
 		})
 	})
 
-	t.Run("is held after a restart, and released without one", func(t *testing.T) {
+	t.Run("a hold survives a restart, and a release needs none", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -140,9 +140,9 @@ func TestHeldQueue(t *testing.T) {
 	})
 }
 
-// TestReleaseBesideFreshDelivery publishes an event after the release and before the dispatcher has listed what waited: the
-// lane knows the new delivery only, and must still learn of the older ones.
-func TestReleaseBesideFreshDelivery(t *testing.T) {
+// TestReleaseBesideNewDelivery publishes an event after the release, before the dispatcher has listed the older
+// deliveries. The lane knows only the new delivery and must still find the older ones.
+func TestReleaseBesideNewDelivery(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		f := newFaults()
 		x := stoppedFixture(t, f, dispatch.Options{})

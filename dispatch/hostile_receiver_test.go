@@ -35,12 +35,12 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// quiet keeps what a server has to say about its clients out of the test's output.
+// quiet discards what a server logs about its clients.
 func quiet(s *httptest.Server) { s.Config.ErrorLog = log.New(io.Discard, "", 0) }
 
 const head200 = "HTTP/1.1 200 OK\r\n"
 
-// bomb is a megabyte of zeros, packed.
+// bomb is a megabyte of zeros, compressed.
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	var packed bytes.Buffer
@@ -54,16 +54,42 @@ func bomb(t *testing.T) []byte {
 	return packed.Bytes()
 }
 
-// Whatever a receiver answers ends as an attempt, in time, with a bounded and clean text.
-func TestHostileReceivers(t *testing.T) {
+// hostileReceiver is a receiver and the attempt that it must lead to.
+type hostileReceiver struct {
+	serve func(c net.Conn, r *http.Request)
+	want  string // error; empty: success
+	body  func(string) bool
+}
+
+// testHostileReceivers checks that an attempt ends in time, with a short and clean text, whatever the receiver answers.
+func testHostileReceivers(t *testing.T, receivers map[string]hostileReceiver) {
 	t.Parallel()
+	for name, c := range receivers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newOneTestStore(secretURL(rawServer(t, c.serve)))
+			begin := time.Now()
+			r := sendOne(t, l, dispatch.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
+			if took := time.Since(begin); took > 1500*time.Millisecond {
+				t.Errorf("took %s", took)
+			}
+			if r.Error != c.want || r.Succeeded != (c.want == "") {
+				t.Errorf("error %q, want %q", r.Error, c.want)
+			}
+			if !utf8.ValidString(r.ResponseBody) || utf8.RuneCountInString(r.ResponseBody) > webhook.MaxResponseBody {
+				t.Errorf("body of %d bytes, valid: %t", len(r.ResponseBody), utf8.ValidString(r.ResponseBody))
+			}
+			if c.body != nil && !c.body(r.ResponseBody) {
+				t.Errorf("body %.100q", r.ResponseBody)
+			}
+		})
+	}
+}
+
+func TestHostileBodies(t *testing.T) {
 	packed := bomb(t)
-	for name, c := range map[string]struct {
-		serve func(c net.Conn, r *http.Request)
-		want  string // error; empty: success
-		body  func(string) bool
-	}{
-		"nothing at all": {
+	testHostileReceivers(t, map[string]hostileReceiver{
+		"no response": {
 			serve: func(net.Conn, *http.Request) { time.Sleep(2 * time.Second) },
 			want:  "timeout: no complete response within 300ms",
 		},
@@ -115,6 +141,11 @@ func TestHostileReceivers(t *testing.T) {
 			},
 			body: func(s string) bool { return len(s) < 8<<10 },
 		},
+	})
+}
+
+func TestHostileHeaders(t *testing.T) {
+	testHostileReceivers(t, map[string]hostileReceiver{
 		"a header of 2 MB": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"X-Large: ")
@@ -134,7 +165,7 @@ func TestHostileReceivers(t *testing.T) {
 			},
 			want: "protocol_error: the response is not valid HTTP",
 		},
-		"announcements without end": {
+		"1xx responses without end": {
 			serve: func(c net.Conn, _ *http.Request) {
 				for {
 					if _, err := io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"); err != nil {
@@ -155,6 +186,11 @@ func TestHostileReceivers(t *testing.T) {
 			},
 			want: "http_status: 101",
 		},
+	})
+}
+
+func TestSlowAndBrokenResponses(t *testing.T) {
+	testHostileReceivers(t, map[string]hostileReceiver{
 		"a byte at a time": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"Content-Length: 1000\r\n\r\n")
@@ -191,7 +227,7 @@ func TestHostileReceivers(t *testing.T) {
 			},
 			want: "connect_error: the connection was lost before the response was complete",
 		},
-		"a failure that drips": {
+		"a failure with a slow body": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, "HTTP/1.1 503 No\r\nContent-Length: 1000\r\n\r\nbusy")
 				time.Sleep(2 * time.Second)
@@ -199,29 +235,10 @@ func TestHostileReceivers(t *testing.T) {
 			want: "http_status: 503",
 			body: func(s string) bool { return s == "busy" },
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newOneTestStore(secretURL(rawServer(t, c.serve)))
-			begin := time.Now()
-			r := sendOne(t, l, dispatch.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
-			if took := time.Since(begin); took > 1500*time.Millisecond {
-				t.Errorf("took %s", took)
-			}
-			if r.Error != c.want || r.Succeeded != (c.want == "") {
-				t.Errorf("error %q, want %q", r.Error, c.want)
-			}
-			if !utf8.ValidString(r.ResponseBody) || utf8.RuneCountInString(r.ResponseBody) > webhook.MaxResponseBody {
-				t.Errorf("body of %d bytes, valid: %t", len(r.ResponseBody), utf8.ValidString(r.ResponseBody))
-			}
-			if c.body != nil && !c.body(r.ResponseBody) {
-				t.Errorf("body %.100q", r.ResponseBody)
-			}
-		})
-	}
+	})
 }
 
-// zeros is a reader of one byte without end.
+// repeated is an endless reader of one byte.
 type repeated byte
 
 func (z repeated) Read(p []byte) (int, error) {
@@ -231,7 +248,7 @@ func (z repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// endless is an answer whose body counts what is read of it.
+// endlessResponse has an endless body and counts the bytes read from it.
 type endlessResponse struct{ read atomic.Int64 }
 
 func (e *endlessResponse) RoundTrip(*http.Request) (*http.Response, error) {

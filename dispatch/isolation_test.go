@@ -53,7 +53,7 @@ func TestIsolation(t *testing.T) {
 		})
 	}
 
-	t.Run("probes that hang leave slots to those that are well", func(t *testing.T) {
+	t.Run("hanging probes leave slots to healthy subscriptions", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Concurrency: 16, PerSubscription: 4})
 			for i := range 30 {
@@ -77,7 +77,7 @@ func TestIsolation(t *testing.T) {
 		})
 	})
 
-	t.Run("a backlog of one delays none of 500 others", func(t *testing.T) {
+	t.Run("a backlog of one subscription delays none of 500 others", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := stoppedFixture(t, nil, dispatch.Options{Concurrency: 64})
 			x.subscribe(t, "big.example", respondAfter(20*time.Millisecond, respond(200)))
@@ -92,7 +92,7 @@ func TestIsolation(t *testing.T) {
 			begin := time.Now()
 			x.publish(t, 1)
 			time.Sleep(3 * time.Second)
-			// Five hundred requests of 20 ms over 48 slots and more take 0.2 s.
+			// 500 requests of 20 ms over at least 48 slots take 0.2 s.
 			for i := range 500 {
 				got := x.requests("small" + strconv.Itoa(i) + ".example")
 				if len(got) != 1 || got[0].at.Sub(begin) > 300*time.Millisecond {
@@ -108,7 +108,7 @@ func TestIsolation(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 
-	t.Run("requests at once stay within both limits, and use them", func(t *testing.T) {
+	t.Run("concurrent requests stay within both limits, and reach them", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Concurrency: 32, PerSubscription: 4})
 			for i := range 50 {
@@ -117,7 +117,7 @@ func TestLimits(t *testing.T) {
 			begin := time.Now()
 			x.publish(t, 20)
 			x.untilIdle(t)
-			// A thousand requests of 0.1 s over 32 slots take 3.1 s.
+			// 1,000 requests of 0.1 s over 32 slots take 3.1 s.
 			if took := time.Since(begin); took > 4500*time.Millisecond {
 				t.Errorf("took %s", took)
 			}
@@ -128,14 +128,14 @@ func TestLimits(t *testing.T) {
 					t.Errorf("%d at once to %s", one, host)
 				}
 			}
-			// An eighth is kept for other organizations.
+			// An eighth is kept free for other organizations.
 			if _, all := x.peak(""); all != 28 {
 				t.Errorf("%d at once, want 28", all)
 			}
 		})
 	})
 
-	t.Run("one subscription alone uses all of its slots, but for the eighth that is kept for other organizations", func(t *testing.T) {
+	t.Run("one subscription alone uses all its slots, except the eighth kept for other organizations", func(t *testing.T) {
 		for _, limits := range [][2]int{{256, 16}, {64, 64}, {100, 80}, {1, 1}, {8, 16}} {
 			want := min(limits[0]-limits[0]/8, limits[1])
 			runInVirtualTime(t, fmt.Sprint(limits), func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestLimits(t *testing.T) {
 		}
 	})
 
-	t.Run("no request is on the wire without its record", func(t *testing.T) {
+	t.Run("no request is sent without its record", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var sub webhook.Subscription
@@ -184,7 +184,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// virtuallyNamed is virtually in a sub-test.
+// runInVirtualTime runs a parallel sub-test in virtual time.
 func runInVirtualTime(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { inVirtualTime(t, test) })
@@ -208,7 +208,7 @@ func (x *fixture) untilIdle(tb testing.TB) {
 func TestIdleCosts(t *testing.T) {
 	t.Parallel()
 
-	// calls counts what is asked of the store during an hour.
+	// calls counts the calls of the store during an hour.
 	calls := func(f *faults) map[string]int {
 		synctest.Wait()
 		f.mu.Lock()
@@ -228,7 +228,7 @@ func TestIdleCosts(t *testing.T) {
 		}
 	}
 
-	t.Run("with nothing to do, nothing is done", func(t *testing.T) {
+	t.Run("without deliveries, the store is hardly called", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -244,7 +244,7 @@ func TestIdleCosts(t *testing.T) {
 		})
 	})
 
-	t.Run("a closed lane costs nothing, whatever waits behind it", func(t *testing.T) {
+	t.Run("a closed lane costs nothing, however large its backlog", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -257,7 +257,7 @@ func TestIdleCosts(t *testing.T) {
 		})
 	})
 
-	t.Run("a lane whose deliveries wait for their time costs nothing", func(t *testing.T) {
+	t.Run("a lane whose deliveries are not due costs nothing", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{Policy: neverFailing, RetryBase: 5 * time.Hour, RetryMax: 5 * time.Hour})
@@ -291,16 +291,16 @@ func TestIdleCosts(t *testing.T) {
 	})
 }
 
-// Not parallel: it measures the memory of the process.
+// Not parallel, because it measures the memory of the process.
 func TestMemoryIsBoundedWhateverTheBacklog(t *testing.T) {
 	for _, c := range []struct{ subscriptions, events int }{{20, 50}, {200, 4}} {
-		t.Run(fmt.Sprintf("of %d subscriptions with %d events each", c.subscriptions, 2*c.events), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d subscriptions with %d events each", c.subscriptions, 2*c.events), func(t *testing.T) {
 			boundsMemory(t, c.subscriptions, c.events)
 		})
 	}
 }
 
-// boundsMemory publishes twice as many events as told, every other of them large, which is 200 MB to send.
+// boundsMemory publishes twice the given number of events. Every second event is large, so there are 200 MB to send.
 func boundsMemory(t *testing.T, subscriptions, events int) {
 	f := newFaults()
 	x := stoppedFixture(t, f, dispatch.Options{Timeout: time.Minute})
@@ -319,14 +319,14 @@ func boundsMemory(t *testing.T, subscriptions, events int) {
 			t.Fatal(err)
 		}
 	}
-	for i := range events { // more than is taken over while nobody looks
+	for i := range events { // more than the inbox takes while the dispatcher does not run
 		publish([]webhook.NewEvent{small, large}[i/5%2])
 	}
 	x.run(t)
 	for i := range events {
 		publish([]webhook.NewEvent{large, small}[i%2])
 	}
-	// It settles: while nothing ends, hardly anything is asked for. A slow machine takes its time to get there.
+	// Reads almost stop while no request ends. A slow machine needs some time to get there.
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		before := f.called("PendingJobs")
 		time.Sleep(300 * time.Millisecond)
@@ -342,7 +342,7 @@ func boundsMemory(t *testing.T, subscriptions, events int) {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	// 32 MB may be held, and as much be on the way to that.
+	// The limits allow 32 MB, and reads may hold as much again.
 	if m.HeapAlloc > 80<<20 {
 		t.Errorf("%d MB in use", m.HeapAlloc>>20)
 	}

@@ -46,7 +46,7 @@ func TestReady(t *testing.T) {
 		})
 	}
 
-	t.Run("neither fails nor warns for what owners and receivers have decided", func(t *testing.T) {
+	t.Run("it neither fails nor warns when owners' settings or failing receivers cause the wait", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			x.setRateLimit(t, x.subscribe(t, "paced.example", respond(200)), 1)
@@ -65,7 +65,7 @@ func TestReady(t *testing.T) {
 		})
 	})
 
-	t.Run("warns for as long as a receiver is slow", func(t *testing.T) {
+	t.Run("it warns while a receiver is slow", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			x.subscribe(t, "slow.example", respondSlowly)

@@ -8,7 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// TestBodies shows that deliveries of one event weigh what they hold, which is one body, however they come and go.
+// TestBodies shows that the deliveries of an event count their shared body once, in whatever order they come and go.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	d, err := New(nil, Options{Transport: http.DefaultTransport})
@@ -19,7 +19,7 @@ func TestBodies(t *testing.T) {
 	text := strings.Repeat("x", 10_000)
 	admit := func(lane, event, delivery int64) *attempt {
 		t.Helper()
-		j := webhook.Job{Delivery: delivery, Subscription: lane, Event: event, Body: []byte(text)} // a copy each, as read
+		j := webhook.Job{Delivery: delivery, Subscription: lane, Event: event, Body: []byte(text)} // each has a copy, like jobs that were read
 		if !s.admit(s.laneOf(lane, 1), j, maxHead) {
 			t.Fatalf("delivery %d was not admitted", delivery)
 		}
@@ -41,7 +41,7 @@ func TestBodies(t *testing.T) {
 		t.Errorf("the second lane holds %d bytes", s.laneOf(2, 1).bytes)
 	}
 	s.dropBody(one)
-	s.dropBody(one) // its request has ended, and then its record
+	s.dropBody(one) // first when its request ends, then when its result is saved
 	weighs(2, 2)
 	s.dropJob(one)
 	s.dropJob(two)

@@ -16,7 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// tenant returns the rig as another organization sees it.
+// otherOrganization returns the same fixture with another organization.
 func (x *fixture) otherOrganization(tb testing.TB, name string) *fixture {
 	tb.Helper()
 	of := *x
@@ -24,13 +24,13 @@ func (x *fixture) otherOrganization(tb testing.TB, name string) *fixture {
 	return &of
 }
 
-// subscribeMany makes n subscriptions to one receiver.
+// subscribeMany makes n subscriptions with one receiver.
 func (x *fixture) subscribeMany(tb testing.TB, n int, host string, a handler) []webhook.Subscription {
 	tb.Helper()
 	x.setReceiver(host, a)
 	subs := make([]webhook.Subscription, n)
 	var making sync.WaitGroup
-	for i := range subs { // at once, so that they share transactions
+	for i := range subs { // concurrently, so that they share transactions
 		making.Go(func() {
 			subs[i], _ = storagetest.Subscription(tb, x.Store, x.owner, "https://"+host+"/"+strconv.Itoa(i), "order.paid")
 		})
@@ -41,7 +41,7 @@ func (x *fixture) subscribeMany(tb testing.TB, n int, host string, a handler) []
 
 var respondSlowly = respondAfter(14*time.Second, respond(204))
 
-// TestOrganizations shows that an organization notices nothing of others, whatever these do.
+// TestOrganizations shows that one organization does not slow down another.
 func TestOrganizations(t *testing.T) {
 	t.Parallel()
 	slowLanes := func(organizations, subscriptions, events int) func(t *testing.T, x *fixture) {
@@ -74,7 +74,7 @@ func TestOrganizations(t *testing.T) {
 		"large events of another": func(t *testing.T, x *fixture) {
 			other := x.otherOrganization(t, "attacker")
 			other.setReceiver("attacker.example", respondSlowly)
-			for i := range 140 { // each to a subscription of its own, and more than fits into memory
+			for i := range 140 { // each to its own subscription, more than fits into memory
 				eventType := "large.of" + strconv.Itoa(i%70)
 				if i < 70 {
 					storagetest.Subscription(t, other.Store, other.owner, "https://attacker.example/", eventType)
@@ -112,11 +112,11 @@ func TestOrganizations(t *testing.T) {
 	}
 }
 
-// took is how long the victim's receiver takes.
+// victimTakes is how long the victim's receiver takes.
 const victimTakes = 50 * time.Millisecond
 
-// slowest publishes an event of the given size every half a second, and returns how long the deliveries took of which 1 %
-// took longer.
+// slowestDelivery publishes an event of the given size every half second. It returns the 99th percentile of the
+// delivery times.
 func (x *fixture) slowestDelivery(t *testing.T, during time.Duration, size int) time.Duration {
 	t.Helper()
 	published := map[string]time.Time{}
@@ -137,7 +137,7 @@ func (x *fixture) slowestDelivery(t *testing.T, during time.Duration, size int) 
 	return all[len(all)*99/100]
 }
 
-// publishOf publishes an event with so many bytes of data, and returns its id.
+// publishOf publishes an event with that many bytes of data and returns its id.
 func (x *fixture) publishOf(tb testing.TB, eventType string, size int) string {
 	tb.Helper()
 	e := webhook.NewEvent{Type: eventType, Data: fmt.Appendf(nil, `{"x":"%0*d"}`, size, 0)}
@@ -148,7 +148,7 @@ func (x *fixture) publishOf(tb testing.TB, eventType string, size int) string {
 	return published[0].ID
 }
 
-// A failing subscription has its probes in time, however many of another organization hang.
+// A failing subscription gets its probes in time, however many subscriptions of another organization hang.
 func TestProbesOfOrganizations(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{
@@ -159,7 +159,7 @@ func TestProbesOfOrganizations(t *testing.T) {
 		other := x.otherOrganization(t, "attacker")
 		other.subscribeMany(t, 200, "attacker.example", respond(500))
 		other.publish(t, 6)
-		time.Sleep(100 * time.Millisecond) // all are failing
+		time.Sleep(100 * time.Millisecond) // all are failing now
 		other.setReceiver("attacker.example", hang)
 		for range 20 {
 			before := len(x.requests("victim.example"))
@@ -188,7 +188,7 @@ func TestOneOrganizationAloneUsesNearlyAllSlots(t *testing.T) {
 	})
 }
 
-// deliveredOnceEach fails the test unless the host has got n requests, no two of them alike.
+// checkRequests fails the test unless the host got n requests.
 func checkRequests(t *testing.T, x *fixture, host string, n int) {
 	t.Helper()
 	if got := len(x.requests(host)); got != n {

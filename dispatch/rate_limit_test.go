@@ -18,7 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// pace sets the rate limit of a subscription; 0 removes it.
+// setRateLimit sets the rate limit of a subscription; 0 removes it.
 func (x *fixture) setRateLimit(tb testing.TB, sub webhook.Subscription, perSecond int64) {
 	tb.Helper()
 	c := webhook.SubscriptionChange{SetRateLimit: true}
@@ -30,7 +30,7 @@ func (x *fixture) setRateLimit(tb testing.TB, sub webhook.Subscription, perSecon
 	}
 }
 
-// inPace fails the test where more requests came within any second than a limit and its burst allow.
+// checkRate fails the test if any second holds more requests than the limit and its burst allow.
 func checkRate(t *testing.T, got []received, limit int) {
 	t.Helper()
 	most := limit + 1 + limit/10
@@ -48,7 +48,7 @@ func TestRateLimit(t *testing.T) {
 	t.Parallel()
 
 	for _, limit := range []int{1, 3, 10, 19, 100, 700} {
-		runInVirtualTime(t, fmt.Sprintf("of %d a second is kept, and used", limit), func(t *testing.T) {
+		runInVirtualTime(t, fmt.Sprintf("a limit of %d a second is kept, and reached", limit), func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 128})
 			sub := x.subscribe(t, "a.example", respondAfter(20*time.Millisecond, respond(200)))
 			x.setRateLimit(t, sub, int64(limit))
@@ -75,7 +75,7 @@ func TestRateLimit(t *testing.T) {
 		})
 	}
 
-	runInVirtualTime(t, "is even where nothing can be saved up", func(t *testing.T) {
+	runInVirtualTime(t, "requests are evenly spaced when the burst is one", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
 		x.setRateLimit(t, x.subscribe(t, "a.example", respond(200)), 8)
 		begin := time.Now()
@@ -88,7 +88,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	})
 
-	runInVirtualTime(t, "of a slow store is that of a quick one", func(t *testing.T) {
+	runInVirtualTime(t, "a slow store does not lower the rate", func(t *testing.T) {
 		x := stoppedFixture(t, nil, dispatch.Options{})
 		d, err := dispatch.New(slowStore{x.Store}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -107,13 +107,17 @@ func TestRateLimit(t *testing.T) {
 			t.Errorf("%d requests took %s", len(got), took)
 		}
 	})
+}
 
-	runInVirtualTime(t, "costs no attempt: what waits has no record, and is read from the table no more often than it must", func(t *testing.T) {
+func TestRateLimitBacklog(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "waiting deliveries have no record and are seldom read", func(t *testing.T) {
 		f := newFaults()
 		x := stoppedFixture(t, f, dispatch.Options{})
 		sub := x.subscribe(t, "a.example", respond(200))
 		x.setRateLimit(t, sub, 10)
-		x.publish(t, 500) // two of which may come at once
+		x.publish(t, 500) // two may be sent at once
 		x.run(t)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
@@ -125,12 +129,12 @@ func TestRateLimit(t *testing.T) {
 		}
 	})
 
-	runInVirtualTime(t, "of many with large backlogs delays nobody else", func(t *testing.T) {
+	runInVirtualTime(t, "many limited subscriptions with large backlogs delay nobody else", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
 		for i := range 40 {
 			x.setRateLimit(t, x.subscribe(t, "paced"+strconv.Itoa(i)+".example", respond(200)), 1+int64(i%3))
 		}
-		large := make([]webhook.NewEvent, 20) // forty times 5 MB are more than all memory that there is
+		large := make([]webhook.NewEvent, 20) // forty times 5 MB are more than the memory limit
 		for i := range large {
 			large[i] = webhook.NewEvent{Type: "order.paid", Data: fmt.Appendf(nil, `{"x":"%0250000d"}`, i)}
 		}
@@ -166,13 +170,13 @@ func TestRateLimit(t *testing.T) {
 			x.setActive(t, sub, true)
 		},
 	} {
-		runInVirtualTime(t, "gives no other burst to a lane that "+name, func(t *testing.T) {
+		runInVirtualTime(t, "no second burst for a lane that "+name, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(200))
 			x.setRateLimit(t, sub, 100)
 			var at []time.Duration
 			begin := time.Now()
-			x.publish(t, 11) // as much as may come at once
+			x.publish(t, 11) // as many as may be sent at once
 			time.Sleep(25 * time.Millisecond)
 			meanwhile(t, x, sub)
 			x.publish(t, 4)
@@ -180,14 +184,18 @@ func TestRateLimit(t *testing.T) {
 			for _, q := range x.requests("a.example")[11:] {
 				at = append(at, q.at.Sub(begin))
 			}
-			// Two tokens have come in meanwhile, and then there is one every ten milliseconds.
+			// Two tokens have come in the meantime. After that, one comes every ten milliseconds.
 			if want := "[25ms 25ms 30ms 40ms]"; fmt.Sprint(at) != want {
 				t.Errorf("the others came at %s, want %s", at, want)
 			}
 		})
 	}
+}
 
-	runInVirtualTime(t, "can be changed while deliveries wait", func(t *testing.T) {
+func TestRateLimitChanges(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "the limit can change while deliveries wait", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
 		sub := x.subscribe(t, "a.example", respond(200))
 		x.setRateLimit(t, sub, 1)
@@ -199,11 +207,11 @@ func TestRateLimit(t *testing.T) {
 			least, most int
 		}{
 			{1, 5500 * time.Millisecond, 5, 5},
-			{50, 2 * time.Second, 99, 101}, // raised: no wait for what was the next time
+			{50, 2 * time.Second, 99, 101}, // raised: nobody waits for the old next time
 			{1, 10 * time.Second, 9, 11},   // lowered
 			{200, time.Second, 199, 201},
 			{3, 2 * time.Second, 6, 7},
-			{0, 0, 100, 500}, // removed: all that is left, at once
+			{0, 0, 100, 500}, // removed: all others are sent at once
 		} {
 			before := len(x.requests("a.example"))
 			x.setRateLimit(t, sub, step.limit)
@@ -219,7 +227,7 @@ func TestRateLimit(t *testing.T) {
 		checkDeliveredOnce(t, x, "a.example", 500)
 	})
 
-	runInVirtualTime(t, "that is changed again and again gives no other burst", func(t *testing.T) {
+	runInVirtualTime(t, "frequent changes of the limit give no extra burst", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
 		sub := x.subscribe(t, "a.example", respond(200))
 		x.setRateLimit(t, sub, 100)
@@ -234,7 +242,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	})
 
-	runInVirtualTime(t, "that is lowered takes back what had begun under the old one", func(t *testing.T) {
+	runInVirtualTime(t, "a lower limit releases attempts begun under the old one", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{PerSubscription: 1})
 		sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 		x.setRateLimit(t, sub, 10_000)
@@ -243,15 +251,19 @@ func TestRateLimit(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond)
 		x.setRateLimit(t, sub, 1)
 		synctest.Wait()
-		if n := x.attemptsInProgress(t, sub); n > 2 { // one on the wire, one that is next
+		if n := x.attemptsInProgress(t, sub); n > 2 { // one in progress, and the next one
 			t.Errorf("%d attempts on record", n)
 		}
 		time.Sleep(200 * time.Second)
 		checkDeliveredOnce(t, x, "a.example", 100)
 		checkRate(t, x.requests("a.example")[3:], 1)
 	})
+}
 
-	runInVirtualTime(t, "holds for probes and retries too", func(t *testing.T) {
+func TestRateLimitOfProbesAndTests(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "the limit also holds for probes and retries", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{RetryBase: 10 * time.Millisecond, RetryFactor: 1, RetryMax: 10 * time.Millisecond})
 		sub := x.subscribe(t, "a.example", respond(500))
 		x.setRateLimit(t, sub, 2)
@@ -271,7 +283,7 @@ func TestRateLimit(t *testing.T) {
 		checkRate(t, x.requests("a.example"), 2)
 	})
 
-	runInVirtualTime(t, "waits no longer than a probe has to", func(t *testing.T) {
+	runInVirtualTime(t, "the limit does not delay probes", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
 		sub := x.subscribe(t, "a.example", respond(500))
 		x.setRateLimit(t, sub, 10)
@@ -289,7 +301,7 @@ func TestRateLimit(t *testing.T) {
 		checkRate(t, x.requests("a.example"), 10)
 	})
 
-	runInVirtualTime(t, "is not waited for by a test, which takes a turn where there is one", func(t *testing.T) {
+	runInVirtualTime(t, "a test does not wait for the limit, but takes a token if there is one", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{})
 		sub := x.subscribe(t, "a.example", respond(200))
 		x.setRateLimit(t, sub, 1)
@@ -308,13 +320,17 @@ func TestRateLimit(t *testing.T) {
 		for _, q := range x.requests("a.example") {
 			at = append(at, q.at.Sub(begin))
 		}
-		// The first to come takes the one turn that there is; nothing of all this makes for another.
+		// The first request takes the only token. Tests and waiting do not create more tokens.
 		if len(at) != 6 || at[2] != 0 || at[len(at)-1] != 3*time.Second && at[len(at)-1] != 2*time.Second {
 			t.Errorf("requests at %s", at)
 		}
 	})
+}
 
-	runInVirtualTime(t, "loses nothing at a stop", func(t *testing.T) {
+func TestRateLimitAcrossRestart(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "a stop loses no delivery", func(t *testing.T) {
 		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
 		store, closeStore := storagetest.OpenWith(t, o)
 		x := fixtureOn(t, store, nil, dispatch.Options{})
@@ -350,7 +366,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// sending returns how many attempts of a subscription have begun and not ended, by their record.
+// attemptsInProgress counts the attempts of a subscription that are recorded without a result.
 func (x *fixture) attemptsInProgress(tb testing.TB, sub webhook.Subscription) int {
 	tb.Helper()
 	outcome := webhook.Sending
@@ -361,14 +377,14 @@ func (x *fixture) attemptsInProgress(tb testing.TB, sub webhook.Subscription) in
 	return len(page.Attempts)
 }
 
-// underWay returns how many requests are under way to the host.
+// requestsInProgress counts the requests in progress to the host.
 func (r *receivers) requestsInProgress(host string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running[host]
 }
 
-// sluggish is a store that takes 20 ms to begin attempts.
+// slowStore takes 20 ms to begin attempts.
 type slowStore struct{ *storage.Store }
 
 func (s slowStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
@@ -376,8 +392,7 @@ func (s slowStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, 
 	return s.Store.Begin(ctx, starts)
 }
 
-// Whatever is published when, however the receivers answer, and whatever the limit is changed to, more than that never
-// comes, and nothing waits when it need not.
+// Events, responses and limits are random. The limit is never exceeded, and no delivery waits without need.
 func TestRateLimitAtRandom(t *testing.T) {
 	t.Parallel()
 	seeds := 5

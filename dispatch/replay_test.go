@@ -14,7 +14,7 @@ import (
 func TestReplay(t *testing.T) {
 	t.Parallel()
 
-	t.Run("arrives, each event once, with what came before and after it", func(t *testing.T) {
+	t.Run("a replay delivers each event once, beside older and newer events", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(200))
@@ -39,7 +39,7 @@ func TestReplay(t *testing.T) {
 		})
 	})
 
-	t.Run("gets another chance for what failed", func(t *testing.T) {
+	t.Run("a replay delivers failed events again", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Policy: webhook.Policy{MaxAttempts: 2, FailingAfter: 100, DisabledAfter: 200}})
 			sub := x.subscribe(t, "a.example", respond(500))
@@ -51,7 +51,7 @@ func TestReplay(t *testing.T) {
 				t.Fatalf("%d are made, error %v", n, err)
 			}
 			time.Sleep(time.Minute)
-			x.checkArrived(t, "a.example", slices.Concat(want, want, want)) // twice in vain
+			x.checkArrived(t, "a.example", slices.Concat(want, want, want)) // two attempts failed before
 			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
 				t.Errorf("%+v", h)
 			}
@@ -61,7 +61,7 @@ func TestReplay(t *testing.T) {
 		})
 	})
 
-	t.Run("waits for a disabled subscription", func(t *testing.T) {
+	t.Run("a replay waits while the subscription is disabled", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(200))
@@ -79,7 +79,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// arrived checks which events the host has got, in whatever order.
+// checkArrived checks which events the host got, in any order.
 func (x *fixture) checkArrived(t *testing.T, host string, want []string) {
 	t.Helper()
 	var got []string

@@ -12,7 +12,7 @@ import (
 func TestLog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("holds one line for each attempt, with all of it and nothing secret", func(t *testing.T) {
+	t.Run("each attempt has one line with everything about it and no secret", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			var log logBuffer
 			x := newFixture(t, dispatch.Options{Logger: log.logger()})

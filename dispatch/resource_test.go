@@ -9,12 +9,12 @@ import (
 func TestPool(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an organization alone gets all but an eighth, and at least one", func(t *testing.T) {
+	t.Run("an organization alone gets all except an eighth, and at least one", func(t *testing.T) {
 		t.Parallel()
 		for all, want := range map[int]int{1: 1, 2: 2, 7: 7, 8: 7, 12: 11, 16: 14, 32: 28, 64: 56, 100: 88, 256: 224, maxMemory: maxMemory / 8 * 7} {
 			p := pool{capacity: all}
 			for p.allows(p.used, 1) && p.used < want+1 {
-				p.used = max(p.used+1, want-5) // the first bytes are no matter
+				p.used = max(p.used+1, want-5) // skip most of the bytes
 			}
 			if p.used != want || p.share(want) != want {
 				t.Errorf("%d of %d, the share is %d", p.used, all, p.share(want))
@@ -22,7 +22,7 @@ func TestPool(t *testing.T) {
 		}
 	})
 
-	t.Run("however many organizations take all they can, in any order, a newcomer finds room", func(t *testing.T) {
+	t.Run("a newcomer finds room, however many organizations take all they can, in any order", func(t *testing.T) {
 		t.Parallel()
 		for greedy := 1; greedy <= 100; greedy++ {
 			for name, inTurn := range map[string]bool{"in turn": true, "one after the other": false} {
@@ -74,11 +74,11 @@ func TestResourceGoesToTheOrganizationThatUsesLeast(t *testing.T) {
 		order = append(order, l.subscription)
 		s.charge(l, sendSlots, 1)
 	}
-	// One of each organization, then another of those that have more.
+	// First one lane of each organization, then the others of those that have more.
 	if got := fmt.Sprint(order); got != "[0 3 9 1 4 2 5]" {
 		t.Errorf("turns in the order %s", got)
 	}
-	// Who has given up what it had goes first.
+	// An organization that has returned its slots goes first.
 	for subscription := range int64(6) {
 		s.resources[sendSlots].wait(s.laneOf(subscription, subscription/3))
 	}
@@ -88,7 +88,7 @@ func TestResourceGoesToTheOrganizationThatUsesLeast(t *testing.T) {
 	}
 }
 
-// A turn costs the same however many lanes wait for one.
+// The cost does not depend on the number of waiting lanes.
 func BenchmarkResourceNext(b *testing.B) {
 	for _, lanes := range []int64{10, 5000} {
 		b.Run(fmt.Sprintf("beside %d lanes of another organization", lanes), func(b *testing.B) {

@@ -16,13 +16,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// patient has subscriptions stay healthy whatever happens.
+// neverFailing keeps subscriptions healthy after any number of failures.
 var neverFailing = webhook.Policy{MaxAttempts: 5, FailingAfter: 1_000_000, DisabledAfter: 2_000_000}
 
 func TestRetries(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a receiver that always fails gets five attempts, ever later, each signed afresh", func(t *testing.T) {
+	t.Run("a receiver that always fails gets five attempts with growing delays, each signed anew", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			sub, secret := x.subscribeWithSecret(t, "a.example", respond(500))
@@ -82,7 +82,7 @@ func TestRetries(t *testing.T) {
 		})
 	})
 
-	t.Run("a receiver that recovers gets no more than it needs", func(t *testing.T) {
+	t.Run("a receiver that recovers gets no further attempts", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			var n atomic.Int64
@@ -102,8 +102,12 @@ func TestRetries(t *testing.T) {
 			}
 		})
 	})
+}
 
-	t.Run("every retry comes at the time it was put off to, also after a restart", func(t *testing.T) {
+func TestRetryTimes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("every retry comes at its due time, also after a restart", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			o.Policy = neverFailing
@@ -145,7 +149,7 @@ func TestRetries(t *testing.T) {
 		})
 	})
 
-	t.Run("a retry does not wait for what was published meanwhile, nor the other way round", func(t *testing.T) {
+	t.Run("retries and new deliveries do not wait for each other", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var n atomic.Int64
@@ -176,7 +180,7 @@ func TestRetryAfter(t *testing.T) {
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when a bubble begins
 	for value, want := range map[string][2]time.Duration{
 		"":                        {12 * time.Second, 18 * time.Second},
-		"1":                       {12 * time.Second, 18 * time.Second}, // no sooner than without it
+		"1":                       {12 * time.Second, 18 * time.Second}, // not sooner than without the header
 		"120":                     {120 * time.Second, 120 * time.Second},
 		" 120 ":                   {120 * time.Second, 120 * time.Second},
 		"599":                     {599 * time.Second, 599 * time.Second},
@@ -211,8 +215,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A failing subscription is left alone for as long as its receiver asks, by all of its deliveries: it has one probe at a
-// time.
+// Retry-After applies to all deliveries of a failing subscription, because it gets one probe at a time.
 func TestRetryAfterOfProbes(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]time.Duration{"300": 300 * time.Second, "3600": 600 * time.Second} {
@@ -242,11 +245,11 @@ func TestRetryAfterOfProbes(t *testing.T) {
 	}
 }
 
-// A backlog larger than what is read ahead is delivered whole, each event once, while new ones arrive.
+// A backlog larger than the head is delivered completely, each event once, while new events arrive.
 func TestLargeBacklog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a backlog larger than the head is delivered whole, and once", func(t *testing.T) {
+	t.Run("a backlog larger than the head is delivered completely, each event once", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := stoppedFixture(t, nil, dispatch.Options{PerSubscription: 4})
 			sub := x.subscribe(t, "a.example", respondAfter(10*time.Millisecond, respond(200)))
@@ -269,7 +272,7 @@ func TestLargeBacklog(t *testing.T) {
 		})
 	})
 
-	t.Run("with failures in between, too", func(t *testing.T) {
+	t.Run("a backlog is delivered completely despite failures", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var n atomic.Int64
@@ -298,7 +301,7 @@ func TestLargeBacklog(t *testing.T) {
 	})
 }
 
-// deliveredOnce fails the test unless the host has got n events, each in one request.
+// checkDeliveredOnce fails the test unless the host got n events, each in one request.
 func checkDeliveredOnce(t *testing.T, x *fixture, host string, n int) {
 	t.Helper()
 	seen := map[string]int{}
@@ -315,7 +318,7 @@ func checkDeliveredOnce(t *testing.T, x *fixture, host string, n int) {
 	}
 }
 
-// What seems to be due later than anything can be was put off before the clock was set back: it is due.
+// A due time too far away was computed before the clock was set back. The delivery is due.
 func TestClockSetBack(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		f := newFaults()

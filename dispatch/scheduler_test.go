@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Inside the package, because no test can set the clock of its process back.
+// Inside the package, because a test cannot set the clock of its process back.
 func TestTick(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a clock that was set back wakes the lanes whose times are far away now", func(t *testing.T) {
+	t.Run("a clock that was set back wakes lanes whose wake times are now far away", func(t *testing.T) {
 		t.Parallel()
 		d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -31,7 +31,7 @@ func TestTick(t *testing.T) {
 		}
 	})
 
-	t.Run("a step back of less than a minute puts nothing off by more than that", func(t *testing.T) {
+	t.Run("a clock set back by less than a minute delays nothing for longer than that", func(t *testing.T) {
 		t.Parallel()
 		d, err := New(nil, Options{Transport: http.DefaultTransport, RetryMax: 10 * time.Minute})
 		if err != nil {
@@ -48,7 +48,7 @@ func TestTick(t *testing.T) {
 	})
 }
 
-// The timetable orders lanes by time through any changes of it.
+// The timetable keeps its order through any changes.
 func TestTimetable(t *testing.T) {
 	t.Parallel()
 	var table timetable
@@ -58,7 +58,7 @@ func TestTimetable(t *testing.T) {
 	}
 	for step := range int64(10_000) {
 		l := lanes[step*7919%100]
-		table.wakeAt(l, step*104729%50) // 0 takes it out
+		table.wakeAt(l, step*104729%50) // 0 removes it
 	}
 	last := int64(0)
 	for len(table) > 0 {

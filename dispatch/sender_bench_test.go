@@ -16,7 +16,7 @@ type noop struct{ response http.Response }
 
 func (n *noop) RoundTrip(*http.Request) (*http.Response, error) { return &n.response, nil }
 
-// Inside the package, because it measures what an attempt costs beside the store, the scheduler and the network.
+// Inside the package, because it measures an attempt without the store, the scheduler and the network.
 func BenchmarkSend(b *testing.B) {
 	s := &sender{
 		transport: &noop{http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}},

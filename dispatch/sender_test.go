@@ -25,7 +25,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// What must never be seen outside of the request itself: each is in the address of the subscription, or signs for it.
+// Secrets that only the request may show. Each is part of the subscription's URL or signs the request.
 const (
 	secretPath    = "path-token-f00d"
 	secretQuery   = "query-token-beef"
@@ -33,7 +33,7 @@ const (
 	oldSecret     = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 )
 
-// loner is a store that knows of one test attempt.
+// oneTestStore is a store with one test attempt.
 type oneTestStore struct {
 	target webhook.Target
 	job    webhook.Job
@@ -66,7 +66,7 @@ func (l *oneTestStore) PendingJobs(context.Context, int64, int, []int64) ([]webh
 	panic("nothing is due")
 }
 
-// newLoner makes the store for one attempt to a URL.
+// newOneTestStore makes the store for one attempt to a URL.
 func newOneTestStore(url string) *oneTestStore {
 	return &oneTestStore{
 		target: webhook.Target{
@@ -79,7 +79,7 @@ func newOneTestStore(url string) *oneTestStore {
 	}
 }
 
-// attempt sends one attempt, and sees to it that nothing secret is told about it.
+// sendOne sends one attempt and checks that neither its record nor the log holds a secret.
 func sendOne(t *testing.T, l *oneTestStore, o dispatch.Options) webhook.Result {
 	t.Helper()
 	var log logBuffer
@@ -102,7 +102,7 @@ func sendOne(t *testing.T, l *oneTestStore, o dispatch.Options) webhook.Result {
 	return l.result
 }
 
-// keepsSecrets fails the test where a text holds what must not be told.
+// checkNoSecrets fails the test if a text holds a secret.
 func checkNoSecrets(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -123,7 +123,7 @@ func loopback(tb testing.TB) *http.Transport {
 	return transport
 }
 
-// rawServer answers every connection with the given function, which gets it after a request was read from it.
+// rawServer reads a request from each connection and passes both to serve.
 func rawServer(tb testing.TB, serve func(c net.Conn, r *http.Request)) (url string) {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -160,7 +160,7 @@ func rawServer(tb testing.TB, serve func(c net.Conn, r *http.Request)) (url stri
 func TestStatus(t *testing.T) {
 	t.Parallel()
 
-	t.Run("of all statuses, those from 200 to 299 alone are success", func(t *testing.T) {
+	t.Run("only statuses from 200 to 299 are success", func(t *testing.T) {
 		t.Parallel()
 		url := rawServer(t, func(c net.Conn, r *http.Request) {
 			fmt.Fprintf(c, "HTTP/1.1 %s Whatever\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", r.URL.Query().Get("status"))
@@ -169,7 +169,7 @@ func TestStatus(t *testing.T) {
 		for status := 100; status <= 599; status++ {
 			r := sendOne(t, newOneTestStore(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
 			switch {
-			case status < 200 && status != http.StatusSwitchingProtocols: // announces another answer, which does not come
+			case status < 200 && status != http.StatusSwitchingProtocols: // announces another response, which never comes
 				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Error, "connect_error: ") {
 					t.Errorf("%d: %+v", status, r)
 				}
@@ -185,7 +185,7 @@ func TestStatus(t *testing.T) {
 		}
 	})
 
-	t.Run("a redirect is a failure, and is not followed", func(t *testing.T) {
+	t.Run("a redirect is a failure and is not followed", func(t *testing.T) {
 		t.Parallel()
 		var followed atomic.Int64
 		elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
@@ -207,29 +207,29 @@ func TestStatus(t *testing.T) {
 	})
 }
 
+// deliver sends the store's attempt to a receiver and returns what the receiver got.
+func deliver(t *testing.T, l *oneTestStore, o dispatch.Options) (header http.Header, r *http.Request, body string) {
+	t.Helper()
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		b, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		header, r, body = q.Header, q, string(b)
+	}))
+	defer receiver.Close()
+	l.target.URL = receiver.URL + "/hook?a=b"
+	o.Transport = loopback(t)
+	if got := sendOne(t, l, o); !got.Succeeded {
+		t.Fatal(got.Error)
+	}
+	return header, r, body
+}
+
 func TestRequest(t *testing.T) {
 	t.Parallel()
 
-	// deliver sends what is pending for l to a receiver and returns what that has got.
-	deliver := func(t *testing.T, l *oneTestStore, o dispatch.Options) (header http.Header, r *http.Request, body string) {
-		t.Helper()
-		receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-			b, err := io.ReadAll(q.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			header, r, body = q.Header, q, string(b)
-		}))
-		defer receiver.Close()
-		l.target.URL = receiver.URL + "/hook?a=b"
-		o.Transport = loopback(t)
-		if got := sendOne(t, l, o); !got.Succeeded {
-			t.Fatal(got.Error)
-		}
-		return header, r, body
-	}
-
-	t.Run("carries exactly the headers of the contract", func(t *testing.T) {
+	t.Run("a request has exactly the headers of the contract", func(t *testing.T) {
 		t.Parallel()
 		l := newOneTestStore("")
 		l.job.Attempts = 2
@@ -261,7 +261,7 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("in an overlap is signed with both secrets, and afterwards with the new one alone", func(t *testing.T) {
+	t.Run("a request is signed with both secrets in an overlap, then only with the new one", func(t *testing.T) {
 		t.Parallel()
 		l := newOneTestStore("")
 		l.target.Previous, l.target.PreviousUntil = webhook.KnownSecret(oldSecret), time.Now().Add(time.Hour).UnixMilli()
@@ -288,7 +288,7 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("uses the prefix of the settings", func(t *testing.T) {
+	t.Run("the header prefix is that of the settings", func(t *testing.T) {
 		t.Parallel()
 		h, _, _ := deliver(t, newOneTestStore(""), dispatch.Options{HeaderPrefix: "x-aCME"})
 		if diff := cmp.Diff([]string{
@@ -299,7 +299,7 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("sends the stored bytes as they are", func(t *testing.T) {
+	t.Run("the body is the stored bytes", func(t *testing.T) {
 		t.Parallel()
 		for _, body := range []string{"", "x", "{\"a\" : \"\u00e9\\u00e9\"}\n", "\x00\xff\xfe", strings.Repeat("0123456789abcdef", 16<<10)} {
 			l := newOneTestStore("")
@@ -314,7 +314,7 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("goes over one connection while the receiver keeps it", func(t *testing.T) {
+	t.Run("requests share one connection while the receiver keeps it open", func(t *testing.T) {
 		t.Parallel()
 		var connections atomic.Int64
 		receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -340,5 +340,5 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// keepIdle hides from a dispatcher that stops that its transport could close idle connections.
+// keepIdleConnections stops a dispatcher from closing the idle connections of a transport.
 type keepIdleConnections struct{ http.RoundTripper }

@@ -14,7 +14,7 @@ import (
 func TestOnSettled(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is told of each attempt once its end is recorded, and of tests", func(t *testing.T) {
+	t.Run("OnSettled is called for each attempt, including tests, after its result is recorded", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			type end struct {
 				Number    int

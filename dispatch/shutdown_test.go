@@ -13,7 +13,7 @@ import (
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 
-	t.Run("attempts in flight end and are recorded, nothing new begins, and what had begun is taken back", func(t *testing.T) {
+	t.Run("running attempts end and are recorded, none begin, and those that had begun are released", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 64})
 			sub := x.subscribe(t, "a.example", respondAfter(10*time.Second, respond(200)))
@@ -36,7 +36,7 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
-	t.Run("a read that fails while stopping, after many that failed, stops nothing else", func(t *testing.T) {
+	t.Run("a read that fails during the stop, after many failed reads, does no harm", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -62,7 +62,7 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
-	t.Run("what the grace cuts off is interrupted, no failure, and sent again under the next number", func(t *testing.T) {
+	t.Run("an attempt cut off after the grace period is interrupted, not failed, and sent again with the next number", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			store, closeStore := storagetest.OpenWith(t, o)
@@ -104,8 +104,12 @@ func TestShutdown(t *testing.T) {
 			}
 		})
 	})
+}
 
-	t.Run("a store that fails holds up the end no longer than the grace", func(t *testing.T) {
+func TestShutdownEndsInTime(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a failing store delays the end no longer than the grace period", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -123,7 +127,7 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
-	t.Run("ends at once where nothing is under way, and runs once only", func(t *testing.T) {
+	t.Run("Run ends at once if nothing is in progress, and cannot run twice", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			if !x.LastTick().Equal(x.LastTick()) || x.LastTick().After(time.Now()) {
@@ -138,7 +142,7 @@ func TestShutdown(t *testing.T) {
 			if err := x.Dispatcher.Run(t.Context()); err == nil {
 				t.Error("it runs twice")
 			}
-			x.publish(t, 3) // nobody listens; nobody is held up
+			x.publish(t, 3) // nobody reads the inbox, and publish does not block
 		})
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// A simulation does at random what owners, receivers, operators and disks do, and then lets all be well. It holds what
-// must be true whatever came before.
+// simulation makes random changes as owners, receivers, operators and disks would. Then it repairs everything and
+// checks what must always be true.
 type simulation struct {
 	t      *testing.T
 	random *rand.Rand
@@ -31,7 +31,7 @@ type simulation struct {
 	close func()
 }
 
-// simulated is a subscription and its receiver.
+// simulatedReceiver is a subscription and its receiver.
 type simulatedReceiver struct {
 	webhook.Subscription
 	owner   access.Principal
@@ -134,7 +134,7 @@ func (m *simulation) step() {
 	time.Sleep(time.Duration(m.random.ExpFloat64() * 3 * float64(time.Second)))
 }
 
-// heal makes all well, and gives everything time to end.
+// repairAll makes everything work and waits until all deliveries have ended.
 func (m *simulation) repairAll() {
 	for _, sub := range m.subs[:2] { // one of each organization
 		m.owner = sub.owner
@@ -180,7 +180,7 @@ func (m *simulation) check() {
 			}
 			last[a.EventID] = a.Number
 			what := a.EventID + " " + strconv.Itoa(a.Number)
-			// An attempt that was cut off right before it went on the wire is on record too.
+			// An attempt that was cut off right before it was sent also has a record.
 			if sent[what] != 1 && a.Outcome != webhook.Interrupted || a.Outcome == webhook.Sending {
 				m.t.Errorf("%s is on record as %s, and was sent %d times", what, a.Outcome, sent[what])
 			}
@@ -199,7 +199,7 @@ func TestSimulation(t *testing.T) {
 		seeds = 2
 	}
 	for seed := range seeds {
-		runInVirtualTime(t, fmt.Sprintf("whatever happens, seed %d", seed), func(t *testing.T) {
+		runInVirtualTime(t, fmt.Sprintf("everything is delivered once or recorded, seed %d", seed), func(t *testing.T) {
 			m := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), faults: newFaults()}
 			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			m.file.Policy = webhook.DefaultPolicy()

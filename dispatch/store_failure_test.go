@@ -15,7 +15,7 @@ import (
 func TestStoreFailures(t *testing.T) {
 	t.Parallel()
 
-	t.Run("nothing is sent while attempts cannot be begun, and everything once they can", func(t *testing.T) {
+	t.Run("nothing is sent while Begin fails, and everything after that", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			var log logBuffer
@@ -48,7 +48,7 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
-	t.Run("what has begun is sent once there is nothing else to begin", func(t *testing.T) {
+	t.Run("begun attempts are sent when nothing else waits for Begin", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{Concurrency: 1})
@@ -71,7 +71,7 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
-	t.Run("nothing is sent while ends cannot be recorded; what was sent is recorded later, once", func(t *testing.T) {
+	t.Run("nothing is sent while results cannot be saved, and earlier results are saved later, once", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -98,7 +98,7 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
-	t.Run("an end that can never be recorded does not hold up the others for ever", func(t *testing.T) {
+	t.Run("a result that can never be saved does not block the others for ever", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -106,7 +106,7 @@ func TestStoreFailures(t *testing.T) {
 			x.subscribe(t, "b.example", respond(200))
 			x.run(t)
 			f.failEvent(x.publish(t, 50)[7])
-			time.Sleep(3 * time.Minute) // one for each of the two, should nothing else be recorded meanwhile
+			time.Sleep(3 * time.Minute) // one minute for each of the two, if no other result is recorded
 			checkDeliveredOnce(t, x, "a.example", 50)
 			x.publish(t, 50)
 			time.Sleep(time.Hour)
@@ -114,8 +114,12 @@ func TestStoreFailures(t *testing.T) {
 			checkDeliveredOnce(t, x, "b.example", 100)
 		})
 	})
+}
 
-	t.Run("reads that fail are tried again", func(t *testing.T) {
+func TestStoreFailuresAreRetried(t *testing.T) {
+	t.Parallel()
+
+	t.Run("failed reads are repeated", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -137,7 +141,7 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
-	t.Run("what was begun and cannot be taken back is taken back later", func(t *testing.T) {
+	t.Run("a failed release is repeated", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
@@ -164,7 +168,7 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
-	t.Run("a panic of the transport is a failed attempt and nothing more", func(t *testing.T) {
+	t.Run("a panic of the transport is only a failed attempt", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			var log logBuffer
 			x := newFixture(t, dispatch.Options{Logger: log.logger()})

@@ -15,7 +15,7 @@ import (
 func TestTestAttempts(t *testing.T) {
 	t.Parallel()
 
-	t.Run("tell how it went and leave the health alone", func(t *testing.T) {
+	t.Run("a test returns its result and leaves the health alone", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(204))
@@ -39,7 +39,7 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
-	t.Run("work on a disabled subscription and are refused to strangers", func(t *testing.T) {
+	t.Run("a test works on a disabled subscription and not for another organization", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(200))
@@ -57,7 +57,7 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
-	t.Run("keep to the limits, and go before what waits", func(t *testing.T) {
+	t.Run("tests obey the limits and go before waiting deliveries", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 2})
 			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
@@ -83,8 +83,12 @@ func TestTestAttempts(t *testing.T) {
 			checkDeliveredOnce(t, x, "a.example", 104)
 		})
 	})
+}
 
-	t.Run("that nobody waits for any more leave no trace if they were not sent, and end if they were", func(t *testing.T) {
+func TestTestAttemptsThatAreCancelled(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a cancelled test leaves no record if it was not sent, and a result if it was", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 1})
 			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(200)))
@@ -111,7 +115,7 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
-	t.Run("begin under what holds when their turn comes", func(t *testing.T) {
+	t.Run("a test uses the state of the subscription when its turn comes", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 1})
 			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(200)))
@@ -134,7 +138,7 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
-	t.Run("are refused when deliveries have stopped", func(t *testing.T) {
+	t.Run("tests are refused when the dispatcher stops", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{PerSubscription: 1})
 			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(200)))
