@@ -1,9 +1,7 @@
 package dispatch
 
 import (
-	"log/slog"
 	"math"
-	"net/http"
 	"testing"
 	"time"
 
@@ -94,11 +92,7 @@ func abs(d time.Duration) time.Duration { return max(d, -d) }
 // limitedLane makes a scheduler with one lane that has a rate limit and an empty bucket.
 func limitedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 	t.Helper()
-	d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScheduler(d, &worker{Dispatcher: d})
+	s := newTestScheduler(t)
 	l := s.laneOf(7, 1)
 	l.target = &preparedTarget{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
 	l.health, l.haveVersion = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.wantVersion

@@ -2,6 +2,9 @@ package dispatch
 
 import (
 	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
 )
 
 // auditRequested asks the scheduler to check its counters.
@@ -74,4 +77,14 @@ func (s *scheduler) audit() error {
 		return fmt.Errorf("%d lanes are late, but %d are counted", late, s.steps.lateLanes)
 	}
 	return nil
+}
+
+// newTestScheduler makes a scheduler that does not run and has no store.
+func newTestScheduler(tb testing.TB) *scheduler {
+	tb.Helper()
+	d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return newScheduler(d, &worker{Dispatcher: d})
 }

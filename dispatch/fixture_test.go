@@ -62,7 +62,16 @@ func stoppedFixture(tb testing.TB, f *faults, o dispatch.Options) *fixture {
 // fixtureOn is stoppedFixture on an open store.
 func fixtureOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *fixture {
 	tb.Helper()
-	x := &fixture{Store: store, receivers: &receivers{handlers: map[string]handler{}}, stop: func() {}}
+	x := &fixture{receivers: &receivers{handlers: map[string]handler{}}}
+	x.connect(tb, store, f, o)
+	x.owner, _ = storagetest.Tenant(tb, store, "acme", "enterprise", access.RoleOwner)
+	return x
+}
+
+// connect gives the fixture a dispatcher on an open store. It is also for a store that was closed and opened again.
+func (x *fixture) connect(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) {
+	tb.Helper()
+	x.Store, x.stop = store, func() {}
 	if o.Transport == nil {
 		o.Transport = x.receivers
 	}
@@ -79,8 +88,6 @@ func fixtureOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Option
 		tb.Fatal(err)
 	}
 	store.Watch(x.Dispatcher)
-	x.owner, _ = storagetest.Tenant(tb, store, "acme", "enterprise", access.RoleOwner)
-	return x
 }
 
 func (x *fixture) run(tb testing.TB) {

@@ -120,20 +120,15 @@ func TestHeldQueue(t *testing.T) {
 			stop()
 
 			store, _ = storagetest.OpenWith(t, o)
-			y := &fixture{Store: store, receivers: x.receivers, owner: x.owner}
-			var err error
-			if y.Dispatcher, err = dispatch.New(store, dispatch.Options{Transport: y.receivers}); err != nil {
-				t.Fatal(err)
-			}
-			store.Watch(y.Dispatcher)
-			y.run(t)
+			x.connect(t, store, nil, dispatch.Options{})
+			x.run(t)
 			time.Sleep(time.Hour)
-			if n := len(y.requests("a.example")); n != 0 {
+			if n := len(x.requests("a.example")); n != 0 {
 				t.Errorf("%d requests while held", n)
 			}
-			y.release(t)
+			x.release(t)
 			time.Sleep(time.Second)
-			if n := len(y.requests("a.example")); n != 10 || y.health(t, sub).PendingDeliveries != 0 {
+			if n := len(x.requests("a.example")); n != 10 || x.health(t, sub).PendingDeliveries != 0 {
 				t.Errorf("%d requests after the release", n)
 			}
 		})

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -11,11 +10,7 @@ import (
 // TestBodies shows that the deliveries of an event count their shared body once, in whatever order they come and go.
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	d, err := New(nil, Options{Transport: http.DefaultTransport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScheduler(d, &worker{Dispatcher: d})
+	s := newTestScheduler(t)
 	text := strings.Repeat("x", 10_000)
 	admit := func(lane, event, delivery int64) *attempt {
 		t.Helper()

@@ -350,17 +350,12 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 		closeStore()
 
 		store, _ = storagetest.OpenWith(t, o)
-		d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		store.Watch(d)
-		y := &fixture{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
-		y.run(t)
+		x.connect(t, store, nil, dispatch.Options{})
+		x.run(t)
 		time.Sleep(20 * time.Second)
-		checkDeliveredOnce(t, y, "a.example", 100)
-		checkRate(t, y.requests("a.example")[21:], 5)
-		if n := y.outcomes(t, sub); n[webhook.Succeeded] != 100 || len(n) != 1 {
+		checkDeliveredOnce(t, x, "a.example", 100)
+		checkRate(t, x.requests("a.example")[21:], 5)
+		if n := x.outcomes(t, sub); n[webhook.Succeeded] != 100 || len(n) != 1 {
 			t.Errorf("on record: %v", n)
 		}
 	})

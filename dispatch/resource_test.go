@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 )
 
@@ -60,11 +59,7 @@ func TestPool(t *testing.T) {
 
 func TestResourceGoesToTheOrganizationThatUsesLeast(t *testing.T) {
 	t.Parallel()
-	d, err := New(nil, Options{Transport: http.DefaultTransport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScheduler(d, &worker{Dispatcher: d})
+	s := newTestScheduler(t)
 	for subscription := range int64(6) {
 		s.resources[sendSlots].wait(s.laneOf(subscription, subscription/3))
 	}
@@ -92,11 +87,7 @@ func TestResourceGoesToTheOrganizationThatUsesLeast(t *testing.T) {
 func BenchmarkResourceNext(b *testing.B) {
 	for _, lanes := range []int64{10, 5000} {
 		b.Run(fmt.Sprintf("beside %d lanes of another organization", lanes), func(b *testing.B) {
-			d, err := New(nil, Options{Transport: http.DefaultTransport})
-			if err != nil {
-				b.Fatal(err)
-			}
-			s := newScheduler(d, &worker{Dispatcher: d})
+			s := newTestScheduler(b)
 			q := &s.resources[sendSlots]
 			for subscription := range lanes {
 				q.wait(s.laneOf(subscription, 1))

@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -128,12 +127,8 @@ func TestRetryTimes(t *testing.T) {
 			time.Sleep(3 * time.Second)
 
 			store, _ = storagetest.OpenWith(t, o)
-			d, err := dispatch.New(store, dispatch.Options{Policy: neverFailing, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			store.Watch(d)
-			(&fixture{Store: store, Dispatcher: d}).run(t)
+			x.connect(t, store, nil, dispatch.Options{Policy: neverFailing})
+			x.run(t)
 			time.Sleep(20 * time.Second)
 			got := x.requests("a.example")
 			if len(got) != 16 {

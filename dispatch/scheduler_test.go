@@ -1,8 +1,6 @@
 package dispatch
 
 import (
-	"log/slog"
-	"net/http"
 	"testing"
 	"time"
 )
@@ -13,11 +11,7 @@ func TestTick(t *testing.T) {
 
 	t.Run("a clock that was set back wakes lanes whose wake times are now far away", func(t *testing.T) {
 		t.Parallel()
-		d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newScheduler(d, &worker{Dispatcher: d})
+		s := newTestScheduler(t)
 		s.now += (24 * time.Hour).Milliseconds()
 		l := s.laneOf(7, 1)
 		l.noteDue(s.now + 1000)
@@ -33,11 +27,7 @@ func TestTick(t *testing.T) {
 
 	t.Run("a clock set back by less than a minute delays nothing for longer than that", func(t *testing.T) {
 		t.Parallel()
-		d, err := New(nil, Options{Transport: http.DefaultTransport, RetryMax: 10 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newScheduler(d, &worker{Dispatcher: d})
+		s := newTestScheduler(t)
 		for ahead, due := range map[time.Duration]bool{
 			-time.Hour: true, 0: true, time.Second: false, 10 * time.Minute: false, 11 * time.Minute: false, 12 * time.Minute: true, 24 * time.Hour: true,
 		} {

@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -82,22 +81,17 @@ func TestShutdown(t *testing.T) {
 			closeStore()
 
 			store, _ = storagetest.OpenWith(t, o)
-			d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			y := &fixture{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
-			store.Watch(d)
+			x.connect(t, store, nil, dispatch.Options{})
 			x.setReceiver("a.example", respond(200))
-			y.run(t)
+			x.run(t)
 			time.Sleep(time.Second)
-			if n := y.outcomes(t, sub); n[webhook.Interrupted] != 16 || n[webhook.Succeeded] != 20 || len(n) != 2 {
+			if n := x.outcomes(t, sub); n[webhook.Interrupted] != 16 || n[webhook.Succeeded] != 20 || len(n) != 2 {
 				t.Errorf("after the restart: %v", n)
 			}
-			if h := y.health(t, sub); h.ConsecutiveFailures != 0 || h.PendingDeliveries != 0 {
+			if h := x.health(t, sub); h.ConsecutiveFailures != 0 || h.PendingDeliveries != 0 {
 				t.Errorf("after the restart: %+v", h)
 			}
-			for _, a := range y.attempts(t, sub)[16:] {
+			for _, a := range x.attempts(t, sub)[16:] {
 				if a.Number > 2 {
 					t.Errorf("%+v", a)
 				}

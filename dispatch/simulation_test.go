@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -65,19 +64,12 @@ func (s *simulatedReceiver) answer(q *http.Request) (*http.Response, error) {
 
 func (m *simulation) open() {
 	store, closeStore := storagetest.OpenWith(m.t, m.file)
-	var from *fixture
-	from, m.close = m.fixture, closeStore
+	m.close = closeStore
 	o := dispatch.Options{Concurrency: 12, PerSubscription: 4, Grace: 5 * time.Second, Policy: m.file.Policy}
-	if from == nil {
+	if m.fixture == nil {
 		m.fixture = fixtureOn(m.t, store, m.faults, o)
 	} else {
-		o.Transport, o.Logger = from.receivers, slog.New(slog.DiscardHandler)
-		d, err := dispatch.New(faultyStore{store, m.faults}, o)
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		m.fixture = &fixture{Store: store, Dispatcher: d, receivers: from.receivers, owner: from.owner}
-		store.Watch(d)
+		m.connect(m.t, store, m.faults, o)
 	}
 	m.run(m.t)
 }
