@@ -55,16 +55,16 @@ func (l *Limiter) Take(key, limit int64) Result {
 	s := l.shard(key)
 	s.mu.Lock()
 	now := time.Since(l.start) // under the lock, so that time does not run backwards within a shard
-	turned := s.turn(now, l.window)
-	w := s.open(key, now, l.window)
+	rotated := s.rotate(now, l.window)
+	w := s.findOrStart(key, now, l.window)
 	allowed := w.used < limit
 	if allowed {
 		w.used++
 	}
 	result := w.result(allowed, limit, now)
 	s.mu.Unlock()
-	if turned {
-		l.turnOthers()
+	if rotated {
+		l.rotateAll()
 	}
 	return result
 }
@@ -103,11 +103,11 @@ func (l *Limiter) shard(key int64) *shard {
 
 // turnOthers sweeps the shards that no request has touched since they were due. The shard that turns first in a round
 // calls it, so that one busy key is enough to free the memory of all idle ones.
-func (l *Limiter) turnOthers() {
+func (l *Limiter) rotateAll() {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		s.turn(time.Since(l.start), l.window)
+		s.rotate(time.Since(l.start), l.window)
 		s.mu.Unlock()
 	}
 }

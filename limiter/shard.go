@@ -21,7 +21,7 @@ func (w *window) result(allowed bool, limit int64, now time.Duration) Result {
 // counting is one look-up and one addition; a map of windows would have to be searched a second time to be written. The
 // zero value is empty and ready.
 type generation struct {
-	places  map[int64]uint32
+	index   map[int64]uint32
 	windows []window
 }
 
@@ -32,17 +32,17 @@ type generation struct {
 // is dropped has ended. This costs nothing per request, needs no goroutine, and gives the memory back after a rush,
 // which deleting from a map would not.
 type shard struct {
-	mu     sync.Mutex
-	turned time.Duration // the last turn
-	young  generation
-	old    generation
-	_      [48]byte // fills up 128 bytes, two cache lines: neighbours' locks do not slow each other down
+	mu           sync.Mutex
+	lastRotation time.Duration // the last turn
+	young        generation
+	old          generation
+	_            [48]byte // fills up 128 bytes, two cache lines: neighbours' locks do not slow each other down
 }
 
 // find returns the open window of key, or nil. The pointer is good until the next open or turn.
 func (s *shard) find(key int64, now time.Duration) *window {
 	for _, g := range [...]*generation{&s.young, &s.old} {
-		if place, ok := g.places[key]; ok && now < g.windows[place].ends {
+		if place, ok := g.index[key]; ok && now < g.windows[place].ends {
 			return &g.windows[place]
 		}
 	}
@@ -51,29 +51,29 @@ func (s *shard) find(key int64, now time.Duration) *window {
 
 // open returns the window of key and starts one where none is open. A window found in the old generation stays there:
 // it ends before it is dropped.
-func (s *shard) open(key int64, now, length time.Duration) *window {
+func (s *shard) findOrStart(key int64, now, length time.Duration) *window {
 	if w := s.find(key, now); w != nil {
 		return w
 	}
-	fresh := window{ends: now + length}
-	if place, ok := s.young.places[key]; ok {
-		s.young.windows[place] = fresh
+	started := window{ends: now + length}
+	if place, ok := s.young.index[key]; ok {
+		s.young.windows[place] = started
 		return &s.young.windows[place]
 	}
-	if s.young.places == nil {
-		s.young.places = make(map[int64]uint32)
+	if s.young.index == nil {
+		s.young.index = make(map[int64]uint32)
 	}
 	place := len(s.young.windows)
-	s.young.places[key] = uint32(place)
-	s.young.windows = append(s.young.windows, fresh)
+	s.young.index[key] = uint32(place)
+	s.young.windows = append(s.young.windows, started)
 	return &s.young.windows[place]
 }
 
 // turn drops the old generation if the last turn is a window length ago, and says whether it did.
-func (s *shard) turn(now, length time.Duration) bool {
-	if now-s.turned < length {
+func (s *shard) rotate(now, length time.Duration) bool {
+	if now-s.lastRotation < length {
 		return false
 	}
-	s.turned, s.old, s.young = now, s.young, generation{}
+	s.lastRotation, s.old, s.young = now, s.young, generation{}
 	return true
 }

@@ -44,14 +44,14 @@ func (p Policy) CheckAddr(a netip.Addr) error {
 	switch {
 	case reason == "":
 		return nil
-	case reason == denied:
+	case reason == deniedReason:
 		return fmt.Errorf("%w: %s %s", ErrDenied, a, reason)
 	}
 	return fmt.Errorf("%w: %s %s", ErrBlocked, a, reason)
 }
 
 // denied does not name the network: the text reaches the customer who wrote the address, and the list is the operator's.
-const denied = "is in egress.denied_networks"
+const deniedReason = "is in egress.denied_networks"
 
 // refusal returns why a is refused, as the end of a sentence that begins with the address, or "".
 func (p Policy) refusal(a netip.Addr) string {
@@ -65,9 +65,9 @@ func (p Policy) refusal(a netip.Addr) string {
 	inner, embeds := embedded(a)
 	switch {
 	case contains(p.DeniedNetworks, a), embeds && contains(p.DeniedNetworks, inner):
-		return denied
+		return deniedReason
 	case contains(p.AllowedNetworks, a):
-		if embeds && p.isOwn(inner) && !contains(p.AllowedNetworks, inner) && !names(p.AllowedNetworks, a) {
+		if embeds && p.isOwn(inner) && !contains(p.AllowedNetworks, inner) && !listsExactly(p.AllowedNetworks, a) {
 			return "leads to " + inner.String() + ", an address of this machine"
 		}
 		return ""
@@ -87,7 +87,7 @@ func (p Policy) refusal(a netip.Addr) string {
 }
 
 // names reports whether one of the networks is a alone.
-func names(networks []netip.Prefix, a netip.Addr) bool {
+func listsExactly(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return unmapPrefix(n) == netip.PrefixFrom(a, a.BitLen()) })
 }
 

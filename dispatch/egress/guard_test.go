@@ -66,7 +66,7 @@ func post(t *testing.T, tr *http.Transport, url string) error {
 }
 
 // refused asserts that a request to url ends in ErrBlocked, found through all that the client wraps it in.
-func refused(t *testing.T, tr *http.Transport, url string) {
+func checkRefused(t *testing.T, tr *http.Transport, url string) {
 	t.Helper()
 	if err := post(t, tr, url); !errors.Is(err, egress.ErrBlocked) {
 		t.Errorf("%s: %v", url, err)
@@ -86,14 +86,14 @@ func TestGuardTable(t *testing.T) {
 
 	for i, text := range blocked {
 		literal := net.JoinHostPort(text, inside.port)
-		refused(t, tr, "http://"+literal+"/")
-		refused(t, tr, fmt.Sprintf("http://host%d.test:%s/", i, inside.port))
+		checkRefused(t, tr, "http://"+literal+"/")
+		checkRefused(t, tr, fmt.Sprintf("http://host%d.test:%s/", i, inside.port))
 		if netip.MustParseAddr(text).Is4() {
-			refused(t, tr, "http://"+net.JoinHostPort("::ffff:"+text, inside.port)+"/")
+			checkRefused(t, tr, "http://"+net.JoinHostPort("::ffff:"+text, inside.port)+"/")
 		}
 	}
 	for _, text := range zoned { // some libraries panic here, in a goroutine that nobody can recover
-		refused(t, tr, "http://"+net.JoinHostPort(strings.ReplaceAll(text, "%", "%25"), inside.port)+"/")
+		checkRefused(t, tr, "http://"+net.JoinHostPort(strings.ReplaceAll(text, "%", "%25"), inside.port)+"/")
 	}
 	if n := inside.conns.Load() + inside6.conns.Load(); n != 0 {
 		t.Errorf("%d connections reached the inside", n)
@@ -112,14 +112,14 @@ func TestGuardNames(t *testing.T) {
 		out := listen(t, outside, in.port)
 		z := newZone(t)
 		z.add("rebound.test", []string{outside}, []string{outside}, []string{inside})
-		tr := egress.NewTransport(egress.Options{Policy: only(outside), Resolver: z.resolver()})
+		tr := egress.NewTransport(egress.Options{Policy: allowOnly(outside), Resolver: z.resolver()})
 		for i := range 2 {
 			if err := post(t, tr, "http://rebound.test:"+in.port); err != nil {
 				t.Errorf("request %d, before: %v", i, err)
 			}
 		}
 		for range 3 {
-			refused(t, tr, "http://rebound.test:"+in.port)
+			checkRefused(t, tr, "http://rebound.test:"+in.port)
 		}
 		if out.conns.Load() != 2 || in.conns.Load() != 0 {
 			t.Errorf("%d connections outside, %d inside", out.conns.Load(), in.conns.Load())
@@ -139,7 +139,7 @@ func TestGuardNames(t *testing.T) {
 			in6 := listen(t, "::1", in.port)
 			z := newZone(t)
 			z.add("mixed.test", answer)
-			tr := egress.NewTransport(egress.Options{Policy: only(outside), Resolver: z.resolver()})
+			tr := egress.NewTransport(egress.Options{Policy: allowOnly(outside), Resolver: z.resolver()})
 			for range 3 {
 				if err := post(t, tr, "http://mixed.test:"+in.port); err == nil {
 					t.Error("the request went through")
@@ -158,8 +158,8 @@ func TestGuardNames(t *testing.T) {
 		z.add("localhost", []string{inside, "::1"})
 		z.aliases["alias.test."] = "localhost."
 		tr := egress.NewTransport(egress.Options{Resolver: z.resolver()})
-		refused(t, tr, "http://alias.test:"+in.port)
-		refused(t, tr, "http://localhost:"+in.port)
+		checkRefused(t, tr, "http://alias.test:"+in.port)
+		checkRefused(t, tr, "http://localhost:"+in.port)
 		if in.conns.Load() != 0 {
 			t.Errorf("%d connections inside", in.conns.Load())
 		}
@@ -181,7 +181,7 @@ func TestGuardNames(t *testing.T) {
 		in := listen(t, inside, "0")
 		z := newZone(t)
 		z.add("private.test", []string{inside})
-		tr := egress.NewTransport(egress.Options{Policy: only(inside), Resolver: z.resolver()})
+		tr := egress.NewTransport(egress.Options{Policy: allowOnly(inside), Resolver: z.resolver()})
 		if err := post(t, tr, "http://private.test:"+in.port); err != nil {
 			t.Error(err)
 		}
@@ -192,7 +192,7 @@ func TestGuardNames(t *testing.T) {
 }
 
 // only allows one address inside.
-func only(address string) egress.Policy {
+func allowOnly(address string) egress.Policy {
 	a := netip.MustParseAddr(address)
 	return egress.Policy{AllowedNetworks: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}}
 }

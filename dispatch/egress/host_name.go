@@ -37,7 +37,7 @@ func canonicalName(host string) (string, error) {
 		}
 		last = label
 	}
-	if _, err := netip.ParseAddr(name); err != nil && numeric(last) {
+	if _, err := netip.ParseAddr(name); err != nil && looksNumeric(last) {
 		return "", refuse(CodeInvalidHost, "Write an IPv4 address as four decimal numbers from 0 to 255, without leading zeros.")
 	}
 	return name, nil
@@ -51,7 +51,7 @@ func validLabel(label string) bool {
 // numeric reports whether a name that ends in this label is an IPv4 address to some readers, inet_aton among them: 127.1,
 // 2130706433 and 0x7f.1 all are 127.0.0.1 there. No top-level domain looks so (https://url.spec.whatwg.org, "ends in a
 // number").
-func numeric(label string) bool {
+func looksNumeric(label string) bool {
 	if hex, found := strings.CutPrefix(label, "0x"); found {
 		return strings.Trim(hex, "0123456789abcdef") == ""
 	}

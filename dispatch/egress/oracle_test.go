@@ -39,26 +39,26 @@ func TestAgainstOracle(t *testing.T) {
 			compare(a)
 		}
 		for range 100 {
-			compare(inside(n, random))
+			compare(randomAddress(n, random))
 		}
 	}
 	for range 100_000 {
-		compare(inside(netip.MustParsePrefix("0.0.0.0/0"), random))
-		compare(inside(netip.MustParsePrefix("::/0"), random))
-		compare(inside(netip.MustParsePrefix("2000::/3"), random))
-		compare(inside(netip.MustParsePrefix("2001::/16"), random))
+		compare(randomAddress(netip.MustParsePrefix("0.0.0.0/0"), random))
+		compare(randomAddress(netip.MustParsePrefix("::/0"), random))
+		compare(randomAddress(netip.MustParsePrefix("2000::/3"), random))
+		compare(randomAddress(netip.MustParsePrefix("2001::/16"), random))
 	}
 }
 
 // inside returns a random address of a network.
-func inside(n netip.Prefix, random *rand.Rand) netip.Addr {
-	return fill(n, func() byte { return byte(random.Uint32()) })
+func randomAddress(n netip.Prefix, random *rand.Rand) netip.Addr {
+	return setHostBits(n, func() byte { return byte(random.Uint32()) })
 }
 
-func lastOf(n netip.Prefix) netip.Addr { return fill(n, func() byte { return 0xff }) }
+func lastOf(n netip.Prefix) netip.Addr { return setHostBits(n, func() byte { return 0xff }) }
 
 // fill sets the host bits of a network's address.
-func fill(n netip.Prefix, next func() byte) netip.Addr {
+func setHostBits(n netip.Prefix, next func() byte) netip.Addr {
 	b := n.Masked().Addr().AsSlice()
 	for i := range b {
 		host := byte(0xff)

@@ -10,7 +10,7 @@ import (
 
 // ownAge is how old the list of this machine's addresses may be. Addresses change while the process runs: a lease ends, a
 // virtual address moves here. Reading the list takes about 0.1 ms, which every delivery would pay.
-const ownAge = 5 * time.Second
+const ownMaxAge = 5 * time.Second
 
 // ownCache holds the addresses of this machine. It is one for the process, as the machine is.
 var ownCache struct {
@@ -37,7 +37,7 @@ func CheckOwnAddresses() error {
 func readOwn() ([]netip.Addr, error) {
 	ownCache.Lock()
 	defer ownCache.Unlock()
-	if !ownCache.read.IsZero() && time.Since(ownCache.read) < ownAge {
+	if !ownCache.read.IsZero() && time.Since(ownCache.read) < ownMaxAge {
 		return ownCache.addresses, ownCache.err
 	}
 	ownCache.read = time.Now()

@@ -46,7 +46,7 @@ func NewTransport(o Options) *http.Transport {
 		// The system's C library would resolve 127.1 or 0x7f000001, which to Go are names that do not exist.
 		resolver = &net.Resolver{PreferGo: true}
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: o.Policy.control}
+	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: o.Policy.checkDial}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	maxIdle := cmp.Or(o.MaxIdle, 256)
@@ -69,7 +69,7 @@ func NewTransport(o Options) *http.Transport {
 }
 
 // control judges each address of a name right before the connection to it is made. What cannot be read is refused.
-func (p Policy) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+func (p Policy) checkDial(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%w: network %s", ErrBlocked, network)
 	}

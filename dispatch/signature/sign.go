@@ -13,7 +13,7 @@ import (
 // Signer signs with one secret in the hex scheme. The schedule of its key is computed once, so that a signature costs
 // the hashing of its message and no allocation. It is safe for concurrent use. Use NewSigner.
 type Signer struct {
-	macs macs
+	pool macPool
 }
 
 // NewSigner returns a signer for any secret but the empty one, which gives ErrSecret.
@@ -22,13 +22,13 @@ func NewSigner(secret string) (*Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Signer{macs{key: key}}, nil
+	return &Signer{macPool{key: key}}, nil
 }
 
 // AppendHex appends the signature of body at timestamp, in Unix seconds, to dst: 64 lower-case hex digits.
 func (s *Signer) AppendHex(dst []byte, timestamp int64, body []byte) []byte {
-	m := s.macs.get()
-	defer s.macs.put(m)
+	m := s.pool.get()
+	defer s.pool.put(m)
 	head := append(strconv.AppendInt(m.scratch[:0], timestamp, 10), '.')
 	return hex.AppendEncode(dst, m.sum(head, body))
 }
@@ -36,7 +36,7 @@ func (s *Signer) AppendHex(dst []byte, timestamp int64, body []byte) []byte {
 // StandardSigner signs with one secret in the scheme of Standard Webhooks. It is safe for concurrent use. Use
 // NewStandardSigner.
 type StandardSigner struct {
-	macs macs
+	pool macPool
 }
 
 // NewStandardSigner returns a signer for a secret of "whsec_" and padded base64; any other gives ErrSecret.
@@ -45,15 +45,15 @@ func NewStandardSigner(secret string) (*StandardSigner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &StandardSigner{macs{key: key}}, nil
+	return &StandardSigner{macPool{key: key}}, nil
 }
 
 // Append appends the signature of body, with the message's id and a timestamp in Unix seconds, to dst: "v1," and 44
 // characters of base64. Several signatures, as in an overlap of two secrets, go into one header with a space between
 // them. The id must not hold a dot: the dot ends it in the signed message.
 func (s *StandardSigner) Append(dst []byte, id string, timestamp int64, body []byte) []byte {
-	m := s.macs.get()
-	defer s.macs.put(m)
+	m := s.pool.get()
+	defer s.pool.put(m)
 	head := append(append(m.scratch[:0], id...), '.')
 	head = append(strconv.AppendInt(head, timestamp, 10), '.')
 	return base64.StdEncoding.AppendEncode(append(dst, standardVersion...), m.sum(head, body))
@@ -61,13 +61,13 @@ func (s *StandardSigner) Append(dst []byte, id string, timestamp int64, body []b
 
 // macs lends out HMAC states of one key, of which there are as many as signatures were ever made at once. A state cannot
 // be shared, and making one hashes the key twice and allocates. A sync.Pool would forget them at every collection.
-type macs struct {
+type macPool struct {
 	key  []byte
 	mu   sync.Mutex
 	free []*mac
 }
 
-func (p *macs) get() *mac {
+func (p *macPool) get() *mac {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if last := len(p.free) - 1; last >= 0 {
@@ -78,7 +78,7 @@ func (p *macs) get() *mac {
 	return &mac{Hash: hmac.New(sha256.New, p.key)}
 }
 
-func (p *macs) put(m *mac) {
+func (p *macPool) put(m *mac) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, m)

@@ -48,25 +48,25 @@ func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	given, err := hexSignatures(header, prefix+"-Signature")
+	signatures, err := hexSignatures(header, prefix+"-Signature")
 	if err != nil {
 		return err
 	}
-	err = v.match(given, hexKey, func(key []byte) []byte {
-		s := Signer{macs{key: key}}
+	err = v.match(signatures, hexKey, func(key []byte) []byte {
+		s := Signer{macPool{key: key}}
 		return s.AppendHex(nil, stamp, body)
 	})
 	if err != nil {
 		return err
 	}
-	return v.inTime(sent, now)
+	return v.checkTime(sent, now)
 }
 
 // VerifyStandard checks a delivery by the headers of Standard Webhooks: webhook-id, webhook-timestamp and
 // webhook-signature, of whose signatures any may match; those of other versions than v1 are skipped. The errors are
 // those of Verify.
 func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time) error {
-	id, err := single(header, idHeader)
+	id, err := singleValue(header, idHeader)
 	if err != nil {
 		return err
 	}
@@ -78,18 +78,18 @@ func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time)
 	if err != nil {
 		return err
 	}
-	given, err := standardSignatures(header)
+	signatures, err := standardSignatures(header)
 	if err != nil {
 		return err
 	}
-	err = v.match(given, standardKey, func(key []byte) []byte {
-		s := StandardSigner{macs{key: key}}
+	err = v.match(signatures, standardKey, func(key []byte) []byte {
+		s := StandardSigner{macPool{key: key}}
 		return s.Append(nil, id, stamp, body)
 	})
 	if err != nil {
 		return err
 	}
-	return v.inTime(sent, now)
+	return v.checkTime(sent, now)
 }
 
 // Verify is Verifier.Verify with one secret and the default header prefix.
@@ -103,7 +103,7 @@ func VerifyStandard(secret string, header http.Header, body []byte, now time.Tim
 }
 
 // match compares every given signature with that of every secret, each in constant time.
-func (v Verifier) match(given []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
+func (v Verifier) match(signatures []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
 	if len(v.Secrets) == 0 {
 		return fmt.Errorf("%w: there is none", ErrSecret)
 	}
@@ -114,8 +114,8 @@ func (v Verifier) match(given []string, key func(string) ([]byte, error), sign f
 			return err
 		}
 		want := sign(k)
-		for _, g := range given {
-			matched = hmac.Equal(want, []byte(g)) || matched
+		for _, signature := range signatures {
+			matched = hmac.Equal(want, []byte(signature)) || matched
 		}
 	}
 	if !matched {
@@ -125,7 +125,7 @@ func (v Verifier) match(given []string, key func(string) ([]byte, error), sign f
 }
 
 // inTime judges a timestamp whose signature is right.
-func (v Verifier) inTime(sent, now time.Time) error {
+func (v Verifier) checkTime(sent, now time.Time) error {
 	tolerance := cmp.Or(v.Tolerance, DefaultTolerance)
 	switch {
 	case sent.Before(now.Add(-tolerance)):
@@ -137,7 +137,7 @@ func (v Verifier) inTime(sent, now time.Time) error {
 }
 
 // single returns the one value of a header. Two could be read differently by whoever looks at the other one.
-func single(header http.Header, name string) (string, error) {
+func singleValue(header http.Header, name string) (string, error) {
 	switch values := header.Values(name); {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
 		return "", fmt.Errorf("%w: %s", ErrMissing, name)
@@ -151,7 +151,7 @@ func single(header http.Header, name string) (string, error) {
 // timestamp returns the Unix seconds in a header. Only the form that a signer writes is taken, since the number and not
 // the text is signed here: "+1" or "01" would match the signature of "1".
 func timestamp(header http.Header, name string) (int64, time.Time, error) {
-	text, err := single(header, name)
+	text, err := singleValue(header, name)
 	if err != nil {
 		return 0, time.Time{}, err
 	}
@@ -182,7 +182,7 @@ func hexSignatures(header http.Header, name string) ([]string, error) {
 // hexSignature returns the signature in a header. Upper-case digits are malformed: no sender writes them, and every bit
 // of a signature should count.
 func hexSignature(header http.Header, name string) (string, error) {
-	text, err := single(header, name)
+	text, err := singleValue(header, name)
 	if err != nil {
 		return "", err
 	}
@@ -194,19 +194,19 @@ func hexSignature(header http.Header, name string) (string, error) {
 
 // standardSignatures returns the v1 signatures of the space-separated list.
 func standardSignatures(header http.Header) ([]string, error) {
-	list, err := single(header, signatureHeader)
+	list, err := singleValue(header, signatureHeader)
 	if err != nil {
 		return nil, err
 	}
-	const most = 16 // more than any rotation needs, and a bound on what a stranger can make us compare
-	var given []string
+	const maxSignatures = 16 // more than any rotation needs, and a bound on what a stranger can make us compare
+	var signatures []string
 	for part := range strings.SplitSeq(list, " ") {
 		if strings.HasPrefix(part, standardVersion) {
-			given = append(given, part)
+			signatures = append(signatures, part)
 		}
 	}
-	if len(given) == 0 || len(given) > most {
-		return nil, fmt.Errorf("%w: %s holds %d signatures of version v1", ErrMalformed, signatureHeader, len(given))
+	if len(signatures) == 0 || len(signatures) > maxSignatures {
+		return nil, fmt.Errorf("%w: %s holds %d signatures of version v1", ErrMalformed, signatureHeader, len(signatures))
 	}
-	return given, nil
+	return signatures, nil
 }

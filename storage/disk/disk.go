@@ -114,7 +114,7 @@ func checkKinds(path string, names []string) error {
 		if err != nil {
 			return Explain(name, err)
 		}
-		if err := errors.Join(plain(name, info), ownedBy(users, name, info)); err != nil {
+		if err := errors.Join(checkPlain(name, info), checkOwnedBy(users, name, info)); err != nil {
 			return err
 		}
 	}
@@ -134,15 +134,15 @@ func Explain(name string, err error) error {
 		return fmt.Errorf("%w: there is no room for %s; make room on that disk, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
 	case errors.Is(err, fs.ErrPermission):
 		who := fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid())
-		owner, mend := owner(name)
-		return fmt.Errorf("%w: %s may not be used by this process (%s): %s; %s, or set storage.path to a file elsewhere (%w)", ErrAccess, name, who, owner, mend, err)
+		owner, fix := describeOwner(name)
+		return fmt.Errorf("%w: %s may not be used by this process (%s): %s; %s, or set storage.path to a file elsewhere (%w)", ErrAccess, name, who, owner, fix, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrAccess, name, err)
 }
 
 // owner tells whose name is and what mends that this process may not use it. Where name cannot even be seen, that is about
 // the directory that hides it.
-func owner(name string) (belongs, mend string) {
+func describeOwner(name string) (belongs, fix string) {
 	if target, err := os.Readlink(name); err == nil {
 		// No chown: it would give away whatever the link leads to, and the link may have been planted.
 		return "it is a symbolic link to " + target, "remove the link if it is not yours, or let this user read where it leads"

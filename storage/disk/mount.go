@@ -18,7 +18,7 @@ type Mount struct {
 
 // remote are the types of file systems that are another machine's, or the host's of a virtual one. Locks, shared memory and
 // flushing do not mean there what SQLite's write-ahead log relies on: files break there without any error.
-var remote = []string{
+var remoteTypes = []string{
 	"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "9p", "virtiofs", "afs", "auristorfs", "ceph", "glusterfs",
 	"lustre", "beegfs", "orangefs", "gpfs", "gfs2", "ocfs2", "coda", "ncpfs", "davfs", "vboxsf", "vmhgfs", "prl_fs",
 	"fakeowner", "drvfs",
@@ -27,7 +27,7 @@ var remote = []string{
 // Remote reports whether the file system is a network's, or passes through a program (FUSE), so that no database may stand
 // on it. A container's own layer made by fuse-overlayfs is local.
 func (m Mount) Remote() bool {
-	return slices.Contains(remote, m.Type) || (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
+	return slices.Contains(remoteTypes, m.Type) || (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
 }
 
 // Layer reports whether the file system is the writable layer of a container, which goes with the container.
@@ -48,7 +48,7 @@ func (m Mount) CheckMount(path string) error {
 }
 
 // Passing returns a warning about a place that does not last, empty where it does.
-func (m Mount) Passing() string {
+func (m Mount) LossWarning() string {
 	switch {
 	case m.Layer():
 		return "the database is on the container's own layer and is lost with the container; mount a volume at its directory"
@@ -70,7 +70,7 @@ func mountOf(path string, mountinfo io.Reader) (Mount, error) {
 		if len(fields) < 5 || separator < 0 || separator+1 >= len(fields) {
 			continue
 		}
-		if point := unescape(fields[4]); holds(point, path) && len(point) >= len(found.Point) {
+		if point := unescape(fields[4]); isAtOrAbove(point, path) && len(point) >= len(found.Point) {
 			found = Mount{Point: point, Type: fields[separator+1]}
 		}
 	}
@@ -78,7 +78,7 @@ func mountOf(path string, mountinfo io.Reader) (Mount, error) {
 }
 
 // holds reports whether path is point or below it.
-func holds(point, path string) bool {
+func isAtOrAbove(point, path string) bool {
 	rest, below := strings.CutPrefix(filepath.Clean(path), point)
 	return below && (rest == "" || point == "/" || rest[0] == '/')
 }

@@ -27,7 +27,7 @@ func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GI
 // the rights of its owner, whoever owns its target.
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
-	settled := user.UID != 0
+	isDecided := user.UID != 0
 	path, err = absolute(path)
 	if err != nil {
 		return "", user, err
@@ -46,8 +46,8 @@ func Locate(path string) (resolved string, user User, err error) {
 			return "", user, Explain(next, err)
 		}
 		isLink := info.Mode().Type() == fs.ModeSymlink
-		if owner, known := ownerOf(info); known && !settled && owner.UID != 0 {
-			user, settled = owner, isLink
+		if owner, known := ownerOf(info); known && !isDecided && owner.UID != 0 {
+			user, isDecided = owner, isLink
 		}
 		if !isLink {
 			resolved = next
@@ -126,7 +126,7 @@ func (u User) Become() error {
 		return nil
 	}
 	if err := u.become(); err != nil {
-		return u.refused(err)
+		return u.explainDenied(err)
 	}
 	return nil
 }
@@ -139,13 +139,13 @@ func (u User) Do(fn func() error) error {
 	}
 	undo, err := u.borrow()
 	if err != nil {
-		return u.refused(errors.Join(err, undo()))
+		return u.explainDenied(errors.Join(err, undo()))
 	}
 	err = fn()
 	return errors.Join(err, undo())
 }
 
-func (u User) refused(err error) error {
+func (u User) explainDenied(err error) error {
 	return fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w); run the command as that user",
 		ErrAccess, u, err)
 }

@@ -66,7 +66,7 @@ func Hits() int {
 }
 
 // strikes returns the code of the fault where it is about this operation; 0 where none is. The lock is held.
-func strikes(op Op, path string) int32 {
+func faultFor(op Op, path string) int32 {
 	f := disk.fault
 	if f == nil || f.Op != op || !strings.HasSuffix(path, f.File) {
 		return 0
@@ -79,12 +79,12 @@ func strikes(op Op, path string) int32 {
 }
 
 // struck is strikes for a handle, by which SQLite names an open file.
-func struck(op Op, handle uintptr) int32 {
+func faultForHandle(op Op, handle uintptr) int32 {
 	disk.Lock()
 	defer disk.Unlock()
 	path := ""
 	if f := disk.open[handle]; f != nil {
 		path = f.path
 	}
-	return strikes(op, path)
+	return faultFor(op, path)
 }

@@ -50,7 +50,7 @@ func Cut(from, to string, chance *rand.Rand) error {
 		}
 		left := append([]byte(nil), f.durable...)
 		for _, c := range f.pending {
-			left = c.partly(left, chance)
+			left = c.applyPartly(left, chance)
 		}
 		errs = append(errs, os.WriteFile(filepath.Join(to, filepath.Base(path)), left, 0o600))
 	}
@@ -58,7 +58,7 @@ func Cut(from, to string, chance *rand.Rand) error {
 }
 
 // partly makes some of a change.
-func (c change) partly(content []byte, chance *rand.Rand) []byte {
+func (c change) applyPartly(content []byte, chance *rand.Rand) []byte {
 	if c.bytes == nil {
 		if chance.IntN(2) == 0 {
 			return c.apply(content)
@@ -86,7 +86,7 @@ func (c change) apply(content []byte) []byte {
 }
 
 // handed notes a change that was handed to the disk.
-func handed(handle uintptr, c change) {
+func noteWrite(handle uintptr, c change) {
 	disk.Lock()
 	defer disk.Unlock()
 	if f := disk.open[handle]; disk.tracked && f != nil {
@@ -95,7 +95,7 @@ func handed(handle uintptr, c change) {
 }
 
 // flushed notes that all that was handed over is on the disk.
-func flushed(handle uintptr) {
+func noteFlush(handle uintptr) {
 	disk.Lock()
 	defer disk.Unlock()
 	f := disk.open[handle]

@@ -88,7 +88,7 @@ func TestPowerCut(t *testing.T) {
 				}
 				after.close(t)
 				total += len(c.acked)
-				gone += lost(c.acked, events(t, after.path))
+				gone += countLost(c.acked, events(t, after.path))
 			}
 			if (gone > 0) != tt.loses {
 				t.Errorf("%d of %d acknowledged events are lost (seed %d)", gone, total, seed)

@@ -40,13 +40,13 @@ const (
 )
 
 // rig is a store on the disk, and what it has acknowledged.
-type rig struct {
+type fixture struct {
 	*storage.Store
-	path  string
-	owner access.Principal
-	acked []string
-	ended chan error // gets what Run returns
-	stop  context.CancelFunc
+	path      string
+	owner     access.Principal
+	acked     []string
+	runResult chan error // gets what Run returns
+	stop      context.CancelFunc
 }
 
 func options(t *testing.T, path string) storage.Options {
@@ -57,28 +57,28 @@ func options(t *testing.T, path string) storage.Options {
 }
 
 // open opens a store that has a subscription to every event.
-func open(t *testing.T, path string) *rig {
+func open(t *testing.T, path string) *fixture {
 	t.Helper()
 	x := openWith(t, options(t, path))
 	storagetest.Subscription(t, x.Store, x.owner, "https://example.com/hook")
 	return x
 }
 
-func openWith(t *testing.T, o storage.Options) *rig {
+func openWith(t *testing.T, o storage.Options) *fixture {
 	t.Helper()
 	store, err := storage.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	x := &rig{Store: store, path: o.Path, ended: make(chan error, 1), stop: stop}
-	go func() { x.ended <- store.Run(ctx) }()
+	x := &fixture{Store: store, path: o.Path, runResult: make(chan error, 1), stop: stop}
+	go func() { x.runResult <- store.Run(ctx) }()
 	x.owner = storagetest.Operator(t, store)
 	return x
 }
 
 // publish publishes an event of a size and remembers it if that is acknowledged.
-func (x *rig) publish(t *testing.T, size int) error {
+func (x *fixture) publish(t *testing.T, size int) error {
 	t.Helper()
 	published, err := x.PublishEvents(t.Context(), x.owner.Organization.RowID,
 		[]webhook.NewEvent{{Type: "a", Data: []byte(`"` + strings.Repeat("x", size) + `"`)}})
@@ -89,10 +89,10 @@ func (x *rig) publish(t *testing.T, size int) error {
 }
 
 // close ends a store that has not failed.
-func (x *rig) close(t *testing.T) {
+func (x *fixture) close(t *testing.T) {
 	t.Helper()
 	x.stop()
-	if err := errors.Join(<-x.ended, x.Close()); err != nil {
+	if err := errors.Join(<-x.runResult, x.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -129,7 +129,7 @@ func events(t *testing.T, path string) []string {
 }
 
 // lost counts what was acknowledged and is not there.
-func lost(acked, there []string) (n int) {
+func countLost(acked, there []string) (n int) {
 	slices.Sort(there)
 	for _, id := range acked {
 		if _, found := slices.BinarySearch(there, id); !found {
@@ -140,7 +140,7 @@ func lost(acked, there []string) (n int) {
 }
 
 // until waits until a condition holds, 5 seconds at most, and returns how long that took.
-func until(t *testing.T, what string, holds func() bool) time.Duration {
+func waitUntil(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -198,21 +198,21 @@ func TestWritesThatFail(t *testing.T) {
 			if !atCheckpoint && refused < 40 {
 				t.Errorf("%d writes were refused, want many more", refused)
 			}
-			until(t, "well again", func() bool { return unready(t, x.Store) == nil })
+			waitUntil(t, "well again", func() bool { return readyError(t, x.Store) == nil })
 
 			faultdisk.Break(tt.fault)
-			until(t, "degraded", func() bool {
+			waitUntil(t, "degraded", func() bool {
 				_ = x.publish(t, 6000) // is refused, or the checkpoint is
 				return x.Degraded()[tt.reason]
 			})
-			if err := unready(t, x.Store); err == nil || !strings.Contains(err.Error(), "disk") {
+			if err := readyError(t, x.Store); err == nil || !strings.Contains(err.Error(), "disk") {
 				t.Errorf("it says that it is %v", err)
 			}
 			faultdisk.Mend()
 			t.Logf("%d refused, %d acknowledged, healed in %s", refused, len(x.acked),
-				until(t, "healed", func() bool { return unready(t, x.Store) == nil && !x.Degraded()[tt.reason] }))
+				waitUntil(t, "healed", func() bool { return readyError(t, x.Store) == nil && !x.Degraded()[tt.reason] }))
 			x.close(t)
-			if n := lost(x.acked, events(t, x.path)); n > 0 {
+			if n := countLost(x.acked, events(t, x.path)); n > 0 {
 				t.Errorf("%d of %d acknowledged events are lost", n, len(x.acked))
 			}
 		})
@@ -230,11 +230,11 @@ func TestTruncatingThatFails(t *testing.T) {
 		}
 	}
 	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Truncate, Code: ioTruncate, File: databaseFile})
-	until(t, "degraded", func() bool { return x.Degraded()["io_error"] })
+	waitUntil(t, "degraded", func() bool { return x.Degraded()["io_error"] })
 	if hits := faultdisk.Mend(); hits == 0 {
 		t.Error("nothing was truncated")
 	}
-	until(t, "healed", func() bool { return unready(t, x.Store) == nil })
+	waitUntil(t, "healed", func() bool { return readyError(t, x.Store) == nil })
 	x.close(t)
 }
 
@@ -250,7 +250,7 @@ func TestReadsThatFail(t *testing.T) {
 		failed := 0
 		for range 2 {
 			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead, Once: true})
-			until(t, "a read that fails", func() bool {
+			waitUntil(t, "a read that fails", func() bool {
 				err := errors.Join(x.publish(t, 100), x.Ping(t.Context()))
 				if _, e := x.Events(t.Context(), x.owner.Organization.RowID, 0, 100); e != nil {
 					err = e
@@ -265,7 +265,7 @@ func TestReadsThatFail(t *testing.T) {
 			})
 			faultdisk.Mend()
 		}
-		if err := errors.Join(x.publish(t, 10), unready(t, x.Store)); err != nil || failed == 0 {
+		if err := errors.Join(x.publish(t, 10), readyError(t, x.Store)); err != nil || failed == 0 {
 			t.Errorf("%d failed, then: %v", failed, err)
 		}
 		x.close(t)
@@ -275,11 +275,11 @@ func TestReadsThatFail(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead})
 		defer faultdisk.Mend()
-		until(t, "the end", func() bool {
+		waitUntil(t, "the end", func() bool {
 			_ = x.publish(t, 100)
 			_, _ = x.Events(t.Context(), x.owner.Organization.RowID, 0, 100)
 			select {
-			case err := <-x.ended:
+			case err := <-x.runResult:
 				if !errors.Is(err, storage.ErrFailed) {
 					t.Errorf("it ended with %v", err)
 				}
@@ -314,7 +314,7 @@ func TestFlushingThatFails(t *testing.T) {
 				t.Errorf("the write that cannot be flushed: %v", err)
 			}
 			select {
-			case err := <-x.ended:
+			case err := <-x.runResult:
 				if !errors.Is(err, storage.ErrFailed) {
 					t.Errorf("it ended with %v", err)
 				}
@@ -329,7 +329,7 @@ func TestFlushingThatFails(t *testing.T) {
 			if err := x.publish(t, 100); fault.KindOf(err) != fault.Unavailable {
 				t.Errorf("a write after the end: %v", err)
 			}
-			if err := unready(t, x.Store); err == nil {
+			if err := readyError(t, x.Store); err == nil {
 				t.Error("it calls itself ready")
 			}
 			if err := x.Close(); err != nil {
@@ -348,7 +348,7 @@ func TestFlushingThatFails(t *testing.T) {
 			}
 			next := open(t, copied)
 			next.close(t)
-			if n := lost(x.acked, events(t, copied)); n > 0 {
+			if n := countLost(x.acked, events(t, copied)); n > 0 {
 				t.Errorf("%d of %d acknowledged events are lost", n, len(x.acked))
 			}
 		})
@@ -366,7 +366,7 @@ func TestOpeningThatFails(t *testing.T) {
 }
 
 // unready returns why the store cannot be written; nil where it can.
-func unready(t *testing.T, store *storage.Store) error {
+func readyError(t *testing.T, store *storage.Store) error {
 	t.Helper()
 	_, err := store.Ready(t.Context())
 	return err

@@ -81,7 +81,7 @@ func original(handle address) *methods {
 }
 
 // standIn returns the table of methods that stands in for another, making it where it is the first of its sort.
-func standIn(tls *libc.TLS, table address) address {
+func replaceMethods(tls *libc.TLS, table address) address {
 	originals.Lock()
 	defer originals.Unlock()
 	if ours, known := originals.standIn[table]; known {
@@ -102,7 +102,7 @@ func open(tls *libc.TLS, _, name, handle address, flags int32, out address) int3
 		path = libc.GoString(name)
 	}
 	disk.Lock()
-	code := strikes(Open, path)
+	code := faultFor(Open, path)
 	disk.Unlock()
 	if code != 0 {
 		*at[address](handle) = 0 // there is nothing to be closed
@@ -113,7 +113,7 @@ func open(tls *libc.TLS, _, name, handle address, flags int32, out address) int3
 	if table == 0 {
 		return result
 	}
-	*at[address](handle) = standIn(tls, table)
+	*at[address](handle) = replaceMethods(tls, table)
 	if path == "" {
 		return result
 	}
@@ -148,36 +148,36 @@ func closeFile(tls *libc.TLS, handle address) int32 {
 }
 
 func read(tls *libc.TLS, handle, buffer address, n int32, offset int64) int32 {
-	if code := struck(Read, handle); code != 0 {
+	if code := faultForHandle(Read, handle); code != 0 {
 		return code
 	}
 	return toGo[transfer](original(handle).FxRead)(tls, handle, buffer, n, offset)
 }
 
 func write(tls *libc.TLS, handle, buffer address, n int32, offset int64) int32 {
-	if code := struck(Write, handle); code != 0 {
+	if code := faultForHandle(Write, handle); code != 0 {
 		return code
 	}
 	content := append([]byte{}, unsafe.Slice(at[byte](buffer), n)...)
-	handed(handle, change{offset, content})
+	noteWrite(handle, change{offset, content})
 	return toGo[transfer](original(handle).FxWrite)(tls, handle, buffer, n, offset)
 }
 
 func truncate(tls *libc.TLS, handle address, size int64) int32 {
-	if code := struck(Truncate, handle); code != 0 {
+	if code := faultForHandle(Truncate, handle); code != 0 {
 		return code
 	}
-	handed(handle, change{at: size})
+	noteWrite(handle, change{at: size})
 	return toGo[shorten](original(handle).FxTruncate)(tls, handle, size)
 }
 
 func syncFile(tls *libc.TLS, handle address, flags int32) int32 {
-	if code := struck(Sync, handle); code != 0 {
+	if code := faultForHandle(Sync, handle); code != 0 {
 		return code
 	}
 	result := toGo[flush](original(handle).FxSync)(tls, handle, flags)
 	if result == 0 {
-		flushed(handle)
+		noteFlush(handle)
 	}
 	return result
 }
