@@ -9,7 +9,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// The addresses that every test of the guard walks.
+// The addresses that the tests of the transport use.
 var (
 	blocked = strings.Fields(`
 		0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 127.0.0.1 127.255.255.254 169.254.169.254 169.254.170.2
@@ -180,8 +180,8 @@ func TestDeniedNetworks(t *testing.T) {
 	})
 }
 
-// Whatever the address: no panic, one verdict for both forms of IPv4, none of what the standard library knows to be
-// internal, and an exception wins.
+// For every address: no panic, one result for both forms of IPv4, nothing that the standard library calls internal, and
+// an exception always wins.
 func FuzzCheckAddr(f *testing.F) {
 	for _, text := range append(append(append([]string{}, blocked...), zoned...), allowed...) {
 		f.Add(text)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// zone is a name server in this process. Its answers change with each query of a name and type, the last one stays; a
-// name that begins with an alias is answered by a CNAME and the addresses of what it leads to.
+// nameServer is a DNS server in this process. Its answers change with each query of a name and type; the last one
+// stays. A name that begins with an alias gets a CNAME and the addresses of its target.
 type nameServer struct {
 	tb testing.TB
 
@@ -27,7 +27,7 @@ func newZone(tb testing.TB) *nameServer {
 	return &nameServer{tb: tb, answers: map[string][][]netip.Addr{}, aliases: map[string]string{}}
 }
 
-// add makes name lead to the addresses of each answer in turn.
+// add sets the answers of a name, one for each query.
 func (z *nameServer) add(name string, answers ...[]string) {
 	for _, texts := range answers {
 		var addresses []netip.Addr
@@ -38,7 +38,7 @@ func (z *nameServer) add(name string, answers ...[]string) {
 	}
 }
 
-// resolver asks the zone, over pipes in the framing of DNS over TCP.
+// resolver queries the server over pipes, with the framing of DNS over TCP.
 func (z *nameServer) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -103,7 +103,7 @@ func (z *nameServer) answer(query []byte) ([]byte, error) {
 	return m.Pack()
 }
 
-// next returns the answer whose turn it is. Queries for A alone move on to the next, since every look-up makes one.
+// next returns the next answer. Only queries for A move on, because every look-up makes exactly one.
 func (z *nameServer) next(name string, of dnsmessage.Type) ([]netip.Addr, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

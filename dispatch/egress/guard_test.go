@@ -24,7 +24,8 @@ type receiver struct {
 	conns atomic.Int64
 }
 
-// listen starts a receiver on address and a port, "0" for any. It skips the test where the machine lacks the address.
+// listen starts a receiver on an address and a port; "0" is any port. It skips the test if the machine lacks the
+// address.
 func listen(t *testing.T, address, port string) *receiver {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, port))
@@ -48,7 +49,7 @@ func listen(t *testing.T, address, port string) *receiver {
 	return r
 }
 
-// post makes one request on a connection of its own.
+// post makes one request on its own connection.
 func post(t *testing.T, tr *http.Transport, url string) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
@@ -65,7 +66,7 @@ func post(t *testing.T, tr *http.Transport, url string) error {
 	return err
 }
 
-// refused asserts that a request to url ends in ErrBlocked, found through all that the client wraps it in.
+// checkRefused asserts that a request to url ends in ErrBlocked, which the client has wrapped.
 func checkRefused(t *testing.T, tr *http.Transport, url string) {
 	t.Helper()
 	if err := post(t, tr, url); !errors.Is(err, egress.ErrBlocked) {
@@ -73,7 +74,7 @@ func checkRefused(t *testing.T, tr *http.Transport, url string) {
 	}
 }
 
-// A receiver listens on the loopback addresses all the while, on the port that every URL names: its counter stays 0.
+// A receiver listens on the loopback addresses, on the port of every URL. It must count no connection.
 func TestGuardTable(t *testing.T) {
 	t.Parallel()
 	inside := listen(t, "127.0.0.1", "0")
@@ -100,7 +101,7 @@ func TestGuardTable(t *testing.T) {
 	}
 }
 
-// 127.0.0.2 stands for the public internet in these tests; what must not be reached listens on 127.0.0.1.
+// In these tests 127.0.0.2 stands for the public internet. The forbidden receiver listens on 127.0.0.1.
 func TestGuardNames(t *testing.T) {
 	t.Parallel()
 	const outside, inside = "127.0.0.2", "127.0.0.1"
@@ -191,13 +192,13 @@ func TestGuardNames(t *testing.T) {
 	})
 }
 
-// only allows one address inside.
+// allowOnly allows one internal address.
 func allowOnly(address string) egress.Policy {
 	a := netip.MustParseAddr(address)
 	return egress.Policy{AllowedNetworks: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}}
 }
 
-// Not parallel: it sets the environment, which net/http reads once in a process, for the first who asks.
+// Not parallel, because it sets the environment, which net/http reads only once in a process.
 func TestEnvironmentProxies(t *testing.T) {
 	proxy := listen(t, "127.0.0.1", "0")
 	target := listen(t, "127.0.0.2", "0")

@@ -10,10 +10,10 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// The verdicts are those of code.dny.dev/ssrf, whose tables are generated from IANA's registries, but for this list:
+// The results agree with code.dny.dev/ssrf, whose tables are generated from IANA's registries, with two exceptions:
 //
 //   - 168.63.129.16, Azure's platform services: a public number in no registry; refused here.
-//   - IPv4 mapped into IPv6: refused there as a whole, judged as the IPv4 address here.
+//   - IPv4 mapped into IPv6: all refused there; treated as the IPv4 address here.
 func TestAgainstOracle(t *testing.T) {
 	t.Parallel()
 	oracle := ssrf.New(ssrf.WithAnyPort())
@@ -50,14 +50,14 @@ func TestAgainstOracle(t *testing.T) {
 	}
 }
 
-// inside returns a random address of a network.
+// randomAddress returns a random address of a network.
 func randomAddress(n netip.Prefix, random *rand.Rand) netip.Addr {
 	return setHostBits(n, func() byte { return byte(random.Uint32()) })
 }
 
 func lastOf(n netip.Prefix) netip.Addr { return setHostBits(n, func() byte { return 0xff }) }
 
-// fill sets the host bits of a network's address.
+// setHostBits sets the host bits of a network's address.
 func setHostBits(n netip.Prefix, next func() byte) netip.Addr {
 	b := n.Masked().Addr().AsSlice()
 	for i := range b {

@@ -13,13 +13,13 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// at is a policy of a machine with these addresses.
+// onMachineWith returns the policy of a machine with these addresses.
 func onMachineWith(p egress.Policy, own ...netip.Addr) egress.Policy {
 	p.Own = func() []netip.Addr { return own }
 	return p
 }
 
-// disguises returns the IPv6 addresses that lead to an IPv4 address, in the order of their networks.
+// embeddings returns the IPv6 addresses that lead to an IPv4 address, in the order of their networks.
 func embeddings(a netip.Addr) []netip.Addr {
 	v4 := a.As4()
 	number := binary.BigEndian.Uint32(v4[:])
@@ -38,7 +38,7 @@ func embeddings(a netip.Addr) []netip.Addr {
 	}
 }
 
-// transitions are the networks of disguises, the mapped form left out.
+// embeddingNetworks are the networks of embeddings, without the mapped form.
 var embeddingNetworks = networks("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 
 func TestOwnAddresses(t *testing.T) {
@@ -98,7 +98,7 @@ func TestOwnAddresses(t *testing.T) {
 					}
 				}
 			}
-			for _, a := range embeddings(other)[1:] { // what the exception is for stays open
+			for _, a := range embeddings(other)[1:] { // the purpose of the exception stays open
 				if err := onMachineWith(egress.Policy{AllowedNetworks: embeddingNetworks}, own).CheckAddr(a); err != nil && other != own {
 					t.Fatalf("%s: %v", a, err)
 				}
@@ -107,7 +107,7 @@ func TestOwnAddresses(t *testing.T) {
 	})
 }
 
-// The addresses that a policy asks for by default are those of this machine's interfaces: a connection to each is refused.
+// By default, the policy refuses connections to the addresses of this machine's interfaces.
 func TestInterfaces(t *testing.T) {
 	t.Parallel()
 	if err := egress.CheckOwnAddresses(); err != nil {
@@ -132,7 +132,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// Addresses are asked for at every dial, because they change while the process runs.
+// Every dial reads the addresses again, because they change while the process runs.
 func TestOwnAddressesAreAskedForAtTheDial(t *testing.T) {
 	t.Parallel()
 	var own []netip.Addr

@@ -2,24 +2,24 @@ package egress
 
 import "net/netip"
 
-// network is a range of addresses where no connection goes, with the name and the source that its registry gives.
+// network is a range of forbidden addresses, with the name and the source from its registry.
 type network struct {
 	prefix netip.Prefix
 	name   string
 	source string
 }
 
-// globalUnicast is all of IPv6 that IANA has begun to hand out
-// (https://www.iana.org/assignments/ipv6-address-space). What lies outside is refused without being listed.
+// globalUnicast is the part of IPv6 that IANA has begun to assign
+// (https://www.iana.org/assignments/ipv6-address-space). Everything outside it is refused, listed or not.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// reserved holds the special-purpose registries of IANA
-// (https://www.iana.org/assignments/iana-ipv4-special-registry, https://www.iana.org/assignments/iana-ipv6-special-registry),
-// multicast, and addresses that are public by number but lead inside. Narrower networks stand before those around them.
+// reserved holds the special-purpose registries of IANA (https://www.iana.org/assignments/iana-ipv4-special-registry,
+// https://www.iana.org/assignments/iana-ipv6-special-registry), multicast, and public numbers that lead inside. A
+// narrow network stands before the wider ones that contain it.
 //
-// It differs from the registries in one respect on purpose: they call some of these globally reachable, such as the anycast
-// services in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 ranges outside of globalUnicast are listed for
-// their names alone.
+// It is stricter than the registries, which call some of these networks globally reachable, such as the anycast
+// services in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 networks outside globalUnicast are listed
+// only for their names.
 var reserved = []network{
 	newNetwork("0.0.0.0/8", "this network", "RFC 791"),
 	newNetwork("10.0.0.0/8", "private use", "RFC 1918"),

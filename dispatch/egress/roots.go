@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Roots returns whom to trust: the system's certificate authorities and those of a PEM file of the operator's. With no
-// file name it returns nil, which stands for the system's. A file without a certificate, or with one that cannot be
-// read, is an error: every delivery that it was meant for would fail.
+// Roots returns the trusted certificate authorities: those of the system and those of the operator's PEM file. Without
+// a file name it returns nil, which means those of the system. A file without a certificate, or with an unreadable one,
+// is an error, because every delivery that needs it would fail.
 func Roots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

@@ -32,7 +32,7 @@ import (
 
 var loopback = egress.Policy{AllowedNetworks: networks("127.0.0.0/8", "::1/128")}
 
-// serveTLS starts an HTTPS receiver, changed by configure, and returns it with the pool that trusts it.
+// serveTLS starts an HTTPS receiver, changed by configure, and returns it with a pool that trusts it.
 func serveTLS(t *testing.T, handler http.HandlerFunc, configure func(*httptest.Server)) (*httptest.Server, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -154,7 +154,7 @@ func TestTransport(t *testing.T) {
 					res.Body.Close()
 				})
 			}
-			for range slots { // all at once: none waits inside of the transport for another
+			for range slots { // all at once: none waits for another inside the transport
 				<-arrived
 			}
 			for range slots {
@@ -162,7 +162,7 @@ func TestTransport(t *testing.T) {
 			}
 			wg.Wait()
 		}
-		// A connection may come back to the pool a moment after its body was read, so a round may open a few anew.
+		// A connection may return to the pool a moment after its body was read, so a round may open a few new ones.
 		if n := conns.Load(); n < slots || n > slots*rounds/2 {
 			t.Errorf("%d connections for %d rounds of %d requests", n, rounds, slots)
 		}
@@ -173,7 +173,7 @@ func TestTransport(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, server := net.Pipe()
 			defer server.Close()
-			go io.Copy(io.Discard, server) // listens, and never says a word
+			go io.Copy(io.Discard, server) // accepts data and never answers
 			tr := egress.NewTransport(egress.Options{})
 			tr.DialContext = func(context.Context, string, string) (net.Conn, error) { return client, nil }
 			begin := time.Now()
@@ -259,7 +259,7 @@ func TestRoots(t *testing.T) {
 	})
 }
 
-// selfSigned returns some other authority.
+// selfSigned returns another authority.
 func selfSigned(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

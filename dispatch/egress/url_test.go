@@ -14,7 +14,7 @@ func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	path := strings.Repeat("a", 2048-len("https://example.com/"))
 	for _, c := range []struct {
-		name, in, want string // an empty want is: as it is
+		name, in, want string // an empty want means unchanged
 	}{
 		{"a plain URL", "https://example.com/webhooks", ""},
 		{"no path", "https://example.com", ""},
@@ -220,7 +220,7 @@ func TestCheckURLByPolicy(t *testing.T) {
 	})
 }
 
-// Whatever is accepted is canonical, of what it was before, and leads net/http to no host that was not judged.
+// Every accepted URL becomes canonical and keeps its meaning, and net/http connects only to the host that was checked.
 func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/a?b#c", "https://user@example.com:0443/", "https://[::ffff:8.8.8.8]:1/", "https://①②⑦.⓪.⓪.①/",

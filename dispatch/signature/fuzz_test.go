@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
-// Whatever the headers hold, Verify neither panics nor takes a signature that was not made with the secret; and what
-// it refuses, it refuses with one of the errors of the package.
+// For any headers, Verify does not panic and accepts only signatures made with the secret. Every refusal is one of the
+// package's errors.
 func FuzzVerify(f *testing.F) {
 	h := signedHeaders(f, "X-Service", newSecret, oldSecret)
 	f.Add(h.Get("X-Service-Signature"), h.Get("X-Service-Signature-Previous"), h.Get("X-Service-Timestamp"), []byte(testBody))
@@ -28,7 +28,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// The same of the headers of Standard Webhooks.
+// The same for the headers of Standard Webhooks.
 func FuzzVerifyStandard(f *testing.F) {
 	h := signedHeaders(f, "X-Service", newSecret, oldSecret)
 	f.Add(h.Get("webhook-id"), h.Get("webhook-timestamp"), h.Get("webhook-signature"), []byte(testBody))

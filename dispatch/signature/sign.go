@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// Signer signs with one secret in the hex scheme. The schedule of its key is computed once, so that a signature costs
-// the hashing of its message and no allocation. It is safe for concurrent use. Use NewSigner.
+// Signer signs with one secret in the hex scheme. It computes the key schedule once, so a signature only hashes its
+// message and allocates nothing. It is safe for concurrent use. Use NewSigner.
 type Signer struct {
 	pool macPool
 }
 
-// NewSigner returns a signer for any secret but the empty one, which gives ErrSecret.
+// NewSigner returns a signer. An empty secret is ErrSecret.
 func NewSigner(secret string) (*Signer, error) {
 	key, err := hexKey(secret)
 	if err != nil {
@@ -39,7 +39,7 @@ type StandardSigner struct {
 	pool macPool
 }
 
-// NewStandardSigner returns a signer for a secret of "whsec_" and padded base64; any other gives ErrSecret.
+// NewStandardSigner returns a signer for a secret of "whsec_" and padded base64. Any other secret is ErrSecret.
 func NewStandardSigner(secret string) (*StandardSigner, error) {
 	key, err := standardKey(secret)
 	if err != nil {
@@ -48,9 +48,9 @@ func NewStandardSigner(secret string) (*StandardSigner, error) {
 	return &StandardSigner{macPool{key: key}}, nil
 }
 
-// Append appends the signature of body, with the message's id and a timestamp in Unix seconds, to dst: "v1," and 44
-// characters of base64. Several signatures, as in an overlap of two secrets, go into one header with a space between
-// them. The id must not hold a dot: the dot ends it in the signed message.
+// Append appends the signature of body, with the message id and a timestamp in Unix seconds, to dst: "v1," and 44
+// characters of base64. Two signatures, in an overlap of two secrets, stand in one header, separated by a space. The id
+// must not contain a dot, because a dot ends the id in the signed message.
 func (s *StandardSigner) Append(dst []byte, id string, timestamp int64, body []byte) []byte {
 	m := s.pool.get()
 	defer s.pool.put(m)
@@ -59,8 +59,8 @@ func (s *StandardSigner) Append(dst []byte, id string, timestamp int64, body []b
 	return base64.StdEncoding.AppendEncode(append(dst, standardVersion...), m.sum(head, body))
 }
 
-// macs lends out HMAC states of one key, of which there are as many as signatures were ever made at once. A state cannot
-// be shared, and making one hashes the key twice and allocates. A sync.Pool would forget them at every collection.
+// macPool holds HMAC states of one key, as many as were ever used at once. A state cannot be shared, and making one
+// hashes the key twice and allocates. A sync.Pool would drop them at every garbage collection.
 type macPool struct {
 	key  []byte
 	mu   sync.Mutex
@@ -84,14 +84,14 @@ func (p *macPool) put(m *mac) {
 	p.free = append(p.free, m)
 }
 
-// mac is an HMAC state with room for what precedes a body in the message and for the sum, which would otherwise escape
-// to the heap one by one.
+// mac is an HMAC state with buffers for the head of the message and for the sum. Otherwise each of them would escape to
+// the heap.
 type mac struct {
 	hash.Hash
 	scratch [128]byte
 }
 
-// sum returns the HMAC of head and body, one after the other. It is good until the next use of m.
+// sum returns the HMAC of head followed by body. The next use of m overwrites it.
 func (m *mac) sum(head, body []byte) []byte {
 	m.Reset()
 	m.Write(head)

@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
-// The secret of the tests: a Standard Webhooks secret, so that both schemes take it.
+// testSecret is a Standard Webhooks secret, so that both schemes accept it.
 const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func signHex(tb testing.TB, secret string, timestamp int64, body string) string {
@@ -66,11 +66,11 @@ func TestKnownAnswers(t *testing.T) {
 	})
 }
 
-// A second writing of both schemes, by the words of their documents, over bodies and secrets of every awkward size.
+// A second implementation of both schemes, from their documents, for bodies and secrets of many awkward sizes.
 func TestAgainstTheDocuments(t *testing.T) {
 	t.Parallel()
 	bodies := []string{"", "x", "{}", "\x00\xff\r\n", "ü€😀", strings.Repeat("a", 55), strings.Repeat("a", 64), strings.Repeat("b", 256<<10)}
-	for _, size := range []int{1, 24, 32, 63, 64, 65, 200} { // 64 is the block of SHA-256: longer keys are hashed first
+	for _, size := range []int{1, 24, 32, 63, 64, 65, 200} { // 64 is the block size of SHA-256; longer keys are hashed first
 		secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", size)))
 		for _, body := range bodies {
 			for _, timestamp := range []int64{0, 1, 1800000000, 99999999999} {
@@ -157,7 +157,7 @@ func TestSigner(t *testing.T) {
 	})
 }
 
-// Not parallel: AllocsPerRun counts what all goroutines allocate.
+// Not parallel, because AllocsPerRun counts the allocations of all goroutines.
 func TestAllocations(t *testing.T) {
 	s, _ := signature.NewSigner(testSecret)
 	std, _ := signature.NewStandardSigner(testSecret)

@@ -18,7 +18,7 @@ const (
 
 var sent = time.Unix(sentAt, 0)
 
-// delivery returns the headers of a delivery of testBody: signed with each of the secrets, the current one first.
+// signedHeaders returns the headers of a delivery of testBody, signed with each secret, the current one first.
 func signedHeaders(tb testing.TB, prefix string, secrets ...string) http.Header {
 	tb.Helper()
 	h := http.Header{}
@@ -40,7 +40,7 @@ const (
 	otherSecret = "whsec_plJ3nmyCDGBKInavdOK15jsl6QEu+S1bE8gC2FVsBQI="
 )
 
-// schemes runs a test for both schemes.
+// forBothSchemes runs a test for both schemes.
 func forBothSchemes(t *testing.T, name string, f func(t *testing.T, verify func(signature.Verifier, http.Header, []byte, time.Time) error)) {
 	t.Helper()
 	t.Run(name+", hex", func(t *testing.T) { t.Parallel(); f(t, signature.Verifier.Verify) })
@@ -53,8 +53,8 @@ func TestSecrets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		signed []string // the secrets a delivery is signed with
-		held   []string // the secrets the receiver holds
+		signed []string // secrets that sign the delivery
+		held   []string // secrets of the receiver
 		want   error
 	}{
 		{"the right secret", []string{newSecret}, []string{newSecret}, nil},
@@ -76,7 +76,7 @@ func TestSecrets(t *testing.T) {
 	}
 
 	forBothSchemes(t, "a signature by the empty key is refused by an empty secret", func(t *testing.T, verify verifyFunc) {
-		// HMAC-SHA256 with the empty key over "1800000000." and testBody; anybody can compute it.
+		// HMAC-SHA256 with the empty key over "1800000000." and testBody. Anybody can compute it.
 		h := signedHeaders(t, "X-Service", newSecret)
 		if err := verify(signature.Verifier{Secrets: []string{"", newSecret}}, h, []byte(testBody), sent); !errors.Is(err, signature.ErrSecret) {
 			t.Errorf("got %v", err)
@@ -203,7 +203,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// A dot in an id would let the bytes of one signed message be read as another: here its body names a timestamp.
+// With a dot in an id, one signed message could be read as another. Here the body contains a timestamp.
 func TestShiftedParts(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
@@ -215,7 +215,7 @@ func TestShiftedParts(t *testing.T) {
 	}
 }
 
-// No bit of anything that is signed or signs can be flipped.
+// No bit of the signed parts or of the signature can be changed.
 func TestBitFlips(t *testing.T) {
 	t.Parallel()
 	headers := map[string][]string{
