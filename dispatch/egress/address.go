@@ -79,7 +79,7 @@ func (p Policy) refusal(a netip.Addr) string {
 		}
 	}
 	if a.Is6() && !globalUnicast.Contains(a) {
-		return "is outside of " + globalUnicast.String() + ", the part of IPv6 that is handed out (RFC 3587)"
+		return "is outside of " + globalUnicast.String() + ", the part of IPv6 that is assigned (RFC 3587)"
 	}
 	if p.isOwn(a) {
 		return "is an address of this machine"

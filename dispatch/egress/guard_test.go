@@ -107,7 +107,7 @@ func TestGuardNames(t *testing.T) {
 	const outside, inside = "127.0.0.2", "127.0.0.1"
 	many := slices.Repeat([]string{inside}, 50)
 
-	t.Run("that are rebound to the inside are refused from then on", func(t *testing.T) {
+	t.Run("a name that is rebound to an internal address is refused from then on", func(t *testing.T) {
 		t.Parallel()
 		in := listen(t, inside, "0")
 		out := listen(t, outside, in.port)
@@ -128,13 +128,13 @@ func TestGuardNames(t *testing.T) {
 	})
 
 	for name, answer := range map[string][]string{
-		"an allowed address that does not answer, then the inside": {outside, inside},
-		"the inside, then an allowed address":                      {inside, outside},
-		"the inside by IPv6 and an allowed address by IPv4":        {"::1", "::ffff:127.0.0.1", outside},
+		"an allowed address that does not answer, then an internal one": {outside, inside},
+		"an internal address, then an allowed one":                      {inside, outside},
+		"an internal IPv6 address and an allowed IPv4 address":        {"::1", "::ffff:127.0.0.1", outside},
 		"fifty times the inside":                                   many,
 		"fifty times the inside and an allowed address":            append(slices.Clone(many), outside),
 	} {
-		t.Run("that lead to "+name+" do not get inside", func(t *testing.T) {
+		t.Run("a name with "+name+" reaches no internal address", func(t *testing.T) {
 			t.Parallel()
 			in := listen(t, inside, "0")
 			in6 := listen(t, "::1", in.port)
@@ -152,7 +152,7 @@ func TestGuardNames(t *testing.T) {
 		})
 	}
 
-	t.Run("that are aliases of localhost are refused", func(t *testing.T) {
+	t.Run("aliases of localhost are refused", func(t *testing.T) {
 		t.Parallel()
 		in := listen(t, inside, "0")
 		z := newZone(t)
@@ -166,7 +166,7 @@ func TestGuardNames(t *testing.T) {
 		}
 	})
 
-	t.Run("that do not exist are no matter of the policy", func(t *testing.T) {
+	t.Run("a missing name is an error of the look-up, not of the policy", func(t *testing.T) {
 		t.Parallel()
 		tr := egress.NewTransport(egress.Options{Resolver: newZone(t).resolver()})
 		for _, host := range []string{"missing.test", "127.1", "2130706433", "0x7f000001"} {
@@ -177,7 +177,7 @@ func TestGuardNames(t *testing.T) {
 		}
 	})
 
-	t.Run("that lead to an exception of the operator's are reached", func(t *testing.T) {
+	t.Run("a name with an address in the operator's exceptions is reached", func(t *testing.T) {
 		t.Parallel()
 		in := listen(t, inside, "0")
 		z := newZone(t)

@@ -46,7 +46,7 @@ func TestOwnAddresses(t *testing.T) {
 	one := netip.MustParseAddr("198.41.0.4")
 	six := netip.MustParseAddr("2606:4700::1111")
 
-	t.Run("are refused, and the addresses beside them are not", func(t *testing.T) {
+	t.Run("own addresses are refused, and their neighbours are not", func(t *testing.T) {
 		t.Parallel()
 		p := onMachineWith(egress.Policy{}, one, six)
 		for _, a := range []netip.Addr{one, six} {
@@ -59,7 +59,7 @@ func TestOwnAddresses(t *testing.T) {
 		}
 	})
 
-	t.Run("are refused when a URL names one, with the reason", func(t *testing.T) {
+	t.Run("own addresses are refused in URLs, with the reason", func(t *testing.T) {
 		t.Parallel()
 		for _, u := range spellings(one.String()) {
 			_, err := onMachineWith(egress.Policy{}, one).CheckURL(u)
@@ -69,14 +69,14 @@ func TestOwnAddresses(t *testing.T) {
 		}
 	})
 
-	t.Run("are taken inside an allowed network", func(t *testing.T) {
+	t.Run("own addresses inside an allowed network are accepted", func(t *testing.T) {
 		t.Parallel()
 		if err := onMachineWith(egress.Policy{AllowedNetworks: networks("198.41.0.0/24")}, one).CheckAddr(one); err != nil {
 			t.Error(err)
 		}
 	})
 
-	t.Run("may be listed with a zone or mapped", func(t *testing.T) {
+	t.Run("own addresses may be listed with a zone or mapped", func(t *testing.T) {
 		t.Parallel()
 		p := onMachineWith(egress.Policy{}, netip.AddrFrom16(one.As16()), six.WithZone("eth0"))
 		for _, a := range []netip.Addr{one, six} {
@@ -86,7 +86,7 @@ func TestOwnAddresses(t *testing.T) {
 		}
 	})
 
-	t.Run("are refused in every disguise, even where the disguise's network is allowed", func(t *testing.T) {
+	t.Run("own addresses are refused in every embedding, even if its network is allowed", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			own := netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "own")))

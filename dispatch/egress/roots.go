@@ -25,7 +25,7 @@ func Roots(file string) (*x509.CertPool, error) {
 	added := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("certificate authorities in %s: found %s where only CERTIFICATE belongs", file, block.Type)
+			return nil, fmt.Errorf("certificate authorities in %s: found a PEM block of type %s; keep only CERTIFICATE blocks", file, block.Type)
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -35,7 +35,7 @@ func Roots(file string) (*x509.CertPool, error) {
 		added++
 	}
 	if added == 0 {
-		return nil, fmt.Errorf("certificate authorities in %s: there is no PEM certificate", file)
+		return nil, fmt.Errorf("certificate authorities in %s: found no PEM certificate; add at least one", file)
 	}
 	return pool, nil
 }

@@ -38,7 +38,7 @@ func signStandard(tb testing.TB, secret, id string, timestamp int64, body string
 func TestKnownAnswers(t *testing.T) {
 	t.Parallel()
 
-	t.Run("of the hex scheme", func(t *testing.T) {
+	t.Run("the hex scheme", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct {
 			secret    string
@@ -55,7 +55,7 @@ func TestKnownAnswers(t *testing.T) {
 		}
 	})
 
-	t.Run("of Standard Webhooks, with the prefix and without", func(t *testing.T) {
+	t.Run("Standard Webhooks, with and without the prefix", func(t *testing.T) {
 		t.Parallel()
 		const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 		for _, secret := range []string{testSecret, strings.TrimPrefix(testSecret, "whsec_")} {
@@ -96,7 +96,7 @@ func TestAgainstTheDocuments(t *testing.T) {
 func TestSigner(t *testing.T) {
 	t.Parallel()
 
-	t.Run("appends and leaves what was there", func(t *testing.T) {
+	t.Run("a signature is appended after the existing bytes", func(t *testing.T) {
 		t.Parallel()
 		s, _ := signature.NewSigner(testSecret)
 		if got := string(s.AppendHex([]byte("sig="), 1, nil)); got != "sig="+signHex(t, testSecret, 1, "") {
@@ -109,7 +109,7 @@ func TestSigner(t *testing.T) {
 		}
 	})
 
-	t.Run("takes an id that is longer than its scratch space", func(t *testing.T) {
+	t.Run("an id may be longer than the scratch buffer", func(t *testing.T) {
 		t.Parallel()
 		id := strings.Repeat("i", 1000)
 		key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(testSecret, "whsec_"))
@@ -120,7 +120,7 @@ func TestSigner(t *testing.T) {
 		}
 	})
 
-	t.Run("is safe for concurrent use", func(t *testing.T) {
+	t.Run("concurrent use is safe", func(t *testing.T) {
 		t.Parallel()
 		s, _ := signature.NewSigner(testSecret)
 		std, _ := signature.NewStandardSigner(testSecret)
@@ -141,7 +141,7 @@ func TestSigner(t *testing.T) {
 		wg.Wait()
 	})
 
-	t.Run("is refused for a secret that cannot be used, without repeating it", func(t *testing.T) {
+	t.Run("an unusable secret is refused, and the error does not repeat it", func(t *testing.T) {
 		t.Parallel()
 		if _, err := signature.NewSigner(""); !errors.Is(err, signature.ErrSecret) {
 			t.Errorf("hex, empty: %v", err)

@@ -72,7 +72,7 @@ func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time)
 	}
 	// With a dot in the id, the same signed bytes could be read as another id, timestamp and body.
 	if strings.Contains(id, ".") {
-		return fmt.Errorf("%w: %s holds a dot", ErrMalformed, idHeader)
+		return fmt.Errorf("%w: %s contains a dot", ErrMalformed, idHeader)
 	}
 	stamp, sent, err := timestamp(header, timestampHeader)
 	if err != nil {
@@ -105,7 +105,7 @@ func VerifyStandard(secret string, header http.Header, body []byte, now time.Tim
 // match compares every signature with that of every secret, in constant time.
 func (v Verifier) match(signatures []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
 	if len(v.Secrets) == 0 {
-		return fmt.Errorf("%w: there is none", ErrSecret)
+		return fmt.Errorf("%w: no secret was given; set Secrets", ErrSecret)
 	}
 	matched := false
 	for _, secret := range v.Secrets {
@@ -142,7 +142,7 @@ func singleValue(header http.Header, name string) (string, error) {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
 		return "", fmt.Errorf("%w: %s", ErrMissing, name)
 	case len(values) > 1:
-		return "", fmt.Errorf("%w: %s is there %d times", ErrMalformed, name, len(values))
+		return "", fmt.Errorf("%w: %s appears %d times", ErrMalformed, name, len(values))
 	default:
 		return values[0], nil
 	}

@@ -177,7 +177,7 @@ func TestHeaders(t *testing.T) {
 		})
 	}
 
-	t.Run("carry the operator's prefix", func(t *testing.T) {
+	t.Run("headers may have the operator's prefix", func(t *testing.T) {
 		t.Parallel()
 		h := signedHeaders(t, "Acme", newSecret)
 		if err := (signature.Verifier{Secrets: []string{newSecret}, HeaderPrefix: "Acme"}).Verify(h, []byte(testBody), sent); err != nil {
@@ -188,7 +188,7 @@ func TestHeaders(t *testing.T) {
 		}
 	})
 
-	t.Run("are read by the functions for one secret too", func(t *testing.T) {
+	t.Run("the functions for one secret read the same headers", func(t *testing.T) {
 		t.Parallel()
 		h := signedHeaders(t, "X-Service", newSecret)
 		if err := signature.Verify(newSecret, h, []byte(testBody), sent, 0); err != nil {

@@ -67,7 +67,7 @@ func TestMounts(t *testing.T) {
 		})
 	}
 
-	t.Run("of an unknown kind are no reason to refuse", func(t *testing.T) {
+	t.Run("unknown file systems are accepted", func(t *testing.T) {
 		t.Parallel()
 		if m, err := disk.MountIn("/data/keyhook.db", ""); err != nil || m != (disk.Mount{}) || m.CheckMount("x") != nil || m.LossWarning() != "" {
 			t.Errorf("%+v, error %v", m, err)
@@ -78,7 +78,7 @@ func TestMounts(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 
-	t.Run("takes a directory of one's own, with and without files", func(t *testing.T) {
+	t.Run("an own directory is accepted, with and without files", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		for range 2 {
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses a directory that is a file", func(t *testing.T) {
+	t.Run("a file in place of the directory is refused", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -102,7 +102,7 @@ func TestCheck(t *testing.T) {
 		}
 	})
 
-	t.Run("quotes a path for the shell where that is needed", func(t *testing.T) {
+	t.Run("a path is quoted for the shell if necessary", func(t *testing.T) {
 		t.Parallel()
 		_, _, err := disk.Resolve(filepath.Join(t.TempDir(), "it's here", "keyhook.db"))
 		if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), `it'\''s here')`) {

@@ -245,7 +245,7 @@ func storageToken() access.Credential {
 }
 
 func TestReadsThatFail(t *testing.T) {
-	t.Run("once are told to the caller, and that is all", func(t *testing.T) {
+	t.Run("a read that fails once is only an error for its caller", func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		failed := 0
 		for range 2 {
@@ -271,7 +271,7 @@ func TestReadsThatFail(t *testing.T) {
 		x.close(t)
 	})
 
-	t.Run("again and again end the process", func(t *testing.T) {
+	t.Run("reads that keep failing end the process", func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead})
 		defer faultdisk.Mend()
