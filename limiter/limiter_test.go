@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 )
 
-// inBubble runs f in virtual time with a limiter whose windows last for a minute.
+// inBubble runs f in virtual time with a limiter whose windows last a minute.
 func inBubble(t *testing.T, f func(t *testing.T, l *limiter.Limiter)) {
 	t.Helper()
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestConcurrency(t *testing.T) {
 		if passed.Load() != limit {
 			t.Errorf("%d passed, want %d", passed.Load(), limit)
 		}
-		// Each of the numbers limit-1 … 0 was told to exactly one of them.
+		// Each of the numbers limit-1 … 0 was returned exactly once.
 		if want := int64(limit * (limit - 1) / 2); sum.Load() != want {
 			t.Errorf("the remainders add up to %d, want %d", sum.Load(), want)
 		}
@@ -238,7 +238,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// Not parallel: AllocsPerRun counts what all goroutines allocate.
+// Not parallel, because AllocsPerRun counts the allocations of all goroutines.
 func TestAllocations(t *testing.T) {
 	l := limiter.New(time.Hour)
 	l.Take(1, 10)

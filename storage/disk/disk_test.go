@@ -10,7 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// mounts is what a container with many volumes sees.
+// mounts is the mount table of a container with many volumes.
 const mounts = `1 0 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/l,upperdir=/u
 2 1 0:22 / /proc rw - proc proc rw
 3 1 254:1 /volumes/data /data rw,relatime master:1 - ext4 /dev/vda1 rw
@@ -141,7 +141,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestLocate asks as root with whose rights a file is to be used.
+// TestLocate needs root. It checks which user must access a file.
 func TestLocate(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -155,7 +155,7 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, made := range []struct {
-		name, target string // a directory without one
+		name, target string // no target: a directory
 		uid          int
 	}{
 		{"ours", "", 0}, {"home", "", 1000}, {"home/data", "", 65532}, {"home/data/roots", "", 0},

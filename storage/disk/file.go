@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// unfollowed are the flags of every file that is opened by a name somebody else could have planted: a link is an error,
-// and a pipe without a writer does not block.
+// safeOpenFlags are for every name that another user may have planted. A link is an error, and a pipe without a writer
+// does not block.
 const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// Create makes a file of mode 0600 for this process to write. Whatever has the name already is refused with fs.ErrExist,
-// which is ErrAccess too.
+// Create creates a file of mode 0600 for this process to write. If the name exists, the error is fs.ErrExist and
+// ErrAccess.
 func Create(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|safeOpenFlags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -26,8 +26,8 @@ func Create(name string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenOwn opens a file that an earlier run of this user has made: a regular file of this user, with one name. Anything else
-// is refused with ErrAccess. A missing file is fs.ErrNotExist.
+// OpenOwn opens a file that this user created in an earlier run: a regular file of this user without other hard links.
+// Anything else is ErrAccess. A missing file is fs.ErrNotExist.
 func OpenOwn(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|safeOpenFlags, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
@@ -46,7 +46,7 @@ func OpenOwn(name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// OpenRegular opens a file to read it, and follows links to it. Anything but a regular file is ErrAccess.
+// OpenRegular opens a file for reading and follows links. Anything except a regular file is ErrAccess.
 func OpenRegular(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -58,13 +58,13 @@ func OpenRegular(name string) (*os.File, error) {
 	return f, nil
 }
 
-// IsOwn reports whether a name is that of a file which an earlier run of this user can have made, as OpenOwn takes it.
+// IsOwn reports whether OpenOwn would accept the file.
 func IsOwn(name string) bool {
 	info, err := os.Lstat(name)
 	return err == nil && checkPlain(name, info) == nil && checkOwned(name, info) == nil
 }
 
-// Remove removes the name of a file, if it is there. Unlike os.Remove it removes no directory.
+// Remove removes the name of a file if it exists. Unlike os.Remove, it never removes a directory.
 func Remove(name string) error {
 	err := syscall.Unlink(name)
 	switch {
@@ -76,7 +76,7 @@ func Remove(name string) error {
 	return Explain(name, err)
 }
 
-// plain refuses anything but a regular file with one name.
+// checkPlain refuses anything except a regular file without other hard links.
 func checkPlain(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return unexpectedFile(name, nil)
@@ -88,7 +88,7 @@ func checkPlain(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// ownedBy refuses a file of any other user.
+// checkOwnedBy refuses a file of any other user.
 func checkOwnedBy(users []int, name string, info fs.FileInfo) error {
 	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
 		return fmt.Errorf("%w: %s belongs to %s and was not made by this process (%s); look at it and move it away", ErrAccess, name, owner, Self())
@@ -96,12 +96,12 @@ func checkOwnedBy(users []int, name string, info fs.FileInfo) error {
 	return nil
 }
 
-// owned refuses a file of another user.
+// checkOwned refuses a file of another user.
 func checkOwned(name string, info fs.FileInfo) error {
 	return checkOwnedBy([]int{Self().UID}, name, info)
 }
 
-// inTheWay says what stands at a name that Keyhook needs.
+// unexpectedFile describes the file that has a name which Keyhook needs.
 func unexpectedFile(name string, err error) error {
 	kind := "a file"
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
@@ -119,7 +119,7 @@ func unexpectedFile(name string, err error) error {
 	return unexpectedFileError{sentence, err}
 }
 
-// inTheWayError keeps the error of the system for errors.Is. Its text would only repeat the sentence.
+// unexpectedFileError keeps the system's error for errors.Is. Its text would only repeat the sentence.
 type unexpectedFileError struct {
 	error
 	cause error

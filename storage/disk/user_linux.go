@@ -19,8 +19,8 @@ func (u User) become() error {
 	return syscall.Setresuid(u.UID, u.UID, u.UID)
 }
 
-// borrow changes the effective ids of all threads. The real id stays root's, so that the user cannot signal the process.
-// undo may be called whatever the error is.
+// borrow changes the effective ids of all threads. The real id stays root's, so that the user cannot signal the
+// process. undo may be called even after an error.
 func (u User) borrow() (undo func() error, err error) {
 	gid := os.Getegid()
 	groups, err := syscall.Getgroups()

@@ -21,13 +21,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// None of these tests is parallel to another: they share the one disk.
+// These tests are not parallel, because they share the only disk.
 func TestMain(m *testing.M) {
 	faultdisk.Install()
 	os.Exit(m.Run())
 }
 
-// The codes that SQLite is told.
+// The codes that SQLite gets.
 const (
 	full          = 13
 	cantOpen      = 14
@@ -39,13 +39,13 @@ const (
 	writeAheadLog = "-wal"
 )
 
-// rig is a store on the disk, and what it has acknowledged.
+// fixture is a store on the disk, with the events that it has acknowledged.
 type fixture struct {
 	*storage.Store
 	path      string
 	owner     access.Principal
 	acked     []string
-	runResult chan error // gets what Run returns
+	runResult chan error // receives what Run returns
 	stop      context.CancelFunc
 }
 
@@ -56,7 +56,7 @@ func options(t *testing.T, path string) storage.Options {
 	return o
 }
 
-// open opens a store that has a subscription to every event.
+// open opens a store with a subscription to every event.
 func open(t *testing.T, path string) *fixture {
 	t.Helper()
 	x := openWith(t, options(t, path))
@@ -77,7 +77,7 @@ func openWith(t *testing.T, o storage.Options) *fixture {
 	return x
 }
 
-// publish publishes an event of a size and remembers it if that is acknowledged.
+// publish publishes an event of the given size and remembers it if it is acknowledged.
 func (x *fixture) publish(t *testing.T, size int) error {
 	t.Helper()
 	published, err := x.PublishEvents(t.Context(), x.owner.Organization.RowID,
@@ -97,7 +97,7 @@ func (x *fixture) close(t *testing.T) {
 	}
 }
 
-// events lists what a file that nobody has open holds, and checks that it is sound.
+// events checks a closed file and lists its events.
 func events(t *testing.T, path string) []string {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -128,7 +128,7 @@ func events(t *testing.T, path string) []string {
 	return list
 }
 
-// lost counts what was acknowledged and is not there.
+// countLost counts acknowledged events that are missing.
 func countLost(acked, there []string) (n int) {
 	slices.Sort(there)
 	for _, id := range acked {
@@ -139,7 +139,7 @@ func countLost(acked, there []string) (n int) {
 	return n
 }
 
-// until waits until a condition holds, 5 seconds at most, and returns how long that took.
+// waitUntil waits at most 5 seconds for a condition and returns how long that took.
 func waitUntil(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -154,8 +154,8 @@ func waitUntil(t *testing.T, what string, holds func() bool) time.Duration {
 	}
 }
 
-// Whichever write fails, once or from then on: the caller is told, nothing that was acknowledged is lost, reading goes on,
-// and the store heals as soon as the disk does.
+// Any write may fail, once or from then on. The caller is told, no acknowledged event is lost, reads go on, and the
+// store works again as soon as the disk does.
 func TestWritesThatFail(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -202,7 +202,7 @@ func TestWritesThatFail(t *testing.T) {
 
 			faultdisk.Break(tt.fault)
 			waitUntil(t, "degraded", func() bool {
-				_ = x.publish(t, 6000) // is refused, or the checkpoint is
+				_ = x.publish(t, 6000) // either this or the checkpoint is refused
 				return x.Degraded()[tt.reason]
 			})
 			if err := readyError(t, x.Store); err == nil || !strings.Contains(err.Error(), "disk") {
@@ -219,12 +219,12 @@ func TestWritesThatFail(t *testing.T) {
 	}
 }
 
-// Giving back the room of what was forgotten fails: it is tried again until it works.
+// Returning the space of deleted rows fails. It is repeated until it works.
 func TestTruncatingThatFails(t *testing.T) {
 	o := options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	o.KeepEvents = time.Millisecond
 	x := openWith(t, o)
-	for range 200 { // nobody waits for them
+	for range 200 { // nobody waits for these
 		if err := x.publish(t, 6000); err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestTruncatingThatFails(t *testing.T) {
 	x.close(t)
 }
 
-// storageToken is the operator's.
+// storageToken is the operator's token.
 func storageToken() access.Credential {
 	token, _ := access.Opaque(storagetest.OperatorToken)
 	return token
@@ -291,11 +291,11 @@ func TestReadsThatFail(t *testing.T) {
 	})
 }
 
-// What cannot be flushed cannot be promised: the store ends at once, and acknowledges nothing more.
+// Data that cannot be flushed cannot be promised. The store ends at once and acknowledges nothing more.
 func TestFlushingThatFails(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string
-		tells      bool // the caller of the write
+		tells      bool // the caller of the write gets the error
 	}{
 		{"of the log at a commit", writeAheadLog, true},
 		{"of the database at a checkpoint", databaseFile, false},
@@ -335,7 +335,7 @@ func TestFlushingThatFails(t *testing.T) {
 			if err := x.Close(); err != nil {
 				t.Error(err)
 			}
-			// The next process finds the file as this one has left it.
+			// The next process finds the file as this one left it.
 			copied := filepath.Join(t.TempDir(), "keyhook.db")
 			for _, suffix := range []string{"", writeAheadLog} {
 				text, err := os.ReadFile(path + suffix)
@@ -365,7 +365,7 @@ func TestOpeningThatFails(t *testing.T) {
 	}
 }
 
-// unready returns why the store cannot be written; nil where it can.
+// readyError returns why the store cannot be written, or nil.
 func readyError(t *testing.T, store *storage.Store) error {
 	t.Helper()
 	_, err := store.Ready(t.Context())
