@@ -78,7 +78,7 @@ func TestOptions(t *testing.T) {
 	t.Run("a prefix that would hide the headers of Standard Webhooks is refused", func(t *testing.T) {
 		t.Parallel()
 		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}, HeaderPrefix: "webhook"}); err == nil {
-			t.Error("it is taken")
+			t.Error("the prefix is accepted")
 		}
 	})
 

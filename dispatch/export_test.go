@@ -29,7 +29,7 @@ func (s *scheduler) audit() error {
 	bodies := map[int64]bool{}
 	for _, l := range s.lanes {
 		if org := s.orgs[l.org.id]; org != l.org {
-			return fmt.Errorf("lane %d belongs to another tenant than organization %d", l.subscription, l.org.id)
+			return fmt.Errorf("lane %d belongs to another orgLanes than organization %d", l.subscription, l.org.id)
 		}
 		of := used[l.org]
 		lanes[l.org]++

@@ -20,7 +20,7 @@ func TestReady(t *testing.T) {
 		"pending deliveries cannot be listed": {[]string{"Lanes"}, "the database does not list pending deliveries"},
 		"nothing at all can be read or begun": {[]string{"Begin", "Target", "PendingJobs", "Lanes"}, "the database does not"},
 	} {
-		runInVirtualTime(t, "fails a minute after "+name+", and not before, until they can", func(t *testing.T) {
+		runInVirtualTime(t, "it fails from a minute after "+name+" until they can", func(t *testing.T) {
 			f := newFaults()
 			x := stoppedFixture(t, f, dispatch.Options{})
 			x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))

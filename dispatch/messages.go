@@ -33,7 +33,7 @@ type (
 	// attemptCutOff: the process stops; the record of the attempt stays as it is.
 	attemptCutOff struct {
 		*attempt
-		onWire bool
+		wasSending bool
 	}
 	// releaseFailed: the store failed to release attempts. The worker tries again.
 	releaseFailed struct{ err error }
@@ -52,7 +52,7 @@ type (
 func (m jobsCreated) apply(s *scheduler) {
 	for i := range m.jobs {
 		j := m.jobs[i]
-		if _, shut := s.parked[j.Subscription]; shut {
+		if _, parked := s.parked[j.Subscription]; parked {
 			continue
 		}
 		l := s.laneOf(j.Subscription, j.Organization)
@@ -68,7 +68,7 @@ func (m jobsCreated) apply(s *scheduler) {
 
 // markSpilled notes that a subscription has new deliveries in the table only.
 func (s *scheduler) markSpilled(subscription, organization int64) {
-	if _, shut := s.parked[subscription]; shut {
+	if _, parked := s.parked[subscription]; parked {
 		return
 	}
 	l := s.laneOf(subscription, organization)
@@ -99,14 +99,14 @@ func (m beginReturned) apply(s *scheduler) {
 	s.beginLead = min(2*s.clock.Sub(s.beginStarted), maxBeginLead) // twice, because another Begin may run when its turn comes
 	defer clear(m.attempts)
 	if m.err != nil {
-		s.storeFails("begin attempts", m.err)
+		s.storeFails(opBegin, m.err)
 		s.beginFailed, s.beginAfter = true, s.clock.Add(s.options.PollInterval)
 		for i := len(m.attempts) - 1; i >= 0; i-- {
 			s.returnToHead(m.attempts[i])
 		}
 		return
 	}
-	s.storeWorks("begin attempts")
+	s.storeWorks(opBegin)
 	s.steps.markDone(stepBegin)
 	s.beginFailed = false
 	for i, a := range m.attempts {
@@ -161,10 +161,10 @@ func (s *scheduler) recheckBegun(l *lane) {
 	}
 }
 
-func (m releaseFailed) apply(s *scheduler) { s.storeFails("take attempts back", m.err) }
+func (m releaseFailed) apply(s *scheduler) { s.storeFails(opRelease, m.err) }
 
 func (m attemptsReleased) apply(s *scheduler) {
-	s.storeWorks("take attempts back")
+	s.storeWorks(opRelease)
 	for _, a := range m.attempts {
 		s.finish(a)
 		a.lane.tableHasMore = !a.lane.parked
@@ -252,7 +252,7 @@ func (s *scheduler) updateHealth(l *lane, settled webhook.Settled) {
 }
 
 func (m attemptCutOff) apply(s *scheduler) {
-	if m.onWire {
+	if m.wasSending {
 		s.freeSlot(m.lane)
 	}
 	s.finish(m.attempt)
@@ -271,12 +271,12 @@ func (m lanesListed) apply(s *scheduler) {
 	s.droppedUnread = false
 	s.listAfter = s.clock.Add(listInterval(m.duration))
 	for _, pending := range m.lanes {
-		if _, shut := s.parked[pending.Subscription]; shut {
+		if _, parked := s.parked[pending.Subscription]; parked {
 			continue
 		}
 		l := s.laneOf(pending.Subscription, pending.Organization)
-		// The lane may hold a new delivery and not know the older ones, for example after its subscription was closed. Read the
-		// table to find them.
+		// The lane may know a new delivery but not the older ones, for example after its subscription was closed.
+		// Read the table to find them.
 		if (len(l.attempts) > 0 || l.reading) && s.isDue(pending.DueAt) {
 			l.tableHasMore = true
 		}
@@ -287,8 +287,11 @@ func (m lanesListed) apply(s *scheduler) {
 
 // Names of store operations in log lines.
 const (
-	opRecord = "record attempts"
-	opList   = "list pending deliveries"
+	opRead    = "read deliveries"
+	opBegin   = "begin attempts"
+	opRelease = "release attempts"
+	opRecord  = "record attempts"
+	opList    = "list pending deliveries"
 )
 
 // storeFails logs the first failure of an operation of the store.

@@ -58,7 +58,7 @@ func TestRateLimit(t *testing.T) {
 				time.Sleep(190 * time.Millisecond)
 				synctest.Wait()
 				if begun := x.attemptsInProgress(t, sub); begun > x.requestsInProgress("a.example") {
-					t.Fatalf("%d attempts on record are not on the wire", begun)
+					t.Fatalf("%d attempts are recorded, but not all are sent", begun)
 				}
 			}
 			time.Sleep(time.Minute)

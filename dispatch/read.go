@@ -74,7 +74,7 @@ func (m readResult) apply(s *scheduler) {
 		s.retryRead(m)
 		return
 	}
-	s.storeWorks("read deliveries")
+	s.storeWorks(opRead)
 	s.steps.markDone(stepRead)
 	s.clearFailedReads(l)
 	s.droppedUnread = false
@@ -132,7 +132,7 @@ func (s *scheduler) retryRead(m readResult) {
 		return
 	}
 	l := m.lane
-	s.storeFails("read deliveries", m.err)
+	s.storeFails(opRead, m.err)
 	if l.failedReads == 0 {
 		s.lanesFailingRead++
 	}
@@ -231,4 +231,4 @@ func (s *scheduler) startRead(l *lane) {
 
 // listInterval returns the pause between two lists of all pending deliveries. A list costs more with more pending
 // deliveries.
-func listInterval(duration time.Duration) time.Duration { return max(30*time.Second, 100*duration) }
+func listInterval(lastTook time.Duration) time.Duration { return max(30*time.Second, 100*lastTook) }

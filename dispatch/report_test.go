@@ -36,7 +36,7 @@ func TestLog(t *testing.T) {
 			checkNoSecrets(t, log.String())
 			for _, text := range []string{secret.Reveal(), "/hook", "said"} {
 				if strings.Contains(log.String(), text) {
-					t.Errorf("%q is told", text)
+					t.Errorf("the log contains %q", text)
 				}
 			}
 		})

@@ -1,8 +1,6 @@
 package dispatch
 
-import (
-	"github.com/keyhook/keyhook/storage/webhook"
-)
+import "github.com/keyhook/keyhook/storage/webhook"
 
 // beginKind returns the resource for which the lane waits before it begins an attempt.
 func (s *scheduler) beginKind(l *lane) int {

@@ -59,7 +59,7 @@ func TestTimetable(t *testing.T) {
 		last = l.wakeAt
 		table.wakeAt(l, 0)
 		if l.wakeAt != 0 || l.timetableIndex != 0 {
-			t.Fatal("it is taken out and still has a place")
+			t.Fatal("a removed lane still has an index")
 		}
 	}
 }

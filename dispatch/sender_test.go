@@ -108,7 +108,7 @@ func checkNoSecrets(t *testing.T, texts ...string) {
 	for _, text := range texts {
 		for _, secret := range []string{secretPath, secretQuery, currentSecret, oldSecret, "127.0.0.1", "::1", "Authorization"} {
 			if strings.Contains(text, secret) {
-				t.Errorf("%q is told in %q", secret, text)
+				t.Errorf("%q is in %q", secret, text)
 			}
 		}
 	}

@@ -134,7 +134,7 @@ func TestShutdownEndsInTime(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 			if err := x.Dispatcher.Run(t.Context()); err == nil {
-				t.Error("it runs twice")
+				t.Error("Run was called twice without an error")
 			}
 			x.publish(t, 3) // nobody reads the inbox, and publish does not block
 		})

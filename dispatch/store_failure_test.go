@@ -43,7 +43,7 @@ func TestStoreFailures(t *testing.T) {
 				t.Errorf("on record: %v", n)
 			}
 			if n := strings.Count(log.String(), `"what":"begin attempts"`); n != 2 {
-				t.Errorf("the failure is told %d times, want once, and its end once", n)
+				t.Errorf("the failure has %d log lines, want one, and one for its end", n)
 			}
 		})
 	})
@@ -153,7 +153,7 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 			x.setActive(t, sub, false)
 			time.Sleep(10 * time.Second)
 			if f.called("Release") < 2 {
-				t.Fatal("nothing had to be taken back")
+				t.Fatal("nothing had to be released")
 			}
 			x.setActive(t, sub, true)
 			time.Sleep(time.Minute)
@@ -183,7 +183,7 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 			checkDeliveredOnce(t, x, "b.example", 1)
 			checkNoSecrets(t, log.String())
 			if strings.Contains(log.String(), "/hook") || strings.Contains(log.String(), secret.Reveal()) {
-				t.Error("the log tells the URL or the secret")
+				t.Error("the log contains the URL or the secret")
 			}
 			if n := strings.Count(log.String(), "attempt failed"); n != 5 {
 				t.Errorf("%d lines on failed attempts, want 5", n)

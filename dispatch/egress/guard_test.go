@@ -130,9 +130,9 @@ func TestGuardNames(t *testing.T) {
 	for name, answer := range map[string][]string{
 		"an allowed address that does not answer, then an internal one": {outside, inside},
 		"an internal address, then an allowed one":                      {inside, outside},
-		"an internal IPv6 address and an allowed IPv4 address":        {"::1", "::ffff:127.0.0.1", outside},
-		"fifty times the inside":                                   many,
-		"fifty times the inside and an allowed address":            append(slices.Clone(many), outside),
+		"an internal IPv6 address and an allowed IPv4 address":          {"::1", "::ffff:127.0.0.1", outside},
+		"fifty times the inside":                                        many,
+		"fifty times the inside and an allowed address":                 append(slices.Clone(many), outside),
 	} {
 		t.Run("a name with "+name+" reaches no internal address", func(t *testing.T) {
 			t.Parallel()
