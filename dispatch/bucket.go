@@ -89,7 +89,7 @@ func (b *bucket) returnToken(now time.Time) {
 func (b *bucket) isFull(now time.Time) bool { return b == nil || b.timeUntil(b.capacity(), now) == 0 }
 
 // rateAllowsBegin reports whether the rate limit allows the lane to begin another attempt. There must be a token for it
-// by the time when it can be sent, besides the tokens for the attempts that have begun.
+// by the time when it can be sent. Attempts that have begun need tokens too.
 func (s *scheduler) rateAllowsBegin(l *lane) bool {
 	return l.bucket == nil || l.bucket.timeUntil(l.beginning+l.begun.n+1, s.clock) <= s.beginLead
 }

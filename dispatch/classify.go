@@ -12,8 +12,8 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// The classes of failure. Each error of an attempt begins with one. A fixed phrase follows, because the text of an
-// error may contain a resolved address, or the path and query of a URL.
+// The classes of failure. Each error of an attempt begins with one. A fixed phrase follows. The text of an error may
+// contain a resolved address, or the path and query of a URL.
 const (
 	classDNS      = "dns_error"
 	classConnect  = "connect_error"

@@ -83,7 +83,7 @@ func (b *inbox) postChange(m message) {
 }
 
 // takeAll empties the inbox; empty becomes its next buffer. It also returns the spilled subscriptions with their
-// organizations (nil if there are none), and the number of changes read so far.
+// organizations; nil if there are none. Last, it returns the number of changes read so far.
 func (b *inbox) takeAll(empty []message) (messages []message, spilled map[int64]int64, changes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -199,8 +199,8 @@ func (m requestEnded) apply(s *scheduler) {
 	s.update(m.lane)
 }
 
-// apply stops all sending, because an attempt whose result cannot be saved must not be sent. If one result keeps failing
-// to save while others succeed (or for over a minute), the fault is in that result. The worker retries it in the
+// apply stops all sending, because an attempt whose result cannot be saved must not be sent. One result may keep
+// failing while others succeed, or for over a minute. Then the fault is in that result. The worker retries it in the
 // background, and it stops blocking the other lanes.
 func (m recordFailed) apply(s *scheduler) {
 	switch a := m.attempt; {

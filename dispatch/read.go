@@ -172,8 +172,8 @@ func (s *scheduler) needsRead(l *lane) bool {
 	return l.head.n == 0 || l.head.n <= lowHead && s.jobsToRead(l) >= lowHead/4
 }
 
-// queueRead adds a lane that needs a read to those that wait for their turn, or for memory if it has no room. A lane
-// with jobs in memory is updated again when they end.
+// queueRead makes a lane that needs a read wait for its turn, or for memory if it has no room. A lane with jobs in
+// memory is updated again when they end.
 func (s *scheduler) queueRead(l *lane) {
 	switch {
 	case !s.needsRead(l) || !s.isDue(l.readAfter):

@@ -33,8 +33,7 @@ func newSigners(secret webhook.Secret) (s signers, err error) {
 	return s, err
 }
 
-// prepare makes a preparedTarget. A problem with the target becomes the error of its attempts, so that the owner sees
-// it and can fix it.
+// prepare makes a preparedTarget. A problem with the target becomes the error of its attempts, so the owner sees it.
 func (s *sender) prepare(t webhook.Target) *preparedTarget {
 	prepared := &preparedTarget{Target: t}
 	if t.Unusable != "" {

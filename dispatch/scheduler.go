@@ -145,7 +145,7 @@ func (s *scheduler) tick() {
 }
 
 // isDue is the only test of due times from the store. A time is due if it has come, or if it is impossible. No delivery
-// is put off for longer than RetryMax, so a later time was computed before the clock was set back.
+// is put off for longer than RetryMax. A later time was computed before the clock was set back.
 func (s *scheduler) isDue(at int64) bool { return at <= s.now || at > s.now+s.maxPutOff }
 
 // isCurrent reports whether the cached state of the lane's subscription is up to date.

@@ -89,8 +89,8 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 	request.Header = s.header(t, j, now)
 	request.ContentLength = int64(len(j.Body))
 	request.Body = body(j.Body)
-	// GetBody lets the transport repeat a request on another connection if the receiver had closed the first before any
-	// byte was written. The transport never repeats a request after that, so one attempt is one request.
+	// The receiver may have closed a connection before any byte was written. With GetBody, the transport then repeats
+	// the request on another one. The transport never repeats a request after that, so one attempt is one request.
 	request.GetBody = func() (io.ReadCloser, error) { return body(j.Body), nil }
 
 	response, err := s.transport.RoundTrip(request)

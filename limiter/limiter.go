@@ -101,8 +101,8 @@ func (l *Limiter) shard(key int64) *shard {
 	return &l.shards[uint64(key)*0x9e3779b97f4a7c15>>(64-shardBits)]
 }
 
-// rotateAll rotates the shards that no request has touched since they were due. The first shard to rotate calls it, so
-// one busy key is enough to free the memory of all idle ones.
+// rotateAll rotates the shards that no request has touched since they were due. The first shard to rotate calls it. So
+// one busy key frees the memory of all idle ones.
 func (l *Limiter) rotateAll() {
 	for i := range l.shards {
 		s := &l.shards[i]

@@ -27,8 +27,8 @@ type Policy struct {
 	// embed them.
 	DeniedNetworks []netip.Prefix
 	// AllowedNetworks are exceptions from the later rules, for receivers on a private network of the operator. An
-	// exception for a network that embeds IPv4 addresses, such as 64:ff9b::/96 of NAT64, opens all of IPv4 behind it,
-	// except denied networks and this machine. An exception for a single address opens that address.
+	// exception may be a network that embeds IPv4 addresses, such as 64:ff9b::/96 of NAT64. It opens all of IPv4 behind
+	// it, except denied networks and this machine. An exception for a single address opens that address.
 	AllowedNetworks []netip.Prefix
 	// Own returns the addresses of this machine. It is called for every public address, so it must be quick. Nil:
 	// OwnAddresses.

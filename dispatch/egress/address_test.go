@@ -180,8 +180,8 @@ func TestDeniedNetworks(t *testing.T) {
 	})
 }
 
-// For every address: no panic, one result for both forms of IPv4, nothing that the standard library calls internal, and
-// an exception always wins.
+// For every address, there is no panic, and one result for both forms of IPv4. No internal address of the standard
+// library is allowed. An exception always wins.
 func FuzzCheckAddr(f *testing.F) {
 	for _, text := range append(append(append([]string{}, blocked...), zoned...), allowed...) {
 		f.Add(text)

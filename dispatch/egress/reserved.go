@@ -17,9 +17,9 @@ var globalUnicast = netip.MustParsePrefix("2000::/3")
 // https://www.iana.org/assignments/iana-ipv6-special-registry), multicast, and public numbers that lead inside. A
 // narrow network stands before the wider ones that contain it.
 //
-// It is stricter than the registries, which call some of these networks globally reachable, such as the anycast
-// services in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 networks outside globalUnicast are listed
-// only for their names.
+// It is stricter than the registries. They call some of these networks globally reachable, such as the anycast services
+// in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 networks outside globalUnicast are listed only for
+// their names.
 var reserved = []network{
 	newNetwork("0.0.0.0/8", "this network", "RFC 791"),
 	newNetwork("10.0.0.0/8", "private use", "RFC 1918"),

@@ -9,7 +9,7 @@ import (
 
 // Roots returns the trusted certificate authorities: those of the system and those of the operator's PEM file. Without
 // a file name it returns nil, which means those of the system. A file without a certificate, or with an unreadable one,
-// is an error, because every delivery that needs it would fail.
+// is an error. Every delivery that needs it would fail.
 func Roots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

@@ -63,8 +63,8 @@ func NewTransport(o Options) *http.Transport {
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    min(cmp.Or(o.MaxIdlePerHost, 16), maxIdle),
 		IdleConnTimeout:        idleTimeout,
-		// MaxConnsPerHost stays 0. Otherwise a request would wait for a connection during its own timeout, and a
-		// healthy receiver with many subscriptions would look slow. The scheduler limits concurrent requests.
+		// MaxConnsPerHost stays 0. Otherwise a request would wait for a connection during its own timeout. A healthy
+		// receiver with many subscriptions would look slow. The scheduler limits concurrent requests.
 	}
 }
 

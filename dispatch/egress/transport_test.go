@@ -162,7 +162,7 @@ func TestTransport(t *testing.T) {
 			}
 			wg.Wait()
 		}
-		// A connection may return to the pool a moment after its body was read, so a round may open a few new ones.
+		// A connection may return to the pool a moment after its body was read. So a round may open a few new ones.
 		if n := conns.Load(); n < slots || n > slots*rounds/2 {
 			t.Errorf("%d connections for %d rounds of %d requests", n, rounds, slots)
 		}

@@ -41,8 +41,8 @@ func refuse(code, format string, args ...any) error {
 }
 
 // CheckURL returns the canonical form of a URL to which deliveries may be sent, or a *URLError. In the canonical form,
-// the host is in lower case, in ASCII and without a trailing dot, and an address is in its shortest form. The rest is
-// kept, with non-ASCII characters percent-encoded. CheckURL returns a canonical form unchanged.
+// the host is in lower case, in ASCII and without a trailing dot. An address is in its shortest form. The rest is kept,
+// with non-ASCII characters percent-encoded. CheckURL returns a canonical form unchanged.
 //
 // CheckURL applies the policy to written addresses and to the name localhost. It does not resolve other names. Every
 // dial checks their addresses. This check only tells a customer earlier.

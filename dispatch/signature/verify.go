@@ -34,8 +34,8 @@ type Verifier struct {
 	Secrets []string
 	// HeaderPrefix is the prefix of the header names in the hex scheme, a setting of the operator. "" is X-Service.
 	HeaderPrefix string
-	// Tolerance is how far a timestamp may lie in the past, against replays, or in the future, for clocks that differ.
-	// 0 is five minutes.
+	// Tolerance is how far a timestamp may lie in the past or in the future. It limits replays and allows for clocks
+	// that differ. 0 is five minutes.
 	Tolerance time.Duration
 }
 

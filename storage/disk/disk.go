@@ -1,6 +1,5 @@
-// Package disk owns the place of the database: the names of its files, the user who accesses them, how a file is opened
-// that another user may have planted, the type of the file system, and the free space. It does not know what the files
-// contain.
+// Package disk owns the place of the database: file names, owners, modes, safe opening, the file system and its free
+// space. It does not know what the files contain.
 package disk
 
 import (
@@ -28,7 +27,7 @@ const (
 
 // Resolve follows symbolic links, so that a file has one name however it is reached. It also returns the user who must
 // access it (see Locate). The file may be missing, but a missing directory is ErrAccess. It also follows a link to a
-// missing file, so that the files beside the database have the same names before and after its first start.
+// missing file. So the files beside the database have the same names before and after its first start.
 func Resolve(path string) (resolved string, user User, err error) {
 	resolved, user, err = Locate(path)
 	if err != nil {
@@ -94,8 +93,9 @@ func Check(path string) error {
 	return nil
 }
 
-// CheckKinds refuses files beside the database at path that SQLite must not open: a link, a pipe, a directory, a hard
-// link to another file, or a file of a user other than this one and the owner of the database. The error is ErrAccess.
+// CheckKinds refuses files beside the database at path that SQLite must not open. These are links, pipes, directories
+// and hard links to other files. So are files of users other than this one and the owner of the database. The error is
+// ErrAccess.
 func CheckKinds(path string) error { return checkKinds(path, Database(path)[1:]) }
 
 func checkKinds(path string, names []string) error {

@@ -24,8 +24,8 @@ var remoteTypes = []string{
 	"fakeowner", "drvfs",
 }
 
-// Remote reports whether the file system is on a network or passes through a program (FUSE), so that it cannot hold a
-// database. A container's own layer made by fuse-overlayfs counts as local.
+// Remote reports whether the file system is on a network or passes through a program (FUSE). It cannot hold a database
+// then. A container's own layer made by fuse-overlayfs counts as local.
 func (m Mount) Remote() bool {
 	return slices.Contains(remoteTypes, m.Type) || (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
 }

@@ -23,7 +23,7 @@ func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GI
 //
 // A process that is not root accesses files as itself. Root acts as the user who can change what the path leads to: the
 // last owner on the way that is not root. Otherwise that user could replace a directory by a link between two system
-// calls, and root would write to the link's target. Root follows a link of another user with the rights of the link's
+// calls. Root would then write to the link's target. Root follows a link of another user with the rights of the link's
 // owner, whoever owns its target.
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
@@ -90,9 +90,9 @@ func ownerOf(info fs.FileInfo) (owner User, known bool) {
 	return User{int(stat.Uid), int(stat.Gid)}, true
 }
 
-// CheckReplaceable refuses a directory in which root must not create files as itself, because other users could replace
-// them by links. That is a directory of root that its group or everybody may write to, without the sticky bit. The
-// directories above it count too.
+// CheckReplaceable refuses a directory in which other users could replace the files of root by links. That is a
+// directory of root that its group or everybody may write to, without the sticky bit. The directories above it count
+// too.
 func (u User) CheckReplaceable(dir string) error {
 	if Self().UID != 0 || u.UID != 0 {
 		return nil

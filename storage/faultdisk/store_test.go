@@ -154,8 +154,8 @@ func waitUntil(t *testing.T, what string, holds func() bool) time.Duration {
 	}
 }
 
-// Any write may fail, once or from then on. The caller is told, no acknowledged event is lost, reads go on, and the
-// store works again as soon as the disk does.
+// Any write may fail, once or from then on. The caller gets the error, no acknowledged event is lost, and reads go on.
+// The store works again as soon as the disk does.
 func TestWritesThatFail(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
