@@ -12,16 +12,16 @@ import (
 // lateAfter is how long a delivery may wait before the operator is told.
 const lateAfter = time.Minute
 
-// Lag says which deliveries are late, and why.
-type Lag struct {
-	// StalledSince is when Keyhook itself last made progress, if deliveries wait for nothing but Keyhook. It is zero if
+// lag says which deliveries are late, and why.
+type lag struct {
+	// stalledSince is when Keyhook itself last made progress, if deliveries wait for nothing but Keyhook. It is zero if
 	// no delivery waits for Keyhook.
-	StalledSince time.Time
-	// StallCause says what Keyhook fails to do since then.
-	StallCause string
-	// LateSubscriptions counts healthy subscriptions without a rate limit whose first delivery has waited for more than
+	stalledSince time.Time
+	// stallCause says what Keyhook fails to do since then.
+	stallCause string
+	// lateSubscriptions counts healthy subscriptions without a rate limit whose first delivery has waited for more than
 	// a minute. They wait for a slow receiver, or for a slot of their organization.
-	LateSubscriptions int
+	lateSubscriptions int
 }
 
 // The steps of a delivery that Keyhook itself can delay.
@@ -77,13 +77,13 @@ func (s *scheduler) publishLag() {
 	} {
 		s.steps.observe(step, waits && !s.stopping, s.clock)
 	}
-	lag := Lag{LateSubscriptions: s.steps.lateLanes}
+	now := lag{lateSubscriptions: s.steps.lateLanes}
 	for step, since := range s.steps.since {
-		if !since.IsZero() && (lag.StalledSince.IsZero() || since.Before(lag.StalledSince)) {
-			lag.StalledSince, lag.StallCause = since, stallCauses[step]
+		if !since.IsZero() && (now.stalledSince.IsZero() || since.Before(now.stalledSince)) {
+			now.stalledSince, now.stallCause = since, stallCauses[step]
 		}
 	}
-	s.lag.set(lag)
+	s.lag.set(now)
 }
 
 // dueSince returns when the lane's first delivery in memory became due. It returns 0 if none waits, or if its owner's
@@ -123,34 +123,33 @@ func (s *scheduler) lateWake(l *lane, at func(int64)) {
 	}
 }
 
-// sharedLag is a Lag that one goroutine sets and others read.
+// sharedLag is a lag that one goroutine sets and others read.
 type sharedLag struct {
 	mu  sync.Mutex
-	lag Lag
+	lag lag
 }
 
-func (p *sharedLag) set(d Lag) {
+func (p *sharedLag) set(l lag) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lag = d
+	p.lag = l
 }
 
-// Lag returns the lag of the scheduler's last round. It is cheap.
-func (d *Dispatcher) Lag() Lag {
-	d.lag.mu.Lock()
-	defer d.lag.mu.Unlock()
-	return d.lag.lag
+func (p *sharedLag) get() lag {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lag
 }
 
 // Ready reports whether Keyhook keeps up. The error says that deliveries have waited for Keyhook for more than a
 // minute. The warning says that deliveries have waited as long for receivers. Both texts are safe to show to anybody.
 func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
-	now := d.Lag()
-	if now.LateSubscriptions > 0 {
-		warning = fmt.Sprintf("%d subscriptions have deliveries that have waited for more than %s for a slow receiver or a free slot", now.LateSubscriptions, lateAfter)
+	now := d.lag.get()
+	if now.lateSubscriptions > 0 {
+		warning = fmt.Sprintf("%d subscriptions have deliveries that have waited for more than %s for a slow receiver or a free slot", now.lateSubscriptions, lateAfter)
 	}
-	if waited := time.Since(now.StalledSince); !now.StalledSince.IsZero() && waited > lateAfter {
-		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s", waited.Round(time.Second), now.StallCause)
+	if waited := time.Since(now.stalledSince); !now.stalledSince.IsZero() && waited > lateAfter {
+		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s", waited.Round(time.Second), now.stallCause)
 	}
 	return warning, nil
 }
