@@ -84,7 +84,7 @@ func TestOptions(t *testing.T) {
 
 	t.Run("the zero value needs only a transport", func(t *testing.T) {
 		t.Parallel()
-		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: a transport is needed" {
+		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: no transport; set Transport, for example to egress.NewTransport" {
 			t.Errorf("got %v", err)
 		}
 		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}}); err != nil {

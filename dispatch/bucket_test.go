@@ -130,7 +130,7 @@ func TestPacedLane(t *testing.T) {
 		if wait := wake.Sub(s.clock); l.waitsFor[beginPlaces] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
 			t.Fatalf("in line %t, woken after %s", l.waitsFor[beginPlaces], wait)
 		}
-		s.beginLead = 20 * time.Millisecond // duration of a Begin
+		s.begin.lead = 20 * time.Millisecond // duration of a Begin
 		s.update(l)
 		if early := wake.Sub(time.UnixMilli(l.wakeAt)); early < 19*time.Millisecond || early > 21*time.Millisecond {
 			t.Errorf("woken %s before the token is there", early)

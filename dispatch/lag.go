@@ -69,11 +69,11 @@ func (d *stepClock) observe(step int, waits bool, now time.Time) {
 func (s *scheduler) publishLag() {
 	begin, probe, launch, read := &s.resources[beginPlaces], &s.resources[probePlaces], &s.resources[sendSlots], &s.resources[readSlots]
 	for step, waits := range [stepCount]bool{
-		stepBegin:  s.beginning || begin.hasNext(1) || begin.used < begin.capacity && probe.hasNext(1),
+		stepBegin:  s.begin.running || begin.hasNext(1) || begin.used < begin.capacity && probe.hasNext(1),
 		stepSend:   launch.hasNext(1),
 		stepRecord: s.failingOps[opRecord] && (begin.used > 0 || launch.used > 0 || begin.hasNext(1) || probe.hasNext(1)),
 		stepRead:   read.used > 0 || read.hasNext(1) || s.lanesFailingRead > 0 || s.droppedUnread,
-		stepList:   s.listing || s.failingOps[opList],
+		stepList:   s.list.running || s.failingOps[opList],
 	} {
 		s.steps.observe(step, waits && !s.stopping, s.clock)
 	}
@@ -149,7 +149,7 @@ func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
 		warning = fmt.Sprintf("%d subscriptions have deliveries that have waited for more than %s for a slow receiver or a free slot", now.lateSubscriptions, lateAfter)
 	}
 	if waited := time.Since(now.stalledSince); !now.stalledSince.IsZero() && waited > lateAfter {
-		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s", waited.Round(time.Second), now.stallCause)
+		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s; see the log for the error", waited.Round(time.Second), now.stallCause)
 	}
 	return warning, nil
 }

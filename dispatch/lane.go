@@ -102,9 +102,7 @@ type lane struct {
 	failureStreak     int // failures since the last success
 	unsettledFailures int // failures whose attempts are not settled
 
-	// Requests that ended in this round of Begin and in the round before.
-	endRound                       uint64
-	endedThisRound, endedLastRound int
+	ends endCounter
 
 	waitsFor       [resourceKinds]bool
 	nextWaiting    [resourceKinds]*lane
@@ -135,32 +133,39 @@ func (l *lane) willFail(failingAfter int) bool {
 	return l.unsettledFailures > 0 && l.failureStreak >= failingAfter
 }
 
-// recentEnds returns how many requests ended in the last two rounds of Begin. About as many slots become free in the
-// next one. A lane that hangs has none.
-func (l *lane) recentEnds(round uint64) int {
-	switch l.endRound {
-	case round:
-		return l.endedThisRound + l.endedLastRound
-	case round - 1:
-		return l.endedThisRound
-	}
-	return 0
-}
-
-func (l *lane) countEnd(round uint64) {
-	if l.endRound != round {
-		l.endedLastRound = 0
-		if l.endRound == round-1 {
-			l.endedLastRound = l.endedThisRound
-		}
-		l.endRound, l.endedThisRound = round, 0
-	}
-	l.endedThisRound++
-}
-
 // noteDue records the due time of a delivery in the table.
 func (l *lane) noteDue(at int64) {
 	if l.nextDue == 0 || at < l.nextDue {
 		l.nextDue = at
 	}
+}
+
+// endCounter counts the requests of a lane that ended in a round of Begin and in the round before.
+type endCounter struct {
+	round         uint64
+	current, last int
+}
+
+// recent returns how many requests ended in the last two rounds of Begin. About as many slots become free in the next
+// one. A lane that hangs has none.
+func (c *endCounter) recent(round uint64) int {
+	switch c.round {
+	case round:
+		return c.current + c.last
+	case round - 1:
+		return c.current
+	}
+	return 0
+}
+
+// count counts a request that ended in the given round.
+func (c *endCounter) count(round uint64) {
+	if c.round != round {
+		c.last = 0
+		if c.round == round-1 {
+			c.last = c.current
+		}
+		c.round, c.current = round, 0
+	}
+	c.current++
 }

@@ -81,7 +81,7 @@ func (m subscriptionsChanged) apply(s *scheduler) {
 	if len(m.subscriptions) == 0 {
 		s.globalVersion++
 		clear(s.parked)
-		s.listNow = true
+		s.list.now = true
 		return
 	}
 	for _, subscription := range m.subscriptions {
@@ -95,12 +95,12 @@ func (m subscriptionsChanged) apply(s *scheduler) {
 
 // apply queues the begun attempts for sending.
 func (m beginReturned) apply(s *scheduler) {
-	s.beginning, s.spareBatch = false, m.attempts
-	s.beginLead = min(2*s.clock.Sub(s.beginStarted), maxBeginLead) // twice, because another Begin may run when its turn comes
+	s.begin.running, s.begin.spareBatch = false, m.attempts
+	s.begin.lead = min(2*s.clock.Sub(s.begin.started), maxBeginLead) // twice, because another Begin may run when its turn comes
 	defer clear(m.attempts)
 	if m.err != nil {
 		s.storeFails(opBegin, m.err)
-		s.beginFailed, s.beginAfter = true, s.clock.Add(s.options.PollInterval)
+		s.begin.failed, s.begin.after = true, s.clock.Add(s.options.PollInterval)
 		for i := len(m.attempts) - 1; i >= 0; i-- {
 			s.returnToHead(m.attempts[i])
 		}
@@ -108,7 +108,7 @@ func (m beginReturned) apply(s *scheduler) {
 	}
 	s.storeWorks(opBegin)
 	s.steps.markDone(stepBegin)
-	s.beginFailed = false
+	s.begin.failed = false
 	for i, a := range m.attempts {
 		a.lane.beginning--
 		if a.row = m.rows[i]; a.row == 0 {
@@ -188,7 +188,7 @@ func (m sendRefused) apply(s *scheduler) {
 
 func (m requestEnded) apply(s *scheduler) {
 	s.freeSlot(m.lane)
-	m.lane.countEnd(s.beginRound)
+	m.lane.ends.count(s.begin.round)
 	m.lane.failureStreak++
 	if m.failed {
 		m.lane.unsettledFailures++
@@ -260,16 +260,16 @@ func (m attemptCutOff) apply(s *scheduler) {
 
 // apply notes which lanes have more deliveries in the table than in memory.
 func (m lanesListed) apply(s *scheduler) {
-	s.listing = false
+	s.list.running = false
 	if m.err != nil {
 		s.storeFails(opList, m.err)
-		s.listAfter = s.clock.Add(s.options.PollInterval)
+		s.list.after = s.clock.Add(s.options.PollInterval)
 		return
 	}
 	s.storeWorks(opList)
 	s.steps.markDone(stepList)
 	s.droppedUnread = false
-	s.listAfter = s.clock.Add(listInterval(m.duration))
+	s.list.after = s.clock.Add(listInterval(m.duration))
 	for _, pending := range m.lanes {
 		if _, parked := s.parked[pending.Subscription]; parked {
 			continue

@@ -94,8 +94,8 @@ func (o Options) validate() error {
 	check(o.Concurrency > 0, "concurrency is %d, but must be positive", o.Concurrency)
 	check(o.PerSubscription > 0, "concurrency per subscription is %d, but must be positive", o.PerSubscription)
 	check(isHeaderToken(o.HeaderPrefix), "header prefix %q must be letters, digits and hyphens", o.HeaderPrefix)
-	check(o.HeaderPrefix != "Webhook", "header prefix Webhook would hide the headers of Standard Webhooks")
-	check(o.Transport != nil, "a transport is needed")
+	check(o.HeaderPrefix != "Webhook", "header prefix Webhook would hide the headers of Standard Webhooks; choose another")
+	check(o.Transport != nil, "no transport; set Transport, for example to egress.NewTransport")
 	return errors.Join(errs...)
 }
 

@@ -190,8 +190,8 @@ func (s *scheduler) readNext() {
 	if s.stopping {
 		return
 	}
-	if !s.listing && (s.listNow || !s.clock.Before(s.listAfter)) {
-		s.listNow, s.listing = false, true
+	if !s.list.running && (s.list.now || !s.clock.Before(s.list.after)) {
+		s.list.now, s.list.running = false, true
 		s.worker.reads <- readRequest{}
 	}
 	for s.resources[readSlots].used < maxReads {

@@ -26,7 +26,7 @@ func (s *scheduler) mayBegin(l *lane) bool {
 		return s.mayProbe(l) && s.rateAllowsBegin(l)
 	}
 	begun := l.beginning + l.begun.n
-	if begun >= max(s.options.PerSubscription-l.sending, 0)+min(l.recentEnds(s.beginRound), maxBegunPerLaneSlot*s.options.PerSubscription) {
+	if begun >= max(s.options.PerSubscription-l.sending, 0)+min(l.ends.recent(s.begin.round), maxBegunPerLaneSlot*s.options.PerSubscription) {
 		return false
 	}
 	return (begun == 0 || 2*begun < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
@@ -42,20 +42,20 @@ func (s *scheduler) maxBegun() int { return maxBegunPerSlot * s.options.Concurre
 
 // beginNext takes one attempt from each lane in turn and begins them together.
 func (s *scheduler) beginNext() {
-	if s.stopping || s.beginning || s.blockingResults > 0 || s.clock.Before(s.beginAfter) {
+	if s.stopping || s.begin.running || s.blockingResults > 0 || s.clock.Before(s.begin.after) {
 		return
 	}
 	// Probes come first, and use at most half of the slots. So a failing endpoint waits for other failing endpoints,
 	// not for healthy ones.
-	batch := s.collect(s.spareBatch[:0], probePlaces)
+	batch := s.collect(s.begin.spareBatch[:0], probePlaces)
 	batch = s.collect(batch, beginPlaces)
-	s.spareBatch = nil
+	s.begin.spareBatch = nil
 	if len(batch) == 0 {
-		s.spareBatch, s.beginFailed = batch, false
+		s.begin.spareBatch, s.begin.failed = batch, false
 		return
 	}
-	s.beginning, s.beginStarted = true, s.clock
-	s.beginRound++
+	s.begin.running, s.begin.started = true, s.clock
+	s.begin.round++
 	s.worker.batches <- batch
 }
 
@@ -112,7 +112,7 @@ func (s *scheduler) maySend(l *lane) bool {
 // sendNext sends begun attempts, one from each lane in turn, while there are slots. While the store fails nothing is
 // sent, because its result could not be recorded.
 func (s *scheduler) sendNext() {
-	if s.stopping || s.blockingResults > 0 || s.beginFailed {
+	if s.stopping || s.blockingResults > 0 || s.begin.failed {
 		return
 	}
 	for l := s.resources[sendSlots].next(1); l != nil; l = s.resources[sendSlots].next(1) {

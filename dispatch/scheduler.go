@@ -47,26 +47,35 @@ type scheduler struct {
 	unsettled int // attempts taken from a head and not settled
 	bodies    bodies
 
-	beginRound      uint64 // number of Begin calls so far
-	spareBatch      []*attempt
-	beginning       bool // a Begin is running
-	beginStarted    time.Time
-	beginLead       time.Duration // how early attempts of lanes with a rate limit are begun
-	beginFailed     bool          // the last Begin failed
-	beginAfter      time.Time
+	begin           beginState
 	blockingResults int    // results that the store fails to save; while there are any, nothing is sent
 	recordedResults uint64 // results that the store has saved
 	toRelease       []*attempt
 
 	lanesFailingRead int  // lanes whose last read failed
 	droppedUnread    bool // a lane was dropped after failed reads, and no read or list has succeeded since
-
-	listNow   bool // list the subscriptions with pending deliveries at once
-	listing   bool
-	listAfter time.Time
+	list             listState
 
 	failingOps map[string]bool // operations at which the store fails now
 	stopping   bool
+}
+
+// beginState is the state of the calls of Begin. At most one runs at a time.
+type beginState struct {
+	round      uint64 // number of calls so far
+	running    bool
+	started    time.Time     // of the last call
+	failed     bool          // the last call failed
+	after      time.Time     // no call before this time
+	lead       time.Duration // how early attempts of lanes with a rate limit are begun
+	spareBatch []*attempt    // for the next call
+}
+
+// listState is the state of the lists of all subscriptions with pending deliveries. At most one runs at a time.
+type listState struct {
+	now     bool // list at once
+	running bool
+	after   time.Time // no list before this time, unless now is set
 }
 
 func newScheduler(d *Dispatcher, w *worker) *scheduler {
@@ -74,7 +83,7 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 		Dispatcher: d, worker: w,
 		lanes: map[int64]*lane{}, orgs: map[int64]*orgLanes{}, parked: map[int64]struct{}{}, bodies: bodies{}, failingOps: map[string]bool{},
 		maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds(),
-		listNow:   true,
+		list:      listState{now: true},
 	}
 	for kind, all := range [resourceKinds]int{
 		beginPlaces: s.maxBegun(), probePlaces: max(s.options.Concurrency/2, 1), sendSlots: s.options.Concurrency, readSlots: maxReads, memoryBytes: maxMemory,
@@ -106,7 +115,7 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 		if buffer = messages; cap(buffer) > 4096 {
 			buffer = nil
 		}
-		if s.stopping && s.unsettled == 0 && !s.beginning && s.resources[readSlots].used == 0 && !s.listing {
+		if s.stopping && s.unsettled == 0 && !s.begin.running && s.resources[readSlots].used == 0 && !s.list.running {
 			return
 		}
 		s.wakeLanes()

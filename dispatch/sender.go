@@ -77,7 +77,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 			if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
 				what = slog.String("error", err.Error())
 			}
-			s.log.LogAttrs(ctx, slog.LevelError, "panic while sending an attempt", what,
+			s.log.LogAttrs(ctx, slog.LevelError, "sending an attempt panicked; please report this bug with the stack", what,
 				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
 			result.err = classProtocol + ": the attempt could not be made"
 		}

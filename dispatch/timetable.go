@@ -50,8 +50,8 @@ func (s *scheduler) untilNextWake() time.Duration {
 	if len(s.timetable) > 0 {
 		d = min(d, time.UnixMilli(s.timetable[0].wakeAt).Sub(s.clock))
 	}
-	if s.beginFailed && s.blockingResults == 0 && !s.beginning { // otherwise a message will wake the scheduler
-		d = min(d, s.beginAfter.Sub(s.clock))
+	if s.begin.failed && s.blockingResults == 0 && !s.begin.running { // otherwise a message will wake the scheduler
+		d = min(d, s.begin.after.Sub(s.clock))
 	}
 	return max(d, time.Millisecond)
 }
