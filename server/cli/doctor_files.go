@@ -35,7 +35,7 @@ func (d *examination) files(ctx context.Context, c config.Config) {
 	}
 	if err := mount.CheckMount(path); err != nil {
 		d.refused("directory", err)
-	} else if warning := mount.LossWarning(); warning != "" {
+	} else if warning := mount.Passing(); warning != "" {
 		d.warn("directory", "", "%s", warning)
 	}
 	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {

@@ -47,8 +47,8 @@ func (m Mount) CheckMount(path string) error {
 		"put it on a local disk or a named volume and set storage.path", ErrFileSystem, path, m.Type, m.Point)
 }
 
-// LossWarning returns a warning if the file system is lost with the container or the power, otherwise "".
-func (m Mount) LossWarning() string {
+// Passing returns a warning if the file system is lost with the container or the power, otherwise "".
+func (m Mount) Passing() string {
 	switch {
 	case m.Layer():
 		return "the database is on the container's own layer and is lost with the container; mount a volume at its directory"
