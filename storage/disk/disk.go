@@ -133,15 +133,15 @@ func Explain(name string, err error) error {
 		return fmt.Errorf("%w: there is no room for %s; make room on that disk, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
 	case errors.Is(err, fs.ErrPermission):
 		who := fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid())
-		owner, fix := describeOwner(name)
-		return fmt.Errorf("%w: %s may not be used by this process (%s): %s; %s, or set storage.path to a file elsewhere (%w)", ErrAccess, name, who, owner, fix, err)
+		owner, mend := owner(name)
+		return fmt.Errorf("%w: %s may not be used by this process (%s): %s; %s, or set storage.path to a file elsewhere (%w)", ErrAccess, name, who, owner, mend, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrAccess, name, err)
 }
 
-// describeOwner says who owns name, and how to give this process access. If a directory hides name, the answer is about
+// owner says who owns name, and how to give this process access. If a directory hides name, the answer is about
 // that directory.
-func describeOwner(name string) (belongs, fix string) {
+func owner(name string) (belongs, fix string) {
 	if target, err := os.Readlink(name); err == nil {
 		// No chown, because it would give away the target of the link, and the link may have been planted.
 		return "it is a symbolic link to " + target, "remove the link if it is not yours, or let this user read where it leads"

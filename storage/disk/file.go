@@ -18,7 +18,7 @@ const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 func Create(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|safeOpenFlags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, unexpectedFile(name, err)
+		return nil, inTheWay(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -31,7 +31,7 @@ func Create(name string) (*os.File, error) {
 func OpenOwn(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|safeOpenFlags, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
-		return nil, unexpectedFile(name, err)
+		return nil, inTheWay(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -71,7 +71,7 @@ func Remove(name string) error {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EPERM):
-		return unexpectedFile(name, err)
+		return inTheWay(name, err)
 	}
 	return Explain(name, err)
 }
@@ -79,7 +79,7 @@ func Remove(name string) error {
 // checkPlain refuses anything except a regular file without other hard links.
 func checkPlain(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return unexpectedFile(name, nil)
+		return inTheWay(name, nil)
 	}
 	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
 		return fmt.Errorf("%w: %s has another name too (it is a hard link), so writing to it could change another file; remove it: rm %s",
@@ -101,8 +101,8 @@ func checkOwned(name string, info fs.FileInfo) error {
 	return checkOwnedBy([]int{Self().UID}, name, info)
 }
 
-// unexpectedFile describes the file that has a name which Keyhook needs.
-func unexpectedFile(name string, err error) error {
+// inTheWay describes the file that has a name which Keyhook needs.
+func inTheWay(name string, err error) error {
 	kind := "a file"
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		kind = map[fs.FileMode]string{
@@ -116,13 +116,13 @@ func unexpectedFile(name string, err error) error {
 	if err == nil {
 		return sentence
 	}
-	return unexpectedFileError{sentence, err}
+	return inTheWayError{sentence, err}
 }
 
-// unexpectedFileError keeps the system's error for errors.Is. Its text would only repeat the sentence.
-type unexpectedFileError struct {
+// inTheWayError keeps the system's error for errors.Is. Its text would only repeat the sentence.
+type inTheWayError struct {
 	error
 	cause error
 }
 
-func (e unexpectedFileError) Unwrap() []error { return []error{e.error, e.cause} }
+func (e inTheWayError) Unwrap() []error { return []error{e.error, e.cause} }

@@ -127,7 +127,7 @@ func (u User) Become() error {
 		return nil
 	}
 	if err := u.become(); err != nil {
-		return u.explainDenied(err)
+		return u.refused(err)
 	}
 	return nil
 }
@@ -140,13 +140,13 @@ func (u User) Do(fn func() error) error {
 	}
 	undo, err := u.borrow()
 	if err != nil {
-		return u.explainDenied(errors.Join(err, undo()))
+		return u.refused(errors.Join(err, undo()))
 	}
 	err = fn()
 	return errors.Join(err, undo())
 }
 
-func (u User) explainDenied(err error) error {
+func (u User) refused(err error) error {
 	return fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w); run the command as that user",
 		ErrAccess, u, err)
 }
