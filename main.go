@@ -180,8 +180,8 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		Transport: egress.NewTransport(egress.Options{
 			Policy: guard, Roots: roots, MaxIdle: c.Webhooks.Concurrency, MaxIdlePerHost: c.Webhooks.Concurrency,
 		}),
-		OnSettled:  m.Ended,
-		Logger: log,
+		OnSettled: m.Ended,
+		Logger:    log,
 	})
 	if err != nil {
 		return nil, err
