@@ -59,8 +59,8 @@ func Database(path string) []string {
 	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
 }
 
-// Beside returns every name that Keyhook or SQLite uses for the database at path, the database first. None of them need
-// exist.
+// Beside returns every name that Keyhook or SQLite uses for the database at path, the database first. A copy of the
+// database must not take any of these names.
 func Beside(path string) []string {
 	names := Database(path)
 	for _, suffix := range []string{Lock, Key, FreshKey, Socket, Partial, Restoring} {

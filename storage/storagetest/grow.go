@@ -26,8 +26,9 @@ type Size struct {
 const fanOut = 10
 
 // Grow fills a file like months of work. It writes millions of rows, for which Publish would need minutes. The file
-// must have some dozens of healthy subscriptions, and nobody may have it open. If Size asks for closed or failing
-// deliveries, a quarter of the subscriptions becomes disabled or failing; see StaysHealthy.
+// must have some dozens of healthy subscriptions, and nobody may have it open. If Size asks for closed deliveries, a
+// quarter of the subscriptions becomes disabled. If it asks for failing ones, another quarter becomes failing. See
+// StaysHealthy.
 func Grow(tb testing.TB, path string, size Size) {
 	tb.Helper()
 	db, err := sql.Open("sqlite", (&url.URL{
