@@ -2,6 +2,16 @@ package dispatch
 
 import "container/heap"
 
+// The resources that organizations share. The comment says when a lane waits for one, and what is counted.
+const (
+	beginPlaces = iota // a healthy lane has jobs to begin; counts attempts begun and not sent, probes included
+	probePlaces        // a failing lane has a probe to begin; counts open probes
+	sendSlots          // a lane has begun attempts or tests to send; counts requests in progress
+	readSlots          // a lane must read from the store; counts running reads
+	memoryBytes        // a lane has jobs to read but no room; counts bytes
+	resourceKinds
+)
+
 // unknownOrg stands for the organization of a lane until it is read. Such a lane can only wait for that read.
 const unknownOrg = -1
 
@@ -188,16 +198,6 @@ func (q *resource) Pop() any {
 	t.queues[q.kind].heapIndex = 0
 	return t
 }
-
-// The resources that organizations share. The comment says when a lane waits for one, and what is counted.
-const (
-	beginPlaces = iota // a healthy lane has jobs to begin; counts attempts begun and not sent, probes included
-	probePlaces        // a failing lane has a probe to begin; counts open probes
-	sendSlots          // a lane has begun attempts or tests to send; counts requests in progress
-	readSlots          // a lane must read from the store; counts running reads
-	memoryBytes        // a lane has jobs to read but no room; counts bytes
-	resourceKinds
-)
 
 // laneQueue holds the lanes of one organization that take turns at one resource. A lane is in it at most once. When its
 // turn comes, the lane may not need it any more.
