@@ -30,7 +30,7 @@ type Options struct {
 
 	// OnSettled is called for each attempt, including tests, after its result is recorded. It must return at once. Nil
 	// means no call.
-	OnSettled func(r webhook.Result, made webhook.Settled)
+	OnSettled func(r webhook.Result, settled webhook.Settled)
 }
 
 // complete returns the options with their defaults, or every problem with them.

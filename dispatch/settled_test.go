@@ -26,10 +26,10 @@ func TestOnSettled(t *testing.T) {
 			}
 			var mu sync.Mutex
 			var ends []end
-			x := newFixture(t, dispatch.Options{OnSettled: func(r webhook.Result, made webhook.Settled) {
+			x := newFixture(t, dispatch.Options{OnSettled: func(r webhook.Result, settled webhook.Settled) {
 				mu.Lock()
 				defer mu.Unlock()
-				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Error, r.DurationMS, made.State})
+				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Error, r.DurationMS, settled.State})
 			}})
 			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(503)))
 			x.publish(t, 1)
