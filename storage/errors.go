@@ -93,7 +93,8 @@ func unreadable(err error) error {
 		return fault.Advise(fmt.Errorf("%w: it was left as it is (%w)", ErrDamaged, err),
 			"put the database back from a backup")
 	case sqliteReadOnly, sqliteCantOpen:
-		return fmt.Errorf("%w: look at the modes of the files of storage.path and at its mount (%w)", disk.ErrAccess, err)
+		return fault.Advise(fmt.Errorf("%w: SQLite may not open or write them (%w)", disk.ErrAccess, err),
+			"check the modes of the files of storage.path, and how their file system is mounted")
 	}
 	return err
 }

@@ -26,7 +26,7 @@ const (
 	base62        = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// Digest is the SHA-256 of a whole credential: all that is stored of one.
+// Digest is the SHA-256 of a whole credential. Only digests are stored.
 type Digest [sha256.Size]byte
 
 // Credential is a raw API key, access token or session cookie. Credentials are compared by their digests, not with ==. The
@@ -35,7 +35,7 @@ type Credential struct{ redact.Text }
 
 func credential(raw string) Credential { return Credential{redact.New(raw)} }
 
-// Mint makes a credential with the given prefix out of crypto/rand, which cannot fail.
+// Mint makes a credential with the given prefix from crypto/rand, which cannot fail.
 func Mint(prefix string) Credential {
 	body := make([]byte, 0, len(prefix)+1+randomChars+checksumChars)
 	body = append(append(body, prefix...), '_')
@@ -95,7 +95,7 @@ func Parse(raw string) (c Credential, ok bool) {
 	return credential(raw), true
 }
 
-// lowerWord reports whether s is lower-case letters and digits, beginning with a letter.
+// lowerWord reports whether s has only lower-case letters and digits, and begins with a letter.
 func lowerWord(s string) bool {
 	for i, c := range []byte(s) {
 		if (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {

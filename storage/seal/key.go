@@ -16,7 +16,7 @@ import (
 
 const keySize = 32
 
-// ErrKey says that a text is no encryption key. The error of ParseKey wraps it and says how to make one.
+// ErrKey says that a text is not an encryption key. The error of ParseKey wraps it, and its fault.Advice says how to make one.
 var ErrKey = errors.New("not an encryption key")
 
 // Key is an encryption key of 32 bytes. Reveal returns it as padded base64, as ParseKey reads it and the key file holds
@@ -25,15 +25,15 @@ type Key struct{ redact.Text }
 
 func newKey(b []byte) Key { return Key{redact.New(base64.StdEncoding.EncodeToString(b))} }
 
-// NewKey makes a key out of crypto/rand, which cannot fail.
+// NewKey makes a key from crypto/rand, which cannot fail.
 func NewKey() Key {
 	b := make([]byte, keySize)
 	rand.Read(b)
 	return newKey(b)
 }
 
-// ParseKey reads 32 bytes written as base64, in the standard or the URL alphabet, padded or not, or as 64 hex digits;
-// white space around them is ignored. Any other text gives ErrKey, which never repeats it.
+// ParseKey reads 32 bytes in base64, in the standard or the URL alphabet, with or without padding, or as 64 hex digits. It
+// ignores white space around them. Any other text gives ErrKey, and the error does not repeat the text.
 func ParseKey(text string) (Key, error) {
 	text = strings.TrimSpace(text)
 	encodings := []func(string) ([]byte, error){hex.DecodeString}
@@ -45,7 +45,7 @@ func ParseKey(text string) (Key, error) {
 		if err != nil || len(b) != keySize || strings.ContainsAny(text, "\r\n") {
 			continue
 		}
-		if !bytes.Equal(b, make([]byte, keySize)) { // zeros are a variable that nobody set, not a key
+		if !bytes.Equal(b, make([]byte, keySize)) { // zeros come from a variable that was never set
 			return newKey(b), nil
 		}
 	}

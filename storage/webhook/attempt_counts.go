@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// DurationBounds are the upper bounds, in milliseconds, by which the durations of attempts are counted.
+// DurationBounds are the upper bounds, in milliseconds, of the classes in which durations of attempts are counted.
 var DurationBounds = [...]int64{10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000}
 
-// Durations counts attempts by how long they took: each under the first of DurationBounds that it does not exceed, the
-// last number those beyond all.
+// Durations counts attempts by their duration. An attempt counts under the first of DurationBounds that it does not exceed.
+// The last number counts attempts above all bounds.
 type Durations [len(DurationBounds) + 1]int64
 
 // Scan reads a JSON array of the counts.
@@ -22,9 +22,9 @@ func (d *Durations) Scan(src any) error {
 	return json.Unmarshal([]byte(text), d)
 }
 
-// Quantile estimates the duration, in milliseconds, that the given part of the attempts did not exceed: as if those
-// between two bounds were spread evenly. For what lies beyond the last bound it can only say the bound. ok is false where
-// there are none.
+// Quantile estimates the duration, in milliseconds, that the given part of the attempts did not exceed. It assumes that the
+// attempts between two bounds are spread evenly. Above the last bound it returns that bound. ok is false if there are no
+// attempts.
 func (d Durations) Quantile(part float64) (ms float64, ok bool) {
 	var all int64
 	for _, n := range d {
@@ -44,7 +44,7 @@ func (d Durations) Quantile(part float64) (ms float64, ok bool) {
 	return float64(lower), true
 }
 
-// AttemptCounts counts attempts that have ended. Those cut off by Keyhook itself, and tests, are not among them.
+// AttemptCounts counts attempts that have ended, except tests and attempts that Keyhook itself interrupted.
 type AttemptCounts struct {
 	Succeeded int64     `db:"succeeded"`
 	Failed    int64     `db:"failed"`
@@ -52,27 +52,27 @@ type AttemptCounts struct {
 }
 
 // Add counts one attempt.
-func (t *AttemptCounts) Add(succeeded bool, durationMS int64) {
+func (c *AttemptCounts) Add(succeeded bool, durationMS int64) {
 	if succeeded {
-		t.Succeeded++
+		c.Succeeded++
 	} else {
-		t.Failed++
+		c.Failed++
 	}
 	at, _ := slices.BinarySearch(DurationBounds[:], durationMS)
-	t.Took[at]++
+	c.Took[at]++
 }
 
-// Merge adds the counts of another.
-func (t *AttemptCounts) Merge(o AttemptCounts) {
-	t.Succeeded += o.Succeeded
-	t.Failed += o.Failed
-	for i := range t.Took {
-		t.Took[i] += o.Took[i]
+// Merge adds other counts.
+func (c *AttemptCounts) Merge(o AttemptCounts) {
+	c.Succeeded += o.Succeeded
+	c.Failed += o.Failed
+	for i := range c.Took {
+		c.Took[i] += o.Took[i]
 	}
 }
 
-// MinuteCounts is the AttemptCounts of a step of time.
+// MinuteCounts is the AttemptCounts of one minute, or of several.
 type MinuteCounts struct {
-	Minute int64 `db:"minute"` // its first, counted from the epoch
+	Minute int64 `db:"minute"` // the first, counted from the epoch
 	AttemptCounts
 }

@@ -1,6 +1,6 @@
 package webhook
 
-// Target is where and how a subscription's deliveries are sent at present.
+// Target is what sending to a subscription needs: address, secrets, limit and health, as they are now.
 type Target struct {
 	Subscription   int64  // row id
 	ID             string // public id
@@ -8,37 +8,37 @@ type Target struct {
 	OrganizationID string
 	URL            string
 	Secret         Secret
-	Previous       Secret // signs beside Secret until PreviousUntil, in milliseconds; zero where there is none
+	Previous       Secret // also signs until PreviousUntil, in milliseconds; zero if there is none
 	PreviousUntil  int64
-	// RateLimitPerSecond is how many attempts may be made in a second; nil is as many as there are.
+	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64
 	Health
-	Open     bool   // active, not removed, the plan has webhooks, and the queue is not held
-	Unusable string // why the secret cannot be unsealed; empty where it can
+	Open     bool   // active, not deleted, the plan has webhooks, and the queue is not held
+	Unusable string // why the secret cannot be decrypted; empty if it can
 }
 
 // Lane is a subscription with pending deliveries.
 type Lane struct {
 	Subscription int64 `db:"subscription_id"`
-	Organization int64 `db:"organization_id"` // row id; 0 where the subscription is gone
+	Organization int64 `db:"organization_id"` // row id; 0 if the subscription was deleted
 	Pending      int64 `db:"pending"`
 	DueAt        int64 `db:"due_at"` // the earliest
 }
 
-// Backlog is what waits to be sent, by the state of the subscriptions that it waits for. Closed ones are disabled, removed,
-// or without a plan that has webhooks.
+// Backlog counts pending deliveries by the state of their subscriptions. Closed subscriptions are disabled or deleted, or
+// their plan has no webhooks.
 type Backlog struct {
 	Healthy, Failing, Closed Waiting
-	OldestDue                int64 // when the delivery became due that has waited longest for an open one; 0 where none waits
-	Held                     bool  // the whole queue is; nothing is late then
+	OldestDue                int64 // the earliest due time for an open subscription; 0 if nothing is pending
+	Held                     bool  // whether the queue is held; then nothing is late
 }
 
-// Waiting is how many deliveries wait, and for how many subscriptions.
+// Waiting counts pending deliveries and their subscriptions.
 type Waiting struct {
 	Lanes, Deliveries int64
 }
 
-// Job is a pending delivery with all that sending it needs but the Target.
+// Job is a pending delivery with all that sending needs, except the Target.
 type Job struct {
 	Delivery     int64   `db:"id"`
 	Subscription int64   `db:"subscription_id"`
@@ -53,10 +53,10 @@ type Job struct {
 	Cause        Trigger `db:"cause"` // of the delivery
 }
 
-// Number is the number of the attempt that comes next, from 1.
+// Number returns the number of the next attempt, from 1.
 func (j Job) Number() int { return j.Attempts + 1 }
 
-// Trigger is why that attempt is made.
+// Trigger returns why the next attempt is made.
 func (j Job) Trigger() Trigger {
 	if j.Attempts > 0 {
 		return ByRetry
@@ -64,7 +64,7 @@ func (j Job) Trigger() Trigger {
 	return j.Cause
 }
 
-// Start asks to begin an attempt under the epoch that the asker believes in.
+// Start asks to begin an attempt. Epoch is the one that the caller knows; the store refuses an old epoch.
 type Start struct {
 	Delivery     int64
 	Subscription int64
@@ -73,12 +73,12 @@ type Start struct {
 	Trigger      Trigger
 }
 
-// Result is how an attempt ended, with what follows if it failed.
+// Result is how an attempt ended, and when to try again if it failed.
 type Result struct {
 	Attempt        int64
 	Delivery       int64
 	Subscription   int64
-	Epoch          int64 // in which it began
+	Epoch          int64 // in which the attempt began
 	Number         int
 	Trigger        Trigger
 	Succeeded      bool
@@ -86,24 +86,24 @@ type Result struct {
 	ResponseBody   string
 	DurationMS     int64
 	Failure        Failure // zero on success
-	RetryAt        int64   // when the delivery is due again, should attempts be left
-	ProbeAt        int64   // when the next probe is due, should the subscription be failing
+	RetryAt        int64   // when the delivery is due again, if it has attempts left
+	ProbeAt        int64   // when the next probe is due, if the subscription is failing
 }
 
-// Settled is what a recorded result led to.
+// Settled says what changed when a result was recorded.
 type Settled struct {
 	State   DeliveryState
 	DueAt   int64 // while Pending
 	Health  Health
-	Changed bool // Health.Status is not what it was before
+	Changed bool // whether Health.Status changed
 }
 
-// Watcher is told after a commit, in the order of commits, what matters to the dispatcher. It is called by the writer
-// and must return at once.
+// Watcher receives what matters to the dispatcher after each commit, in the order of commits. The writer calls it, so it
+// must return at once.
 type Watcher interface {
-	// Fresh hands over new pending deliveries of one organization, bodies in hand.
+	// Fresh passes new pending deliveries of one organization, with their bodies.
 	Fresh(jobs []Job)
-	// Changed names the subscriptions whose Target may be another now, or whose pending deliveries have changed other
-	// than by Fresh and Record. None named means any.
+	// Changed names the subscriptions whose Target may have changed, or whose pending deliveries changed in another way
+	// than by Fresh and Record. No name means that any subscription may have changed.
 	Changed(subscriptions ...int64)
 }

@@ -1,28 +1,28 @@
 package webhook
 
-// Hold says that nothing is sent, whatever is due, until an operator releases the queue.
+// Hold says that Keyhook sends nothing until an operator releases the queue.
 type Hold struct {
 	Since  int64  // in milliseconds
-	Reason string // as whoever held it wrote it
-	Last   int64  // row id of the newest delivery by then: Discard drops none that came after it
+	Reason string // the text that the operator gave
+	Last   int64  // row id of the newest delivery at that time; discarding the queue drops no later ones
 }
 
-// Queue is what waits to be sent, and whether it is held.
+// Queue describes the pending deliveries, and says whether the queue is held.
 type Queue struct {
-	Hold          *Hold // nil: what is due is sent
+	Hold          *Hold // nil if the queue is not held
 	Deliveries    int64
 	Subscriptions int64
-	Largest       []Queued // those for which most is waiting, at most MaxQueued of them
+	Largest       []Queued // the subscriptions with the most pending deliveries, at most MaxQueued
 }
 
 // MaxQueued is how many subscriptions a Queue lists.
 const MaxQueued = 200
 
-// Queued is what waits for one subscription, be it open or not.
+// Queued describes the pending deliveries of one subscription, whatever its status.
 type Queued struct {
 	SubscriptionID string `db:"subscription_public_id"`
 	OrganizationID string `db:"organization_public_id"`
 	URL            string `db:"url"`
 	Pending        int64  `db:"pending"`
-	OldestDue      int64  `db:"oldest_due"` // in milliseconds; may lie in the future
+	OldestDue      int64  `db:"oldest_due"` // in milliseconds; may be in the future
 }

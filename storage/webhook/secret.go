@@ -8,14 +8,14 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// SecretPrefix begins every signing secret, as Standard Webhooks has it.
+// SecretPrefix begins every signing secret, as Standard Webhooks requires.
 const SecretPrefix = "whsec_"
 
 // Secret is a subscription's signing secret. The zero value is no secret.
 type Secret struct{ redact.Text }
 
-// NewSecret makes a secret: the prefix and the padded standard base64 of 32 random bytes, so that the libraries of both
-// signature schemes take it as it is.
+// NewSecret makes a secret: the prefix, and 32 random bytes in padded standard base64. The libraries of both signature
+// schemes accept this form.
 func NewSecret() Secret {
 	var random [32]byte
 	rand.Read(random[:])
@@ -25,8 +25,8 @@ func NewSecret() Secret {
 // KnownSecret wraps a stored secret.
 func KnownSecret(text string) Secret { return Secret{redact.New(text)} }
 
-// Rotation is how a signing secret is replaced.
+// Rotation says how to replace a signing secret.
 type Rotation struct {
-	Overlap time.Duration // how long the old secret signs beside the new one; 0 is not at all
-	Force   bool          // ends the overlap of the rotation before, if it still lasts
+	Overlap time.Duration // how long the old secret also signs; may be 0
+	Force   bool          // ends the overlap of the previous rotation, if it has not ended
 }

@@ -215,6 +215,24 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 	}
 }
 
+func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ arg, check, text, mend string }{
+		{"--webhooks.timeout=5", "settings", `webhooks.timeout (--webhooks.timeout): "5" has no unit`, `write "5s"`},
+		{"--storage.path=/no/such/keyhook.db", "directory", "there is no directory /no/such", "create it (mkdir -p /no/such), or set storage.path"},
+	} {
+		_, got := examine(t, tt.arg)
+		for _, f := range got.Findings {
+			if f.Result == "problem" && (f.Check != tt.check || !strings.HasSuffix(f.Text, tt.text) || f.Mend != tt.mend) {
+				t.Errorf("%s: %+v", tt.arg, f)
+			}
+		}
+		if got.Problems != 1 {
+			t.Errorf("%s: %d problems", tt.arg, got.Problems)
+		}
+	}
+}
+
 func TestDoctorBesideARunningServer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
