@@ -2,9 +2,14 @@ package main
 
 import (
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server/config"
 )
 
 // vocabularies are the packages that say what things are. Every package of mayImport may import them, except that a
@@ -22,17 +27,20 @@ var mayImport = map[string][]string{
 	"server/metrics":               {"storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
-	"server/cli":                   {"server/cli/bench", "server/cli/child", "server/cli/client", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "server/socket", "storage", "storage/backup", "storage/disk", "dispatch/signature", "dispatch/egress"},
-	"server/cli/child":             {},
 	"server/cli/flag":              {},
+	"server/cli/child":             {},
+	"server/cli/demo":              {"server/cli/child", "server/cli/client", "dispatch/signature"},
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/flag", "server/cli/output"},
+	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
-	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // which alone decides whether a request is genuine
+	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
+	"server/cli":                   {"server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
 	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/redact"},
 	"storage/seal":                 {},
+	"storage/disk":                 {},
 	"storage/storagetest":          {"storage"},
 }
 
@@ -46,7 +54,7 @@ var fences = map[string][]string{
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},
-	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/output", "server/cli/receive"},
+	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
 	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
 	"golang.org/x/time/rate":              {"dispatch", "server"},
 }
@@ -82,5 +90,20 @@ func TestImportsGoDown(t *testing.T) {
 		if !seen[pkg] {
 			t.Errorf("the table names %q, which does not exist", pkg)
 		}
+	}
+}
+
+func TestTheExampleConfigEqualsTheDefaults(t *testing.T) {
+	t.Parallel()
+	flags := newServe().Flags()
+	if err := flags.Parse([]string{"--config=config.example.yaml"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(config.Default(), c, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Errorf("not the defaults (-want +got):\n%s", diff)
 	}
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/demo"
+	"github.com/keyhook/keyhook/server/cli/doctor"
+
 	"github.com/keyhook/keyhook/server/cli/bench"
 	"github.com/keyhook/keyhook/server/cli/receive"
 )
@@ -45,8 +48,9 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(newDemo(), bench.New(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), receive.NewListen(), receive.NewVerify(), newRekey(o.Schema))
+	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken())
+	root.AddCommand(newBackup(), newRestore(o.Schema), newRekey(o.Schema))
+	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}

@@ -175,7 +175,7 @@ func TestRefusals(t *testing.T) {
 		{"a page of something else is not printed", says(502, "text/html", "<html>secret</html>"),
 			"keyhook: the response (502 Bad Gateway) does not come from Keyhook; check --url\n"},
 		{"nor is a success of something else", says(200, "text/html", "<html>"),
-			"keyhook: the answer is no JSON object, and so not one of Keyhook's: check --url\n"},
+			"keyhook: the response is not a JSON object, so it does not come from Keyhook; check --url\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

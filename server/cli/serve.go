@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // UntilSignal returns a context that ends with the first SIGTERM or SIGINT. The second one ends the process at once.
@@ -59,7 +61,7 @@ func Listen(setting, address string) (net.Listener, error) {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		mend = "this machine has no such address; choose one that it has, or 0.0.0.0 for all"
 	}
-	return nil, fmt.Errorf("%w: %s: %w; %s", errListen, setting, err, mend)
+	return nil, fault.Advise(fmt.Errorf("%w: %s: %w", errListen, setting, err), "%s", mend)
 }
 
 // Welcome tells a first operator where to begin. token is empty where it came from the settings: then it is known

@@ -19,16 +19,16 @@ func (a action) show(out output.Printer, body []byte) error {
 	if out.JSON {
 		return out.Write(string(bytes.TrimRight(body, "\n")) + "\n")
 	}
-	r, err := parseObject(body)
+	o, err := parseObject(body)
 	if err != nil {
 		return err
 	}
 	if out.Quiet {
-		return out.Write(r.text(cmp.Or(a.secret, a.id, "id")) + "\n")
+		return out.Write(o.text(cmp.Or(a.secret, a.id, "id")) + "\n")
 	}
 	member, columns, _ := strings.Cut(a.table, ": ")
-	text := details(out.Palette, r, member)
-	if list := r.items(member); len(list) > 0 {
+	text := details(out.Palette, o, member)
+	if list := o.objects(member); len(list) > 0 {
 		rows, err := cells(list, strings.Fields(columns))
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func (a action) showList(out output.Printer, found client.Page) error {
 	if out.JSON {
 		return output.WriteJSONLine(out.Out, found)
 	}
-	columns := strings.Fields(a.list)
+	columns := strings.Fields(a.columns)
 	if out.Quiet {
 		columns = []string{cmp.Or(a.id, "id")}
 	}
@@ -80,12 +80,12 @@ func (a action) showList(out output.Printer, found client.Page) error {
 func cells(list []json.RawMessage, columns []string) ([][]string, error) {
 	rows := make([][]string, len(list))
 	for i, item := range list {
-		r, err := parseObject(item)
+		o, err := parseObject(item)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range columns {
-			rows[i] = append(rows[i], r.text(name))
+			rows[i] = append(rows[i], o.text(name))
 		}
 	}
 	return rows, nil
@@ -114,14 +114,14 @@ func table(p output.Palette, columns []string, rows [][]string, widest int) stri
 }
 
 // details returns the members of one thing, a line for each, without the member that is a table of its own.
-func details(p output.Palette, r record, except string) string {
+func details(p output.Palette, o object, except string) string {
 	t := output.Table{Palette: p, Style: func(row []string, i int) output.Style {
 		if i == 1 && isState(row[0]) {
 			return output.StateStyle(row[1])
 		}
 		return output.Plain
 	}}
-	for _, m := range r {
+	for _, m := range o {
 		if m.name != except {
 			t.Add(m.name, m.text())
 		}

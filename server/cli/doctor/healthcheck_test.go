@@ -1,4 +1,4 @@
-package cli_test
+package doctor_test
 
 import (
 	"net"
@@ -43,9 +43,9 @@ func TestHealthcheck(t *testing.T) {
 		{"a server that is ready", answers(200, ready), false, cli.ExitOK, "ready: http://127.0.0.1:"},
 		{"one that speaks TLS", answers(200, ready), true, cli.ExitOK, "ready: https://127.0.0.1:"},
 		{"one that is not ready", answers(503, notReady), false, cli.ExitFailure, " is not ready: process: is shutting down; storage: the disk is full\n"},
-		{"another program", answers(200, "<html>"), false, cli.ExitFailure, "is no Keyhook; look at server.listen"},
-		{"none", nil, false, cli.ExitFailure, "start one with: keyhook serve"},
-		{"one that hangs", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }), false, cli.ExitFailure, "no answer within 2.5s"},
+		{"another program", answers(200, "<html>"), false, cli.ExitFailure, "does not come from Keyhook; check server.listen"},
+		{"none", nil, false, cli.ExitFailure, "start it with \"keyhook serve\""},
+		{"one that hangs", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }), false, cli.ExitFailure, "no response within 2.5s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
-package cli_test
+package doctor_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"maps"
@@ -16,14 +17,23 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// checkup is what doctor --json says.
+// run executes one command line.
+func run(t *testing.T, args []string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	root := cli.New(cli.Options{In: strings.NewReader(""), Out: &out, Err: &err, Schema: storagetest.Schema(t)})
+	code = cli.Run(t.Context(), root, args)
+	return code, out.String(), err.String()
+}
+
+// checkup is the output of doctor --json.
 type checkup struct {
 	Findings []struct{ Result, Check, Text, Mend string }
 	Problems int
 	Warnings int
 }
 
-// examine runs doctor in words of its own.
+// examine runs doctor.
 func examine(t *testing.T, args ...string) (int, checkup) {
 	t.Helper()
 	code, stdout, stderr := run(t, append([]string{"doctor", "--json", "--listen=127.0.0.1:0"}, args...))
@@ -37,7 +47,7 @@ func examine(t *testing.T, args ...string) (int, checkup) {
 	return code, c
 }
 
-// has reports whether there is a finding of a check with a piece of text in its sentence or its mend.
+// has reports whether a finding of a check contains a text, in its sentence or in its mend.
 func (c checkup) has(result, check, text string) bool {
 	for _, f := range c.Findings {
 		if f.Result == result && f.Check == check && strings.Contains(f.Text+"; "+f.Mend, text) {
@@ -47,7 +57,7 @@ func (c checkup) has(result, check, text string) bool {
 	return false
 }
 
-// all reads a directory.
+// all returns the files of a directory.
 func all(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -80,17 +90,17 @@ func TestDoctorLooksAtTheDatabase(t *testing.T) {
 		args                []string
 		result, check, says string
 	}{
-		{"that is well", func(*testing.T, string) {}, nil, "ok", "database", "the encryption key fits it"},
+		{"that is well", func(*testing.T, string) {}, nil, "ok", "database", "the encryption key is right"},
 		{"that is not there yet", func(t *testing.T, dir string) {
 			for name := range all(t, dir) {
 				if err := os.Remove(filepath.Join(dir, name)); err != nil {
 					t.Fatal(err)
 				}
 			}
-		}, nil, "ok", "database", "there is none yet"},
+		}, nil, "ok", "database", "There is no database yet"},
 		{"that is garbage", change("keyhook.db", strings.Repeat("garbage ", 99)), nil, "problem", "database", "no database at all"},
 		{"that is empty beside its key", change("keyhook.db", ""), nil, "problem", "database", "start anew"},
-		{"that was left open", change("keyhook.db-wal", "something"), nil, "warning", "database", "has not closed it"},
+		{"that was left open", change("keyhook.db-wal", "something"), nil, "warning", "database", "did not close"},
 		{"of another key", change("keyhook.db.key", strings.Repeat("ab", 32)), nil, "problem", "database", "does not fit"},
 		{"whose key is gone", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "keyhook.db.key")); err != nil {
@@ -105,7 +115,7 @@ func TestDoctorLooksAtTheDatabase(t *testing.T) {
 		{"in a directory that is not there", func(*testing.T, string) {}, []string{"--storage.path=/no/such/keyhook.db"}, "problem", "directory", "mkdir -p /no/such"},
 		{"of wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s"`},
 		{"that a proxy trusts all for", func(*testing.T, string) {}, []string{"--server.trusted_proxies=0.0.0.0/0"}, "problem", "proxies", "server.trusted_proxies"},
-		{"that is served in the open", func(*testing.T, string) {}, []string{"--server.listen=0.0.0.0:0"}, "warning", "address", "in the open"},
+		{"that is served in the open", func(*testing.T, string) {}, []string{"--server.listen=0.0.0.0:0"}, "warning", "address", "unencrypted"},
 		{"with a certificate that is not there", func(*testing.T, string) {}, []string{"--server.tls_cert_file=a", "--server.tls_key_file=b"}, "problem", "tls", "PEM"},
 		{"with a token that was encoded twice", func(*testing.T, string) {}, []string{"--bootstrap.token=YW4tb3BlcmF0b3ItdG9rZW4tb2YtdGVzdHM="}, "warning", "secrets", "base64 of another text"},
 		{"with a token in quotes", func(*testing.T, string) {}, []string{`--bootstrap.token="an-operator-token-of-tests"`}, "warning", "secrets", "quotes"},
@@ -173,13 +183,13 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 		result, check, says string
 		asks                bool
 	}{
-		{"that is well", receiver.URL + "/hook", let, "ok", "receiver", "answers HEAD with 200", true},
+		{"that is well", receiver.URL + "/hook", let, "ok", "receiver", "responds to HEAD with 200", true},
 		{"and its certificate", receiver.URL + "/hook", let, "ok", "tls", "TLS 1.3", true},
 		{"and its times", receiver.URL + "/hook", let, "ok", "times", "first byte after another", true},
 		{"that takes POST alone", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
-		{"that redirects", receiver.URL + "/moved", let, "problem", "receiver", "deliveries follow none", true},
+		{"that redirects", receiver.URL + "/moved", let, "problem", "receiver", "Deliveries follow no redirect", true},
 		{"that would have the terminal do something", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
-		{"whose clock is late", receiver.URL + "/late", let, "problem", "clock", "differs from this machine's by 10m", true},
+		{"whose clock is late", receiver.URL + "/late", let, "problem", "clock", "differs from the clock of this machine by 10m", true},
 		{"that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
 		{"of an authority that nobody knows", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
 		{"on the inside", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
@@ -205,6 +215,21 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 	}
 }
 
+func TestDoctorBesideARunningServer(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	storagetest.OpenWith(t, storagetest.Options(t, path)) // this test owns the file
+	for url, want := range map[string][2]string{
+		"http://127.0.0.1:9000/hook": {"warning", "keyhook doctor --dev http://127.0.0.1:9000/hook"}, // as --dev allows
+		"http://10.1.2.3/hook":       {"problem", "refused"},                                         // as --dev does not allow either
+	} {
+		_, got := examine(t, url, "--storage.path="+path)
+		if !got.has(want[0], "url", want[1]) {
+			t.Errorf("%s: no %s with %q in %+v", url, want[0], want[1], got)
+		}
+	}
+}
+
 func TestDoctorIsReadable(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := run(t, []string{"doctor", "--listen=127.0.0.1:0", "--storage.path=/no/such/keyhook.db"})
@@ -212,7 +237,7 @@ func TestDoctorIsReadable(t *testing.T) {
 		t.Errorf("code %d, errors %q", code, stderr)
 	}
 	lines := strings.Split(stdout, "\n")
-	column := strings.Index(lines[0], "they hold")
+	column := strings.Index(lines[0], "Settings are valid")
 	for _, line := range lines[:len(lines)-1] {
 		if column < 0 || len(line) <= column || line[column-1] != ' ' || line[column] == ' ' {
 			t.Errorf("not aligned: %q in\n%s", line, stdout)

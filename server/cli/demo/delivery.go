@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -11,32 +11,32 @@ import (
 )
 
 // publish publishes an event with the API key and returns its id.
-func (s *stage) publish(ctx context.Context, eventType string, data object) (string, error) {
+func (s *stage) publish(ctx context.Context, eventType string, data map[string]any) (string, error) {
 	var event struct {
 		created
 		Deliveries int `json:"deliveries"`
 	}
-	if err := s.holder.Call(ctx, "POST", "/api/v1/events/", object{"type": eventType, "data": data}, http.StatusAccepted, &event); err != nil {
+	if err := s.holder.Call(ctx, "POST", "/api/v1/events/", map[string]any{"type": eventType, "data": data}, http.StatusAccepted, &event); err != nil {
 		return "", err
 	}
 	if event.Deliveries != 1 {
-		return "", fmt.Errorf("the event went to %d subscriptions, not to 1", event.Deliveries)
+		return "", fmt.Errorf("the event went to %d subscriptions instead of 1", event.Deliveries)
 	}
 	return event.ID, nil
 }
 
 func (s *stage) deliver(ctx context.Context) error {
 	began := time.Now()
-	id, err := s.publish(ctx, "order.created", object{"number": 1001, "total": "19.90"})
+	id, err := s.publish(ctx, "order.created", map[string]any{"number": 1001, "total": "19.90"})
 	if err != nil {
 		return err
 	}
-	s.say("published order.created with the API key: %s", id)
+	s.say("Published order.created with the API key: %s", id)
 	got, err := s.receiver.next(ctx)
 	if err != nil {
 		return err
 	}
-	s.say("the receiver had it %.1f ms later:", time.Since(began).Seconds()*1000)
+	s.say("The receiver got it %.1f ms later:", time.Since(began).Seconds()*1000)
 	s.say("    X-Service-Signature  %s…", got.header.Get("X-Service-Signature")[:24])
 	s.say("    webhook-signature    %s…", got.header.Get("webhook-signature")[:24])
 	s.say("    %s", got.body)
@@ -46,11 +46,11 @@ func (s *stage) deliver(ctx context.Context) error {
 	if err := s.verify(got, s.secret); err != nil {
 		return err
 	}
-	s.say("checked: both signatures are right; with one byte of the body changed neither is")
+	s.say("Checked: both signatures are right. They are wrong for a body with one changed byte.")
 	return nil
 }
 
-// verify checks a delivery in both schemes, and that a body changed by one byte is refused.
+// verify checks the signatures of a delivery in both schemes, and that they are wrong for a body with one changed byte.
 func (s *stage) verify(got delivery, secret string) error {
 	forged := append([]byte{}, got.body...)
 	forged[len(forged)/2] ^= 1
@@ -64,7 +64,7 @@ func (s *stage) verify(got delivery, secret string) error {
 			return fmt.Errorf("the %s signature: %w", name, err)
 		}
 		if check(forged) == nil {
-			return fmt.Errorf("the %s signature holds for a body that was changed", name)
+			return fmt.Errorf("the %s signature is right for a changed body", name)
 		}
 	}
 	return nil
@@ -72,11 +72,11 @@ func (s *stage) verify(got delivery, secret string) error {
 
 func (s *stage) retry(ctx context.Context) error {
 	s.receiver.fail(2)
-	id, err := s.publish(ctx, "order.paid", object{"number": 1001})
+	id, err := s.publish(ctx, "order.paid", map[string]any{"number": 1001})
 	if err != nil {
 		return err
 	}
-	s.say("published order.paid: %s; the receiver answers 503 twice", id)
+	s.say("Published order.paid: %s. The receiver responds with 503 twice.", id)
 	stamps := map[string]bool{}
 	for n := 1; n <= 3; n++ {
 		got, err := s.receiver.next(ctx)
@@ -87,7 +87,7 @@ func (s *stage) retry(ctx context.Context) error {
 			return fmt.Errorf("attempt %d: %w", n, err)
 		}
 		stamps[got.header.Get("X-Service-Signature")] = true
-		s.say("    attempt %s, answered %d", got.header.Get("X-Service-Attempt"), got.answered)
+		s.say("    attempt %s: status %d", got.header.Get("X-Service-Attempt"), got.status)
 	}
 	attempts, err := s.log(ctx, id, 3)
 	if err != nil {
@@ -110,19 +110,19 @@ func (s *stage) retry(ctx context.Context) error {
 	if sub.Status != "healthy" || sub.Failures != 0 {
 		return fmt.Errorf("the subscription is %s with %d failures", sub.Status, sub.Failures)
 	}
-	s.say("checked: each attempt is on record (%s), and the subscription is healthy again", strings.Join(outcomes, ", "))
+	s.say("Checked: each attempt is in the log (%s), and the subscription is healthy again.", strings.Join(outcomes, ", "))
 	return nil
 }
 
-// attempt is a line of the delivery log.
+// attempt is one line of the delivery log.
 type attempt struct {
 	Number  int    `json:"attempt_number"`
 	Outcome string `json:"outcome"`
 }
 
-// log returns the attempts for an event, once the last of n is recorded: the receiver has it a moment earlier.
+// log returns the attempts for an event. It waits until the last of n has a result, which is recorded after the response.
 func (s *stage) log(ctx context.Context, event string, n int) ([]attempt, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoWait, fmt.Errorf("the log does not show %d attempts after %s", n, demoWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("the log does not show %d attempts after %s", n, wait))
 	defer cancel()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		var page struct {
@@ -146,14 +146,14 @@ func (s *stage) rotate(ctx context.Context) error {
 	var sub struct {
 		Secret string `json:"secret"`
 	}
-	if err := s.owner.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/"+s.subscription+"/rotate-secret/", object{"overlap_seconds": 3600}, http.StatusOK, &sub); err != nil {
+	if err := s.owner.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/"+s.subscription+"/rotate-secret/", map[string]any{"overlap_seconds": 3600}, http.StatusOK, &sub); err != nil {
 		return err
 	}
 	if sub.Secret == s.secret {
-		return fmt.Errorf("the secret is the old one")
+		return fmt.Errorf("the secret did not change")
 	}
 	s.oldSecret, s.secret = s.secret, sub.Secret
-	if _, err := s.publish(ctx, "order.shipped", object{"number": 1001}); err != nil {
+	if _, err := s.publish(ctx, "order.shipped", map[string]any{"number": 1001}); err != nil {
 		return err
 	}
 	got, err := s.receiver.next(ctx)
@@ -165,6 +165,6 @@ func (s *stage) rotate(ctx context.Context) error {
 			return err
 		}
 	}
-	s.say("checked: the delivery after it verifies with the new secret and, for an hour, with the old one")
+	s.say("Checked: the next delivery verifies with the new secret. For one hour, it also verifies with the old one.")
 	return nil
 }

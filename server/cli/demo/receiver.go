@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 	"time"
 )
 
-// delivery is a request that a receiver got.
+// delivery is one request that the receiver got.
 type delivery struct {
-	header   http.Header
-	body     []byte
-	answered int
+	header http.Header
+	body   []byte
+	status int // of the response
 }
 
-// receiver is an HTTPS server that keeps what it gets and can be told to fail.
+// receiver is an HTTPS server that keeps the deliveries it gets, and fails on demand.
 type receiver struct {
 	url      string
 	got      chan delivery
@@ -35,13 +35,13 @@ type receiver struct {
 	server   *http.Server
 }
 
-// newReceiver starts a receiver under a certificate of its own making, and writes the CA that signed it to caFile.
-func newReceiver(caFile string) (*receiver, error) {
-	certificate, ca, err := newCertificate()
+// newReceiver starts a receiver with a new certificate, and writes the certificate to a file for the server to trust.
+func newReceiver(file string) (*receiver, error) {
+	certificate, text, err := newCertificate()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(caFile, ca, 0o600); err != nil {
+	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
@@ -49,12 +49,12 @@ func newReceiver(caFile string) (*receiver, error) {
 		return nil, err
 	}
 	r := &receiver{url: "https://" + l.Addr().String() + "/hook", got: make(chan delivery, 16)}
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: demoWait, ErrorLog: log.New(io.Discard, "", 0)}
+	r.server = &http.Server{Handler: r, ReadHeaderTimeout: wait, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = r.server.Serve(l) }() // ends with Close
 	return r, nil
 }
 
-// ServeHTTP keeps the delivery and answers 204, or 503 as often as it was told to fail.
+// ServeHTTP keeps the delivery and responds with 204, or with 503 as often as fail asked for.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
 	if err != nil {
@@ -69,12 +69,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(status)
 }
 
-// fail has the next n deliveries fail.
+// fail makes the next n deliveries fail.
 func (r *receiver) fail(n int64) { r.failures.Store(n) }
 
 // next waits for a delivery.
 func (r *receiver) next(ctx context.Context) (delivery, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoWait, fmt.Errorf("no delivery came within %s", demoWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("no delivery arrived within %s", wait))
 	defer cancel()
 	select {
 	case d := <-r.got:
@@ -87,35 +87,21 @@ func (r *receiver) next(ctx context.Context) (delivery, error) {
 // Close stops the receiver.
 func (r *receiver) Close() error { return r.server.Close() }
 
-// newCertificate makes a CA and a certificate of it for the loopback address, both good for a day.
+// newCertificate makes a certificate for the loopback address that is valid for a day, and returns it as PEM too.
 func newCertificate() (tls.Certificate, []byte, error) {
-	none := tls.Certificate{}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return none, nil, err
-	}
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Keyhook demo CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
-	if err != nil {
-		return none, nil, err
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return none, nil, err
+		return tls.Certificate{}, nil, err
 	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "Keyhook demo receiver"},
-		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Keyhook demo receiver"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key) // it signs itself
 	if err != nil {
-		return none, nil, err
+		return tls.Certificate{}, nil, err
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), nil
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }

@@ -23,7 +23,8 @@ const (
 	maxItems     = 1_000_000
 )
 
-func pageFlags(cmd *cobra.Command) {
+// listFlags gives cmd the flags of a list.
+func listFlags(cmd *cobra.Command) {
 	limit := defaultItems
 	flag.Int(cmd.Flags(), &limit, flagLimit, 1, maxItems, "show at most this many of the newest items")
 	cmd.Flags().String(flagCursor, "", "continue where an earlier list ended")
