@@ -187,7 +187,7 @@ func (a *appliance) newDispatcher(guard egress.Policy) (*dispatch.Dispatcher, er
 		PollInterval: w.PollInterval,
 		HeaderPrefix: w.HeaderPrefix,
 		Transport:    egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency}),
-		Ended:        a.metrics.Ended, Logger: a.log,
+		OnSettled:    a.metrics.Ended, Logger: a.log,
 	})
 }
 

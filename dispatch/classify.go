@@ -13,32 +13,33 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// classify puts an error of the transport, or of the reading of an answer, into words for the owner of a subscription.
-// inHandshake tells that a TLS handshake has failed: not all of its errors have a type of their own.
+// classify describes an error of the transport, or of reading a response, for the owner of a subscription. It uses fixed
+// phrases. The text of an error may contain a resolved address, or the path and query of a URL. inHandshake
+// says that a TLS handshake failed, because some of its errors have no type.
 func (s *sender) classify(ctx context.Context, err error, inHandshake bool) webhook.Failure {
 	var dns *net.DNSError
 	var wire *net.OpError
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete answer within " + s.timeout.String()}
+		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.timeout.String()}
 	case errors.Is(err, egress.ErrBlocked):
 		return webhook.Failure{Class: webhook.BlockedAddress, Text: "the address is not allowed"}
 	case errors.As(err, &dns):
-		return webhook.Failure{Class: webhook.DNSError, Text: aboutDNS(dns)}
+		return webhook.Failure{Class: webhook.DNSError, Text: describeDNS(dns)}
 	case inHandshake:
-		return aboutTLS(err)
+		return describeTLS(err)
 	case errors.As(err, &slow) && slow.Timeout():
 		return webhook.Failure{Class: webhook.TimeoutError, Text: "no connection in time"}
 	case errors.As(err, &wire) && wire.Op == "dial":
-		return webhook.Failure{Class: webhook.ConnectError, Text: aboutDial(err)}
+		return webhook.Failure{Class: webhook.ConnectError, Text: describeDial(err)}
 	case errors.As(err, &wire), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return webhook.Failure{Class: webhook.ConnectError, Text: "the connection was lost before the answer was complete"}
+		return webhook.Failure{Class: webhook.ConnectError, Text: "the connection was lost before the response was complete"}
 	}
-	return webhook.Failure{Class: webhook.ProtocolError, Text: "the answer is not HTTP that can be read"}
+	return webhook.Failure{Class: webhook.ProtocolError, Text: "the response is not valid HTTP"}
 }
 
-func aboutDNS(err *net.DNSError) string {
+func describeDNS(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:
 		return "the host name does not exist"
@@ -48,8 +49,8 @@ func aboutDNS(err *net.DNSError) string {
 	return "the host name cannot be resolved"
 }
 
-// aboutDial says why no connection came about.
-func aboutDial(err error) string {
+// describeDial says why no connection was made.
+func describeDial(err error) string {
 	for _, known := range []struct {
 		number syscall.Errno
 		phrase string
@@ -66,8 +67,8 @@ func aboutDial(err error) string {
 	return "no connection could be made"
 }
 
-// aboutTLS says what went wrong in a handshake.
-func aboutTLS(err error) webhook.Failure {
+// describeTLS says what went wrong in a handshake.
+func describeTLS(err error) webhook.Failure {
 	var (
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError

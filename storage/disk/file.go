@@ -11,14 +11,14 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// unfollowed are the flags of every file that is opened by a name somebody else could have planted: a link is an error,
-// and a pipe without a writer does not block.
-const unfollowed = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+// safeOpenFlags are for every name that another user may have planted. A link is an error, and a pipe without a writer
+// does not block.
+const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// Create makes a file of mode 0600 for this process to write. Whatever has the name already is refused with fs.ErrExist,
-// which is ErrAccess too.
+// Create creates a file of mode 0600 for this process to write. If the name exists, the error is fs.ErrExist and
+// ErrAccess.
 func Create(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|unfollowed, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|safeOpenFlags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, inTheWay(name, err)
 	}
@@ -28,10 +28,10 @@ func Create(name string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenOwn opens a file that an earlier run of this user has made: a regular file of this user, with one name. Anything else
-// is refused with ErrAccess. A missing file is fs.ErrNotExist.
+// OpenOwn opens a file that this user created in an earlier run: a regular file of this user without other hard links.
+// Anything else is ErrAccess. A missing file is fs.ErrNotExist.
 func OpenOwn(name string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(name, flag|unfollowed, 0)
+	f, err := os.OpenFile(name, flag|safeOpenFlags, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
 		return nil, inTheWay(name, err)
 	}
@@ -40,7 +40,7 @@ func OpenOwn(name string, flag int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = errors.Join(plain(name, info), owned(name, info))
+		err = errors.Join(checkPlain(name, info), checkOwned(name, info))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -48,7 +48,7 @@ func OpenOwn(name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// OpenRegular opens a file to read it, and follows links to it. Anything but a regular file is ErrAccess.
+// OpenRegular opens a file for reading and follows links. Anything except a regular file is ErrAccess.
 func OpenRegular(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -60,13 +60,13 @@ func OpenRegular(name string) (*os.File, error) {
 	return f, nil
 }
 
-// IsOwn reports whether a name is that of a file which an earlier run of this user can have made, as OpenOwn takes it.
+// IsOwn reports whether OpenOwn would accept the file.
 func IsOwn(name string) bool {
 	info, err := os.Lstat(name)
-	return err == nil && plain(name, info) == nil && owned(name, info) == nil
+	return err == nil && checkPlain(name, info) == nil && checkOwned(name, info) == nil
 }
 
-// Remove removes the name of a file, if it is there. Unlike os.Remove it removes no directory.
+// Remove removes the name of a file if it exists. Unlike os.Remove, it never removes a directory.
 func Remove(name string) error {
 	err := syscall.Unlink(name)
 	switch {
@@ -78,8 +78,8 @@ func Remove(name string) error {
 	return Explain(name, err)
 }
 
-// plain refuses anything but a regular file with one name.
-func plain(name string, info fs.FileInfo) error {
+// checkPlain refuses anything except a regular file without other hard links.
+func checkPlain(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return inTheWay(name, nil)
 	}
@@ -90,8 +90,8 @@ func plain(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// ownedBy refuses a file of any other user.
-func ownedBy(users []int, name string, info fs.FileInfo) error {
+// checkOwnedBy refuses a file of any other user.
+func checkOwnedBy(users []int, name string, info fs.FileInfo) error {
 	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
 		return fault.Advise(fmt.Errorf("%w: %s belongs to %s and was not made by this process (%s)", ErrAccess, name, owner, Self()),
 			"look at it and move it away")
@@ -99,10 +99,12 @@ func ownedBy(users []int, name string, info fs.FileInfo) error {
 	return nil
 }
 
-// owned refuses a file of another user.
-func owned(name string, info fs.FileInfo) error { return ownedBy([]int{Self().UID}, name, info) }
+// checkOwned refuses a file of another user.
+func checkOwned(name string, info fs.FileInfo) error {
+	return checkOwnedBy([]int{Self().UID}, name, info)
+}
 
-// inTheWay says what stands at a name that Keyhook needs.
+// inTheWay describes the file that has a name which Keyhook needs.
 func inTheWay(name string, err error) error {
 	kind := "a file"
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
@@ -121,7 +123,7 @@ func inTheWay(name string, err error) error {
 	return inTheWayError{sentence, err}
 }
 
-// inTheWayError keeps the error of the system for errors.Is. Its text would only repeat the sentence.
+// inTheWayError keeps the system's error for errors.Is. Its text would only repeat the sentence.
 type inTheWayError struct {
 	error
 	cause error

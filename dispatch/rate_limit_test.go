@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// pace sets the rate limit of a subscription; 0 removes it.
-func (x *rig) pace(tb testing.TB, sub webhook.Subscription, perSecond int64) {
+// setRateLimit sets the rate limit of a subscription; 0 removes it.
+func (x *fixture) setRateLimit(tb testing.TB, sub webhook.Subscription, perSecond int64) {
 	tb.Helper()
 	c := webhook.SubscriptionChange{SetRateLimit: true}
 	if perSecond != 0 {
@@ -30,8 +30,8 @@ func (x *rig) pace(tb testing.TB, sub webhook.Subscription, perSecond int64) {
 	}
 }
 
-// inPace fails the test where more requests came within any second than a limit and its burst allow.
-func inPace(t *testing.T, got []request, limit int) {
+// checkRate fails the test if any second holds more requests than the limit and its burst allow.
+func checkRate(t *testing.T, got []received, limit int) {
 	t.Helper()
 	most := limit + 1 + limit/10
 	for first, last := 0, 0; last < len(got); last++ {
@@ -44,27 +44,27 @@ func inPace(t *testing.T, got []request, limit int) {
 	}
 }
 
-func TestPace(t *testing.T) {
+func TestRateLimit(t *testing.T) {
 	t.Parallel()
 
 	for _, limit := range []int{1, 3, 10, 19, 100, 700} {
-		virtuallyNamed(t, fmt.Sprintf("of %d a second is kept, and used", limit), func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 128})
-			sub := x.subscribe(t, "a.example", after(20*time.Millisecond, says(200)))
-			x.pace(t, sub, int64(limit))
+		runInVirtualTime(t, fmt.Sprintf("a limit of %d a second is kept, and reached", limit), func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 128})
+			sub := x.subscribe(t, "a.example", respondAfter(20*time.Millisecond, respond(200)))
+			x.setRateLimit(t, sub, int64(limit))
 			begin, n := time.Now(), min(10*limit, 1000)
 			x.publish(t, n)
 			for range 9 {
 				time.Sleep(190 * time.Millisecond)
 				synctest.Wait()
-				if begun := x.sending(t, sub); begun > x.underWay("a.example") {
-					t.Fatalf("%d attempts on record are not on the wire", begun)
+				if begun := x.attemptsInProgress(t, sub); begun > x.requestsInProgress("a.example") {
+					t.Fatalf("%d attempts are recorded, but not all are sent", begun)
 				}
 			}
 			time.Sleep(time.Minute)
-			deliveredOnce(t, x, "a.example", n)
+			checkDeliveredOnce(t, x, "a.example", n)
 			got := x.requests("a.example")
-			inPace(t, got, limit)
+			checkRate(t, got, limit)
 			least := time.Duration(n-1-limit/10) * time.Second / time.Duration(limit)
 			if took := got[n-1].at.Sub(begin); took < least || took > least*102/100+time.Millisecond {
 				t.Errorf("%d requests took %s, want %s", n, took, least)
@@ -75,9 +75,9 @@ func TestPace(t *testing.T) {
 		})
 	}
 
-	virtuallyNamed(t, "is even where nothing can be saved up", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{})
-		x.pace(t, x.subscribe(t, "a.example", says(200)), 8)
+	runInVirtualTime(t, "requests are evenly spaced when the burst is one", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		x.setRateLimit(t, x.subscribe(t, "a.example", respond(200)), 8)
 		begin := time.Now()
 		x.publish(t, 100)
 		time.Sleep(20 * time.Second)
@@ -88,32 +88,36 @@ func TestPace(t *testing.T) {
 		}
 	})
 
-	virtuallyNamed(t, "of a slow store is that of a quick one", func(t *testing.T) {
-		x := idleRig(t, nil, dispatch.Options{})
-		d, err := dispatch.New(sluggish{x.Store}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
+	runInVirtualTime(t, "a slow store does not lower the rate", func(t *testing.T) {
+		x := stoppedFixture(t, nil, dispatch.Options{})
+		d, err := dispatch.New(slowStore{x.Store}, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		x.Dispatcher = d
 		x.Watch(d)
 		x.run(t)
-		x.pace(t, x.subscribe(t, "a.example", says(200)), 8)
+		x.setRateLimit(t, x.subscribe(t, "a.example", respond(200)), 8)
 		begin := time.Now()
 		x.publish(t, 80)
 		time.Sleep(20 * time.Second)
 		got := x.requests("a.example")
-		inPace(t, got, 8)
+		checkRate(t, got, 8)
 		if took := got[len(got)-1].at.Sub(begin); len(got) != 80 || took > 10100*time.Millisecond {
 			t.Errorf("%d requests took %s", len(got), took)
 		}
 	})
+}
 
-	virtuallyNamed(t, "costs no attempt: what waits has no record, and is read from the table no more often than it must", func(t *testing.T) {
+func TestRateLimitBacklog(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "waiting deliveries have no record and are seldom read", func(t *testing.T) {
 		f := newFaults()
-		x := idleRig(t, f, dispatch.Options{})
-		sub := x.subscribe(t, "a.example", says(200))
-		x.pace(t, sub, 10)
-		x.publish(t, 500) // two of which may come at once
+		x := stoppedFixture(t, f, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.setRateLimit(t, sub, 10)
+		x.publish(t, 500) // two may be sent at once
 		x.run(t)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
@@ -125,19 +129,19 @@ func TestPace(t *testing.T) {
 		}
 	})
 
-	virtuallyNamed(t, "of many with large backlogs delays nobody else", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{})
+	runInVirtualTime(t, "many limited subscriptions with large backlogs delay nobody else", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
 		for i := range 40 {
-			x.pace(t, x.subscribe(t, "paced"+strconv.Itoa(i)+".example", says(200)), 1+int64(i%3))
+			x.setRateLimit(t, x.subscribe(t, "paced"+strconv.Itoa(i)+".example", respond(200)), 1+int64(i%3))
 		}
-		large := make([]webhook.NewEvent, 20) // forty times 5 MB are more than all memory that there is
+		large := make([]webhook.NewEvent, 20) // forty times 5 MB are more than the memory limit
 		for i := range large {
 			large[i] = webhook.NewEvent{Type: "order.paid", Data: fmt.Appendf(nil, `{"x":"%0250000d"}`, i)}
 		}
 		if _, err := x.PublishEvents(t.Context(), x.org(), large); err != nil {
 			t.Fatal(err)
 		}
-		x.subscribe(t, "free.example", after(100*time.Millisecond, says(200)))
+		x.subscribe(t, "free.example", respondAfter(100*time.Millisecond, respond(200)))
 		time.Sleep(2 * time.Second)
 		for n := range 5 {
 			begin := time.Now()
@@ -151,28 +155,28 @@ func TestPace(t *testing.T) {
 			}
 		}
 		for i := range 40 {
-			inPace(t, x.requests("paced"+strconv.Itoa(i)+".example"), 1+i%3)
+			checkRate(t, x.requests("paced"+strconv.Itoa(i)+".example"), 1+i%3)
 			if n := len(x.requests("paced" + strconv.Itoa(i) + ".example")); n < 7 {
 				t.Errorf("lane %d: %d requests in seven seconds", i, n)
 			}
 		}
 	})
 
-	for name, meanwhile := range map[string]func(*testing.T, *rig, webhook.Subscription){
-		"ran dry": func(*testing.T, *rig, webhook.Subscription) {},
-		"was closed": func(t *testing.T, x *rig, sub webhook.Subscription) {
-			x.activate(t, sub, false)
+	for name, meanwhile := range map[string]func(*testing.T, *fixture, webhook.Subscription){
+		"ran dry": func(*testing.T, *fixture, webhook.Subscription) {},
+		"was closed": func(t *testing.T, x *fixture, sub webhook.Subscription) {
+			x.setActive(t, sub, false)
 			synctest.Wait()
-			x.activate(t, sub, true)
+			x.setActive(t, sub, true)
 		},
 	} {
-		virtuallyNamed(t, "gives no other burst to a lane that "+name, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(200))
-			x.pace(t, sub, 100)
+		runInVirtualTime(t, "no second burst for a lane that "+name, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(200))
+			x.setRateLimit(t, sub, 100)
 			var at []time.Duration
 			begin := time.Now()
-			x.publish(t, 11) // as much as may come at once
+			x.publish(t, 11) // as many as may be sent at once
 			time.Sleep(25 * time.Millisecond)
 			meanwhile(t, x, sub)
 			x.publish(t, 4)
@@ -180,17 +184,21 @@ func TestPace(t *testing.T) {
 			for _, q := range x.requests("a.example")[11:] {
 				at = append(at, q.at.Sub(begin))
 			}
-			// Two tokens have come in meanwhile, and then there is one every ten milliseconds.
+			// Two tokens have come in the meantime. After that, one comes every ten milliseconds.
 			if want := "[25ms 25ms 30ms 40ms]"; fmt.Sprint(at) != want {
 				t.Errorf("the others came at %s, want %s", at, want)
 			}
 		})
 	}
+}
 
-	virtuallyNamed(t, "can be changed while deliveries wait", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{})
-		sub := x.subscribe(t, "a.example", says(200))
-		x.pace(t, sub, 1)
+func TestRateLimitChanges(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "the limit can change while deliveries wait", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.setRateLimit(t, sub, 1)
 		x.publish(t, 500)
 		synctest.Wait()
 		for _, step := range []struct {
@@ -199,62 +207,66 @@ func TestPace(t *testing.T) {
 			least, most int
 		}{
 			{1, 5500 * time.Millisecond, 5, 5},
-			{50, 2 * time.Second, 99, 101}, // raised: no wait for what was the next time
+			{50, 2 * time.Second, 99, 101}, // raised: nobody waits for the old next time
 			{1, 10 * time.Second, 9, 11},   // lowered
 			{200, time.Second, 199, 201},
 			{3, 2 * time.Second, 6, 7},
-			{0, 0, 100, 500}, // removed: all that is left, at once
+			{0, 0, 100, 500}, // removed: all others are sent at once
 		} {
 			before := len(x.requests("a.example"))
-			x.pace(t, sub, step.limit)
+			x.setRateLimit(t, sub, step.limit)
 			time.Sleep(step.during)
 			synctest.Wait()
 			if n := len(x.requests("a.example")) - before; n < step.least || n > step.most {
 				t.Errorf("at %d a second, %d requests in %s, want %d to %d", step.limit, n, step.during, step.least, step.most)
 			}
-			if n := x.sending(t, sub); n != 0 {
+			if n := x.attemptsInProgress(t, sub); n != 0 {
 				t.Errorf("at %d a second, %d attempts wait on record", step.limit, n)
 			}
 		}
-		deliveredOnce(t, x, "a.example", 500)
+		checkDeliveredOnce(t, x, "a.example", 500)
 	})
 
-	virtuallyNamed(t, "that is changed again and again gives no other burst", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{})
-		sub := x.subscribe(t, "a.example", says(200))
-		x.pace(t, sub, 100)
+	runInVirtualTime(t, "frequent changes of the limit give no extra burst", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.setRateLimit(t, sub, 100)
 		x.publish(t, 1000)
 		for i := range 400 {
-			x.pace(t, sub, 100+int64(i%2))
+			x.setRateLimit(t, sub, 100+int64(i%2))
 			time.Sleep(5 * time.Millisecond)
 		}
-		inPace(t, x.requests("a.example"), 101)
+		checkRate(t, x.requests("a.example"), 101)
 		if n := len(x.requests("a.example")); n < 200 {
 			t.Errorf("%d requests in two seconds", n)
 		}
 	})
 
-	virtuallyNamed(t, "that is lowered takes back what had begun under the old one", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{PerSubscription: 1})
-		sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
-		x.pace(t, sub, 10_000)
+	runInVirtualTime(t, "a lower limit releases attempts begun under the old one", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{PerSubscription: 1})
+		sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
+		x.setRateLimit(t, sub, 10_000)
 		x.publish(t, 100)
-		x.subscribe(t, "b.example", says(200))
+		x.subscribe(t, "b.example", respond(200))
 		time.Sleep(2500 * time.Millisecond)
-		x.pace(t, sub, 1)
+		x.setRateLimit(t, sub, 1)
 		synctest.Wait()
-		if n := x.sending(t, sub); n > 2 { // one on the wire, one that is next
+		if n := x.attemptsInProgress(t, sub); n > 2 { // one in progress, and the next one
 			t.Errorf("%d attempts on record", n)
 		}
 		time.Sleep(200 * time.Second)
-		deliveredOnce(t, x, "a.example", 100)
-		inPace(t, x.requests("a.example")[3:], 1)
+		checkDeliveredOnce(t, x, "a.example", 100)
+		checkRate(t, x.requests("a.example")[3:], 1)
 	})
+}
 
-	virtuallyNamed(t, "holds for probes and retries too", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{RetryBase: 10 * time.Millisecond, RetryFactor: 1, RetryMax: 10 * time.Millisecond})
-		sub := x.subscribe(t, "a.example", says(500))
-		x.pace(t, sub, 2)
+func TestRateLimitOfProbesAndTests(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "the limit also holds for probes and retries", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{RetryBase: 10 * time.Millisecond, RetryFactor: 1, RetryMax: 10 * time.Millisecond})
+		sub := x.subscribe(t, "a.example", respond(500))
+		x.setRateLimit(t, sub, 2)
 		x.publish(t, 20)
 		time.Sleep(5100 * time.Millisecond)
 		if h := x.health(t, sub); h.Status != webhook.Failing || h.ConsecutiveFailures != 11 || h.PendingDeliveries < 18 {
@@ -263,36 +275,36 @@ func TestPace(t *testing.T) {
 		if n := x.outcomes(t, sub); n[webhook.Failed] != 11 || len(n) != 1 {
 			t.Errorf("after five seconds: %v", n)
 		}
-		x.set("a.example", says(200))
+		x.setReceiver("a.example", respond(200))
 		time.Sleep(30 * time.Second)
 		if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
 			t.Errorf("in the end: %+v", h)
 		}
-		inPace(t, x.requests("a.example"), 2)
+		checkRate(t, x.requests("a.example"), 2)
 	})
 
-	virtuallyNamed(t, "waits no longer than a probe has to", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{})
-		sub := x.subscribe(t, "a.example", says(500))
-		x.pace(t, sub, 10)
+	runInVirtualTime(t, "the limit does not delay probes", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(500))
+		x.setRateLimit(t, sub, 10)
 		x.publish(t, 100)
 		time.Sleep(2 * time.Hour)
 		if h := x.health(t, sub); h.Status != webhook.Disabled || h.PendingDeliveries != 100 || len(x.requests("a.example")) != 15 {
 			t.Errorf("%d requests, %+v", len(x.requests("a.example")), h)
 		}
-		x.set("a.example", says(200))
-		x.activate(t, sub, true)
+		x.setReceiver("a.example", respond(200))
+		x.setActive(t, sub, true)
 		time.Sleep(10 * time.Second)
 		if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
 			t.Errorf("in the end: %+v", h)
 		}
-		inPace(t, x.requests("a.example"), 10)
+		checkRate(t, x.requests("a.example"), 10)
 	})
 
-	virtuallyNamed(t, "is not waited for by a test, which takes a turn where there is one", func(t *testing.T) {
-		x := newRig(t, dispatch.Options{})
-		sub := x.subscribe(t, "a.example", says(200))
-		x.pace(t, sub, 1)
+	runInVirtualTime(t, "a test does not wait for the limit, but takes a token if there is one", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.setRateLimit(t, sub, 1)
 		begin := time.Now()
 		for range 3 {
 			if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
@@ -308,18 +320,22 @@ func TestPace(t *testing.T) {
 		for _, q := range x.requests("a.example") {
 			at = append(at, q.at.Sub(begin))
 		}
-		// The first to come takes the one turn that there is; nothing of all this makes for another.
+		// The first request takes the only token. Tests and waiting do not create more tokens.
 		if len(at) != 6 || at[2] != 0 || at[len(at)-1] != 3*time.Second && at[len(at)-1] != 2*time.Second {
 			t.Errorf("requests at %s", at)
 		}
 	})
+}
 
-	virtuallyNamed(t, "loses nothing at a stop", func(t *testing.T) {
+func TestRateLimitAcrossRestart(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "a stop loses no delivery", func(t *testing.T) {
 		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
 		store, closeStore := storagetest.OpenWith(t, o)
-		x := rigOn(t, store, nil, dispatch.Options{})
-		sub := x.subscribe(t, "a.example", says(200))
-		x.pace(t, sub, 5)
+		x := fixtureOn(t, store, nil, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.setRateLimit(t, sub, 5)
 		x.run(t)
 		x.publish(t, 100)
 		time.Sleep(4100 * time.Millisecond)
@@ -334,24 +350,19 @@ func TestPace(t *testing.T) {
 		closeStore()
 
 		store, _ = storagetest.OpenWith(t, o)
-		d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		store.Watch(d)
-		y := &rig{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
-		y.run(t)
+		x.connect(t, store, nil, dispatch.Options{})
+		x.run(t)
 		time.Sleep(20 * time.Second)
-		deliveredOnce(t, y, "a.example", 100)
-		inPace(t, y.requests("a.example")[21:], 5)
-		if n := y.outcomes(t, sub); n[webhook.Succeeded] != 100 || len(n) != 1 {
+		checkDeliveredOnce(t, x, "a.example", 100)
+		checkRate(t, x.requests("a.example")[21:], 5)
+		if n := x.outcomes(t, sub); n[webhook.Succeeded] != 100 || len(n) != 1 {
 			t.Errorf("on record: %v", n)
 		}
 	})
 }
 
-// sending returns how many attempts of a subscription have begun and not ended, by their record.
-func (x *rig) sending(tb testing.TB, sub webhook.Subscription) int {
+// attemptsInProgress counts the attempts of a subscription that are recorded without a result.
+func (x *fixture) attemptsInProgress(tb testing.TB, sub webhook.Subscription) int {
 	tb.Helper()
 	outcome := webhook.Sending
 	page, err := x.AttemptPage(context.Background(), x.org(), sub.ID, webhook.AttemptFilter{Limit: 500, Outcome: &outcome})
@@ -361,33 +372,32 @@ func (x *rig) sending(tb testing.TB, sub webhook.Subscription) int {
 	return len(page.Attempts)
 }
 
-// underWay returns how many requests are under way to the host.
-func (r *receivers) underWay(host string) int {
+// requestsInProgress counts the requests in progress to the host.
+func (r *receivers) requestsInProgress(host string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wire[host]
+	return r.running[host]
 }
 
-// sluggish is a store that takes 20 ms to begin attempts.
-type sluggish struct{ *storage.Store }
+// slowStore takes 20 ms to begin attempts.
+type slowStore struct{ *storage.Store }
 
-func (s sluggish) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+func (s slowStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	time.Sleep(20 * time.Millisecond)
 	return s.Store.Begin(ctx, starts)
 }
 
-// Whatever is published when, however the receivers answer, and whatever the limit is changed to, more than that never
-// comes, and nothing waits when it need not.
-func TestPaceAtRandom(t *testing.T) {
+// Events, responses and limits are random. The limit is never exceeded, and no delivery waits without need.
+func TestRateLimitAtRandom(t *testing.T) {
 	t.Parallel()
 	seeds := 5
 	if testing.Short() {
 		seeds = 2
 	}
 	for seed := range seeds {
-		virtuallyNamed(t, fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+		runInVirtualTime(t, fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 2))
-			x := newRig(t, dispatch.Options{Policy: patient, RetryBase: time.Second})
+			x := newFixture(t, dispatch.Options{Policy: neverFailing, RetryBase: time.Second})
 			type paced struct {
 				webhook.Subscription
 				host  string
@@ -400,11 +410,11 @@ func TestPaceAtRandom(t *testing.T) {
 				var n atomic.Int64
 				s.Subscription = x.subscribe(t, s.host, func(q *http.Request) (*http.Response, error) {
 					if fails && n.Add(1)%5 == 0 {
-						return response(500, ""), nil
+						return newResponse(500, ""), nil
 					}
-					return after(takes, says(200))(q)
+					return respondAfter(takes, respond(200))(q)
 				})
-				x.pace(t, s.Subscription, int64(s.limit))
+				x.setRateLimit(t, s.Subscription, int64(s.limit))
 				subs = append(subs, s)
 			}
 			published := 0
@@ -417,7 +427,7 @@ func TestPaceAtRandom(t *testing.T) {
 			time.Sleep(15 * time.Minute)
 			for _, s := range subs {
 				got := x.requests(s.host)
-				inPace(t, got, s.limit)
+				checkRate(t, got, s.limit)
 				if n := x.health(t, s.Subscription).PendingDeliveries; n != 0 {
 					t.Errorf("%s: %d pending", s.host, n)
 				}

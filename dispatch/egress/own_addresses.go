@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// ownAge is how old the list of this machine's addresses may be. Addresses change while the process runs: a lease ends, a
-// virtual address moves here. Reading the list takes about 0.1 ms, which every delivery would pay.
-const ownAge = 5 * time.Second
+// ownMaxAge is how old the list of this machine's addresses may be. Addresses change while the process runs: a lease
+// ends, or a virtual address moves here. Reading the list takes about 0.1 ms, too much for every delivery.
+const ownMaxAge = 5 * time.Second
 
-// ownCache holds the addresses of this machine. It is one for the process, as the machine is.
+// ownCache holds the addresses of this machine. There is one for the process, because there is one machine.
 var ownCache struct {
 	sync.Mutex
 	read      time.Time // zero: never
 	addresses []netip.Addr
-	err       error // of the last reading
+	err       error // of the last read
 }
 
 // OwnAddresses returns the addresses of this machine's network interfaces, at most a few seconds old. If they cannot be
-// read, it returns the last ones that could. It cannot know a public address that another machine forwards to this one.
+// read, it returns the last known ones. It cannot know a public address that another machine forwards to this one.
 func OwnAddresses() []netip.Addr {
 	addresses, _ := readOwn()
 	return addresses
 }
 
-// CheckOwnAddresses returns an error if the addresses of this machine cannot be read. Connections to its public addresses
-// are not refused then, unless the policy denies them.
+// CheckOwnAddresses returns an error if the addresses of this machine cannot be read. Then connections to its public
+// addresses are not refused, unless the policy denies them.
 func CheckOwnAddresses() error {
 	_, err := readOwn()
 	return err
@@ -37,7 +37,7 @@ func CheckOwnAddresses() error {
 func readOwn() ([]netip.Addr, error) {
 	ownCache.Lock()
 	defer ownCache.Unlock()
-	if !ownCache.read.IsZero() && time.Since(ownCache.read) < ownAge {
+	if !ownCache.read.IsZero() && time.Since(ownCache.read) < ownMaxAge {
 		return ownCache.addresses, ownCache.err
 	}
 	ownCache.read = time.Now()
@@ -54,11 +54,11 @@ func readOwn() ([]netip.Addr, error) {
 			}
 		}
 	}
-	ownCache.addresses, ownCache.err = addresses, nil // a new list each time: readers keep the one they got
+	ownCache.addresses, ownCache.err = addresses, nil // always a new list, because callers keep the one they got
 	return addresses, nil
 }
 
-// isOwn reports whether a, not mapped, is an address of this machine.
+// isOwn reports whether a is an address of this machine. The caller has unmapped a.
 func (p Policy) isOwn(a netip.Addr) bool {
 	own := p.Own
 	if own == nil {

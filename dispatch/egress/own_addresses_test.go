@@ -13,14 +13,14 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// at is a policy of a machine with these addresses.
-func at(p egress.Policy, own ...netip.Addr) egress.Policy {
+// onMachineWith returns the policy of a machine with these addresses.
+func onMachineWith(p egress.Policy, own ...netip.Addr) egress.Policy {
 	p.Own = func() []netip.Addr { return own }
 	return p
 }
 
-// disguises returns the IPv6 addresses that lead to an IPv4 address, in the order of their networks.
-func disguises(a netip.Addr) []netip.Addr {
+// embeddings returns the IPv6 addresses that lead to an IPv4 address, in the order of their networks.
+func embeddings(a netip.Addr) []netip.Addr {
 	v4 := a.As4()
 	number := binary.BigEndian.Uint32(v4[:])
 	last := func(network string) netip.Addr {
@@ -38,17 +38,17 @@ func disguises(a netip.Addr) []netip.Addr {
 	}
 }
 
-// transitions are the networks of disguises, the mapped form left out.
-var transitions = networks("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+// embeddingNetworks are the networks of embeddings, without the mapped form.
+var embeddingNetworks = networks("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 
 func TestOwnAddresses(t *testing.T) {
 	t.Parallel()
 	one := netip.MustParseAddr("198.41.0.4")
 	six := netip.MustParseAddr("2606:4700::1111")
 
-	t.Run("are refused, and the addresses beside them are not", func(t *testing.T) {
+	t.Run("own addresses are refused, and their neighbours are not", func(t *testing.T) {
 		t.Parallel()
-		p := at(egress.Policy{}, one, six)
+		p := onMachineWith(egress.Policy{}, one, six)
 		for _, a := range []netip.Addr{one, six} {
 			if err := p.CheckAddr(a); !errors.Is(err, egress.ErrBlocked) || errors.Is(err, egress.ErrDenied) || !strings.Contains(err.Error(), "this machine") {
 				t.Errorf("%s: %v", a, err)
@@ -59,26 +59,26 @@ func TestOwnAddresses(t *testing.T) {
 		}
 	})
 
-	t.Run("are refused when a URL names one, with the reason", func(t *testing.T) {
+	t.Run("own addresses are refused in URLs, with the reason", func(t *testing.T) {
 		t.Parallel()
 		for _, u := range spellings(one.String()) {
-			_, err := at(egress.Policy{}, one).CheckURL(u)
+			_, err := onMachineWith(egress.Policy{}, one).CheckURL(u)
 			if problem := asURLError(t, err); problem.Code != egress.CodeAddressNotAllowed || !strings.Contains(problem.Message, "an address of this machine") {
 				t.Errorf("%s: %+v", u, problem)
 			}
 		}
 	})
 
-	t.Run("are taken inside an allowed network", func(t *testing.T) {
+	t.Run("own addresses inside an allowed network are accepted", func(t *testing.T) {
 		t.Parallel()
-		if err := at(egress.Policy{AllowedNetworks: networks("198.41.0.0/24")}, one).CheckAddr(one); err != nil {
+		if err := onMachineWith(egress.Policy{AllowedNetworks: networks("198.41.0.0/24")}, one).CheckAddr(one); err != nil {
 			t.Error(err)
 		}
 	})
 
-	t.Run("may be listed with a zone or mapped", func(t *testing.T) {
+	t.Run("own addresses may be listed with a zone or mapped", func(t *testing.T) {
 		t.Parallel()
-		p := at(egress.Policy{}, netip.AddrFrom16(one.As16()), six.WithZone("eth0"))
+		p := onMachineWith(egress.Policy{}, netip.AddrFrom16(one.As16()), six.WithZone("eth0"))
 		for _, a := range []netip.Addr{one, six} {
 			if err := p.CheckAddr(a); !errors.Is(err, egress.ErrBlocked) {
 				t.Errorf("%s: %v", a, err)
@@ -86,20 +86,20 @@ func TestOwnAddresses(t *testing.T) {
 		}
 	})
 
-	t.Run("are refused in every disguise, even where the disguise's network is allowed", func(t *testing.T) {
+	t.Run("own addresses are refused in every embedding, even if its network is allowed", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			own := netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "own")))
 			other := netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "other")))
-			for _, p := range []egress.Policy{at(egress.Policy{}, own), at(egress.Policy{AllowedNetworks: transitions}, own)} {
-				for _, a := range append(disguises(own), own) {
+			for _, p := range []egress.Policy{onMachineWith(egress.Policy{}, own), onMachineWith(egress.Policy{AllowedNetworks: embeddingNetworks}, own)} {
+				for _, a := range append(embeddings(own), own) {
 					if err := p.CheckAddr(a); !errors.Is(err, egress.ErrBlocked) {
 						t.Fatalf("%s is %s: %v", a, own, err)
 					}
 				}
 			}
-			for _, a := range disguises(other)[1:] { // what the exception is for stays open
-				if err := at(egress.Policy{AllowedNetworks: transitions}, own).CheckAddr(a); err != nil && other != own {
+			for _, a := range embeddings(other)[1:] { // the purpose of the exception stays open
+				if err := onMachineWith(egress.Policy{AllowedNetworks: embeddingNetworks}, own).CheckAddr(a); err != nil && other != own {
 					t.Fatalf("%s: %v", a, err)
 				}
 			}
@@ -107,7 +107,7 @@ func TestOwnAddresses(t *testing.T) {
 	})
 }
 
-// The addresses that a policy asks for by default are those of this machine's interfaces: a connection to each is refused.
+// By default, the policy refuses connections to the addresses of this machine's interfaces.
 func TestInterfaces(t *testing.T) {
 	t.Parallel()
 	if err := egress.CheckOwnAddresses(); err != nil {
@@ -132,15 +132,15 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// Addresses are asked for at every dial, because they change while the process runs.
+// Every dial reads the addresses again, because they change while the process runs.
 func TestOwnAddressesAreAskedForAtTheDial(t *testing.T) {
 	t.Parallel()
 	var own []netip.Addr
 	policy := egress.Policy{Own: func() []netip.Addr { return own }, AllowedNetworks: networks("64:ff9b::/96")}
 	tr := egress.NewTransport(egress.Options{Policy: policy})
 	own = []netip.Addr{netip.MustParseAddr("198.41.0.4")}
-	refused(t, tr, "http://[64:ff9b::c629:4]:9/")
-	refused(t, tr, "http://198.41.0.4:9/")
+	checkRefused(t, tr, "http://[64:ff9b::c629:4]:9/")
+	checkRefused(t, tr, "http://198.41.0.4:9/")
 }
 
 func BenchmarkCheckAddr(b *testing.B) {

@@ -15,12 +15,12 @@ import (
 func TestStoreFailures(t *testing.T) {
 	t.Parallel()
 
-	t.Run("nothing is sent while attempts cannot be begun, and everything once they can", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("nothing is sent while Begin fails, and everything after that", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			var log logs
-			x := idleRig(t, f, dispatch.Options{Logger: log.logger()})
-			sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
+			var log logBuffer
+			x := stoppedFixture(t, f, dispatch.Options{Logger: log.logger()})
+			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 			x.run(t)
 			x.publish(t, 100)
 			time.Sleep(1500 * time.Millisecond)
@@ -38,25 +38,25 @@ func TestStoreFailures(t *testing.T) {
 			}
 			f.fail(false, "Begin")
 			time.Sleep(10 * time.Second)
-			deliveredOnce(t, x, "a.example", 100)
+			checkDeliveredOnce(t, x, "a.example", 100)
 			if n := x.outcomes(t, sub); n[webhook.Succeeded] != 100 || len(n) != 1 {
 				t.Errorf("on record: %v", n)
 			}
 			if n := strings.Count(log.String(), `"what":"begin attempts"`); n != 2 {
-				t.Errorf("the failure is told %d times, want once, and its end once", n)
+				t.Errorf("the failure has %d log lines, want one, and one for its end", n)
 			}
 		})
 	})
 
-	t.Run("what has begun is sent once there is nothing else to begin", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("begun attempts are sent when nothing else waits for Begin", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{Concurrency: 1})
-			x.subscribe(t, "slow.example", after(10*time.Second, says(200)))
+			x := stoppedFixture(t, f, dispatch.Options{Concurrency: 1})
+			x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))
 			x.run(t)
 			x.publish(t, 1)
 			synctest.Wait()
-			x.set("next.example", says(200)) // it has begun, and waits for the only slot
+			x.setReceiver("next.example", respond(200)) // it has begun, and waits for the only slot
 			storagetest.Subscription(t, x.Store, x.owner, "https://next.example/hook", "order.shipped")
 			storagetest.Publish(t, x.Store, x.owner, "order.shipped")
 			synctest.Wait()
@@ -64,19 +64,19 @@ func TestStoreFailures(t *testing.T) {
 			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.refunded")
 			storagetest.Publish(t, x.Store, x.owner, "order.refunded")
 			synctest.Wait()
-			x.activate(t, other, false)
+			x.setActive(t, other, false)
 			time.Sleep(15 * time.Second)
-			deliveredOnce(t, x, "next.example", 1)
-			deliveredOnce(t, x, "other.example", 0)
+			checkDeliveredOnce(t, x, "next.example", 1)
+			checkDeliveredOnce(t, x, "other.example", 0)
 		})
 	})
 
-	t.Run("nothing is sent while ends cannot be recorded; what was sent is recorded later, once", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("nothing is sent while results cannot be saved, and earlier results are saved later, once", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
-			other := x.subscribe(t, "b.example", after(time.Second, says(200)))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
+			other := x.subscribe(t, "b.example", respondAfter(time.Second, respond(200)))
 			x.run(t)
 			x.publish(t, 100)
 			time.Sleep(500 * time.Millisecond)
@@ -88,8 +88,8 @@ func TestStoreFailures(t *testing.T) {
 			before := len(x.requests("a.example"))
 			f.fail(false, "Record")
 			time.Sleep(20 * time.Second)
-			deliveredOnce(t, x, "a.example", 100)
-			deliveredOnce(t, x, "b.example", 100)
+			checkDeliveredOnce(t, x, "a.example", 100)
+			checkDeliveredOnce(t, x, "b.example", 100)
 			for _, s := range []webhook.Subscription{sub, other} {
 				if n := x.outcomes(t, s); n[webhook.Succeeded] != 100 || len(n) != 1 {
 					t.Errorf("%d before, on record: %v", before, n)
@@ -98,28 +98,32 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
-	t.Run("an end that can never be recorded does not hold up the others for ever", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("a result that can never be saved does not block the others for ever", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			x.subscribe(t, "a.example", says(200))
-			x.subscribe(t, "b.example", says(200))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", respond(200))
+			x.subscribe(t, "b.example", respond(200))
 			x.run(t)
-			f.spoil(x.publish(t, 50)[7])
-			time.Sleep(3 * time.Minute) // one for each of the two, should nothing else be recorded meanwhile
-			deliveredOnce(t, x, "a.example", 50)
+			f.failEvent(x.publish(t, 50)[7])
+			time.Sleep(3 * time.Minute) // one minute for each of the two, if no other result is recorded
+			checkDeliveredOnce(t, x, "a.example", 50)
 			x.publish(t, 50)
 			time.Sleep(time.Hour)
-			deliveredOnce(t, x, "a.example", 100)
-			deliveredOnce(t, x, "b.example", 100)
+			checkDeliveredOnce(t, x, "a.example", 100)
+			checkDeliveredOnce(t, x, "b.example", 100)
 		})
 	})
+}
 
-	t.Run("reads that fail are tried again", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+func TestStoreFailuresAreRetried(t *testing.T) {
+	t.Parallel()
+
+	t.Run("failed reads are repeated", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			x.subscribe(t, "a.example", says(200))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", respond(200))
 			x.publish(t, 10)
 			f.fail(true, "Lanes", "Target", "PendingJobs")
 			x.run(t)
@@ -133,29 +137,29 @@ func TestStoreFailures(t *testing.T) {
 			}
 			f.fail(false, "Lanes", "Target", "PendingJobs")
 			time.Sleep(2 * time.Minute)
-			deliveredOnce(t, x, "a.example", 20)
+			checkDeliveredOnce(t, x, "a.example", 20)
 		})
 	})
 
-	t.Run("what was begun and cannot be taken back is taken back later", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("a failed release is repeated", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 			x.run(t)
 			x.publish(t, 200)
 			time.Sleep(2500 * time.Millisecond)
 			f.fail(true, "Release")
-			x.activate(t, sub, false)
+			x.setActive(t, sub, false)
 			time.Sleep(10 * time.Second)
 			if f.called("Release") < 2 {
-				t.Fatal("nothing had to be taken back")
+				t.Fatal("nothing had to be released")
 			}
-			x.activate(t, sub, true)
+			x.setActive(t, sub, true)
 			time.Sleep(time.Minute)
 			f.fail(false, "Release")
 			time.Sleep(time.Minute)
-			deliveredOnce(t, x, "a.example", 200)
+			checkDeliveredOnce(t, x, "a.example", 200)
 			for _, a := range x.attempts(t, sub) {
 				if a.Number != 1 || a.Outcome != webhook.Succeeded {
 					t.Fatalf("%+v", a)
@@ -164,22 +168,22 @@ func TestStoreFailures(t *testing.T) {
 		})
 	})
 
-	t.Run("a panic of the transport is a failed attempt and nothing more", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			var log logs
-			x := newRig(t, dispatch.Options{Logger: log.logger()})
-			sub, secret := x.subscribeSecret(t, "a.example", func(q *http.Request) (*http.Response, error) { panic("bug at " + q.URL.String()) })
-			x.subscribe(t, "b.example", says(200))
+	t.Run("a panic of the transport is only a failed attempt", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			var log logBuffer
+			x := newFixture(t, dispatch.Options{Logger: log.logger()})
+			sub, secret := x.subscribeWithSecret(t, "a.example", func(q *http.Request) (*http.Response, error) { panic("bug at " + q.URL.String()) })
+			x.subscribe(t, "b.example", respond(200))
 			x.publish(t, 1)
 			time.Sleep(time.Hour)
 			attempts := x.attempts(t, sub)
 			if len(attempts) != 5 || attempts[0].Error != "protocol_error: the attempt could not be made" {
 				t.Errorf("on record: %+v", attempts)
 			}
-			deliveredOnce(t, x, "b.example", 1)
-			keepsSecrets(t, log.String())
+			checkDeliveredOnce(t, x, "b.example", 1)
+			checkNoSecrets(t, log.String())
 			if strings.Contains(log.String(), "/hook") || strings.Contains(log.String(), secret.Reveal()) {
-				t.Error("the log tells the URL or the secret")
+				t.Error("the log contains the URL or the secret")
 			}
 			if n := strings.Count(log.String(), "attempt failed"); n != 5 {
 				t.Errorf("%d lines on failed attempts, want 5", n)

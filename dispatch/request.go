@@ -10,16 +10,16 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// target is a webhook.Target made ready: what is the same for all of its attempts is worked out once.
-type target struct {
+// preparedTarget is a webhook.Target with everything that is the same for all its attempts.
+type preparedTarget struct {
 	webhook.Target
-	request  *http.Request // all but headers, body and context
-	current  signers
-	previous signers
-	unfit    webhook.Failure // why nothing can be sent to it; zero where it can
+	request   *http.Request // without headers, body and context
+	current   signers
+	previous  signers
+	sendError webhook.Failure // why nothing can be sent to it; zero if it can
 }
 
-// signers make the signatures of both schemes with one secret.
+// signers sign with one secret, in both schemes.
 type signers struct {
 	hex      *signature.Signer
 	standard *signature.StandardSigner
@@ -33,41 +33,41 @@ func newSigners(secret webhook.Secret) (s signers, err error) {
 	return s, err
 }
 
-// target makes t ready. What is wrong with it is kept for the attempts to fail with: it is the owner's to see and mend.
-func (s *sender) target(t webhook.Target) *target {
-	made := &target{Target: t}
+// prepare makes a preparedTarget. A problem with the target becomes the error of its attempts, so the owner sees it.
+func (s *sender) prepare(t webhook.Target) *preparedTarget {
+	prepared := &preparedTarget{Target: t}
 	if t.Unusable != "" {
-		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: t.Unusable}
-		return made
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: t.Unusable}
+		return prepared
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" {
-		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription is not valid"}
-		return made
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription is not valid"}
+		return prepared
 	}
 	if u.Scheme != "https" && !(s.allowHTTP && u.Scheme == "http") {
-		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription must begin with https://"}
-		return made
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the URL of the subscription must begin with https://"}
+		return prepared
 	}
-	made.request = &http.Request{
+	prepared.request = &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	if made.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
-		made.previous, err = newSigners(t.Previous)
+	if prepared.current, err = newSigners(t.Secret); err == nil && !t.Previous.IsZero() {
+		prepared.previous, err = newSigners(t.Previous)
 	}
 	if err != nil {
-		made.unfit = webhook.Failure{Class: webhook.ProtocolError, Text: "the signing secret cannot be used; rotate it"}
+		prepared.sendError = webhook.Failure{Class: webhook.ProtocolError, Text: "the signing secret cannot be used; rotate it"}
 	}
-	return made
+	return prepared
 }
 
 // overlaps reports whether the previous secret signs too.
-func (t *target) overlaps(now time.Time) bool {
+func (t *preparedTarget) overlaps(now time.Time) bool {
 	return t.previous.hex != nil && now.UnixMilli() < t.PreviousUntil
 }
 
-// headerNames are those that carry the prefix, in canonical form.
+// headerNames are the names with the prefix, in canonical form.
 type headerNames struct {
 	signature, previous, timestamp, eventID, eventType, attempt string
 }
@@ -79,15 +79,15 @@ func newHeaderNames(prefix string) headerNames {
 	}
 }
 
-// Headers that are the same for all; the transport does not change them.
+// These headers are the same for all requests. The transport does not change them.
 var (
 	contentType = []string{"application/json"}
 	userAgent   = []string{"Keyhook/1 (webhooks)"}
 )
 
-// header makes the headers of an attempt at the given time, signatures included. All values are cut from one string: a
-// header costs two allocations and its map.
-func (s *sender) header(t *target, j webhook.Job, now time.Time) http.Header {
+// header makes the headers of an attempt, with its signatures. All values are slices of one string, so a header costs
+// two allocations and its map.
+func (s *sender) header(t *preparedTarget, j webhook.Job, now time.Time) http.Header {
 	var scratch [512]byte
 	var ends [5]int
 	timestamp, overlap := now.Unix(), t.overlaps(now)

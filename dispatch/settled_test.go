@@ -11,11 +11,11 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-func TestEnded(t *testing.T) {
+func TestOnSettled(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is told of each attempt once its end is recorded, and of tests", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("OnSettled is called for each attempt, including tests, after its result is recorded", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			type end struct {
 				Number    int
 				Trigger   webhook.Trigger
@@ -26,17 +26,17 @@ func TestEnded(t *testing.T) {
 			}
 			var mu sync.Mutex
 			var ends []end
-			x := newRig(t, dispatch.Options{Ended: func(r webhook.Result, made webhook.Settled) {
+			x := newFixture(t, dispatch.Options{OnSettled: func(r webhook.Result, settled webhook.Settled) {
 				mu.Lock()
 				defer mu.Unlock()
-				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Failure.String(), r.DurationMS, made.State})
+				ends = append(ends, end{r.Number, r.Trigger, r.Succeeded, r.Failure.String(), r.DurationMS, settled.State})
 			}})
-			sub := x.subscribe(t, "a.example", after(time.Second, says(503)))
+			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(503)))
 			x.publish(t, 1)
 			time.Sleep(10 * time.Second)
-			x.set("a.example", says(200))
+			x.setReceiver("a.example", respond(200))
 			time.Sleep(time.Hour)
-			x.set("a.example", says(404))
+			x.setReceiver("a.example", respond(404))
 			if _, err := x.Test(t.Context(), x.org(), sub.ID); err != nil {
 				t.Fatal(err)
 			}

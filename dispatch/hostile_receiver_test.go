@@ -35,12 +35,12 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// quiet keeps what a server has to say about its clients out of the test's output.
+// quiet discards what a server logs about its clients.
 func quiet(s *httptest.Server) { s.Config.ErrorLog = log.New(io.Discard, "", 0) }
 
 const head200 = "HTTP/1.1 200 OK\r\n"
 
-// bomb is a megabyte of zeros, packed.
+// bomb is a megabyte of zeros, compressed.
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	var packed bytes.Buffer
@@ -54,18 +54,44 @@ func bomb(t *testing.T) []byte {
 	return packed.Bytes()
 }
 
-// Whatever a receiver answers ends as an attempt, in time, with a bounded and clean text.
-func TestHostileReceivers(t *testing.T) {
+// hostileReceiver is a receiver and the attempt that it must lead to.
+type hostileReceiver struct {
+	serve func(c net.Conn, r *http.Request)
+	want  string // error; empty: success
+	body  func(string) bool
+}
+
+// testHostileReceivers checks that an attempt ends in time, with a short and clean text, whatever the receiver answers.
+func testHostileReceivers(t *testing.T, receivers map[string]hostileReceiver) {
 	t.Parallel()
+	for name, c := range receivers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newOneTestStore(secretURL(rawServer(t, c.serve)))
+			begin := time.Now()
+			r := sendOne(t, l, dispatch.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
+			if took := time.Since(begin); took > 1500*time.Millisecond {
+				t.Errorf("took %s", took)
+			}
+			if r.Failure.String() != c.want || r.Succeeded != (c.want == "") {
+				t.Errorf("error %q, want %q", r.Failure.String(), c.want)
+			}
+			if !utf8.ValidString(r.ResponseBody) || utf8.RuneCountInString(r.ResponseBody) > webhook.MaxResponseBody {
+				t.Errorf("body of %d bytes, valid: %t", len(r.ResponseBody), utf8.ValidString(r.ResponseBody))
+			}
+			if c.body != nil && !c.body(r.ResponseBody) {
+				t.Errorf("body %.100q", r.ResponseBody)
+			}
+		})
+	}
+}
+
+func TestHostileBodies(t *testing.T) {
 	packed := bomb(t)
-	for name, c := range map[string]struct {
-		serve func(c net.Conn, r *http.Request)
-		want  string // error; empty: success
-		body  func(string) bool
-	}{
-		"nothing at all": {
+	testHostileReceivers(t, map[string]hostileReceiver{
+		"no response": {
 			serve: func(net.Conn, *http.Request) { time.Sleep(2 * time.Second) },
-			want:  "timeout: no complete answer within 300ms",
+			want:  "timeout: no complete response within 300ms",
 		},
 		"an empty body": {
 			serve: func(c net.Conn, _ *http.Request) { io.WriteString(c, head200+"Content-Length: 0\r\n\r\n") },
@@ -80,14 +106,14 @@ func TestHostileReceivers(t *testing.T) {
 		"ten megabytes": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"Content-Length: 10485760\r\n\r\n")
-				io.Copy(c, io.LimitReader(zeros('x'), 10<<20))
+				io.Copy(c, io.LimitReader(repeated('x'), 10<<20))
 			},
 			body: func(s string) bool { return s == strings.Repeat("x", 2000) },
 		},
 		"a body without end": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"Connection: close\r\n\r\n")
-				io.Copy(c, zeros('x'))
+				io.Copy(c, repeated('x'))
 			},
 			body: func(s string) bool { return s == strings.Repeat("x", 2000) },
 		},
@@ -115,13 +141,18 @@ func TestHostileReceivers(t *testing.T) {
 			},
 			body: func(s string) bool { return len(s) < 8<<10 },
 		},
+	})
+}
+
+func TestHostileHeaders(t *testing.T) {
+	testHostileReceivers(t, map[string]hostileReceiver{
 		"a header of 2 MB": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"X-Large: ")
-				io.Copy(c, io.LimitReader(zeros('x'), 2<<20))
+				io.Copy(c, io.LimitReader(repeated('x'), 2<<20))
 				io.WriteString(c, "\r\n\r\n")
 			},
-			want: "protocol_error: the answer is not HTTP that can be read",
+			want: "protocol_error: the response is not valid HTTP",
 		},
 		"headers without end": {
 			serve: func(c net.Conn, _ *http.Request) {
@@ -132,9 +163,9 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "protocol_error: the answer is not HTTP that can be read",
+			want: "protocol_error: the response is not valid HTTP",
 		},
-		"announcements without end": {
+		"1xx responses without end": {
 			serve: func(c net.Conn, _ *http.Request) {
 				for {
 					if _, err := io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"); err != nil {
@@ -142,11 +173,11 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "protocol_error: the answer is not HTTP that can be read",
+			want: "protocol_error: the response is not valid HTTP",
 		},
 		"another protocol": {
 			serve: func(c net.Conn, _ *http.Request) { io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") },
-			want:  "protocol_error: the answer is not HTTP that can be read",
+			want:  "protocol_error: the response is not valid HTTP",
 		},
 		"a switch of protocols": {
 			serve: func(c net.Conn, _ *http.Request) {
@@ -155,6 +186,11 @@ func TestHostileReceivers(t *testing.T) {
 			},
 			want: "http_status: 101",
 		},
+	})
+}
+
+func TestSlowAndBrokenResponses(t *testing.T) {
+	testHostileReceivers(t, map[string]hostileReceiver{
 		"a byte at a time": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, head200+"Content-Length: 1000\r\n\r\n")
@@ -165,7 +201,7 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "timeout: no complete answer within 300ms",
+			want: "timeout: no complete response within 300ms",
 			body: func(s string) bool { return strings.Trim(s, "x") == "" },
 		},
 		"a header byte at a time": {
@@ -177,11 +213,11 @@ func TestHostileReceivers(t *testing.T) {
 					}
 				}
 			},
-			want: "timeout: no complete answer within 300ms",
+			want: "timeout: no complete response within 300ms",
 		},
 		"half of the body": {
 			serve: func(c net.Conn, _ *http.Request) { io.WriteString(c, head200+"Content-Length: 1000\r\n\r\nhalf") },
-			want:  "connect_error: the connection was lost before the answer was complete",
+			want:  "connect_error: the connection was lost before the response was complete",
 			body:  func(s string) bool { return s == "half" },
 		},
 		"a reset after the headers": {
@@ -189,9 +225,9 @@ func TestHostileReceivers(t *testing.T) {
 				io.WriteString(c, head200+"Content-Length: 1000\r\n\r\n")
 				c.(*net.TCPConn).SetLinger(0)
 			},
-			want: "connect_error: the connection was lost before the answer was complete",
+			want: "connect_error: the connection was lost before the response was complete",
 		},
-		"a failure that drips": {
+		"a failure with a slow body": {
 			serve: func(c net.Conn, _ *http.Request) {
 				io.WriteString(c, "HTTP/1.1 503 No\r\nContent-Length: 1000\r\n\r\nbusy")
 				time.Sleep(2 * time.Second)
@@ -199,54 +235,35 @@ func TestHostileReceivers(t *testing.T) {
 			want: "http_status: 503",
 			body: func(s string) bool { return s == "busy" },
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLoner(hook(rawServer(t, c.serve)))
-			begin := time.Now()
-			r := attempt(t, l, dispatch.Options{Transport: loopback(t), Timeout: 300 * time.Millisecond})
-			if took := time.Since(begin); took > 1500*time.Millisecond {
-				t.Errorf("took %s", took)
-			}
-			if r.Failure.String() != c.want || r.Succeeded != (c.want == "") {
-				t.Errorf("error %q, want %q", r.Failure.String(), c.want)
-			}
-			if !utf8.ValidString(r.ResponseBody) || utf8.RuneCountInString(r.ResponseBody) > webhook.MaxResponseBody {
-				t.Errorf("body of %d bytes, valid: %t", len(r.ResponseBody), utf8.ValidString(r.ResponseBody))
-			}
-			if c.body != nil && !c.body(r.ResponseBody) {
-				t.Errorf("body %.100q", r.ResponseBody)
-			}
-		})
-	}
+	})
 }
 
-// zeros is a reader of one byte without end.
-type zeros byte
+// repeated is an endless reader of one byte.
+type repeated byte
 
-func (z zeros) Read(p []byte) (int, error) {
+func (z repeated) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(z)
 	}
 	return len(p), nil
 }
 
-// endless is an answer whose body counts what is read of it.
-type endless struct{ read atomic.Int64 }
+// endlessResponse has an endless body and counts the bytes read from it.
+type endlessResponse struct{ read atomic.Int64 }
 
-func (e *endless) RoundTrip(*http.Request) (*http.Response, error) {
+func (e *endlessResponse) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: io.NopCloser(e), Header: http.Header{}}, nil
 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessResponse) Read(p []byte) (int, error) {
 	e.read.Add(int64(len(p)))
-	return zeros('x').Read(p)
+	return repeated('x').Read(p)
 }
 
 func TestAnAnswerIsReadUpToItsBound(t *testing.T) {
 	t.Parallel()
-	var body endless
-	if r := attempt(t, newLoner(hook("https://a.example")), dispatch.Options{Transport: &body}); !r.Succeeded {
+	var body endlessResponse
+	if r := sendOne(t, newOneTestStore(secretURL("https://a.example")), dispatch.Options{Transport: &body}); !r.Succeeded {
 		t.Error(r.Failure.String())
 	}
 	if n := body.read.Load(); n != 8<<10 {

@@ -26,43 +26,52 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a dispatcher on a real store, with receivers in place of the network.
-type rig struct {
+// fixture is a dispatcher on a real store, with receivers in place of the network.
+type fixture struct {
 	*storage.Store
 	*dispatch.Dispatcher
 	*receivers
 	owner access.Principal
-	stop  func() // and wait until Run has returned
+	stop  func() // returns after Run has returned
 }
 
-// virtually runs a test in a bubble of virtual time.
-func virtually(t *testing.T, test func(t *testing.T)) {
+// inVirtualTime runs a parallel test in a bubble of virtual time.
+func inVirtualTime(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, test)
 }
 
-// newRig makes a rig whose dispatcher runs until the test ends.
-func newRig(tb testing.TB, o dispatch.Options) *rig {
+// newFixture makes a fixture whose dispatcher runs until the test ends.
+func newFixture(tb testing.TB, o dispatch.Options) *fixture {
 	tb.Helper()
-	x := idleRig(tb, nil, o)
+	x := stoppedFixture(tb, nil, o)
 	x.run(tb)
 	return x
 }
 
-// idleRig makes a rig that does not run yet. Its dispatcher meets the faults of f, where f is not nil.
-func idleRig(tb testing.TB, f *faults, o dispatch.Options) *rig {
+// stoppedFixture makes a fixture whose dispatcher does not run yet. If f is not nil, the store fails as f says.
+func stoppedFixture(tb testing.TB, f *faults, o dispatch.Options) *fixture {
 	tb.Helper()
 	of := storagetest.Options(tb, filepath.Join(tb.TempDir(), "keyhook.db"))
 	of.Policy = o.Policy
 	store, _ := storagetest.OpenWith(tb, of)
-	return rigOn(tb, store, f, o)
+	return fixtureOn(tb, store, f, o)
 }
 
-// rigOn is idleRig on a store that is open already.
-func rigOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *rig {
+// fixtureOn is stoppedFixture on an open store.
+func fixtureOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *fixture {
 	tb.Helper()
-	x := &rig{Store: store, receivers: &receivers{answer: map[string]answer{}}, stop: func() {}}
+	x := &fixture{receivers: &receivers{handlers: map[string]handler{}}}
+	x.connect(tb, store, f, o)
+	x.owner, _ = storagetest.Tenant(tb, store, "acme", "enterprise", access.RoleOwner)
+	return x
+}
+
+// connect gives the fixture a dispatcher on an open store. It is also for a store that was closed and opened again.
+func (x *fixture) connect(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) {
+	tb.Helper()
+	x.Store, x.stop = store, func() {}
 	if o.Transport == nil {
 		o.Transport = x.receivers
 	}
@@ -71,7 +80,7 @@ func rigOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *
 	}
 	var err error
 	if f != nil {
-		x.Dispatcher, err = dispatch.New(faulty{store, f}, o)
+		x.Dispatcher, err = dispatch.New(faultyStore{store, f}, o)
 	} else {
 		x.Dispatcher, err = dispatch.New(store, o)
 	}
@@ -79,11 +88,9 @@ func rigOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Options) *
 		tb.Fatal(err)
 	}
 	store.Watch(x.Dispatcher)
-	x.owner, _ = storagetest.Tenant(tb, store, "acme", "enterprise", access.RoleOwner)
-	return x
 }
 
-func (x *rig) run(tb testing.TB) {
+func (x *fixture) run(tb testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -98,25 +105,25 @@ func (x *rig) run(tb testing.TB) {
 	tb.Cleanup(x.stop)
 }
 
-func (x *rig) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test") }
+func (x *fixture) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test") }
 
-func (x *rig) org() int64 { return x.owner.Organization.RowID }
+func (x *fixture) org() int64 { return x.owner.Organization.RowID }
 
-// subscribe makes a subscription whose receiver answers as told.
-func (x *rig) subscribe(tb testing.TB, host string, a answer) webhook.Subscription {
+// subscribe makes a subscription and its receiver.
+func (x *fixture) subscribe(tb testing.TB, host string, a handler) webhook.Subscription {
 	tb.Helper()
-	sub, _ := x.subscribeSecret(tb, host, a)
+	sub, _ := x.subscribeWithSecret(tb, host, a)
 	return sub
 }
 
-func (x *rig) subscribeSecret(tb testing.TB, host string, a answer) (webhook.Subscription, webhook.Secret) {
+func (x *fixture) subscribeWithSecret(tb testing.TB, host string, a handler) (webhook.Subscription, webhook.Secret) {
 	tb.Helper()
-	x.set(host, a)
+	x.setReceiver(host, a)
 	return storagetest.Subscription(tb, x.Store, x.owner, "https://"+host+"/hook", "order.paid")
 }
 
-// publish publishes n events, in one transaction, and returns their ids.
-func (x *rig) publish(tb testing.TB, n int) []string {
+// publish publishes n events in one transaction and returns their ids.
+func (x *fixture) publish(tb testing.TB, n int) []string {
 	tb.Helper()
 	events := make([]webhook.NewEvent, n)
 	for i := range events {
@@ -134,7 +141,7 @@ func (x *rig) publish(tb testing.TB, n int) []string {
 }
 
 // health returns the subscription as it is now.
-func (x *rig) health(tb testing.TB, sub webhook.Subscription) webhook.Subscription {
+func (x *fixture) health(tb testing.TB, sub webhook.Subscription) webhook.Subscription {
 	tb.Helper()
 	now, err := x.Subscription(context.Background(), x.org(), sub.ID)
 	if err != nil {
@@ -144,7 +151,7 @@ func (x *rig) health(tb testing.TB, sub webhook.Subscription) webhook.Subscripti
 }
 
 // attempts returns the records of a subscription, the oldest first.
-func (x *rig) attempts(tb testing.TB, sub webhook.Subscription) []webhook.Attempt {
+func (x *fixture) attempts(tb testing.TB, sub webhook.Subscription) []webhook.Attempt {
 	tb.Helper()
 	var all []webhook.Attempt
 	f := webhook.AttemptFilter{Limit: 500}
@@ -165,7 +172,7 @@ func (x *rig) attempts(tb testing.TB, sub webhook.Subscription) []webhook.Attemp
 }
 
 // outcomes counts the records of a subscription by outcome.
-func (x *rig) outcomes(tb testing.TB, sub webhook.Subscription) map[webhook.Outcome]int {
+func (x *fixture) outcomes(tb testing.TB, sub webhook.Subscription) map[webhook.Outcome]int {
 	tb.Helper()
 	count := map[webhook.Outcome]int{}
 	for _, a := range x.attempts(tb, sub) {
@@ -174,32 +181,32 @@ func (x *rig) outcomes(tb testing.TB, sub webhook.Subscription) map[webhook.Outc
 	return count
 }
 
-// request is what a receiver has got.
-type request struct {
+// received is a request that a receiver got.
+type received struct {
 	at     time.Time
 	host   string
 	header http.Header
-	body   string // as much of it as a test looks at
+	body   string // the start of it
 }
 
-// answer is what a receiver does with a request.
-type answer func(*http.Request) (*http.Response, error)
+// handler is how a receiver answers a request.
+type handler func(*http.Request) (*http.Response, error)
 
-// receivers stands in for the network: a transport that knows hosts by name.
+// receivers is a transport that finds handlers by host name.
 type receivers struct {
-	mu     sync.Mutex
-	answer map[string]answer
-	got    []request
-	wire   map[string]int // requests under way, by host
-	most   map[string]int
-	all    int
-	mostOf int // all hosts
+	mu           sync.Mutex
+	handlers     map[string]handler
+	received     []received
+	running      map[string]int // requests in progress, by host
+	peakOf       map[string]int
+	runningInAll int
+	peakInAll    int // for all hosts together
 }
 
-func (r *receivers) set(host string, a answer) {
+func (r *receivers) setReceiver(host string, a handler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answer[host] = a
+	r.handlers[host] = a
 }
 
 // RoundTrip gives the request to its receiver.
@@ -210,19 +217,19 @@ func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	host := q.URL.Host
 	r.mu.Lock()
-	a := r.answer[host]
-	r.got = append(r.got, request{time.Now(), host, q.Header, string(body[:min(len(body), 4<<10)])})
-	if r.wire == nil {
-		r.wire, r.most = map[string]int{}, map[string]int{}
+	a := r.handlers[host]
+	r.received = append(r.received, received{time.Now(), host, q.Header, string(body[:min(len(body), 4<<10)])})
+	if r.running == nil {
+		r.running, r.peakOf = map[string]int{}, map[string]int{}
 	}
-	r.wire[host]++
-	r.all++
-	r.most[host], r.mostOf = max(r.most[host], r.wire[host]), max(r.mostOf, r.all)
+	r.running[host]++
+	r.runningInAll++
+	r.peakOf[host], r.peakInAll = max(r.peakOf[host], r.running[host]), max(r.peakInAll, r.runningInAll)
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
-		r.wire[host]--
-		r.all--
+		r.running[host]--
+		r.runningInAll--
 		r.mu.Unlock()
 	}()
 	if a == nil {
@@ -231,12 +238,12 @@ func (r *receivers) RoundTrip(q *http.Request) (*http.Response, error) {
 	return a(q)
 }
 
-// requests returns what the host has got so far, the earliest first.
-func (r *receivers) requests(host string) []request {
+// requests returns the requests that the host got, the earliest first.
+func (r *receivers) requests(host string) []received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var of []request
-	for _, q := range r.got {
+	var of []received
+	for _, q := range r.received {
 		if q.host == host {
 			of = append(of, q)
 		}
@@ -244,14 +251,14 @@ func (r *receivers) requests(host string) []request {
 	return of
 }
 
-// peak returns how many requests were under way to the host at once, and to all.
+// peak returns the largest number of requests in progress, to the host and to all hosts.
 func (r *receivers) peak(host string) (one, all int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.most[host], r.mostOf
+	return r.peakOf[host], r.peakInAll
 }
 
-func response(status int, body string, headers ...string) *http.Response {
+func newResponse(status int, body string, headers ...string) *http.Response {
 	h := http.Header{}
 	for i := 0; i+1 < len(headers); i += 2 {
 		h.Set(headers[i], headers[i+1])
@@ -262,21 +269,21 @@ func response(status int, body string, headers ...string) *http.Response {
 	}
 }
 
-// says answers every request the same.
-func says(status int, headers ...string) answer {
+// respond answers every request with the same response.
+func respond(status int, headers ...string) handler {
 	return func(*http.Request) (*http.Response, error) {
-		return response(status, "said "+strconv.Itoa(status), headers...), nil
+		return newResponse(status, "said "+strconv.Itoa(status), headers...), nil
 	}
 }
 
-// hangs answers only when the sender has lost its patience.
-func hangs(q *http.Request) (*http.Response, error) {
+// hang never answers; it ends with the request's context.
+func hang(q *http.Request) (*http.Response, error) {
 	<-q.Context().Done()
 	return nil, q.Context().Err()
 }
 
-// after answers as a does, d later.
-func after(d time.Duration, a answer) answer {
+// respondAfter answers like a, but d later.
+func respondAfter(d time.Duration, a handler) handler {
 	return func(q *http.Request) (*http.Response, error) {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
@@ -289,24 +296,24 @@ func after(d time.Duration, a answer) answer {
 	}
 }
 
-// logs collects what is logged.
-type logs struct {
+// logBuffer collects log lines.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logs) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-func (l *logs) logger() *slog.Logger {
+func (l *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -2,19 +2,18 @@ package dispatch
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 )
 
 func TestPool(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an organization alone gets all but an eighth, and at least one", func(t *testing.T) {
+	t.Run("an organization alone gets all except an eighth, and at least one", func(t *testing.T) {
 		t.Parallel()
-		for all, want := range map[int]int{1: 1, 2: 2, 7: 7, 8: 7, 12: 11, 16: 14, 32: 28, 64: 56, 100: 88, 256: 224, heldBytes: heldBytes / 8 * 7} {
-			p := pool{all: all}
+		for all, want := range map[int]int{1: 1, 2: 2, 7: 7, 8: 7, 12: 11, 16: 14, 32: 28, 64: 56, 100: 88, 256: 224, maxMemory: maxMemory / 8 * 7} {
+			p := pool{capacity: all}
 			for p.allows(p.used, 1) && p.used < want+1 {
-				p.used = max(p.used+1, want-5) // the first bytes are no matter
+				p.used = max(p.used+1, want-5) // skip most of the bytes
 			}
 			if p.used != want || p.share(want) != want {
 				t.Errorf("%d of %d, the share is %d", p.used, all, p.share(want))
@@ -22,11 +21,11 @@ func TestPool(t *testing.T) {
 		}
 	})
 
-	t.Run("however many organizations take all they can, in any order, a newcomer finds room", func(t *testing.T) {
+	t.Run("a newcomer finds room, however many organizations take all they can, in any order", func(t *testing.T) {
 		t.Parallel()
 		for greedy := 1; greedy <= 100; greedy++ {
 			for name, inTurn := range map[string]bool{"in turn": true, "one after the other": false} {
-				p, mine := pool{all: 256}, make([]int, greedy)
+				p, mine := pool{capacity: 256}, make([]int, greedy)
 				for more := true; more; {
 					more = false
 					for i := range mine {
@@ -58,58 +57,50 @@ func TestPool(t *testing.T) {
 	})
 }
 
-func TestTurns(t *testing.T) {
+func TestResourceGoesToTheOrganizationThatUsesLeast(t *testing.T) {
 	t.Parallel()
-	d, err := New(nil, Options{Transport: http.DefaultTransport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScheduler(d, &work{Dispatcher: d})
+	s := newTestScheduler(t)
 	for subscription := range int64(6) {
-		s.turns[toLaunch].push(s.lane(subscription, subscription/3))
+		s.resources[sendSlots].wait(s.laneOf(subscription, subscription/3))
 	}
-	s.turns[toLaunch].push(s.lane(9, 9))
+	s.resources[sendSlots].wait(s.laneOf(9, 9))
 	var order []int64
-	for l := s.turns[toLaunch].next(1); l != nil; l = s.turns[toLaunch].next(1) {
+	for l := s.resources[sendSlots].next(1); l != nil; l = s.resources[sendSlots].next(1) {
 		order = append(order, l.subscription)
-		s.charge(l, toLaunch, 1)
+		s.charge(l, sendSlots, 1)
 	}
-	// One of each organization, then another of those that have more.
+	// First one lane of each organization, then the others of those that have more.
 	if got := fmt.Sprint(order); got != "[0 3 9 1 4 2 5]" {
 		t.Errorf("turns in the order %s", got)
 	}
-	// Who has given up what it had goes first.
+	// An organization that has returned its slots goes first.
 	for subscription := range int64(6) {
-		s.turns[toLaunch].push(s.lane(subscription, subscription/3))
+		s.resources[sendSlots].wait(s.laneOf(subscription, subscription/3))
 	}
-	s.charge(s.lane(3, 1), toLaunch, -3)
-	if l := s.turns[toLaunch].next(1); l.subscription != 3 {
+	s.charge(s.laneOf(3, 1), sendSlots, -3)
+	if l := s.resources[sendSlots].next(1); l.subscription != 3 {
 		t.Errorf("the first turn is that of %d", l.subscription)
 	}
 }
 
-// A turn costs the same however many lanes wait for one.
-func BenchmarkTurn(b *testing.B) {
+// The cost does not depend on the number of waiting lanes.
+func BenchmarkResourceNext(b *testing.B) {
 	for _, lanes := range []int64{10, 5000} {
 		b.Run(fmt.Sprintf("beside %d lanes of another organization", lanes), func(b *testing.B) {
-			d, err := New(nil, Options{Transport: http.DefaultTransport})
-			if err != nil {
-				b.Fatal(err)
-			}
-			s := newScheduler(d, &work{Dispatcher: d})
-			q := &s.turns[toLaunch]
+			s := newTestScheduler(b)
+			q := &s.resources[sendSlots]
 			for subscription := range lanes {
-				q.push(s.lane(subscription, 1))
+				q.wait(s.laneOf(subscription, 1))
 			}
-			mine := s.lane(lanes, 2)
+			mine := s.laneOf(lanes, 2)
 			for b.Loop() {
-				q.push(mine)
+				q.wait(mine)
 				for l := q.next(1); l != nil; l = q.next(1) {
-					s.charge(l, toLaunch, 1)
+					s.charge(l, sendSlots, 1)
 					if l == mine {
-						s.charge(mine, toLaunch, -1)
+						s.charge(mine, sendSlots, -1)
 					} else {
-						q.push(l)
+						q.wait(l)
 					}
 				}
 			}

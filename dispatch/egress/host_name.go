@@ -8,21 +8,21 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of a name in the DNS (RFC 1035, section 2.3.4), in characters.
+// Limits of a DNS name (RFC 1035, section 2.3.4), in characters.
 const (
 	maxName  = 253
 	maxLabel = 63
 )
 
-// toASCII maps a name as browsers do before they look it up (UTS 46, not transitional). Underscores and double hyphens,
-// which its default forbids, do occur in names that resolve.
+// toASCII maps a name as browsers do before a look-up (UTS 46, not transitional). It allows underscores and double
+// hyphens, because they occur in names that resolve.
 var toASCII = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false))
 
-// canonicalName returns a host that is not in brackets in lower case, in ASCII and without a trailing dot. It may still
-// be an IPv4 address, even one that was written in digits of another script: ①②⑦.⓪.⓪.① is 127.0.0.1.
+// canonicalName returns a host without brackets in lower case, in ASCII and without a trailing dot. The result may
+// still be an IPv4 address, even one written in digits of another script: ①②⑦.⓪.⓪.① is 127.0.0.1.
 func canonicalName(host string) (string, error) {
 	name, err := toASCII.ToASCII(host)
-	if err != nil || !utf8.ValidString(host) { // the escapes of a host may be of any bytes, and mapping them is no error
+	if err != nil || !utf8.ValidString(host) { // a host may contain any escaped bytes, and mapping them is not an error
 		return "", refuse(CodeInvalidHost, "Write the host as a name or an address that can be looked up.")
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
@@ -37,7 +37,7 @@ func canonicalName(host string) (string, error) {
 		}
 		last = label
 	}
-	if _, err := netip.ParseAddr(name); err != nil && numeric(last) {
+	if _, err := netip.ParseAddr(name); err != nil && looksNumeric(last) {
 		return "", refuse(CodeInvalidHost, "Write an IPv4 address as four decimal numbers from 0 to 255, without leading zeros.")
 	}
 	return name, nil
@@ -48,10 +48,10 @@ func validLabel(label string) bool {
 		strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// numeric reports whether a name that ends in this label is an IPv4 address to some readers, inet_aton among them: 127.1,
-// 2130706433 and 0x7f.1 all are 127.0.0.1 there. No top-level domain looks so (https://url.spec.whatwg.org, "ends in a
-// number").
-func numeric(label string) bool {
+// looksNumeric reports whether some software reads a name with this last label as an IPv4 address. For inet_aton,
+// 127.1, 2130706433 and 0x7f.1 are all 127.0.0.1. No top-level domain looks like that (https://url.spec.whatwg.org,
+// "ends in a number").
+func looksNumeric(label string) bool {
 	if hex, found := strings.CutPrefix(label, "0x"); found {
 		return strings.Trim(hex, "0123456789abcdef") == ""
 	}

@@ -15,15 +15,15 @@ import (
 func TestTestAttempts(t *testing.T) {
 	t.Parallel()
 
-	t.Run("tell how it went and leave the health alone", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(204))
+	t.Run("a test returns its result and leaves the health alone", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(204))
 			a, err := x.Test(t.Context(), x.org(), sub.ID)
 			if err != nil || a.Outcome != webhook.Succeeded || a.Number != 1 || a.Trigger != webhook.ByTest || a.EventType != webhook.TestType || *a.ResponseStatus != 204 {
 				t.Errorf("%v, %+v", err, a)
 			}
-			x.set("a.example", says(500))
+			x.setReceiver("a.example", respond(500))
 			for range 20 {
 				if a, err = x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Failed || a.Error != "http_status: 500" {
 					t.Errorf("%v, %+v", err, a)
@@ -39,28 +39,28 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
-	t.Run("work on a disabled subscription and are refused to strangers", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(200))
-			x.activate(t, sub, false)
+	t.Run("a test works on a disabled subscription and not for another organization", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(200))
+			x.setActive(t, sub, false)
 			if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
 				t.Errorf("%v, %+v", err, a)
 			}
 			if _, err := x.Test(t.Context(), x.org()+1, sub.ID); err == nil {
 				t.Error("another organization tests it")
 			}
-			x.plan(t, "free")
+			x.setPlan(t, "free")
 			if _, err := x.Test(t.Context(), x.org(), sub.ID); err == nil || len(x.requests("a.example")) != 1 {
 				t.Errorf("tested without the plan: %v", err)
 			}
 		})
 	})
 
-	t.Run("keep to the limits, and go before what waits", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 2})
-			sub := x.subscribe(t, "a.example", after(time.Second, says(200)))
+	t.Run("tests obey the limits and go before waiting deliveries", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 2})
+			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 			x.publish(t, 100)
 			time.Sleep(500 * time.Millisecond)
 			var done sync.WaitGroup
@@ -80,14 +80,18 @@ func TestTestAttempts(t *testing.T) {
 				t.Errorf("%d at once", one)
 			}
 			time.Sleep(time.Minute)
-			deliveredOnce(t, x, "a.example", 104)
+			checkDeliveredOnce(t, x, "a.example", 104)
 		})
 	})
+}
 
-	t.Run("that nobody waits for any more leave no trace if they were not sent, and end if they were", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 1})
-			sub := x.subscribe(t, "a.example", after(5*time.Second, says(200)))
+func TestTestAttemptsThatAreCancelled(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a cancelled test leaves no record if it was not sent, and a result if it was", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(200)))
 			x.publish(t, 1)
 			synctest.Wait()
 			short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -111,10 +115,10 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
-	t.Run("begin under what holds when their turn comes", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 1})
-			sub := x.subscribe(t, "a.example", after(5*time.Second, says(200)))
+	t.Run("a test uses the state of the subscription when its turn comes", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(200)))
 			x.publish(t, 1)
 			synctest.Wait()
 			var done sync.WaitGroup
@@ -134,10 +138,10 @@ func TestTestAttempts(t *testing.T) {
 		})
 	})
 
-	t.Run("are refused when deliveries have stopped", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 1})
-			sub := x.subscribe(t, "a.example", after(5*time.Second, says(200)))
+	t.Run("tests are refused when the dispatcher stops", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(200)))
 			x.publish(t, 1)
 			synctest.Wait()
 			var waiting atomic.Bool

@@ -20,10 +20,10 @@ func TestReady(t *testing.T) {
 		"pending deliveries cannot be listed": {[]string{"Lanes"}, "the database does not list pending deliveries"},
 		"nothing at all can be read or begun": {[]string{"Begin", "Target", "PendingJobs", "Lanes"}, "the database does not"},
 	} {
-		virtuallyNamed(t, "fails a minute after "+name+", and not before, until they can", func(t *testing.T) {
+		runInVirtualTime(t, "it fails from a minute after "+name+" until they can", func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			x.subscribe(t, "a.example", after(time.Second, says(200)))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 			f.fail(true, c.methods...)
 			x.run(t)
 			x.publish(t, 100)
@@ -46,12 +46,12 @@ func TestReady(t *testing.T) {
 		})
 	}
 
-	t.Run("neither fails nor warns for what owners and receivers have decided", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			x.pace(t, x.subscribe(t, "paced.example", says(200)), 1)
-			x.subscribe(t, "down.example", hangs)
-			x.activate(t, x.subscribe(t, "off.example", says(200)), false)
+	t.Run("it neither fails nor warns when owners' settings or failing receivers cause the wait", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			x.setRateLimit(t, x.subscribe(t, "paced.example", respond(200)), 1)
+			x.subscribe(t, "down.example", hang)
+			x.setActive(t, x.subscribe(t, "off.example", respond(200)), false)
 			x.publish(t, 1000)
 			for range 15 {
 				time.Sleep(time.Minute)
@@ -65,10 +65,10 @@ func TestReady(t *testing.T) {
 		})
 	})
 
-	t.Run("warns for as long as a receiver is slow", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			x.subscribe(t, "slow.example", slow)
+	t.Run("it warns while a receiver is slow", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			x.subscribe(t, "slow.example", respondSlowly)
 			x.publish(t, 200)
 			for step, warns := range []bool{false, true, true, false} {
 				if warning, err := x.Dispatcher.Ready(t.Context()); err != nil || (warning != "") != warns {

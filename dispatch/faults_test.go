@@ -12,19 +12,19 @@ import (
 
 var errDisk = errors.New("the disk is full")
 
-// faulty is a real store that fails on demand, by the name of the method.
-type faulty struct {
+// faultyStore is a real store whose methods fail on demand.
+type faultyStore struct {
 	*storage.Store
 	*faults
 }
 
 type faults struct {
-	mu     sync.Mutex
-	broken map[string]bool
-	hung   bool // Target ends with its context only
-	calls  map[string]int
-	shift  time.Duration // of all due times
-	poison string        // id of an event none of whose attempts can be recorded
+	mu           sync.Mutex
+	broken       map[string]bool
+	targetHangs  bool // until its context ends
+	calls        map[string]int
+	dueShift     time.Duration // added to all due times
+	failingEvent string        // id of an event whose results cannot be saved
 }
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
@@ -37,30 +37,30 @@ func (f *faults) fail(broken bool, methods ...string) {
 	}
 }
 
-// hang has Target wait for the end of its context.
-func (f *faults) hang() {
+// hangTarget makes Target wait for the end of its context.
+func (f *faults) hangTarget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hung = true
+	f.targetHangs = true
 }
 
-func (f *faults) hangs() bool {
+func (f *faults) isTargetHanging() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.hung
+	return f.targetHangs
 }
 
-// spoil has no end of an attempt of the event recorded.
-func (f *faults) spoil(event string) {
+// failEvent makes Record fail for every attempt of the event.
+func (f *faults) failEvent(event string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.poison = event
+	f.failingEvent = event
 }
 
-func (f *faults) poisoned() string {
+func (f *faults) eventToFail() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.poison
+	return f.failingEvent
 }
 
 func (f *faults) called(method string) int {
@@ -79,19 +79,19 @@ func (f *faults) call(method string) error {
 	return nil
 }
 
-func (s faulty) Lanes(ctx context.Context) ([]webhook.Lane, error) {
+func (s faultyStore) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	if err := s.call("Lanes"); err != nil {
 		return nil, err
 	}
 	lanes, err := s.Store.Lanes(ctx)
 	for i := range lanes {
-		lanes[i].DueAt += s.shift.Milliseconds()
+		lanes[i].DueAt += s.dueShift.Milliseconds()
 	}
 	return lanes, err
 }
 
-func (s faulty) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
-	if s.hangs() {
+func (s faultyStore) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	if s.isTargetHanging() {
 		<-ctx.Done()
 		return webhook.Target{}, ctx.Err()
 	}
@@ -101,36 +101,36 @@ func (s faulty) Target(ctx context.Context, subscription int64) (webhook.Target,
 	return s.Store.Target(ctx, subscription)
 }
 
-func (s faulty) PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error) {
+func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error) {
 	if err := s.call("PendingJobs"); err != nil {
 		return nil, err
 	}
-	jobs, err := s.Store.PendingJobs(ctx, subscription, limit, held)
+	jobs, err := s.Store.PendingJobs(ctx, subscription, limit, inMemory)
 	for i := range jobs {
-		jobs[i].DueAt += s.shift.Milliseconds()
+		jobs[i].DueAt += s.dueShift.Milliseconds()
 	}
 	return jobs, err
 }
 
-func (s faulty) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	if err := s.call("Begin"); err != nil {
 		return nil, err
 	}
 	return s.Store.Begin(ctx, starts)
 }
 
-func (s faulty) Release(ctx context.Context, attempts []int64) error {
+func (s faultyStore) Release(ctx context.Context, attempts []int64) error {
 	if err := s.call("Release"); err != nil {
 		return err
 	}
 	return s.Store.Release(ctx, attempts)
 }
 
-func (s faulty) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
+func (s faultyStore) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
 	if err := s.call("Record"); err != nil {
 		return webhook.Settled{}, err
 	}
-	if poison := s.poisoned(); poison != "" {
+	if poison := s.eventToFail(); poison != "" {
 		if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
 			return webhook.Settled{}, errDisk
 		}

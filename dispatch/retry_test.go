@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -16,16 +15,16 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// patient has subscriptions stay healthy whatever happens.
-var patient = webhook.Policy{MaxAttempts: 5, FailingAfter: 1_000_000, DisabledAfter: 2_000_000}
+// neverFailing keeps subscriptions healthy after any number of failures.
+var neverFailing = webhook.Policy{MaxAttempts: 5, FailingAfter: 1_000_000, DisabledAfter: 2_000_000}
 
 func TestRetries(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a receiver that always fails gets five attempts, ever later, each signed afresh", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: patient})
-			sub, secret := x.subscribeSecret(t, "a.example", says(500))
+	t.Run("a receiver that always fails gets five attempts with growing delays, each signed anew", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
+			sub, secret := x.subscribeWithSecret(t, "a.example", respond(500))
 			x.publish(t, 1)
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()
@@ -82,15 +81,15 @@ func TestRetries(t *testing.T) {
 		})
 	})
 
-	t.Run("a receiver that recovers gets no more than it needs", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
+	t.Run("a receiver that recovers gets no further attempts", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
 			var n atomic.Int64
 			sub := x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
 				if n.Add(1) < 3 {
-					return response(503, ""), nil
+					return newResponse(503, ""), nil
 				}
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			x.publish(t, 1)
 			time.Sleep(time.Hour)
@@ -102,14 +101,18 @@ func TestRetries(t *testing.T) {
 			}
 		})
 	})
+}
 
-	t.Run("every retry comes at the time it was put off to, also after a restart", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+func TestRetryTimes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("every retry comes at its due time, also after a restart", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
-			o.Policy = patient
+			o.Policy = neverFailing
 			store, closeStore := storagetest.OpenWith(t, o)
-			x := rigOn(t, store, nil, dispatch.Options{Policy: patient})
-			sub := x.subscribe(t, "a.example", says(500))
+			x := fixtureOn(t, store, nil, dispatch.Options{Policy: neverFailing})
+			sub := x.subscribe(t, "a.example", respond(500))
 			x.run(t)
 			for range 8 {
 				x.publish(t, 1)
@@ -124,12 +127,8 @@ func TestRetries(t *testing.T) {
 			time.Sleep(3 * time.Second)
 
 			store, _ = storagetest.OpenWith(t, o)
-			d, err := dispatch.New(store, dispatch.Options{Policy: patient, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			store.Watch(d)
-			(&rig{Store: store, Dispatcher: d}).run(t)
+			x.connect(t, store, nil, dispatch.Options{Policy: neverFailing})
+			x.run(t)
 			time.Sleep(20 * time.Second)
 			got := x.requests("a.example")
 			if len(got) != 16 {
@@ -145,15 +144,15 @@ func TestRetries(t *testing.T) {
 		})
 	})
 
-	t.Run("a retry does not wait for what was published meanwhile, nor the other way round", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: patient})
+	t.Run("retries and new deliveries do not wait for each other", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var n atomic.Int64
 			x.subscribe(t, "a.example", func(*http.Request) (*http.Response, error) {
 				if n.Add(1) == 1 {
-					return response(500, ""), nil
+					return newResponse(500, ""), nil
 				}
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			first := x.publish(t, 1)[0]
 			time.Sleep(5 * time.Second)
@@ -176,7 +175,7 @@ func TestRetryAfter(t *testing.T) {
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when a bubble begins
 	for value, want := range map[string][2]time.Duration{
 		"":                        {12 * time.Second, 18 * time.Second},
-		"1":                       {12 * time.Second, 18 * time.Second}, // no sooner than without it
+		"1":                       {12 * time.Second, 18 * time.Second}, // not sooner than without the header
 		"120":                     {120 * time.Second, 120 * time.Second},
 		" 120 ":                   {120 * time.Second, 120 * time.Second},
 		"599":                     {599 * time.Second, 599 * time.Second},
@@ -193,9 +192,9 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		for _, status := range []int{302, 404, 429, 503} {
 			t.Run(strconv.Itoa(status)+" with Retry-After "+value, func(t *testing.T) {
-				virtually(t, func(t *testing.T) {
-					x := newRig(t, dispatch.Options{})
-					x.subscribe(t, "a.example", says(status, "Retry-After", value))
+				inVirtualTime(t, func(t *testing.T) {
+					x := newFixture(t, dispatch.Options{})
+					x.subscribe(t, "a.example", respond(status, "Retry-After", value))
 					x.publish(t, 1)
 					time.Sleep(601 * time.Second)
 					got := x.requests("a.example")
@@ -211,21 +210,20 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A failing subscription is left alone for as long as its receiver asks, by all of its deliveries: it has one probe at a
-// time.
+// Retry-After applies to all deliveries of a failing subscription, because it gets one probe at a time.
 func TestRetryAfterOfProbes(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]time.Duration{"300": 300 * time.Second, "3600": 600 * time.Second} {
 		t.Run("Retry-After "+value, func(t *testing.T) {
-			virtually(t, func(t *testing.T) {
-				x := newRig(t, dispatch.Options{PerSubscription: 1})
-				sub := x.subscribe(t, "a.example", says(500))
+			inVirtualTime(t, func(t *testing.T) {
+				x := newFixture(t, dispatch.Options{PerSubscription: 1})
+				sub := x.subscribe(t, "a.example", respond(500))
 				x.publish(t, 5)
 				time.Sleep(time.Second)
 				if h := x.health(t, sub); h.Status != webhook.Failing {
 					t.Fatalf("not failing: %+v", h)
 				}
-				x.set("a.example", says(503, "Retry-After", value))
+				x.setReceiver("a.example", respond(503, "Retry-After", value))
 				x.publish(t, 50)
 				time.Sleep(30 * time.Minute)
 				got := x.requests("a.example")[5:]
@@ -242,14 +240,14 @@ func TestRetryAfterOfProbes(t *testing.T) {
 	}
 }
 
-// A backlog larger than what is read ahead is delivered whole, each event once, while new ones arrive.
-func TestSpill(t *testing.T) {
+// A backlog larger than the head is delivered completely, each event once, while new events arrive.
+func TestLargeBacklog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a backlog larger than the head is delivered whole, and once", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := idleRig(t, nil, dispatch.Options{PerSubscription: 4})
-			sub := x.subscribe(t, "a.example", after(10*time.Millisecond, says(200)))
+	t.Run("a backlog larger than the head is delivered completely, each event once", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := stoppedFixture(t, nil, dispatch.Options{PerSubscription: 4})
+			sub := x.subscribe(t, "a.example", respondAfter(10*time.Millisecond, respond(200)))
 			for range 3 {
 				x.publish(t, 400)
 			}
@@ -259,7 +257,7 @@ func TestSpill(t *testing.T) {
 				x.publish(t, 50)
 			}
 			time.Sleep(2000 / 4 * 10 * time.Millisecond)
-			deliveredOnce(t, x, "a.example", 2000)
+			checkDeliveredOnce(t, x, "a.example", 2000)
 			if n := x.health(t, sub).PendingDeliveries; n != 0 {
 				t.Errorf("%d pending", n)
 			}
@@ -269,15 +267,15 @@ func TestSpill(t *testing.T) {
 		})
 	})
 
-	t.Run("with failures in between, too", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: patient})
+	t.Run("a backlog is delivered completely despite failures", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var n atomic.Int64
 			x.subscribe(t, "a.example", func(*http.Request) (*http.Response, error) {
 				if n.Add(1)%7 == 0 {
-					return response(500, ""), nil
+					return newResponse(500, ""), nil
 				}
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			for range 10 {
 				x.publish(t, 100)
@@ -298,8 +296,8 @@ func TestSpill(t *testing.T) {
 	})
 }
 
-// deliveredOnce fails the test unless the host has got n events, each in one request.
-func deliveredOnce(t *testing.T, x *rig, host string, n int) {
+// checkDeliveredOnce fails the test unless the host got n events, each in one request.
+func checkDeliveredOnce(t *testing.T, x *fixture, host string, n int) {
 	t.Helper()
 	seen := map[string]int{}
 	for _, q := range x.requests(host) {
@@ -315,17 +313,17 @@ func deliveredOnce(t *testing.T, x *rig, host string, n int) {
 	}
 }
 
-// What seems to be due later than anything can be was put off before the clock was set back: it is due.
+// A due time too far away was computed before the clock was set back. The delivery is due.
 func TestClockSetBack(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		f := newFaults()
-		x := idleRig(t, f, dispatch.Options{})
-		x.subscribe(t, "a.example", says(200))
+		x := stoppedFixture(t, f, dispatch.Options{})
+		x.subscribe(t, "a.example", respond(200))
 		x.publish(t, 10)
-		f.shift = 24 * time.Hour
+		f.dueShift = 24 * time.Hour
 		x.run(t)
 		time.Sleep(time.Second)
-		deliveredOnce(t, x, "a.example", 10)
+		checkDeliveredOnce(t, x, "a.example", 10)
 	})
 }
 
