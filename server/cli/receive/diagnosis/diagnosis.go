@@ -2,7 +2,7 @@
 //
 // It knows the mistakes that people make: the raw body is not used, the secret is another one, a header is missing. It undoes one
 // of them at a time and asks dispatch/signature again. A mistake is proved if undoing it alone makes the signature match
-// (candidate.go, rewriting.go). If no mistake is proved, it guesses from the headers, the secret and the body (guess.go).
+// (undo.go, rewriting.go). If no mistake is proved, it guesses from the headers, the secret and the body (guess.go).
 package diagnosis
 
 import (
@@ -67,7 +67,7 @@ func Judge(d Delivery) []Verdict {
 
 // judge checks one scheme. The verdict has no mistake yet if none is proved.
 func (d Delivery) judge(scheme Scheme) Verdict {
-	v := Verdict{Scheme: scheme, Header: d.signatureHeader(scheme), Err: d.verify(scheme)}
+	v := Verdict{Scheme: scheme, Header: d.names(scheme).signature, Err: d.verify(scheme)}
 	switch {
 	case v.Err == nil:
 		v.Previous = d.isPrevious(scheme)
@@ -117,7 +117,7 @@ func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
 	if scheme == Standard && !strings.HasPrefix(text, standardVersion) {
 		text = standardVersion + text
 	}
-	d.Header.Set(d.signatureHeader(scheme), text)
+	d.Header.Set(d.names(scheme).signature, text)
 	d.Header.Del(d.prefix() + "-Signature-Previous")
 	return d
 }
@@ -125,7 +125,7 @@ func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
 // isPrevious reports whether a right delivery has only a right signature by the previous secret. The sender writes the
 // signature by the present secret first.
 func (d Delivery) isPrevious(scheme Scheme) bool {
-	first, _, _ := strings.Cut(d.Header.Get(d.signatureHeader(scheme)), " ")
+	first, _, _ := strings.Cut(d.Header.Get(d.names(scheme).signature), " ")
 	return d.withSignature(scheme, first).verify(scheme) != nil
 }
 
@@ -134,23 +134,19 @@ const standardVersion = "v1,"
 
 func (d Delivery) prefix() string { return cmp.Or(d.HeaderPrefix, signature.DefaultHeaderPrefix) }
 
-// headers names the headers of a scheme.
-func (d Delivery) headers(scheme Scheme) (signature, timestamp, id string) {
-	if scheme == Standard {
-		return "webhook-signature", "webhook-timestamp", "webhook-id"
-	}
-	return d.prefix() + "-Signature", d.prefix() + "-Timestamp", d.prefix() + "-Event-Id"
-}
+// names are the headers of a scheme.
+type names struct{ signature, timestamp, id string }
 
-func (d Delivery) signatureHeader(scheme Scheme) string {
-	name, _, _ := d.headers(scheme)
-	return name
+func (d Delivery) names(scheme Scheme) names {
+	if scheme == Standard {
+		return names{"webhook-signature", "webhook-timestamp", "webhook-id"}
+	}
+	return names{d.prefix() + "-Signature", d.prefix() + "-Timestamp", d.prefix() + "-Event-Id"}
 }
 
 // clock explains a right signature whose timestamp is too old or too new.
 func (d Delivery) clock(scheme Scheme) Mistake {
-	_, name, _ := d.headers(scheme)
-	seconds, _ := strconv.ParseInt(d.Header.Get(name), 10, 64) // the verifier has read it before
+	seconds, _ := strconv.ParseInt(d.Header.Get(d.names(scheme).timestamp), 10, 64) // the verifier has read it before
 	sent := time.Unix(seconds, 0)
 	off := d.Now.Sub(sent).Round(time.Second)
 	m := Mistake{

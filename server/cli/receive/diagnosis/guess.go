@@ -16,16 +16,16 @@ import (
 
 // guess names likely mistakes if none is proved. otherMatches says that the signature of the other scheme is right.
 func (d Delivery) guess(scheme Scheme, err error, otherMatches bool) []Mistake {
-	signatureName, timestampName, _ := d.headers(scheme)
+	name := d.names(scheme)
 	switch {
 	case errors.Is(err, signature.ErrMissing):
 		return []Mistake{d.guessMissing(scheme, err, otherMatches)}
 	case errors.Is(err, signature.ErrMalformed):
 		text := err.Error()
 		return []Mistake{{Name: "header_malformed", What: strings.ToUpper(text[:1]) + text[1:] + ".", Advice: fmt.Sprintf(
-			"%s is one number, Unix seconds. %s Each header may occur once.", timestampName, scheme.writing())}}
+			"%s is one number, Unix seconds. %s Each header may occur once.", name.timestamp, scheme.writing())}}
 	case otherMatches:
-		names := signatureName + " or " + timestampName
+		names := name.signature + " or " + name.timestamp
 		if scheme == Standard {
 			names = "webhook-id, " + names
 		}
@@ -61,7 +61,7 @@ func (d Delivery) guessBody(scheme Scheme) []Mistake {
 	var event struct {
 		ID string `json:"id"`
 	}
-	_, _, name := d.headers(scheme)
+	name := d.names(scheme).id
 	isEvent, id := json.Unmarshal(d.Body, &event) == nil && event.ID != "", d.Header.Get(name)
 	add(isEvent && id != "" && event.ID != id, "body_of_another_event",
 		fmt.Sprintf("The body is that of event %s, but %s is %s.", output.Quote(event.ID), name, output.Quote(id)),
@@ -93,7 +93,7 @@ func (d Delivery) guessMissing(scheme Scheme, err error, otherMatches bool) Mist
 		case strings.EqualFold(other, name): // present and empty
 		case plain == strings.ToLower(name):
 			return Mistake{Name: "header_renamed", What: what, Advice: "CGI and WSGI rename headers in this way. Read the headers through your framework, or undo the renaming."}
-		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(d.signatureHeader(Hex)):
+		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(d.names(Hex).signature):
 			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Set the same prefix here and in the receiver."}
 		}
 	}

@@ -18,26 +18,24 @@ var layouts = [][]jsontext.Options{
 	{jsontext.WithIndent("  ")},
 }
 
-// rewrittenBodies writes the JSON of the body as programs do that parse it and write it again. Numbers stay as they are.
-func (d Delivery) rewrittenBodies(Scheme) []candidate {
-	var all []candidate
-	add := func(body []byte) {
-		all = append(all, candidate{d.withBody(body), Mistake{
-			Name: "body_reserialized", What: "The JSON was parsed and written again. The signature is over the same JSON, written in another way.", Advice: rawAdvice,
-		}})
+// undoRewriting writes the JSON of the body as programs do that parse it and write it again. Numbers stay as they are.
+func (d Delivery) undoRewriting(test try) {
+	original := d.Body
+	with := func(body []byte) {
+		d.Body = body
+		test(d, "body_reserialized", "The JSON was parsed and written again. The signature is over the same JSON, written in another way.", rawAdvice)
 	}
-	sorted := format(d.Body, jsontext.ReorderRawObjects(true))
-	for _, text := range [][]byte{d.Body, inOrderSent(d.Body), sorted} {
+	sorted := format(original, jsontext.ReorderRawObjects(true))
+	for _, text := range [][]byte{original, inOrderSent(original), sorted} {
 		for _, layout := range layouts {
 			for _, keepEscapes := range []bool{true, false} {
 				if written := format(text, append(layout, jsontext.PreserveRawStrings(keepEscapes))...); written != nil {
-					add(written)
-					add(escapeBeyondASCII(written))
+					with(written)
+					with(escapeBeyondASCII(written))
 				}
 			}
 		}
 	}
-	return all
 }
 
 // format writes JSON by options of jsontext. It returns nil for other text.
