@@ -128,7 +128,7 @@ func shellWords(text string) (words []string) {
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	_, help, _ := run(t, nil)
-	for _, group := range []string{"Run a server:", "Talk to a server:", "See for yourself:"} {
+	for _, group := range []string{"Run a server:", "Talk to a server:", "Try and test:"} {
 		if !strings.Contains(help, group) {
 			t.Errorf("the help has no %q", group)
 		}
