@@ -37,7 +37,7 @@ func Flags(fs *pflag.FlagSet) {
 func DatabaseFlags(fs *pflag.FlagSet) {
 	fs.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
 	s, _ := find("storage.path")
-	fs.Var(&given{text: s.Default, kind: "file"}, s.Flag, "the database whose server is meant")
+	fs.Var(&given{text: s.Default, kind: "file"}, s.Flag, "call the server that owns this database")
 }
 
 // given is the value of a flag as it was written. It is checked with everything else by Load, so that all problems are
