@@ -48,7 +48,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	},
 	{
 		use: "update SUBSCRIPTION", short: "Change a subscription", long: urlIsReceiver,
-		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other\nupdate sub_01h455vb4pex5vsknk084sn02q --event-types \"\"",
+		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
 	},
 	{
