@@ -80,7 +80,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 	}
 	roots, err := egress.Roots(c.Egress.CAFile)
 	if err != nil {
-		return config.Problems{{Setting: "egress.ca_file", Message: err.Error()}}
+		return config.Problems{config.NewProblem("egress.ca_file", "", err)}
 	}
 	listener, err := cli.Listen("server.listen", c.Server.Listen) // first, so that a busy port is told before a file is touched
 	if err != nil {
@@ -109,6 +109,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
 		return errors.Join(err, store.Close())
 	}
 	url := c.Server.URL(listener.Addr().String())
+	cli.LogNotices(log, store)
 	if store.Invited() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
@@ -214,7 +215,7 @@ func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certifi
 		Deliveries:     dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: store.Ready},
-			{Name: "clock", Run: store.ClockReady},
+			server.ClockCheck(store),
 			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
 		Observe:       m.Observe,

@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/redact"},
 	"storage/seal":                 {},
+	"storage/disk":                 {},
 	"storage/storagetest":          {"storage"},
 }
 

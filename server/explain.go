@@ -13,10 +13,10 @@ import (
 
 // explainStore is what an explanation asks of the store.
 type explainStore interface {
-	// KeyStanding returns a key in whatever state it is, or NotFound.
-	KeyStanding(ctx context.Context, digest access.Digest) (access.Standing, error)
+	// KeyState returns a key in whatever state it is, or NotFound.
+	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
 	knownPermissions
-	KeyStandingByID(ctx context.Context, id string) (access.Standing, error)
+	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
 }
 
 // explanation is the endpoint that tells what would become of a request with a key, check by check. It consumes nothing:
@@ -60,10 +60,10 @@ const maxPathLength = 2048
 type matter struct {
 	trial
 	byID     bool
-	shown    access.Credential // where it is not by id, and could be read
-	length   int               // of what was shown
-	unread   error             // why what was shown could not be read
-	standing access.Standing   // from the look-up on
+	shown    access.Credential      // where it is not by id, and could be read
+	length   int                    // of what was shown
+	unread   error                  // why what was shown could not be read
+	standing access.CredentialState // from the look-up on
 	code     string
 	unknown  access.Scope // what is asked for and is not in the vocabulary, where that fails
 
@@ -140,7 +140,7 @@ func (h explanation) try(c *call, m *matter, key string) error {
 	ctx := c.request.Context()
 	var err error
 	if m.byID = keyID.Valid(key); m.byID {
-		m.standing, err = h.store.KeyStandingByID(ctx, key)
+		m.standing, err = h.store.KeyStateByID(ctx, key)
 	} else {
 		m.length = len(key)
 		if m.shown, m.unread = apiKey(key); m.unread != nil {
@@ -148,10 +148,10 @@ func (h explanation) try(c *call, m *matter, key string) error {
 			m.at, m.code = access.CheckParse, e.Code
 			return nil
 		}
-		m.standing, err = h.store.KeyStanding(ctx, m.shown.Digest())
+		m.standing, err = h.store.KeyState(ctx, m.shown.Digest())
 	}
 	if err == nil && m.standing.Home.ID != c.principal.Organization.ID && !c.principal.Can(access.PlatformActAs) {
-		m.standing, err = access.Standing{}, fault.Missing(aKey)
+		m.standing, err = access.CredentialState{}, fault.Missing(aKey)
 	}
 	switch {
 	case fault.KindOf(err) == fault.NotFound && !m.byID:
@@ -162,7 +162,7 @@ func (h explanation) try(c *call, m *matter, key string) error {
 		return unreadable(err)
 	}
 	m.principal = m.standing.Principal
-	if m.at = m.standing.Failed(time.Now().UnixMilli()); m.at != access.CheckPassed {
+	if m.at = m.standing.FailedCheck(time.Now().UnixMilli()); m.at != access.CheckPassed {
 		m.code = map[access.Check]string{
 			access.CheckRevoked: "key_revoked", access.CheckExpired: "key_expired", access.CheckCreator: "creator_inactive",
 		}[m.at]

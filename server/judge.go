@@ -46,7 +46,7 @@ func (s *Server) check(ctx context.Context, t *trial) (err error) {
 	case access.CheckLookUp:
 		t.principal, err = s.store.PrincipalByKey(ctx, t.digest)
 	case access.CheckRevoked, access.CheckExpired, access.CheckCreator:
-		// The store makes these together with the look-up: see access.Standing.
+		// The store makes these together with the look-up: see access.CredentialState.
 	case access.CheckPlan:
 		if !t.principal.Plan.APIKeys {
 			s.peek(t)

@@ -83,15 +83,7 @@ func (s *Server) observe(c *call) {
 		slog.String("request_id", c.id),
 		slog.String("client", c.clientName()),
 	)
-	if c.authenticated {
-		attrs = append(attrs, slog.String("user", c.principal.User.ID), slog.String("organization", c.principal.Organization.ID))
-		if c.principal.Key != nil {
-			attrs = append(attrs, slog.String("key", c.principal.Key.ID))
-		}
-		if c.principal.Session != nil {
-			attrs = append(attrs, slog.String("session", c.principal.Session.ID))
-		}
-	}
+	attrs = c.appendPrincipal(attrs)
 	if c.code != "" {
 		attrs = append(attrs, slog.String("code", c.code))
 	}
@@ -99,6 +91,21 @@ func (s *Server) observe(c *call) {
 		attrs = append(attrs, slog.String("cause", clip(c.cause.Error(), maxCause)))
 	}
 	s.log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// appendPrincipal adds the ids of the principal. A request without a valid credential has none.
+func (c *call) appendPrincipal(attrs []slog.Attr) []slog.Attr {
+	if !c.authenticated {
+		return attrs
+	}
+	attrs = append(attrs, slog.String("user", c.principal.User.ID), slog.String("organization", c.principal.Organization.ID))
+	if c.principal.Key != nil {
+		attrs = append(attrs, slog.String("key", c.principal.Key.ID))
+	}
+	if c.principal.Session != nil {
+		attrs = append(attrs, slog.String("session", c.principal.Session.ID))
+	}
+	return attrs
 }
 
 // known reports whether the request had a valid credential, even if it was refused for another reason, or came over the

@@ -118,14 +118,14 @@ func describe(err error) problem {
 		return problem{Status: r.status, Code: r.code, Detail: r.detail}
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
-		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
+		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: withMend(e.Code, e.Message)}
 		for i, f := range e.Fields {
 			if i == form.MaxProblems {
 				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",
 					fmt.Sprintf("There are more problems; only the first %d are listed.", form.MaxProblems)})
 				break
 			}
-			p.Errors = append(p.Errors, fieldProblem(f))
+			p.Errors = append(p.Errors, fieldProblem{f.Field, f.Code, withMend(f.Code, f.Message)})
 		}
 		if len(p.Errors) == 1 && telling[p.Errors[0].Code] {
 			p.Code, p.Detail = p.Errors[0].Code, p.Errors[0].Message

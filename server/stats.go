@@ -12,7 +12,7 @@ import (
 // statsStore is what the endpoint of statistics asks of the store.
 type statsStore interface {
 	// Series returns what attempts came to, one point for each step in which there were any. Its times are minutes.
-	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.Point, error)
+	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
 }
 
 // stats is the endpoint of the counts that are kept by the minute.
@@ -120,7 +120,7 @@ type quantilesBody struct {
 	P99 float64 `json:"p99"`
 }
 
-func newTallyBody(t webhook.Tally) tallyBody {
+func newTallyBody(t webhook.AttemptCounts) tallyBody {
 	body := tallyBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
 	if p50, ok := t.Took.Quantile(0.5); ok {
 		p95, _ := t.Took.Quantile(0.95)
@@ -147,11 +147,11 @@ func (h stats) read(c *call) error {
 		Since: at(p.since), Until: at(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
 		Data: make([]pointBody, 0, p.points()),
 	}
-	var totals webhook.Tally
+	var totals webhook.AttemptCounts
 	for m := p.since; m < p.until; m += p.step {
-		var t webhook.Tally
+		var t webhook.AttemptCounts
 		if len(found) > 0 && found[0].Minute == m {
-			t, found = found[0].Tally, found[1:]
+			t, found = found[0].AttemptCounts, found[1:]
 		}
 		totals.Merge(t)
 		body.Data = append(body.Data, pointBody{at(m), newTallyBody(t)})

@@ -149,7 +149,7 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return "", writer, err
 	}
 	if slices.Contains(disk.Beside(path), file) {
-		return "", writer, fmt.Errorf("%w: %s belongs to the database; name another file", ErrExists, file)
+		return "", writer, fault.Advise(fmt.Errorf("%w: %s belongs to the database", ErrExists, file), "name another file")
 	}
 	return file, writer, nil
 }
@@ -171,7 +171,8 @@ func makeBackupDirectory(dir string) error {
 		return fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return fmt.Errorf("%w: backups go to %s, which is not a directory; move it away", disk.ErrAccess, dir)
+		return fault.Advise(fmt.Errorf("%w: backups go to %s, which is not a directory", disk.ErrAccess, dir),
+			"move it away")
 	}
 	return nil
 }
@@ -179,7 +180,7 @@ func makeBackupDirectory(dir string) error {
 func mustNotExist(path string) error {
 	switch _, err := os.Lstat(path); {
 	case err == nil:
-		return fmt.Errorf("%w: %s; name another, or replace it with --force", ErrExists, path)
+		return fmt.Errorf("%w: %s", ErrExists, path)
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	default:
@@ -210,7 +211,8 @@ func claim(name string) (*os.File, error) {
 			return nil, err
 		} // else another run has taken the file for one that was left, before it had a lock
 	}
-	return nil, fmt.Errorf("%w into %s: other runs keep making %s; wait until they end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
+	return nil, fault.Advise(fmt.Errorf("%w into %s: other runs keep making %s", ErrBackupRunning, filepath.Dir(name), filepath.Base(name)),
+		"wait until they end")
 }
 
 // claimTries bounds how often a run gives way to others, or to somebody who makes and removes files in its way.
@@ -239,7 +241,7 @@ func removeUnclaimed(name string) error {
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return fmt.Errorf("%w into %s; wait for its end", ErrBackupRunning, filepath.Dir(f.Name()))
+		return fault.Advise(fmt.Errorf("%w into %s", ErrBackupRunning, filepath.Dir(f.Name())), "wait for its end")
 	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", f.Name(), err)
@@ -260,7 +262,8 @@ func stillNamed(f *os.File) bool {
 // rename gives a file that is open another name, unless something else stands at its present name.
 func rename(f *os.File, name string) error {
 	if !stillNamed(f) {
-		return fmt.Errorf("%w: %s was replaced while it was written; let nobody else write to its directory", disk.ErrAccess, f.Name())
+		return fault.Advise(fmt.Errorf("%w: %s was replaced while it was written", disk.ErrAccess, f.Name()),
+			"let nobody else write to its directory")
 	}
 	return os.Rename(f.Name(), name)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -62,7 +63,8 @@ func findKeys(o Options, empty bool) (encryptionKeys, error) {
 			return encryptionKeys{[]seal.Key{key}, file}, file.write(key)
 		}
 		if keys, err = file.read(); errors.Is(err, os.ErrNotExist) {
-			return encryptionKeys{}, fmt.Errorf("%w: %s is gone and encryption.key is not set; put back the key file that belongs to this database, or set encryption.key", ErrKeyMissing, file.name)
+			return encryptionKeys{}, fault.Advise(fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, file.name),
+				"put back the key file that belongs to this database, or set encryption.key")
 		}
 	}
 	return encryptionKeys{keys, file}, err
@@ -72,8 +74,8 @@ func findKeys(o Options, empty bool) (encryptionKeys, error) {
 func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 	found, err := findKeys(o, false)
 	if errors.Is(err, ErrKeyMissing) {
-		return found, fmt.Errorf("%w: %s needs the key %s; put the key file that was kept apart from it at %s, or set encryption.key",
-			ErrKeyMissing, from, id, o.Path+disk.Key)
+		return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id),
+			"put the key file that was kept apart from it at %s, or set encryption.key", o.Path+disk.Key)
 	}
 	if err != nil || slices.ContainsFunc(found.keys, func(k seal.Key) bool { return k.ID() == id }) {
 		return found, err
@@ -85,18 +87,20 @@ func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 			mend = fmt.Sprintf("rekey moved that key to another file: run cat %s >> %s, and restore again", old, where)
 		}
 	}
-	return found, fmt.Errorf("%w: %s needs the key %s, and %s is the key %s; %s", ErrKey, from, id, where, found.ids(), mend)
+	return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, found.ids()),
+		"%s", mend)
 }
 
 func lostBesideKey(key string) error {
-	return fmt.Errorf("%w, but its key file %s is there; put the database back from a backup, or move the key file away to start anew", ErrLost, key)
+	return fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, key),
+		"put the database back from a backup, or move the key file away to start anew")
 }
 
 // choose returns the key that sealed is sealed with, which is the canary of the database at path.
 func (k encryptionKeys) choose(path string, sealed []byte) (seal.Key, error) {
 	id, err := seal.KeyID(sealed)
 	if err != nil {
-		return seal.Key{}, fmt.Errorf("%w: restore a backup; the database does not say which key it is sealed with (%w)", ErrKey, err)
+		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it is sealed with (%w)", ErrKey, err), "restore a backup")
 	}
 	for _, key := range k.keys {
 		text, err := seal.NewRing(key).Open(sealed, canary)
@@ -108,7 +112,8 @@ func (k encryptionKeys) choose(path string, sealed []byte) (seal.Key, error) {
 	if k.file.name == "" {
 		mend = "set encryption.key to that one, or, where " + path + disk.Key + " holds it, leave encryption.key out"
 	}
-	return seal.Key{}, fmt.Errorf("%w, which is sealed with the key %s, while at hand is %s; %s", ErrKey, id, k.ids(), mend)
+	return seal.Key{}, fault.Advise(fmt.Errorf("%w, which is sealed with the key %s, while at hand is %s", ErrKey, id, k.ids()),
+		"%s", mend)
 }
 
 // recognize reads what the file knows of itself, and chooses its key.

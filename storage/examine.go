@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // State is what stands at a path.
@@ -117,10 +118,12 @@ func (u upgrades) examineHeader(path string) error {
 	defer f.Close()
 	header := make([]byte, size)
 	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte("SQLite format 3\x00")) {
-		return fmt.Errorf("%w: %s is no database at all; set storage.path to another file, or put the database back from a backup", ErrForeignFile, path)
+		return fault.Advise(fmt.Errorf("%w: %s is no database at all", ErrForeignFile, path),
+			"set storage.path to another file, or put the database back from a backup")
 	}
 	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {
-		return fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, path)
+		return fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, path),
+			"set storage.path to another file")
 	}
 	if user := binary.BigEndian.Uint32(header[versionAt:]); int64(user) > u.version() {
 		return u.newer(path, int64(user))

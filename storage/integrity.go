@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // After a crash the structure of the file is looked at: what a disk has broken is better told at once than found by a
@@ -34,7 +35,7 @@ func (s *Store) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int
 		return nil
 	}
 	began := time.Now()
-	if err := checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas); err != nil {
+	if err := checkDatabase(ctx, db, "quick_check(1)"); err != nil {
 		return err
 	}
 	s.log.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
@@ -63,7 +64,7 @@ func (s *Store) checkLater(ctx context.Context) error {
 	for _, table := range tables {
 		limited, cancel := context.WithTimeout(ctx, checkLimit)
 		s.checking.Store(&cancel) // see watchLog
-		err := checkIntegrity(limited, db, `quick_check("`+table+`")`, leftAsItWas)
+		err := checkDatabase(limited, db, `quick_check("`+table+`")`)
 		late := limited.Err() != nil
 		s.checking.Store(nil)
 		cancel()
@@ -86,8 +87,14 @@ func (s *Store) checkLater(ctx context.Context) error {
 	return nil
 }
 
-// leftAsItWas is what an operator is told of a database that is refused because it is damaged.
-const leftAsItWas = "it was left as it is; put the database back from a backup"
+// checkDatabase is checkIntegrity for the database itself, as opposed to a copy of it.
+func checkDatabase(ctx context.Context, db sqlx.QueryerContext, check string) error {
+	err := checkIntegrity(ctx, db, check, "it was left as it is")
+	if errors.Is(err, ErrDamaged) {
+		return fault.AdviseMissing(err, "put the database back from a backup")
+	}
+	return err
+}
 
 // checkIntegrity runs a check of SQLite's: quick_check reads the structure, and integrity_check compares indexes with their
 // tables too. ErrDamaged wraps about and what was found first.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -98,16 +99,17 @@ func (s *Store) place() error {
 // on a disk that is too full. Without the latter, the start would fail midway, and each time at another file.
 func mayBegin(path string) error {
 	if exists(path) && !disk.IsOwn(path) {
-		return fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too; move it away", disk.ErrAccess, path, disk.Self())
+		return fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, path, disk.Self()),
+			"move it away")
 	}
 	dir := filepath.Dir(path)
 	if free, _, known := disk.Free(dir); known && free < firstStart {
-		return fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free; make room there, or set storage.path to a file on another disk",
-			disk.ErrAccess, firstStart>>10, dir, free>>10)
+		return fault.Advise(fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free", disk.ErrAccess, firstStart>>10, dir, free>>10),
+			"make room there, or set storage.path to a file on another disk")
 	}
 	if free, known := disk.FreeFiles(dir); known && free < firstFiles {
-		return fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i); remove some there, or set storage.path to a file on another disk",
-			disk.ErrAccess, firstFiles, dir, free)
+		return fault.Advise(fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i)", disk.ErrAccess, firstFiles, dir, free),
+			"remove some there, or set storage.path to a file on another disk")
 	}
 	return nil
 }
@@ -269,7 +271,8 @@ func fileSize(path string) (int64, error) {
 		return 0, disk.Explain(path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%w: %s is not a regular file; set storage.path to another", ErrForeignFile, path)
+		return 0, fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, path),
+			"set storage.path to another")
 	}
 	return info.Size(), nil
 }

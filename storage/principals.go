@@ -179,7 +179,7 @@ func (s *Store) readCredential(ctx context.Context, statement string, d access.D
 	return s.readPrincipal(ctx, statement, refused, d[:])
 }
 
-// readPrincipal reads a principal and makes the checks of a credential that are its own; see access.Standing.
+// readPrincipal reads a principal and makes the checks of a credential that are its own; see access.CredentialState.
 func (s *Store) readPrincipal(ctx context.Context, statement string, refused refusals, by ...any) (*knownPrincipal, error) {
 	var row principalRow
 	if err := s.get(ctx, &row, statement, by...); errors.Is(err, sql.ErrNoRows) {
@@ -187,11 +187,11 @@ func (s *Store) readPrincipal(ctx context.Context, statement string, refused ref
 	} else if err != nil {
 		return nil, err
 	}
-	standing := row.standing()
-	if err := refused.at(standing.Failed(time.Now().UnixMilli())); err != nil {
+	state := row.state()
+	if err := refused.at(state.FailedCheck(time.Now().UnixMilli())); err != nil {
 		return nil, err
 	}
-	return &knownPrincipal{Principal: standing.Principal}, nil
+	return &knownPrincipal{Principal: state.Principal}, nil
 }
 
 // refusals name a sort of credential where it is refused.

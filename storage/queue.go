@@ -147,7 +147,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 			return settled, err
 		}
 		settled.Changed = settled.Health.Status != before
-		t.tally(sub.Organization, r)
+		t.countAttempt(sub.Organization, r)
 	}
 	settled.State, settled.DueAt = s.next(r)
 	if err := closeAttempt(t, r, settled); err != nil {

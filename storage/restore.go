@@ -13,6 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Restore puts a copy in the place of the database that o names, with its queue held: what the copy takes for pending may
@@ -115,7 +116,7 @@ func checkRestored(from, path string) error {
 	case err != nil:
 		return disk.Explain(from, err)
 	case presentErr == nil && os.SameFile(copied, present):
-		return fmt.Errorf("%s is the database itself; name a copy of it", from)
+		return fault.Advise(fmt.Errorf("%s is the database itself", from), "name a copy of it")
 	case copied.Mode().IsRegular() && copied.Size() == 0:
 		return fmt.Errorf("%w: %s is empty", ErrForeignFile, from)
 	}
@@ -269,7 +270,8 @@ func foldLog(ctx context.Context, path string) error {
 	}
 	// The last one to close the file removes the log.
 	if _, err := os.Lstat(path + disk.WAL); result.Busy || !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: another program has %s open, such as Litestream or a backup; stop it first", ErrInUse, path)
+		return fault.Advise(fmt.Errorf("%w: another program has %s open, such as Litestream or a backup", ErrInUse, path),
+			"stop it first")
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // version is the schema version that this binary writes (PRAGMA user_version): one more than there are released steps.
@@ -59,7 +61,7 @@ func (s *Store) identify(ctx context.Context, schema string, size int64, wasLeft
 	}
 	switch {
 	case s.outdated > 0: // whatever its size: what is unsound is not to be upgraded
-		return checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas)
+		return checkDatabase(ctx, db, "quick_check(1)")
 	case wasLeftOpen:
 		return s.checkFirst(ctx, db, size)
 	}
@@ -84,11 +86,13 @@ func (s *Store) compare(ctx context.Context, db sqlx.QueryerContext, schema stri
 	case len(have) == 0 && app == 0 && user == 0:
 		return true, nil
 	case app != applicationID:
-		return false, fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, s.path)
+		return false, fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, s.path),
+			"set storage.path to another file")
 	case user > s.upgrades.version():
 		return false, s.upgrades.newer(s.path, user)
 	case user < 1:
-		return false, fmt.Errorf("%w: %s has schema %d, which no version has written; restore a backup", ErrSchema, s.path, user)
+		return false, fault.Advise(fmt.Errorf("%w: %s has schema %d, which no version has written", ErrSchema, s.path, user),
+			"restore a backup")
 	case user < s.upgrades.version():
 		s.outdated = user
 		return false, nil

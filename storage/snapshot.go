@@ -15,6 +15,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -50,7 +51,8 @@ type source struct {
 func openSource(ctx context.Context, path string) (*source, error) {
 	size, err := fileSize(path)
 	if err == nil && size == 0 {
-		err = fmt.Errorf("%w: there is no database at %s; set storage.path to where it is", ErrForeignFile, path)
+		err = fault.Advise(fmt.Errorf("%w: there is no database at %s", ErrForeignFile, path),
+			"set storage.path to where it is")
 	}
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func inspect(ctx context.Context, path string) (_ backup.Contents, err error) {
 	var c backup.Contents
 	db, err := openCopy(ctx, path)
 	if code(err)&primaryMask == sqliteNotADB {
-		return c, fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
+		return c, fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
 	}
 	if err != nil {
 		return c, err
@@ -138,13 +140,14 @@ func checkVersion(ctx context.Context, db *sqlx.DB, path string) error {
 	err := errors.Join(db.GetContext(ctx, &app, "PRAGMA application_id"), db.GetContext(ctx, &user, "PRAGMA user_version"))
 	switch {
 	case code(err)&primaryMask == sqliteNotADB || err == nil && app != applicationID:
-		return fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
+		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
 	case code(err)&primaryMask == sqliteCorrupt:
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	case err != nil:
 		return fmt.Errorf("read schema version: %w", err)
 	case user > version:
-		return fmt.Errorf("%w: %s has schema %d and this binary knows %d; use the newer binary", ErrNewerSchema, path, user, version)
+		return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, user, version),
+			"use the newer binary")
 	}
 	return nil
 }
@@ -174,8 +177,8 @@ func digest(f *os.File) (sum string, size int64, err error) {
 func requireSpace(from *source, dir, otherwise string) error {
 	free, _, known := disk.Free(dir)
 	if need := uint64(from.size + spareSpace); known && free < need {
-		return fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free; make room there, or %s",
-			ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20, otherwise)
+		return fault.Advise(fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free", ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20),
+			"make room there, or %s", otherwise)
 	}
 	return nil
 }

@@ -55,6 +55,8 @@ type Store struct {
 	created  bool
 	invited  bool
 
+	bootstrapRefused bool
+
 	unchecked bool // left open by its last owner, and too large to be checked first
 	files     []identity
 	condition *condition
@@ -107,6 +109,10 @@ func (s *Store) Created() bool { return s.created }
 // Invited reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
 // authenticated request.
 func (s *Store) Invited() bool { return s.invited }
+
+// BootstrapRefused reports whether Options.Bootstrap is no valid access token: it was revoked, or it was set after the first
+// authenticated request.
+func (s *Store) BootstrapRefused() bool { return s.bootstrapRefused }
 
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }

@@ -23,7 +23,7 @@ type tx struct {
 
 	organizations map[int64]string // row id → public id, neither of which ever changes
 	known         known
-	tallies       map[tallyOf]*webhook.Tally // to be written at the end of the transaction
+	attemptCounts map[minuteOf]*webhook.AttemptCounts // to be written at the end of the transaction
 	news          healthNews
 	quotas        quotas
 }
@@ -31,9 +31,9 @@ type tx struct {
 func newTx(conn *sqlx.Conn) *tx {
 	return &tx{
 		conn: conn, statements: map[string]*sqlx.Stmt{}, organizations: map[int64]string{},
-		known:   known{subscribers: map[int64]*subscriber{}, wanting: map[wish][]int64{}},
-		tallies: map[tallyOf]*webhook.Tally{},
-		quotas:  newQuotas(),
+		known:         known{subscribers: map[int64]*subscriber{}, wanting: map[wish][]int64{}},
+		attemptCounts: map[minuteOf]*webhook.AttemptCounts{},
+		quotas:        newQuotas(),
 	}
 }
 
@@ -70,7 +70,7 @@ func (t *tx) do(j *job) error {
 // that there is none: no error then.
 func (t *tx) rollback() error {
 	t.known.forget()
-	clear(t.tallies)
+	clear(t.attemptCounts)
 	t.quotas.forgetAll()
 	_, err := t.exec("ROLLBACK")
 	if code(err) == sqliteError {
@@ -81,7 +81,7 @@ func (t *tx) rollback() error {
 
 // writeCounts writes what the jobs of the transaction have counted.
 func (t *tx) writeCounts() error {
-	if err := t.writeTallies(); err != nil {
+	if err := t.writeAttemptCounts(); err != nil {
 		return err
 	}
 	return t.writeStored()

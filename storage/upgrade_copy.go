@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // An upgrade makes a copy first, for going back to the binary of before: PATH.before-vN holds the file as it was before it
@@ -100,7 +101,8 @@ func (u upgrades) newer(path string, found int64) error {
 			break
 		}
 	}
-	return fmt.Errorf("%w: %s has schema %d and this binary knows %d; run the newer binary, or %s", ErrNewerSchema, path, found, u.version(), mend)
+	return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, u.version()),
+		"run the newer binary, or %s", mend)
 }
 
 func exists(name string) bool {

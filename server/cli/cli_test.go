@@ -133,7 +133,7 @@ func TestRun(t *testing.T) {
 	t.Run("the help of a command with settings shows three flags, not forty", func(t *testing.T) {
 		t.Parallel()
 		_, stdout, _ := run(t, []string{"serve", "--help"}, serve(nil))
-		for _, flag := range []string{"--config file", "--dev", "--listen host:port", "(default 127.0.0.1:8080)"} {
+		for _, flag := range []string{"--config file", "--dev", "--listen host:port", "default \"127.0.0.1:8080\""} {
 			if !strings.Contains(stdout, flag) {
 				t.Errorf("no %s in:\n%s", flag, stdout)
 			}

@@ -68,7 +68,7 @@ func keyOf(flag, path string) (string, error) {
 	}
 	secret, err := config.SecretFile(path)
 	if err != nil {
-		return "", config.Problems{{Setting: "--" + flag, Message: err.Error()}}
+		return "", config.Problems{config.NewProblem("--"+flag, "", err)}
 	}
 	return secret.Reveal(), nil
 }

@@ -29,7 +29,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v; see %s --help\n", err, cmd.CommandPath())
 		return ExitUsage
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", err)
+	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", withMend(err))
 	return exitCode(err)
 }
 

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // UntilSignal returns a context that ends with the first SIGTERM or SIGINT. The second one ends the process at once.
@@ -58,7 +60,7 @@ func Listen(setting, address string) (net.Listener, error) {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		mend = "choose an address of this machine, or 0.0.0.0 for all of them"
 	}
-	return nil, fmt.Errorf("%w: %s: %w; %s", errListen, setting, err, mend)
+	return nil, fault.Advise(fmt.Errorf("%w: %s: %w", errListen, setting, err), "%s", mend)
 }
 
 // Welcome prints the first steps for the first operator. token is empty if it comes from the settings. Then the operator knows

@@ -11,7 +11,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// What counting costs: go test -bench . ./server/metrics. A request costs some 14 µs, an attempt some 100 µs.
+// What counting costs: go test -bench . ./server/metrics. A request costs about 14 µs and an attempt about 100 µs, so a cache of
+// the series, which saves 0.1 µs of each, is not worth its code.
 
 func BenchmarkRequest(b *testing.B) {
 	m := metrics.New()
@@ -23,7 +24,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-func BenchmarkStranger(b *testing.B) {
+func BenchmarkUnauthenticatedRequest(b *testing.B) {
 	m := metrics.New()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -57,7 +58,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// nothing is a ResponseWriter that keeps nothing.
+// nothing is a ResponseWriter that discards everything.
 type nothing struct{ io.Writer }
 
 func (nothing) Header() http.Header { return http.Header{} }

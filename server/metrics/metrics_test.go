@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// store stands for the database.
+// store is a source for tests.
 type store struct {
 	backlog func(context.Context) (webhook.Backlog, error)
 	sizes   func() (int64, int64, error)
@@ -50,7 +50,7 @@ func waiting(b webhook.Backlog) store {
 	}
 }
 
-// scrape returns the values of our own series by their names and labels, but for the buckets of histograms.
+// scrape returns the values of our own series by name and labels, without the buckets of histograms.
 func scrape(t *testing.T, m http.Handler) map[string]string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -67,7 +67,7 @@ func scrape(t *testing.T, m http.Handler) map[string]string {
 	return series
 }
 
-// shows checks the series that are named.
+// shows checks some series.
 func shows(t *testing.T, got, want map[string]string) {
 	t.Helper()
 	some := map[string]string{}
@@ -81,7 +81,7 @@ func shows(t *testing.T, got, want map[string]string) {
 	}
 }
 
-// used returns metrics of which each has been counted.
+// used returns metrics in which every metric has a value.
 func used() *metrics.Metrics {
 	m := metrics.New()
 	m.Read(waiting(webhook.Backlog{Healthy: webhook.Waiting{Lanes: 1, Deliveries: 2}}))
@@ -105,7 +105,7 @@ func TestNames(t *testing.T) {
 		}
 	})
 
-	t.Run("are these, and those of the Go runtime and the process", func(t *testing.T) {
+	t.Run("are these, besides those of the Go runtime and the process", func(t *testing.T) {
 		t.Parallel()
 		families, err := used().Gatherer().Gather()
 		if err != nil {
@@ -221,7 +221,7 @@ func keys(m map[string]string) (names []string) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 
-	t.Run("are counted from the first on, by many at once", func(t *testing.T) {
+	t.Run("are counted from the first one, also by many goroutines", func(t *testing.T) {
 		t.Parallel()
 		m := metrics.New()
 		var wg sync.WaitGroup
@@ -242,7 +242,7 @@ func TestRequests(t *testing.T) {
 		})
 	})
 
-	t.Run("that are refused are counted by the reason, whatever the status", func(t *testing.T) {
+	t.Run("that are refused are counted by reason, whatever the status", func(t *testing.T) {
 		t.Parallel()
 		m := metrics.New()
 		ended := func(status int, code string) { m.Observe(http.MethodGet, "/a/", status, code, 0) }
@@ -312,7 +312,7 @@ func TestSample(t *testing.T) {
 		})
 	})
 
-	t.Run("remembers the backlog where a look at it takes long", func(t *testing.T) {
+	t.Run("remembers the backlog if reading it is slow", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			m, looks := metrics.New(), 0
@@ -334,19 +334,19 @@ func TestSample(t *testing.T) {
 		})
 	})
 
-	t.Run("shows nothing rather than what is not so where the database cannot be read, and counts that", func(t *testing.T) {
+	t.Run("leaves out what it cannot read, and counts the error", func(t *testing.T) {
 		t.Parallel()
 		m := used()
 		var broken atomic.Bool
-		ailing := func() error {
+		fail := func() error {
 			if broken.Load() {
 				return errors.New("disk I/O error")
 			}
 			return nil
 		}
 		m.Read(store{
-			func(context.Context) (webhook.Backlog, error) { return webhook.Backlog{}, ailing() },
-			func() (int64, int64, error) { return 1, 1, ailing() },
+			func(context.Context) (webhook.Backlog, error) { return webhook.Backlog{}, fail() },
+			func() (int64, int64, error) { return 1, 1, fail() },
 		})
 		const pending = `keyhook_deliveries_pending{state="healthy"}`
 		for i, tt := range []struct {
@@ -366,7 +366,7 @@ func TestSample(t *testing.T) {
 		}
 	})
 
-	t.Run("does not wait for ever, and many scrapes wait together", func(t *testing.T) {
+	t.Run("waits two seconds at most, and many scrapes share one read", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			m := used()

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts what the HTTP floor answers.
+// requests counts the requests of the HTTP server.
 type requests struct {
 	total           *prometheus.CounterVec
 	seconds         *prometheus.HistogramVec
@@ -17,22 +17,20 @@ type requests struct {
 	unauthenticated *prometheus.CounterVec
 }
 
-func newRequests() requests {
+func newRequests(f factory) requests {
 	return requests{
-		total: counters("http_requests_total",
-			"HTTP requests by the pattern of their route, method and status; the route none is every path that there is not.",
+		total: f.counters("http_requests_total",
+			"HTTP requests by route pattern, method and status. The route none is every path without a route.",
 			"route", "method", "status"),
-		seconds: histograms("http_request_duration_seconds",
-			"Time from a request's header to the end of its answer, by the pattern of its route and method.",
+		seconds: f.histograms("http_request_duration_seconds",
+			"Time from the header of a request to the end of its response, by route pattern and method.",
 			[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}, "route", "method"),
-		rateLimited:     counter("http_rate_limited_total", "Requests refused because the rate window of their key, or the rate of their organization without keys, was used up."),
-		throttled:       counter("http_throttled_total", "Requests refused because their address had failed to authenticate too often."),
-		unauthenticated: counters("authentication_failures_total", "Requests answered with 401, by the code of the answer.", "code"),
+		rateLimited: f.counter("http_rate_limited_total",
+			"Requests refused because their key used up its window, or their organization used up its rate without API keys."),
+		throttled: f.counter("http_throttled_total",
+			"Requests refused because their address failed to authenticate too often."),
+		unauthenticated: f.counters("authentication_failures_total", "Requests answered with 401, by problem code.", "code"),
 	}
-}
-
-func (r *requests) collectors() []prometheus.Collector {
-	return []prometheus.Collector{r.total, r.seconds, r.rateLimited, r.throttled, r.unauthenticated}
 }
 
 // Problem codes with a counter of their own, whatever the status: some proxies need a 403 where others get a 429.

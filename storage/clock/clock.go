@@ -94,8 +94,7 @@ func (s State) TrustedAt() int64 {
 	return s.Seen + (Steady - s.Doubt.Agreed).Milliseconds()
 }
 
-// Warning tells an operator what a doubted clock means and what to do; empty where the clock is trusted. Anybody may read
-// it.
+// Warning tells an operator what a doubted clock means; empty where the clock is trusted. Anybody may read it.
 func (s State) Warning() string {
 	if s.Doubt == nil {
 		return ""
@@ -105,7 +104,7 @@ func (s State) Warning() string {
 		direction, normal = "back", ""
 	}
 	return fmt.Sprintf("The clock has jumped %s %s since %s, the last trusted time.%s Nothing is deleted by age for now. "+
-		"If the clock is wrong, set it right. If it is right, do nothing: deleting starts again at %s, or after `keyhook clock accept`.",
+		"If the clock is wrong, set it right. If it is right, do nothing: deleting starts again at %s.",
 		rough(s.Jump().Abs()), direction, stamp(s.Doubt.Trusted), normal, stamp(s.TrustedAt()))
 }
 

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Why a place is refused. Each comes wrapped in a sentence that says what to do.
@@ -35,8 +37,8 @@ func Resolve(path string) (resolved string, user User, err error) {
 		return "", user, err
 	}
 	if _, err := os.Lstat(filepath.Dir(resolved)); errors.Is(err, fs.ErrNotExist) {
-		return "", user, fmt.Errorf("%w: storage.path is %s, but there is no directory %s; create it (mkdir -p %s), or set storage.path",
-			ErrAccess, path, filepath.Dir(path), quote(filepath.Dir(path)))
+		return "", user, fault.Advise(fmt.Errorf("%w: storage.path is %s, but there is no directory %s", ErrAccess, path, filepath.Dir(path)),
+			"create it (mkdir -p %s), or set storage.path", quote(filepath.Dir(path)))
 	}
 	if _, err := os.Lstat(resolved); user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
 		_, user, err = Locate(resolved + Key) // a database that is lost had the owner of its key
@@ -81,7 +83,8 @@ func Check(path string) error {
 		return Explain(dir, err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%w: storage.path is %s, but %s is not a directory; set storage.path to a file in one", ErrAccess, path, dir)
+		return fault.Advise(fmt.Errorf("%w: storage.path is %s, but %s is not a directory", ErrAccess, path, dir),
+			"set storage.path to a file in one")
 	}
 	if err := access(dir, mayRead|mayWrite|maySearch); err != nil {
 		return Explain(dir, err)
@@ -132,13 +135,16 @@ func Explain(name string, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: %s is on a read-only file system; mount it writable, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
+		return fault.Advise(fmt.Errorf("%w: %s is on a read-only file system (%w)", ErrAccess, name, err),
+			"mount it writable, or set storage.path to a file elsewhere")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w: there is no room for %s; make room on that disk, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
+		return fault.Advise(fmt.Errorf("%w: there is no room for %s (%w)", ErrAccess, name, err),
+			"make room on that disk, or set storage.path to a file elsewhere")
 	case errors.Is(err, fs.ErrPermission):
 		who := fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid())
 		owner, mend := owner(name)
-		return fmt.Errorf("%w: %s may not be used by this process (%s): %s; %s, or set storage.path to a file elsewhere (%w)", ErrAccess, name, who, owner, mend, err)
+		return fault.Advise(fmt.Errorf("%w: %s may not be used by this process (%s): %s (%w)", ErrAccess, name, who, owner, err),
+			"%s, or set storage.path to a file elsewhere", mend)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrAccess, name, err)
 }

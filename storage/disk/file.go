@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // unfollowed are the flags of every file that is opened by a name somebody else could have planted: a link is an error,
@@ -53,7 +55,7 @@ func OpenRegular(name string) (*os.File, error) {
 		return nil, Explain(name, err)
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%w: %s is not a regular file; move it away", ErrAccess, name), err, f.Close())
+		return nil, errors.Join(fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrAccess, name), "move it away"), err, f.Close())
 	}
 	return f, nil
 }
@@ -82,8 +84,8 @@ func plain(name string, info fs.FileInfo) error {
 		return inTheWay(name, nil)
 	}
 	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
-		return fmt.Errorf("%w: %s has another name too (it is a hard link), so writing to it could change another file; remove it: rm %s",
-			ErrAccess, name, quote(name))
+		return fault.Advise(fmt.Errorf("%w: %s has another name too (it is a hard link), so writing to it could change another file", ErrAccess, name),
+			"remove it: rm %s", quote(name))
 	}
 	return nil
 }
@@ -91,7 +93,8 @@ func plain(name string, info fs.FileInfo) error {
 // ownedBy refuses a file of any other user.
 func ownedBy(users []int, name string, info fs.FileInfo) error {
 	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
-		return fmt.Errorf("%w: %s belongs to %s and was not made by this process (%s); look at it and move it away", ErrAccess, name, owner, Self())
+		return fault.Advise(fmt.Errorf("%w: %s belongs to %s and was not made by this process (%s)", ErrAccess, name, owner, Self()),
+			"look at it and move it away")
 	}
 	return nil
 }
@@ -110,7 +113,8 @@ func inTheWay(name string, err error) error {
 	if kind == "" {
 		kind = "no regular file"
 	}
-	sentence := fmt.Errorf("%w: %s is in the way: it is %s, and Keyhook did not make it; look at it and move it away", ErrAccess, name, kind)
+	sentence := fault.Advise(fmt.Errorf("%w: %s is in the way: it is %s, and Keyhook did not make it", ErrAccess, name, kind),
+		"look at it and move it away")
 	if err == nil {
 		return sentence
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Mount is where a file system is mounted and of what type it is. The zero value is one of which nothing is known.
@@ -43,8 +45,8 @@ func (m Mount) CheckMount(path string) error {
 	if !m.Remote() {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is on %s (mounted at %s), a network or pass-through file system, where SQLite's files break without any error; "+
-		"put it on a local disk or a named volume and set storage.path", ErrFileSystem, path, m.Type, m.Point)
+	return fault.Advise(fmt.Errorf("%w: %s is on %s (mounted at %s), a network or pass-through file system, where SQLite's files break without any error", ErrFileSystem, path, m.Type, m.Point),
+		"put it on a local disk or a named volume and set storage.path")
 }
 
 // Passing returns a warning about a place that does not last, empty where it does.

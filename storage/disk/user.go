@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // User is a user with whose rights files are used.
@@ -102,8 +104,8 @@ func (u User) CheckReplaceable(dir string) error {
 			return Explain(dir, err)
 		}
 		if err == nil && isReplaceable(info) {
-			return fmt.Errorf("%w: others than root may replace files in %s (mode %s), so root makes none there; run: chmod go-w %s, or: chmod +t %s, or name another directory",
-				ErrAccess, dir, octal(info), quote(dir), quote(dir))
+			return fault.Advise(fmt.Errorf("%w: others than root may replace files in %s (mode %s), so root makes none there", ErrAccess, dir, octal(info)),
+				"run: chmod go-w %s, or: chmod +t %s, or name another directory", quote(dir), quote(dir))
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
@@ -146,6 +148,6 @@ func (u User) Do(fn func() error) error {
 }
 
 func (u User) refused(err error) error {
-	return fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w); run the command as that user",
-		ErrAccess, u, err)
+	return fault.Advise(fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w)", ErrAccess, u, err),
+		"run the command as that user")
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -48,7 +49,8 @@ func ParseKey(text string) (Key, error) {
 			return newKey(b), nil
 		}
 	}
-	return Key{}, fmt.Errorf("%w: it must be 32 random bytes in base64, or as 64 hex digits; make one with: openssl rand -base64 32", ErrKey)
+	return Key{}, fault.Advise(fmt.Errorf("%w: it must be 32 random bytes in base64, or as 64 hex digits", ErrKey),
+		"make one with: openssl rand -base64 32")
 }
 
 // ID returns the name of the key: 8 hex digits of a hash of it. Every text that the key has sealed carries the ID, which

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -28,14 +27,8 @@ type options struct {
 	connections int
 }
 
-// Bounds of the flags. An event may have 256 KiB, and the server takes 1,024 connections.
-const (
-	maxEvents      = 10_000_000
-	maxFanout      = 1000
-	minBody        = 128
-	maxBody        = 256 << 10
-	maxConnections = 512
-)
+// maxConnections is half of what the server takes.
+const maxConnections = 512
 
 // New returns the command.
 func New() *cobra.Command {
@@ -55,17 +48,16 @@ will hold the database. It takes about a minute, and less with fewer --events. I
 			if err != nil {
 				return err
 			}
-			r := report{version: cmd.Root().Version, options: o, directory: filepath.Dir(b.dir), figures: b.figures}
 			if asJSON {
-				return r.writeJSON(cmd.OutOrStdout())
+				return b.writeJSON(cmd.OutOrStdout(), cmd.Root().Version)
 			}
-			return r.write(cmd.OutOrStdout())
+			return b.write(cmd.OutOrStdout(), cmd.Root().Version)
 		},
 	}
 	flags := cmd.Flags()
-	flag.Int(flags, &o.events, "events", 1, maxEvents, "events to publish in each section")
-	flag.Int(flags, &o.fanout, "fanout", 1, maxFanout, "subscriptions that receive each event of the fan-out")
-	flag.Int(flags, &o.body, "body", minBody, maxBody, "bytes of an event")
+	flag.Int(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
+	flag.Int(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that receive each event of the fan-out")
+	flag.Int(flags, &o.body, "body", 128, 256<<10, "bytes of an event")
 	flag.Int(flags, &o.connections, "connections", 1, maxConnections, "connections to publish over")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
@@ -127,7 +119,7 @@ func (b *bench) end() {
 		b.server.Kill()
 	}
 	if b.receiver != nil {
-		b.receiver.close()
+		b.receiver.server.Close()
 	}
 	os.RemoveAll(b.dir)
 }

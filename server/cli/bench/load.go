@@ -20,7 +20,7 @@ import (
 // would take much of the processors that it shares with the server.
 type load struct {
 	address     string // host and port
-	request     request
+	request     []byte
 	status      int // expected
 	n           int
 	connections int
@@ -40,8 +40,12 @@ func (l load) run(ctx context.Context) (time.Duration, error) {
 			}
 			defer conn.Close()
 			for i := next.Add(1) - 1; i < int64(l.n); i = next.Add(1) - 1 {
-				if l.rate > 0 && !wait(ctx, time.Until(began.Add(time.Duration(i)*time.Second/time.Duration(l.rate)))) {
-					return context.Cause(ctx)
+				if l.rate > 0 {
+					select {
+					case <-time.After(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(l.rate)))):
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
 				}
 				if err := conn.send(l.request, l.status); err != nil {
 					return err
@@ -54,23 +58,10 @@ func (l load) run(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// wait returns false if ctx ends before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // connection sends requests one after the other.
 type connection struct {
 	net.Conn
 	responses *bufio.Reader
-	buffer    []byte
 }
 
 // dial connects. The connection closes when ctx ends.
@@ -86,12 +77,11 @@ func dial(ctx context.Context, address string) (*connection, error) {
 // responseTimeout bounds one request.
 const responseTimeout = 30 * time.Second
 
-func (c *connection) send(r request, status int) error {
+func (c *connection) send(request []byte, status int) error {
 	if err := c.SetDeadline(time.Now().Add(responseTimeout)); err != nil {
 		return err
 	}
-	c.buffer = r.appendTo(c.buffer[:0], time.Now())
-	if _, err := c.Write(c.buffer); err != nil {
+	if _, err := c.Write(withTime(request, time.Now())); err != nil {
 		return err
 	}
 	resp, err := http.ReadResponse(c.responses, nil)
@@ -107,21 +97,20 @@ func (c *connection) send(r request, status int) error {
 	return err
 }
 
-// timeMark stands in the data of an event for the time at which it is sent, in Unix nanoseconds. They have 19 digits until
-// the year 2286. An event begins with its type, so that the time is within its first bytes.
-const timeMark = `"at":1000000000000000000`
+// timeMark stands in an event for the time at which it is sent, in Unix nanoseconds. They have 19 digits until the year 2286.
+const (
+	timeMark   = `"at":1000000000000000000`
+	timeDigits = 19
+)
 
-const timeDigits = 19
-
-// request is an HTTP request that is written once and sent many times, each time with the present time in its events.
-type request struct {
-	text  []byte
-	times []int // where the times are
+// withTime returns a request with a time in each of its events.
+func withTime(request []byte, at time.Time) []byte {
+	return bytes.ReplaceAll(request, []byte(timeMark), []byte(`"at":`+strconv.FormatInt(at.UnixNano(), 10)))
 }
 
-// newRequest returns a request. authorization and body may be empty.
-func newRequest(method, path, authorization, body string) request {
-	var b strings.Builder
+// newRequest returns the bytes of a request. authorization and body may be empty.
+func newRequest(method, path, authorization, body string) []byte {
+	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
 	if authorization != "" {
 		fmt.Fprintf(&b, "Authorization: %s\r\n", authorization)
@@ -130,24 +119,7 @@ func newRequest(method, path, authorization, body string) request {
 		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
 	b.WriteString("\r\n" + body)
-	r := request{text: []byte(b.String())}
-	for place := 0; ; {
-		next := bytes.Index(r.text[place:], []byte(timeMark))
-		if next < 0 {
-			return r
-		}
-		place += next + len(timeMark)
-		r.times = append(r.times, place-timeDigits)
-	}
-}
-
-// appendTo appends the request with the given time to dst.
-func (r request) appendTo(dst []byte, at time.Time) []byte {
-	dst = append(dst, r.text...)
-	for _, place := range r.times {
-		strconv.AppendInt(dst[place:place], at.UnixNano(), 10)
-	}
-	return dst
+	return b.Bytes()
 }
 
 // event returns an event to publish, of so many bytes if its type leaves room for that.
@@ -158,7 +130,7 @@ func event(eventType string, size int) string {
 }
 
 // publishRequest publishes so many events in one request.
-func (b *bench) publishRequest(eventType string, batch int) request {
+func (b *bench) publishRequest(eventType string, batch int) []byte {
 	one := event(eventType, b.body)
 	if batch == 1 {
 		return newRequest("POST", "/api/v1/events/", "ApiKey "+b.key, one)

@@ -32,11 +32,9 @@ func startReceiver(ctx context.Context) (*receiver, error) {
 	}
 	r := &receiver{address: l.Addr().String(), latencies: map[string][]time.Duration{}}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = r.server.Serve(l) }() // until close
+	go func() { _ = r.server.Serve(l) }() // until the server closes
 	return r, nil
 }
-
-func (r *receiver) close() { r.server.Close() }
 
 // ServeHTTP takes a delivery. A delivery that was cut off is not counted, and expect will miss it.
 func (r *receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {

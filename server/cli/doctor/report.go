@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // The results of a check.
@@ -36,14 +37,10 @@ func (r *report) problem(check, mend, format string, args ...any) {
 	r.add(resultProblem, check, mend, format, args...)
 }
 
-// failure adds an error as a problem. The last semicolon of its text stands before what to do.
+// failure adds an error as a problem, with its mend if it has one.
 func (r *report) failure(check string, err error) {
-	text := err.Error()
-	if at := strings.LastIndex(text, "; "); at > 0 && !strings.Contains(text, "\n") {
-		r.problem(check, text[at+2:], "%s", text[:at])
-		return
-	}
-	r.problem(check, "", "%s", text)
+	what, mend := fault.Split(err)
+	r.problem(check, mend, "%s", what)
 }
 
 // add escapes the text, because a receiver wrote parts of it and programs print it.

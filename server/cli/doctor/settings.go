@@ -21,14 +21,11 @@ func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
 	var problems config.Problems
 	if errors.As(err, &problems) {
 		for _, p := range problems {
-			text, mend := p.String(), ""
-			if before, after, found := strings.Cut(text, "; "); found {
-				text, mend = before, after
-			}
+			text := p.Where() + ": " + p.What
 			if defect := defectOfSetting(p.Setting); defect != "" {
 				text += "; " + defect
 			}
-			r.problem(check, mend, "%s", text)
+			r.problem(check, p.Mend, "%s", text)
 		}
 		return false
 	}

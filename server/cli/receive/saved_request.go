@@ -18,48 +18,56 @@ import (
 // maxSaved bounds a file in bytes. The largest delivery is a fraction of it.
 const maxSaved = 16 << 20
 
-// read returns the headers and the body of the delivery. --header overrides --headers-file, and both override --request.
-func (o *verifyOptions) read(in io.Reader) (http.Header, []byte, error) {
+// checkSources reports a delivery that is incomplete.
+func (o *verifyOptions) checkSources() error {
 	switch {
 	case o.request == "" && o.body == "":
-		return nil, nil, errors.New("there is no delivery: use --request, or --body with --header or --headers-file")
+		return errors.New("there is no delivery: use --request, or --body with --header or --headers-file")
 	case o.request == "" && o.headersFile == "" && len(o.headers) == 0:
-		return nil, nil, errors.New("there are no headers: use --header or --headers-file")
+		return errors.New("there are no headers: use --header or --headers-file")
 	case o.request == "-" && o.body == "-":
-		return nil, nil, errors.New("--request and --body cannot both read the standard input")
+		return errors.New("--request and --body cannot both read the standard input")
 	}
-	header, body := http.Header{}, []byte(nil)
+	return nil
+}
+
+// read returns the headers and the body of the delivery. --header overrides --headers-file, and both override --request.
+func (o *verifyOptions) read(in io.Reader) (header http.Header, body []byte, err error) {
+	header = http.Header{}
 	if o.request != "" {
 		text, err := readSaved(in, o.request)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--request: %w", err)
+		if err == nil {
+			header, body, err = parseRequest(text)
 		}
-		if header, body, err = parseRequest(text); err != nil {
+		if err != nil {
 			return nil, nil, fmt.Errorf("--request: %w", err)
 		}
 	}
 	if o.headersFile != "" {
 		text, err := readSaved(in, o.headersFile)
+		if err == nil {
+			err = addHeaders(header, text)
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("--headers-file: %w", err)
 		}
-		more, err := parseHeaders(text)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--headers-file: %w", err)
-		}
-		maps.Copy(header, more)
 	}
-	more, err := parseHeaders([]byte(strings.Join(o.headers, "\n")))
-	if err != nil {
+	if err := addHeaders(header, []byte(strings.Join(o.headers, "\n"))); err != nil {
 		return nil, nil, fmt.Errorf("--header: %w", err)
 	}
-	maps.Copy(header, more)
 	if o.body != "" {
 		if body, err = readSaved(in, o.body); err != nil {
 			return nil, nil, fmt.Errorf("--body: %w", err)
 		}
 	}
 	return header, body, nil
+}
+
+// addHeaders sets the headers of a text. A name that is present loses its values.
+func addHeaders(header http.Header, text []byte) error {
+	more, err := parseHeaders(text)
+	maps.Copy(header, more)
+	return err
 }
 
 // readSaved reads a file, or the standard input.

@@ -82,6 +82,9 @@ func (o *verifyOptions) delivery(in io.Reader, now time.Time) (d diagnosis.Deliv
 	case o.tolerance <= 0:
 		return d, errors.New("--tolerance must be more than 0")
 	}
+	if err := o.checkSources(); err != nil {
+		return d, err
+	}
 	d = diagnosis.Delivery{Secret: secret.Reveal(), Previous: o.previous, HeaderPrefix: o.prefix, Tolerance: o.tolerance}
 	if d.Header, d.Body, err = o.read(in); err != nil {
 		return d, err

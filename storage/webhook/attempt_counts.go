@@ -44,15 +44,15 @@ func (d Durations) Quantile(part float64) (ms float64, ok bool) {
 	return float64(lower), true
 }
 
-// Tally counts attempts that have ended. Those cut off by Keyhook itself, and tests, are not among them.
-type Tally struct {
+// AttemptCounts counts attempts that have ended. Those cut off by Keyhook itself, and tests, are not among them.
+type AttemptCounts struct {
 	Succeeded int64     `db:"succeeded"`
 	Failed    int64     `db:"failed"`
 	Took      Durations `db:"took"`
 }
 
 // Add counts one attempt.
-func (t *Tally) Add(succeeded bool, durationMS int64) {
+func (t *AttemptCounts) Add(succeeded bool, durationMS int64) {
 	if succeeded {
 		t.Succeeded++
 	} else {
@@ -63,7 +63,7 @@ func (t *Tally) Add(succeeded bool, durationMS int64) {
 }
 
 // Merge adds the counts of another.
-func (t *Tally) Merge(o Tally) {
+func (t *AttemptCounts) Merge(o AttemptCounts) {
 	t.Succeeded += o.Succeeded
 	t.Failed += o.Failed
 	for i := range t.Took {
@@ -71,8 +71,8 @@ func (t *Tally) Merge(o Tally) {
 	}
 }
 
-// Point is the Tally of a step of time.
-type Point struct {
+// MinuteCounts is the AttemptCounts of a step of time.
+type MinuteCounts struct {
 	Minute int64 `db:"minute"` // its first, counted from the epoch
-	Tally
+	AttemptCounts
 }

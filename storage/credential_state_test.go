@@ -44,21 +44,21 @@ func TestStanding(t *testing.T) {
 			if err := step.do(); err != nil {
 				t.Fatalf("%s: %v", step.name, err)
 			}
-			shown := must[access.Standing](t)(x.KeyStanding(t.Context(), credential.Digest()))
-			named := must[access.Standing](t)(x.KeyStandingByID(t.Context(), key.ID))
+			shown := must[access.CredentialState](t)(x.KeyState(t.Context(), credential.Digest()))
+			named := must[access.CredentialState](t)(x.KeyStateByID(t.Context(), key.ID))
 			if diff := cmp.Diff(shown, named); diff != "" {
 				t.Errorf("%s (-by digest +by id):\n%s", step.name, diff)
 			}
-			if got := shown.Failed(time.Now().UnixMilli()); got != step.failed {
+			if got := shown.FailedCheck(time.Now().UnixMilli()); got != step.failed {
 				t.Errorf("%s: failed at %s, want %s", step.name, got, step.failed)
 			}
 			if shown.Granted.Has(access.WebhooksWrite) != step.granted || shown.Permissions.Equal(key.Scope) != step.granted || (shown.Role == access.RoleOwner) != step.granted {
 				t.Errorf("%s: role %q grants %s, effective %s", step.name, shown.Role, shown.Granted, shown.Permissions)
 			}
 		}
-		_, err := x.KeyStanding(t.Context(), token.Digest())
+		_, err := x.KeyState(t.Context(), token.Digest())
 		expectFault(t, err, fault.NotFound, "not_found")
-		_, err = x.KeyStandingByID(t.Context(), owner.Token.ID)
+		_, err = x.KeyStateByID(t.Context(), owner.Token.ID)
 		expectFault(t, err, fault.NotFound, "not_found")
 	})
 }

@@ -6,33 +6,33 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// KeyStanding returns an API key with all that decides about it, in whatever state it is, as it stands in the file now.
+// KeyState returns an API key with all that decides about it, in whatever state it is, as it stands in the file now.
 // Faults: NotFound.
-func (s *Store) KeyStanding(ctx context.Context, d access.Digest) (access.Standing, error) {
-	return s.readStanding(ctx, keyPrincipal, d[:])
+func (s *Store) KeyState(ctx context.Context, d access.Digest) (access.CredentialState, error) {
+	return s.readKeyState(ctx, keyPrincipal, d[:])
 }
 
-// KeyStandingByID is KeyStanding for the key of that id, of whatever organization.
-func (s *Store) KeyStandingByID(ctx context.Context, id string) (access.Standing, error) {
-	return s.readStanding(ctx, keyPrincipalByID, id)
+// KeyStateByID is KeyState for the key of that id, of whatever organization.
+func (s *Store) KeyStateByID(ctx context.Context, id string) (access.CredentialState, error) {
+	return s.readKeyState(ctx, keyPrincipalByID, id)
 }
 
-func (s *Store) readStanding(ctx context.Context, statement string, by any) (access.Standing, error) {
+func (s *Store) readKeyState(ctx context.Context, statement string, by any) (access.CredentialState, error) {
 	var row principalRow
 	if err := s.get(ctx, &row, statement, by); err != nil {
-		return access.Standing{}, missing(err, "API key")
+		return access.CredentialState{}, missing(err, "API key")
 	}
-	return row.standing(), nil
+	return row.state(), nil
 }
 
-// standing is the row as the vocabulary has it.
-func (r principalRow) standing() access.Standing {
+// state returns the row as an access.CredentialState.
+func (r principalRow) state() access.CredentialState {
 	granted := effective(r.Role)
 	permissions := granted
 	if r.Key != nil {
 		permissions = granted.Intersect(r.Key.Scope)
 	}
-	return access.Standing{
+	return access.CredentialState{
 		Principal: access.Principal{
 			User: r.User, Organization: r.Home, Home: r.Home, Plan: r.Plan, Permissions: permissions,
 			Key: r.Key, Token: r.Token, Session: r.Session,

@@ -11,27 +11,27 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// source is what is asked at every scrape.
+// source is what a scrape reads.
 type source interface {
-	// Backlog returns what waits to be sent.
+	// Backlog returns the pending deliveries.
 	Backlog(ctx context.Context) (webhook.Backlog, error)
-	// Sizes returns how large the database and its write-ahead log are, in bytes.
+	// Sizes returns the bytes of the database and of its write-ahead log.
 	Sizes() (database, log int64, err error)
-	// Free returns how many bytes can still be written to the disk of the database; ok is false where nobody can tell.
+	// Free returns the free bytes on the disk of the database; ok is false if they are unknown.
 	Free() (bytes uint64, ok bool)
-	// Degraded tells, of each reason for which nothing may be written at present, whether it holds.
+	// Degraded returns each reason for which the database may refuse writes, and whether it does now.
 	Degraded() map[string]bool
-	// Clock returns what is known of the wall clock.
+	// Clock returns whether the wall clock can be trusted.
 	Clock() clock.State
 }
 
-// readLimit bounds what a scrape waits for the database.
+// readLimit is the longest time that a scrape waits for the database.
 const readLimit = 2 * time.Second
 
-// sample reads what is a state rather than a count. What cannot be read is not shown: an old number, or none in its place,
-// would be taken for the truth.
-type sample struct {
-	source   source // nil until Read was called: nothing is shown then
+// state is the metrics that are read at each scrape. A scrape leaves out what cannot be read, because an old number or a zero
+// would be misleading.
+type state struct {
+	source   source // nil until Read: no state then
 	backlog  *backlog
 	pending  *prometheus.Desc
 	lanes    *prometheus.Desc
@@ -45,32 +45,35 @@ type sample struct {
 	errors   prometheus.Counter
 }
 
-func newSample() sample {
+func newState() state {
 	gauge := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
-	return sample{
+	return state{
 		backlog: &backlog{},
 		pending: gauge("deliveries_pending",
-			"Deliveries that wait, by the state of their subscription; closed is disabled, removed, or without a plan for webhooks.", "state"),
+			"Pending deliveries, by state of their subscription. The state closed is disabled, removed, or without a plan with webhooks.", "state"),
 		lanes: gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
 		age: gauge("deliveries_oldest_due_age_seconds",
-			"How long the delivery is overdue that has waited longest for an open subscription; 0 where none is."),
-		held:     gauge("queue_held", "1 while the queue is held, so that nothing is sent; else 0."),
+			"How long the oldest due delivery of an open subscription is overdue; 0 if there is none."),
+		held:     gauge("queue_held", "1 while an operator holds the queue, so that nothing is sent; else 0."),
 		database: gauge("storage_database_bytes", "Size of the database file."),
 		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
-		free:     gauge("storage_free_bytes", "Room that is left on the disk of the database."),
-		degraded: gauge("degraded", "Whether nothing can be written to the database at present, by the reason; 1 is so.", "reason"),
-		jump:     gauge("clock_jump_seconds", "By how much the clock has jumped; negative is back. It is 0 while the clock is trusted, and only then old rows are deleted."),
-		errors:   counter("scrape_errors_total", "Times that a scrape could not read the database, so that numbers of it are missing."),
+		free:     gauge("storage_free_bytes", "Free bytes on the disk of the database."),
+		degraded: gauge("degraded", "1 while the database refuses writes for this reason; else 0.", "reason"),
+		jump:     gauge("clock_jump_seconds", "How far the clock has jumped; negative is back. Old rows are deleted only while it is 0."),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "scrape_errors_total",
+			Help: "Reads of the database that failed during a scrape, so that some metrics are missing.",
+		}),
 	}
 }
 
-// Read has s asked at every scrape. It is called once, before the first.
-func (m *Metrics) Read(s source) { m.sample.source = s }
+// Read sets the source that every scrape reads. Call it once, before the first scrape.
+func (m *Metrics) Read(s source) { m.state.source = s }
 
 // Describe is part of prometheus.Collector.
-func (s *sample) Describe(ch chan<- *prometheus.Desc) {
+func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded, s.jump} {
 		ch <- d
 	}
@@ -78,19 +81,19 @@ func (s *sample) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect is part of prometheus.Collector.
-func (s *sample) Collect(ch chan<- prometheus.Metric) {
+func (s *state) Collect(ch chan<- prometheus.Metric) {
 	if s.source != nil {
 		s.read(func(d *prometheus.Desc, value float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 		})
 	}
-	s.errors.Collect(ch) // last, so that it tells of this scrape too
+	s.errors.Collect(ch) // last, so that it counts the errors of this scrape too
 }
 
-func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...string)) {
+func (s *state) read(show func(d *prometheus.Desc, value float64, labels ...string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
-	if b, err := s.backlog.of(ctx, s.source); err != nil {
+	if b, err := s.backlog.read(ctx, s.source); err != nil {
 		s.errors.Inc()
 	} else {
 		for state, w := range map[string]webhook.Waiting{"healthy": b.Healthy, "failing": b.Failing, "closed": b.Closed} {
@@ -123,19 +126,19 @@ func (s *sample) read(show func(d *prometheus.Desc, value float64, labels ...str
 	}
 }
 
-// longLook is how long a look at the backlog takes that is not repeated for every scrape.
-const longLook = 50 * time.Millisecond
+// slowRead is the duration from which a read of the backlog is not repeated for every scrape.
+const slowRead = 50 * time.Millisecond
 
-// backlog remembers the result of a long look for a hundred times as long as it took: it takes a second where 300,000
-// subscriptions have pending deliveries, however often somebody scrapes.
+// backlog caches the result of a slow read for a hundred times its duration. With 300,000 subscriptions that have pending
+// deliveries, a read takes a second.
 type backlog struct {
 	mu    sync.Mutex
 	known webhook.Backlog
 	until time.Time
 }
 
-// of returns what waits to be sent.
-func (k *backlog) of(ctx context.Context, from source) (webhook.Backlog, error) {
+// read returns the pending deliveries.
+func (k *backlog) read(ctx context.Context, from source) (webhook.Backlog, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	begin := time.Now()
@@ -146,13 +149,13 @@ func (k *backlog) of(ctx context.Context, from source) (webhook.Backlog, error) 
 	if err != nil {
 		return b, err
 	}
-	if end := time.Now(); end.Sub(begin) > longLook {
+	if end := time.Now(); end.Sub(begin) > slowRead {
 		k.known, k.until = b, end.Add(100*end.Sub(begin))
 	}
 	return b, nil
 }
 
-// age is how long ago, in seconds, a time was; 0 where it is still to come, or none.
+// age returns how many seconds ago a time was; 0 for a time in the future, or for no time.
 func age(at int64) float64 {
 	if at == 0 {
 		return 0

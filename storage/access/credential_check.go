@@ -26,9 +26,9 @@ func (c Check) String() string {
 	}[c]
 }
 
-// Standing is a credential with all that decides whether it may be used, in whatever state it is. Its Permissions are
+// CredentialState is a credential with all that decides whether it may be used, in whatever state it is. Its Permissions are
 // what it would have if it may.
-type Standing struct {
+type CredentialState struct {
 	Principal
 	Member  bool   // whether its user still belongs to its organization
 	Role    string // of the user there; empty for who does not belong
@@ -37,7 +37,7 @@ type Standing struct {
 
 // Failed returns the first check from CheckRevoked to CheckCreator that the credential fails at now, in milliseconds since the
 // epoch, or CheckPassed.
-func (s Standing) Failed(now int64) Check {
+func (s CredentialState) FailedCheck(now int64) Check {
 	status := Active
 	switch {
 	case s.Key != nil:
