@@ -14,6 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 func newBackup() *cobra.Command {
@@ -78,7 +79,7 @@ type backupReport struct {
 func newBackupReport(r backup.Report) backupReport {
 	report := backupReport{
 		File: r.File, Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format("2006-01-02T15:04:05.000Z"),
+		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format(webhook.TimeFormat),
 		Events:    r.Events, Deliveries: r.Deliveries, Pending: r.Pending, Removed: append([]string{}, r.Removed...),
 	}
 	if r.Warning != "" {

@@ -23,7 +23,7 @@ import (
 
 const example = "log:\n  level: debug\n"
 
-// run executes one command line; more are commands as main adds them.
+// run runs one command line. more are commands that main adds.
 func run(t *testing.T, args []string, more ...*cobra.Command) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -33,7 +33,7 @@ func run(t *testing.T, args []string, more ...*cobra.Command) (code int, stdout,
 	return code, out.String(), err.String()
 }
 
-// serve stands for a command of main.
+// serve is like the command serve of main, without a server.
 func serve(result error) *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", RunE: func(cmd *cobra.Command, _ []string) error {
 		if _, err := config.Load(cmd.Flags()); err != nil {
@@ -186,7 +186,7 @@ func TestConfigShow(t *testing.T) {
 		for line := range strings.Lines(stdout) {
 			got = append(got, strings.Fields(line))
 		}
-		// One line each, beside the head; the files of secrets show as the source of the secret.
+		// One line for each setting, and the heads. The file of a secret is the source of the secret, not a setting of its own.
 		if len(got) != len(config.Settings())-2+1 {
 			t.Errorf("%d lines for %d settings", len(got), len(config.Settings()))
 		}

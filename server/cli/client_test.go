@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 )
 
-// stub stands for a server: it answers what it was told to, and notes what it was asked.
+// stub is a server with a fixed response, which records its requests.
 type stub struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -35,7 +35,7 @@ func newStub(t *testing.T, answer http.HandlerFunc) *stub {
 	return s
 }
 
-// says answers every request alike.
+// says returns a handler with one response for every request.
 func says(status int, mediaType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", mediaType)

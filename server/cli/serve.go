@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
+	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -66,10 +69,36 @@ func Listen(setting, address string) (net.Listener, error) {
 // Welcome prints the first steps for the first operator. token is empty if it comes from the settings. Then the operator knows
 // it, and Welcome prints no secret.
 func Welcome(out io.Writer, database, url, token string) {
-	fmt.Fprintf(out, "\nWelcome to Keyhook. Its database is %s, with the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", database, url)
+	fmt.Fprintf(out, `
+Welcome to Keyhook. Its database is %s, with the organization "Default" and the operator "admin".
+
+  address  %s
+`, database, url)
 	if token == "" {
 		fmt.Fprint(out, "  token    the setting bootstrap.token\n\n")
 		return
 	}
-	fmt.Fprintf(out, "  token    %s  (valid for 24 hours; only its hash is stored)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\nCreate a token that does not expire, on this machine:\n\n  keyhook token create --name NAME\n\n", token, token, url)
+	fmt.Fprintf(out, `  token    %[1]s  (valid for 24 hours; only its hash is stored)
+
+Try it:
+
+  curl -H 'Authorization: Bearer %[1]s' %[2]s/api/v1/whoami/
+
+Create a token that does not expire, on this machine:
+
+  keyhook token create --name NAME
+
+`, token, url)
+}
+
+// LogNotices logs what an operator must know about a store that was just opened, and what to do.
+func LogNotices(log *slog.Logger, store *storage.Store) {
+	if hold := store.Held(); hold != nil {
+		log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then run `keyhook queue release` or `keyhook queue discard`",
+			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
+	}
+	if store.BootstrapRefused() {
+		log.Warn("bootstrap.token is not a valid access token: it was revoked, or it was set after the first authenticated request; " +
+			"create a token with `keyhook token create`")
+	}
 }

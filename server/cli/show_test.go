@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 )
 
-// keysOf answers as a list of so many keys, in pages.
+// keysOf returns a handler for a list of n API keys, in pages.
 func keysOf(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var begin, limit int
@@ -103,7 +103,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// shellWords splits a line as a shell does, as far as examples go.
+// shellWords splits a line like a shell, as far as the examples need it.
 func shellWords(text string) (words []string) {
 	var quote rune
 	word, begun := "", false
@@ -124,7 +124,7 @@ func shellWords(text string) (words []string) {
 	return words
 }
 
-// TestCommands looks at every command: what the help promises must hold for all that the tables make.
+// TestCommands checks the help and runs the examples of every command of the nouns.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	_, help, _ := run(t, nil)
@@ -150,7 +150,7 @@ func TestCommands(t *testing.T) {
 			for typed := range strings.Lines(example) {
 				words := shellWords(typed)
 				if strings.ContainsAny(typed, "<…") || slices.Contains(words, "--url") {
-					continue // it reads a file, holds what nobody may copy, or has a --url of its own
+					continue // it reads a file, contains a placeholder, or has a --url of its own
 				}
 				code, _, stderr := run(t, append(words[1:], "--url="+s.URL, "--token="+aToken))
 				if code != cli.ExitFailure || !strings.Contains(stderr, "seen") && !strings.Contains(stderr, "404") {

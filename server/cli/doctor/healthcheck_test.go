@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 )
 
-// answers is a server whose /readyz answers with a status and a text.
+// answers returns a handler that responds to /readyz with a status and a text.
 func answers(status int, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
