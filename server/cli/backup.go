@@ -18,8 +18,8 @@ import (
 )
 
 func newBackup() *cobra.Command {
-	var force, asJSON bool
-	var keep int
+	var o storage.BackupOptions
+	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
 		Short: "Copy the database, also while a server is running",
@@ -36,29 +36,33 @@ secrets, and a copy without the key cannot be restored.`,
   keyhook backup before-upgrade.db`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			o := storage.BackupOptions{Path: c.Storage.Path, Replace: force, Keep: keep}
 			if len(args) == 1 {
 				o.To = args[0]
 			}
-			report, err := storage.Backup(UntilSignal(cmd.Context()), o)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return output.WriteJSON(cmd.OutOrStdout(), newBackupReport(report))
-			}
-			return printBackup(cmd.OutOrStdout(), report, keyPlace(c))
+			return runBackup(cmd, o, asJSON)
 		},
 	}
 	databaseFlags(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
-	cmd.Flags().IntVar(&keep, "keep", 0, "keep this many dated copies in the directory, including the new one; 0 keeps all")
+	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
+	cmd.Flags().IntVar(&o.Keep, "keep", 0, "keep this many dated copies in the directory, including the new one; 0 keeps all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
+}
+
+func runBackup(cmd *cobra.Command, o storage.BackupOptions, asJSON bool) error {
+	c, err := config.Load(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	o.Path = c.Storage.Path
+	report, err := storage.Backup(UntilSignal(cmd.Context()), o)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return output.WriteJSON(cmd.OutOrStdout(), newBackupReport(report))
+	}
+	return printBackup(cmd.OutOrStdout(), report, keyPlace(c))
 }
 
 // backupReport is the report as JSON.

@@ -34,31 +34,35 @@ The setting encryption.key is then the old key. Set it to the new key afterwards
 already, give the file of the old key with --old-key-file. The command changes all secrets or none. If it is interrupted
 or killed, run it again in the same way.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := config.Load(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			o := storage.RekeyOptions{Options: storage.Options{
-				Path: c.Storage.Path, Schema: schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr()),
-			}}
-			if o.OldKey, err = keyOf(flagOldKey, oldFile); err != nil {
-				return err
-			}
-			if o.NewKey, err = keyOf(flagNewKey, newFile); err != nil {
-				return err
-			}
-			done, err := storage.Rekey(UntilSignal(cmd.Context()), o)
-			if err != nil {
-				return err
-			}
-			printRekeyed(cmd.OutOrStdout(), c, newFile, done)
-			return nil
+			return runRekey(cmd, schema, oldFile, newFile)
 		},
 	}
 	databaseFlags(cmd)
 	cmd.Flags().StringVar(&oldFile, flagOldKey, "", "the `file` of the old key, if encryption.key is the new key already")
 	cmd.Flags().StringVar(&newFile, flagNewKey, "", "the `file` of the new key")
 	return cmd
+}
+
+func runRekey(cmd *cobra.Command, schema, oldFile, newFile string) error {
+	c, err := config.Load(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	o := storage.RekeyOptions{Options: storage.Options{
+		Path: c.Storage.Path, Schema: schema, EncryptionKey: c.Encryption.Key.Reveal(), Logger: c.Log.Logger(cmd.ErrOrStderr()),
+	}}
+	if o.OldKey, err = keyOf(flagOldKey, oldFile); err != nil {
+		return err
+	}
+	if o.NewKey, err = keyOf(flagNewKey, newFile); err != nil {
+		return err
+	}
+	done, err := storage.Rekey(UntilSignal(cmd.Context()), o)
+	if err != nil {
+		return err
+	}
+	printRekeyed(cmd.OutOrStdout(), c, newFile, done)
+	return nil
 }
 
 // keyOf reads the key file of a flag. An empty path is no key.

@@ -45,7 +45,7 @@ func TestLists(t *testing.T) {
 		{"--all", 430, []string{"limit=200", "cursor=200&limit=200", "cursor=400&limit=200"}, false},
 		{"--cursor 420", 10, []string{"cursor=420&limit=50"}, false},
 	} {
-		t.Run("are as long as they were asked for: "+tt.flags, func(t *testing.T) {
+		t.Run("have the requested length: "+tt.flags, func(t *testing.T) {
 			t.Parallel()
 			s := newStub(t, keysOf(430))
 			code, stdout, stderr := s.ask(t, aToken, "keys list --quiet "+tt.flags)
@@ -75,7 +75,7 @@ func TestLists(t *testing.T) {
 		})
 	}
 
-	t.Run("go on behind pages that are empty, and not for ever", func(t *testing.T) {
+	t.Run("continue after empty pages, but not without end", func(t *testing.T) {
 		t.Parallel()
 		for last, items := range map[int]string{5: "key_5\n", 100: ""} {
 			s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func TestLists(t *testing.T) {
 		}
 	})
 
-	t.Run("show nothing that a terminal would obey, and each item on its line", func(t *testing.T) {
+	t.Run("escape control characters, so each item has one line", func(t *testing.T) {
 		t.Parallel()
 		s := newStub(t, keysOf(1))
 		_, stdout, _ := s.ask(t, aToken, "keys list")
