@@ -2,9 +2,14 @@ package main
 
 import (
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server/config"
 )
 
 // vocabularies are the packages that say what things are. Every package of mayImport may import them, except that a
@@ -85,5 +90,20 @@ func TestImportsGoDown(t *testing.T) {
 		if !seen[pkg] {
 			t.Errorf("the table names %q, which does not exist", pkg)
 		}
+	}
+}
+
+func TestTheExampleConfigEqualsTheDefaults(t *testing.T) {
+	t.Parallel()
+	flags := newServe().Flags()
+	if err := flags.Parse([]string{"--config=config.example.yaml"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(config.Default(), c, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Errorf("not the defaults (-want +got):\n%s", diff)
 	}
 }

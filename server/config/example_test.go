@@ -24,17 +24,6 @@ func TestTheExampleFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	t.Run("has the defaults", func(t *testing.T) {
-		t.Parallel()
-		c, err := config.Load(parse(t, "--config", exampleFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(config.Default(), c, asValues); diff != "" {
-			t.Errorf("not the defaults (-want +got):\n%s", diff)
-		}
-	})
-
 	t.Run("has every setting in the order of the table, commented out if it has no default, below its description", func(t *testing.T) {
 		t.Parallel()
 		var sections yaml.Node

@@ -20,9 +20,9 @@ const nobody = 65534 // the user and the group without rights
 // keyhook returns a command that runs the program in dir, without the environment of this machine.
 func keyhook(tb testing.TB, dir string, args ...string) *exec.Cmd {
 	tb.Helper()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(program(), args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"TMPDIR=" + tb.TempDir(), "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"TMPDIR=" + tb.TempDir(), "PATH=" + os.Getenv("PATH"), raceOptions}
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,24 +21,21 @@ func TestMetrics(t *testing.T) {
 		for range 6 {
 			p.publish(t, "a")
 		}
+		want := []string{
+			`keyhook_delivery_attempts_total{outcome="succeeded"} 6`, `keyhook_subscription_transitions_total{status="failing"} 1`,
+			"keyhook_events_published_total 6", `keyhook_deliveries_ended_total{state="delivered"} 6`,
+			`keyhook_deliveries_pending{state="healthy"} 0`, `keyhook_deliveries_pending{state="failing"} 6`,
+			`keyhook_lanes{state="failing"} 1`, `keyhook_delivery_attempt_failures_total{class="timeout"} 0`,
+			`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="202"} 6`,
+		}
 		for deadline := time.Now().Add(20 * time.Second); ; sleep(t.Context(), 10*time.Millisecond) {
 			_, got := get(t, p.url+"/metrics")
-			if strings.Contains(got, "\nkeyhook_delivery_attempts_total{outcome=\"succeeded\"} 6\n") &&
-				strings.Contains(got, "\nkeyhook_subscription_transitions_total{status=\"failing\"} 1\n") {
-				for _, want := range []string{
-					"keyhook_events_published_total 6", `keyhook_deliveries_ended_total{state="delivered"} 6`,
-					`keyhook_deliveries_pending{state="healthy"} 0`, `keyhook_deliveries_pending{state="failing"} 6`,
-					`keyhook_lanes{state="failing"} 1`, `keyhook_delivery_attempt_failures_total{class="timeout"} 0`,
-					`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="202"} 6`,
-				} {
-					if !strings.Contains(got, "\n"+want+"\n") {
-						t.Errorf("no %s in\n%s", want, got)
-					}
-				}
+			missing := func(line string) bool { return !strings.Contains(got, "\n"+line+"\n") }
+			if !slices.ContainsFunc(want, missing) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("after 20 s:\n%s", got)
+				t.Fatalf("after 20 s, not all of %q are in\n%s", want, got)
 			}
 		}
 	})

@@ -24,7 +24,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			bin := filepath.Join(env.WorkDir, ".bin")
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-			return errors.Join(os.Mkdir(bin, 0o700), os.Symlink(binary, filepath.Join(bin, "keyhook")))
+			env.Vars = append(env.Vars, raceOptions)
+			return errors.Join(os.Mkdir(bin, 0o700), os.Symlink(program(), filepath.Join(bin, "keyhook")))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "ready": ready},
 	})
