@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // publish publishes an event with the API key and returns its id.
@@ -37,8 +38,8 @@ func (s *stage) deliver(ctx context.Context) error {
 		return err
 	}
 	s.say("The receiver got it %.1f ms later:", time.Since(began).Seconds()*1000)
-	s.say("    X-Service-Signature  %s…", got.header.Get("X-Service-Signature")[:24])
-	s.say("    webhook-signature    %s…", got.header.Get("webhook-signature")[:24])
+	s.say("    X-Service-Signature  %s", output.Shorten(got.header.Get("X-Service-Signature"), 25))
+	s.say("    webhook-signature    %s", output.Shorten(got.header.Get("webhook-signature"), 25))
 	s.say("    %s", got.body)
 	if err := expect("the event", got.header.Get("X-Service-Event-Id"), id); err != nil {
 		return err
