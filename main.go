@@ -48,13 +48,15 @@ func main() {
 func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the server: the API, and the delivery of webhooks",
-		Long: `Run the server: the API, and the delivery of webhooks.
+		Short: "Run the server: the API and the delivery of webhooks",
+		Long: `Run the server: the API and the delivery of webhooks.
 
-The first start makes the database with its plans, roles, the organization "Default" and a first
-operator, and prints an access token of that operator, valid for 24 hours. Later starts print another
-one in its place until the first authenticated request. SIGTERM or SIGINT stops the server when what
-is under way has ended; a second one stops it at once.`,
+The first start creates the database with plans, roles, the organization "Default" and the first operator. It prints an
+access token of that operator, which is valid for 24 hours. Until the first authenticated request, each start replaces
+that token and prints the new one. SIGTERM or SIGINT stops the server after it has finished its requests and deliveries. A
+second signal stops it at once.`,
+		Example: `  keyhook serve --dev
+  keyhook serve --config keyhook.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags())
 			if err != nil {

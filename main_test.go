@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/flag":              {},
 	"server/cli/child":             {},
-	"server/cli/demo":              {"server/cli/child", "server/cli/client", "dispatch/signature"},
+	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/flag", "server/cli/output"},
 	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},

@@ -15,16 +15,17 @@ const urlIsReceiver = "Here --url is the URL of the receiver. Use " + client.Env
 
 // subscriptionFields are the settings of a subscription.
 func subscriptionFields(isNew bool) []field {
-	eventTypes := `the event types to send, such as order.created or order.*; "" means every type`
+	eventTypes, isActive := `the event types to send, such as order.created or order.*; "" means every type`, "whether to send deliveries"
 	if isNew {
 		eventTypes = "the event types to send, such as order.created or order.* (default: every type)"
+		isActive += " (default true)"
 	}
 	return []field{
 		{member: "url", usage: "the URL of the receiver", value: someText, required: isNew},
 		{member: "event_types", usage: eventTypes, value: words},
 		{member: "audit_events", usage: "whether to send audit events too; true needs the permission audit:read", value: boolean},
 		{member: "description", usage: "a note for people", value: anyText},
-		{member: "is_active", usage: "whether to send anything", value: boolean},
+		{member: "is_active", usage: isActive, value: boolean},
 		{member: "rate_limit_per_second", usage: "the most requests per second, or unlimited", value: limit(1, 10_000)},
 	}
 }
@@ -42,15 +43,16 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		use: "create", short: "Create a subscription and show its signing secret, only this once",
 		long:    urlIsReceiver,
-		example: "create --url https://example.com/hook --event-types order.*,user.created",
+		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created",
 		method:  "POST", path: pathSubscriptions, secret: "secret", body: subscriptionFields(true),
 	},
 	{
-		use: "update SUBSCRIPTION", short: "Change a subscription", long: urlIsReceiver, example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other",
-		method: "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
+		use: "update SUBSCRIPTION", short: "Change a subscription", long: urlIsReceiver,
+		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
+		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
 	},
 	{
-		use: "delete SUBSCRIPTION", short: "Delete a subscription and its pending deliveries", example: "delete sub_01h455vb4pex5vsknk084sn02q",
+		use: "delete SUBSCRIPTION", short: "Delete a subscription; nothing more is sent to it", example: "delete sub_01h455vb4pex5vsknk084sn02q",
 		method: "DELETE", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, done: "Deleted subscription %s.",
 	},
 	{

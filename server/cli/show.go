@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"math"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/client"
@@ -33,7 +32,7 @@ func (a action) show(out output.Printer, body []byte) error {
 		if err != nil {
 			return err
 		}
-		text += "\n" + table(out.Palette, strings.Fields(columns), rows, math.MaxInt)
+		text += "\n" + table(out.Palette, strings.Fields(columns), rows, 0)
 	}
 	if err := out.Write(text); err != nil {
 		return err
@@ -96,7 +95,7 @@ func isState(name string) bool {
 	return name == "status" || name == "outcome" || name == "state" || name == "verdict"
 }
 
-// table returns the rows of a list below the names of their columns.
+// table returns rows below the names of their columns. A widest of 0 shortens no cell.
 func table(p output.Palette, columns []string, rows [][]string, widest int) string {
 	t := output.Table{Widest: widest, Palette: p, Style: func(row []string, i int) output.Style {
 		if isState(columns[i]) {

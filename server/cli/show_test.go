@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 )
 
-// keysOf answers as a list of so many keys, in pages.
+// keysOf returns a handler for a list of n API keys, in pages.
 func keysOf(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var begin, limit int
@@ -45,7 +45,7 @@ func TestLists(t *testing.T) {
 		{"--all", 430, []string{"limit=200", "cursor=200&limit=200", "cursor=400&limit=200"}, false},
 		{"--cursor 420", 10, []string{"cursor=420&limit=50"}, false},
 	} {
-		t.Run("are as long as they were asked for: "+tt.flags, func(t *testing.T) {
+		t.Run("have the requested length: "+tt.flags, func(t *testing.T) {
 			t.Parallel()
 			s := newStub(t, keysOf(430))
 			code, stdout, stderr := s.ask(t, aToken, "keys list --quiet "+tt.flags)
@@ -75,7 +75,7 @@ func TestLists(t *testing.T) {
 		})
 	}
 
-	t.Run("go on behind pages that are empty, and not for ever", func(t *testing.T) {
+	t.Run("continue after empty pages, but not without end", func(t *testing.T) {
 		t.Parallel()
 		for last, items := range map[int]string{5: "key_5\n", 100: ""} {
 			s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func TestLists(t *testing.T) {
 		}
 	})
 
-	t.Run("show nothing that a terminal would obey, and each item on its line", func(t *testing.T) {
+	t.Run("escape control characters, so each item has one line", func(t *testing.T) {
 		t.Parallel()
 		s := newStub(t, keysOf(1))
 		_, stdout, _ := s.ask(t, aToken, "keys list")
@@ -103,7 +103,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// shellWords splits a line as a shell does, as far as examples go.
+// shellWords splits a line like a shell, as far as the examples need it.
 func shellWords(text string) (words []string) {
 	var quote rune
 	word, begun := "", false
@@ -124,11 +124,11 @@ func shellWords(text string) (words []string) {
 	return words
 }
 
-// TestCommands looks at every command: what the help promises must hold for all that the tables make.
+// TestCommands checks the help and runs the examples of every command of the nouns.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	_, help, _ := run(t, nil)
-	for _, group := range []string{"Run a server:", "Talk to a server:", "See for yourself:"} {
+	for _, group := range []string{"Run a server:", "Talk to a server:", "Try and test:"} {
 		if !strings.Contains(help, group) {
 			t.Errorf("the help has no %q", group)
 		}
@@ -150,7 +150,7 @@ func TestCommands(t *testing.T) {
 			for typed := range strings.Lines(example) {
 				words := shellWords(typed)
 				if strings.ContainsAny(typed, "<…") || slices.Contains(words, "--url") {
-					continue // it reads a file, holds what nobody may copy, or has a --url of its own
+					continue // it reads a file, contains a placeholder, or has a --url of its own
 				}
 				code, _, stderr := run(t, append(words[1:], "--url="+s.URL, "--token="+aToken))
 				if code != cli.ExitFailure || !strings.Contains(stderr, "seen") && !strings.Contains(stderr, "404") {

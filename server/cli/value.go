@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // valueType is a type of value on the command line. It refuses wrong values before anything is sent, as far as that is
@@ -176,7 +177,7 @@ var timeOrAgo = valueType{name: "time|duration", parse: func(text string) (any, 
 	return at, nil
 }}
 
-func apiTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+func apiTime(at time.Time) string { return at.UTC().Format(webhook.TimeFormat) }
 
 // jsonObject is a JSON object.
 var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {

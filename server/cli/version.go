@@ -9,11 +9,11 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// build is what the binary knows of its making. The driver's two modules are named because a mismatch of theirs is the
-// first thing to rule out after a crash in SQLite.
+// build says what the binary was built from. It has the two modules of the SQLite driver, because they must match: that is the
+// first thing to check after a crash in SQLite.
 type build struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // with "-dirty" where the tree had changes
+	Revision string `json:"revision"` // with "-dirty" if the tree had changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	SQLite   string `json:"modernc_sqlite"`
@@ -61,7 +61,7 @@ func newVersion() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show what this binary was built from",
+		Short: "Show the version, and what this binary was built from",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := readBuild()
 			if asJSON {
@@ -76,6 +76,6 @@ func newVersion() *cobra.Command {
 			return t.Write(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

@@ -32,7 +32,7 @@ func TestRestore(t *testing.T) {
 	for range before {
 		events = append(events, p.publish(t, "a"))
 	}
-	succeed(t, dir, []string{"backup", "before.db"}, "10 deliveries, 10 of them pending", "keyhook.db.key apart from it")
+	succeed(t, dir, []string{"backup", "before.db"}, "10 deliveries (10 pending)", "Keep keyhook.db.key in another place")
 	if code, said := finish(t, keyhook(t, dir, "restore", "before.db")); code == 0 || !strings.Contains(said, strconv.Itoa(p.cmd.Process.Pid)) {
 		t.Errorf("beside the server: exit code %d: %s", code, said)
 	}
@@ -48,7 +48,7 @@ func TestRestore(t *testing.T) {
 		{[]string{"discard", "--yes"}, "dropped                10\n", 0, "dropped"},
 	} {
 		p.end(syscall.SIGTERM)
-		succeed(t, dir, []string{"restore", "before.db"}, "held", "10 deliveries for "+sub, "set aside as keyhook.db.replaced-")
+		succeed(t, dir, []string{"restore", "before.db"}, "held", "10 deliveries for "+sub, "renamed to keyhook.db.replaced-")
 		earlier := receiver.requests()
 		p = start(t, dir, settings...)
 		p.publish(t, "a")

@@ -133,12 +133,12 @@ func TestRefusedSettings(t *testing.T) {
 			noError(t, err)
 			t.Cleanup(func() { l.Close() })
 			cmd.Args = append(cmd.Args, "--listen="+l.Addr().String())
-			return []string{"server.listen", l.Addr().String(), "stop what listens there"}
+			return []string{"server.listen", l.Addr().String(), "stop the program that listens there"}
 		}, 7, "cannot listen"},
 		refusal{"an address of another machine", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Args = append(cmd.Args, "--metrics.listen=192.0.2.1:80")
 			return []string{"metrics.listen"}
-		}, 7, "this machine has no such address"},
+		}, 7, "choose an address of this machine"},
 	)
 }
 

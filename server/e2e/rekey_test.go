@@ -25,7 +25,7 @@ func TestKilledRekey(t *testing.T) {
 	o := storagetest.Options(t, filepath.Join(dir, "keyhook.db"))
 	secrets := manySecrets(t, o)
 	began := time.Now()
-	succeed(t, dir, []string{"rekey"}, "Sealed 1600 signing secrets")
+	succeed(t, dir, []string{"rekey"}, "Encrypted 1600 signing secrets")
 	whole := time.Since(began)
 	midway := 0
 	for range rekeys {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 // publish publishes an event with the API key and returns its id.
@@ -37,8 +38,8 @@ func (s *stage) deliver(ctx context.Context) error {
 		return err
 	}
 	s.say("The receiver got it %.1f ms later:", time.Since(began).Seconds()*1000)
-	s.say("    X-Service-Signature  %s…", got.header.Get("X-Service-Signature")[:24])
-	s.say("    webhook-signature    %s…", got.header.Get("webhook-signature")[:24])
+	s.say("    X-Service-Signature  %s", output.Shorten(got.header.Get("X-Service-Signature"), 25))
+	s.say("    webhook-signature    %s", output.Shorten(got.header.Get("webhook-signature"), 25))
 	s.say("    %s", got.body)
 	if err := expect("the event", got.header.Get("X-Service-Event-Id"), id); err != nil {
 		return err
@@ -77,7 +78,6 @@ func (s *stage) retry(ctx context.Context) error {
 		return err
 	}
 	s.say("Published order.paid: %s. The receiver responds with 503 twice.", id)
-	stamps := map[string]bool{}
 	for n := 1; n <= 3; n++ {
 		got, err := s.receiver.next(ctx)
 		if err != nil {
@@ -86,9 +86,13 @@ func (s *stage) retry(ctx context.Context) error {
 		if err := s.verify(got, s.secret); err != nil {
 			return fmt.Errorf("attempt %d: %w", n, err)
 		}
-		stamps[got.header.Get("X-Service-Signature")] = true
 		s.say("    attempt %s: status %d", got.header.Get("X-Service-Attempt"), got.status)
 	}
+	return s.checkRecovery(ctx, id)
+}
+
+// checkRecovery checks the log of an event whose third attempt succeeded, and the health of its subscription.
+func (s *stage) checkRecovery(ctx context.Context, id string) error {
 	attempts, err := s.log(ctx, id, 3)
 	if err != nil {
 		return err

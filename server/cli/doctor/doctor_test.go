@@ -75,7 +75,7 @@ func all(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func TestDoctorLooksAtTheDatabase(t *testing.T) {
+func TestDoctorChecksTheInstallation(t *testing.T) {
 	t.Parallel()
 	change := func(name, text string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
@@ -90,37 +90,37 @@ func TestDoctorLooksAtTheDatabase(t *testing.T) {
 		args                []string
 		result, check, says string
 	}{
-		{"that is well", func(*testing.T, string) {}, nil, "ok", "database", "the encryption key is right"},
-		{"that is not there yet", func(t *testing.T, dir string) {
+		{"a good database", func(*testing.T, string) {}, nil, "ok", "database", "the encryption key is right"},
+		{"a missing database", func(t *testing.T, dir string) {
 			for name := range all(t, dir) {
 				if err := os.Remove(filepath.Join(dir, name)); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}, nil, "ok", "database", "There is no database yet"},
-		{"that is garbage", change("keyhook.db", strings.Repeat("garbage ", 99)), nil, "problem", "database", "no database at all"},
-		{"that is empty beside its key", change("keyhook.db", ""), nil, "problem", "database", "start anew"},
-		{"that was left open", change("keyhook.db-wal", "something"), nil, "warning", "database", "did not close"},
-		{"of another key", change("keyhook.db.key", strings.Repeat("ab", 32)), nil, "problem", "database", "does not fit"},
-		{"whose key is gone", func(t *testing.T, dir string) {
+		{"a file that is not a database", change("keyhook.db", strings.Repeat("garbage ", 99)), nil, "problem", "database", "no database at all"},
+		{"an empty file beside its key", change("keyhook.db", ""), nil, "problem", "database", "start anew"},
+		{"a database that was not closed", change("keyhook.db-wal", "something"), nil, "warning", "database", "did not close"},
+		{"a database with another key", change("keyhook.db.key", strings.Repeat("ab", 32)), nil, "problem", "database", "does not fit"},
+		{"a database without its key", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "keyhook.db.key")); err != nil {
 				t.Fatal(err)
 			}
 		}, nil, "problem", "database", "encryption key is missing"},
-		{"that others may read", func(t *testing.T, dir string) {
+		{"a database that other users may read", func(t *testing.T, dir string) {
 			if err := os.Chmod(filepath.Join(dir, "keyhook.db"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}, nil, "warning", "modes", "chmod 600"},
-		{"in a directory that is not there", func(*testing.T, string) {}, []string{"--storage.path=/no/such/keyhook.db"}, "problem", "directory", "mkdir -p /no/such"},
-		{"of wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s"`},
-		{"that a proxy trusts all for", func(*testing.T, string) {}, []string{"--server.trusted_proxies=0.0.0.0/0"}, "problem", "proxies", "server.trusted_proxies"},
-		{"that is served in the open", func(*testing.T, string) {}, []string{"--server.listen=0.0.0.0:0"}, "warning", "address", "unencrypted"},
-		{"with a certificate that is not there", func(*testing.T, string) {}, []string{"--server.tls_cert_file=a", "--server.tls_key_file=b"}, "problem", "tls", "PEM"},
-		{"with a token that was encoded twice", func(*testing.T, string) {}, []string{"--bootstrap.token=YW4tb3BlcmF0b3ItdG9rZW4tb2YtdGVzdHM="}, "warning", "secrets", "base64 of another text"},
-		{"with a token in quotes", func(*testing.T, string) {}, []string{`--bootstrap.token="an-operator-token-of-tests"`}, "warning", "secrets", "quotes"},
-		{"that denies what it allows", func(*testing.T, string) {}, []string{"--egress.allowed_networks=10.1.0.0/16", "--egress.denied_networks=10.0.0.0/8"}, "warning", "egress", "10.0.0.0/8"},
-		{"with holes to the inside", func(*testing.T, string) {}, []string{"--egress.allowed_networks=169.254.0.0/16"}, "warning", "egress", "169.254.0.0/16"},
+		{"a missing directory", func(*testing.T, string) {}, []string{"--storage.path=/no/such/keyhook.db"}, "problem", "directory", "mkdir -p /no/such"},
+		{"wrong settings", func(*testing.T, string) {}, []string{"--webhooks.timeout=5"}, "problem", "settings", `write "5s"`},
+		{"a proxy network that is too large", func(*testing.T, string) {}, []string{"--server.trusted_proxies=0.0.0.0/0"}, "problem", "proxies", "server.trusted_proxies"},
+		{"a server without TLS for other machines", func(*testing.T, string) {}, []string{"--server.listen=0.0.0.0:0"}, "warning", "address", "unencrypted"},
+		{"a missing certificate", func(*testing.T, string) {}, []string{"--server.tls_cert_file=a", "--server.tls_key_file=b"}, "problem", "tls", "PEM"},
+		{"a token that was encoded twice", func(*testing.T, string) {}, []string{"--bootstrap.token=YW4tb3BlcmF0b3ItdG9rZW4tb2YtdGVzdHM="}, "warning", "secrets", "base64 of another text"},
+		{"a token in quotes", func(*testing.T, string) {}, []string{`--bootstrap.token="an-operator-token-of-tests"`}, "warning", "secrets", "quotes"},
+		{"a network that is both allowed and denied", func(*testing.T, string) {}, []string{"--egress.allowed_networks=10.1.0.0/16", "--egress.denied_networks=10.0.0.0/8"}, "warning", "egress", "10.0.0.0/8"},
+		{"deliveries to internal networks", func(*testing.T, string) {}, []string{"--egress.allowed_networks=169.254.0.0/16"}, "warning", "egress", "169.254.0.0/16"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -146,13 +146,13 @@ func TestDoctorLooksAtTheDatabase(t *testing.T) {
 				}
 			}
 			if after := all(t, dir); !maps.Equal(before, after) {
-				t.Error("it has changed or made files")
+				t.Error("it changed or made files")
 			}
 		})
 	}
 }
 
-func TestDoctorLooksAtAReceiver(t *testing.T) {
+func TestDoctorChecksAReceiver(t *testing.T) {
 	t.Parallel()
 	requests := make(chan string, 100)
 	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -183,20 +183,20 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 		result, check, says string
 		asks                bool
 	}{
-		{"that is well", receiver.URL + "/hook", let, "ok", "receiver", "responds to HEAD with 200", true},
-		{"and its certificate", receiver.URL + "/hook", let, "ok", "tls", "TLS 1.3", true},
-		{"and its times", receiver.URL + "/hook", let, "ok", "times", "first byte after another", true},
-		{"that takes POST alone", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
-		{"that redirects", receiver.URL + "/moved", let, "problem", "receiver", "Deliveries follow no redirect", true},
-		{"that would have the terminal do something", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
-		{"whose clock is late", receiver.URL + "/late", let, "problem", "clock", "differs from the clock of this machine by 10m", true},
-		{"that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
-		{"of an authority that nobody knows", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
-		{"on the inside", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
-		{"on the inside, and how to allow it", receiver.URL, nil, "problem", "url", "add 127.0.0.1 to egress.allowed_networks", false},
-		{"in a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove its network from egress.denied_networks", false},
-		{"that is no HTTPS", "http://example.com/", nil, "problem", "url", "https_required", false},
-		{"that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
+		{"a good receiver", receiver.URL + "/hook", let, "ok", "receiver", "responds to HEAD with 200", true},
+		{"the certificate of a receiver", receiver.URL + "/hook", let, "ok", "tls", "TLS 1.3", true},
+		{"the response times of a receiver", receiver.URL + "/hook", let, "ok", "times", "first byte after another", true},
+		{"a receiver that accepts only POST", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
+		{"a receiver that redirects", receiver.URL + "/moved", let, "problem", "receiver", "Deliveries follow no redirect", true},
+		{"a receiver with control characters for a terminal", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
+		{"a receiver with a wrong clock", receiver.URL + "/late", let, "problem", "clock", "differs from the clock of this machine by 10m", true},
+		{"a receiver that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
+		{"a certificate of an unknown authority", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
+		{"an internal address", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
+		{"how to allow an internal address", receiver.URL, nil, "problem", "url", "add 127.0.0.1 to egress.allowed_networks", false},
+		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove its network from egress.denied_networks", false},
+		{"a URL without TLS", "http://example.com/", nil, "problem", "url", "https_required", false},
+		{"a receiver that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, got := examine(t, append(tt.args, tt.url, "--storage.path="+filepath.Join(t.TempDir(), "keyhook.db"))...)
@@ -209,7 +209,7 @@ func TestDoctorLooksAtAReceiver(t *testing.T) {
 			default:
 			}
 			if strings.HasPrefix(asked, "HEAD ") != tt.asks || len(requests) > 0 {
-				t.Errorf("it asked %q, and %d times more", asked, len(requests))
+				t.Errorf("it sent %q, and %d more requests", asked, len(requests))
 			}
 		})
 	}

@@ -37,5 +37,6 @@ server. It never touches the database.`,
 		},
 	}
 	config.Flags(cmd.Flags())
+	cmd.Flags().Lookup("dev").Hidden = true // it makes no difference here
 	return cmd
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 )
 
-// answers is a server whose /readyz answers with a status and a text.
+// answers returns a handler that responds to /readyz with a status and a text.
 func answers(status int, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
@@ -35,17 +35,17 @@ func TestHealthcheck(t *testing.T) {
 	t.Cleanup(func() { close(hang) })
 	for _, tt := range []struct {
 		name    string
-		handler http.Handler // nil: nobody listens
+		handler http.Handler // nil means that nobody listens
 		tls     bool
 		code    int
 		says    string
 	}{
-		{"a server that is ready", answers(200, ready), false, cli.ExitOK, "ready: http://127.0.0.1:"},
-		{"one that speaks TLS", answers(200, ready), true, cli.ExitOK, "ready: https://127.0.0.1:"},
-		{"one that is not ready", answers(503, notReady), false, cli.ExitFailure, " is not ready: process: is shutting down; storage: the disk is full\n"},
+		{"a ready server", answers(200, ready), false, cli.ExitOK, "ready: http://127.0.0.1:"},
+		{"a ready server with TLS", answers(200, ready), true, cli.ExitOK, "ready: https://127.0.0.1:"},
+		{"a server that is not ready", answers(503, notReady), false, cli.ExitFailure, " is not ready: process: is shutting down; storage: the disk is full\n"},
 		{"another program", answers(200, "<html>"), false, cli.ExitFailure, "does not come from Keyhook; check server.listen"},
-		{"none", nil, false, cli.ExitFailure, "start it with \"keyhook serve\""},
-		{"one that hangs", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }), false, cli.ExitFailure, "no response within 2.5s"},
+		{"no server", nil, false, cli.ExitFailure, "start it with \"keyhook serve\""},
+		{"a server that does not respond", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }), false, cli.ExitFailure, "no response within 2.5s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +74,7 @@ func TestHealthcheck(t *testing.T) {
 		})
 	}
 
-	t.Run("asks by the socket beside the database, unless that is left from a crash", func(t *testing.T) {
+	t.Run("uses the socket beside the database, unless it was left by a crash", func(t *testing.T) {
 		t.Parallel()
 		dir, err := os.MkdirTemp("", "hc") // the name of a socket must be short
 		if err != nil {
@@ -99,7 +99,7 @@ func TestHealthcheck(t *testing.T) {
 		}
 	})
 
-	t.Run("ends with 1 for wrong settings too, since 2 means something else to containers", func(t *testing.T) {
+	t.Run("exits with 1 for wrong settings too, because 2 has another meaning for containers", func(t *testing.T) {
 		t.Parallel()
 		if code, _, stderr := run(t, []string{"healthcheck", "--log.level=loud"}); code != cli.ExitFailure || !strings.Contains(stderr, "log.level") {
 			t.Errorf("code %d, errors %q", code, stderr)

@@ -4,5 +4,8 @@ package output
 // exit code for wrong usage.
 type UsageError struct{ Err error }
 
+// Error returns the text of the mistake.
 func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the mistake.
 func (e UsageError) Unwrap() error { return e.Err }
