@@ -1,9 +1,9 @@
 # syntax=docker/dockerfile:1
 #
 # For both platforms at once: docker buildx build --platform linux/amd64,linux/arm64 -t keyhook .
-# .github/compose.yaml runs the image with all taken away that it does not need.
+# .github/compose.yaml runs the image without privileges.
 
-# Built on the machine's own platform for any other: Go needs no emulation for that.
+# The build runs on the machine's own platform. Go compiles for other platforms without emulation.
 FROM --platform=$BUILDPLATFORM golang:1.26.8-trixie AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -14,7 +14,7 @@ ARG TARGETARCH
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w" -o /out/keyhook . \
 	&& mkdir -p /out/data
 
-# No shell and no package manager, but what a static binary still needs: authorities, time zones, /tmp, a user.
+# This image has no shell and no package manager. It has root certificates, time zones, /tmp and an unprivileged user.
 FROM gcr.io/distroless/static-debian13:nonroot
 ARG VERSION=dev
 ARG REVISION=unknown
@@ -25,14 +25,14 @@ LABEL org.opencontainers.image.title="Keyhook" \
 	org.opencontainers.image.version="$VERSION" \
 	org.opencontainers.image.revision="$REVISION"
 COPY --from=build /out/keyhook /keyhook
-# A volume takes over the owner of the directory that it is first mounted on.
+# A new volume gets the owner of the directory that it is mounted on.
 COPY --from=build --chown=65532:65532 /out/data /data
 ENV KEYHOOK_STORAGE_PATH=/data/keyhook.db \
 	KEYHOOK_SERVER_LISTEN=0.0.0.0:8080
 USER 65532:65532
 VOLUME /data
 EXPOSE 8080
-# serve ends what is in flight within server.shutdown_grace: give the container a little more to stop.
+# serve finishes requests within server.shutdown_grace. Give the container more time than that to stop.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 CMD ["/keyhook", "healthcheck"]
 ENTRYPOINT ["/keyhook"]

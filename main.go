@@ -1,5 +1,5 @@
-// Command keyhook gives a self-hosted product API keys and webhooks, out of one process and one SQLite file. This page is
-// the wiring: what exists, in which order it starts, and in which order it stops.
+// Command keyhook gives a self-hosted product API keys and webhooks, with one process and one SQLite file. This page is the
+// wiring: the parts, the order in which they start, and the order in which they stop.
 package main
 
 import (
@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"syscall"
 	"time"
@@ -40,7 +39,7 @@ var schema string
 var example []byte
 
 func main() {
-	syscall.Umask(0o077) // SQLite makes its files with the mode that the process lets it
+	syscall.Umask(0o077) // SQLite creates its files with the mode that the umask allows
 	root := cli.New(cli.Options{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Example: example, Schema: schema})
 	root.AddCommand(newServe())
 	os.Exit(cli.Run(context.Background(), root, os.Args[1:]))
@@ -49,13 +48,15 @@ func main() {
 func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the server: the API, and the delivery of webhooks",
-		Long: `Run the server: the API, and the delivery of webhooks.
+		Short: "Run the server: the API and the delivery of webhooks",
+		Long: `Run the server: the API and the delivery of webhooks.
 
-The first start makes the database with its plans, roles, the organization "Default" and a first
-operator, and prints an access token of that operator, valid for 24 hours. Later starts print another
-one in its place until the first authenticated request. SIGTERM or SIGINT stops the server when what
-is under way has ended; a second one stops it at once.`,
+The first start creates the database with plans, roles, the organization "Default" and the first operator. It prints an
+access token of that operator, which is valid for 24 hours. Until the first authenticated request, each start replaces
+that token and prints the new one. SIGTERM or SIGINT stops the server after it has finished its requests and deliveries. A
+second signal stops it at once.`,
+		Example: `  keyhook serve --dev
+  keyhook serve --config keyhook.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags())
 			if err != nil {
@@ -68,194 +69,182 @@ is under way has ended; a second one stops it at once.`,
 	return cmd
 }
 
-// serve runs the appliance until ctx ends and all that was under way has ended too.
-func serve(ctx context.Context, c config.Config, out, errs io.Writer) error {
+// appliance holds the parts of a running server. The server asks the store, the store tells the dispatcher about new
+// deliveries, and the dispatcher records its attempts in the store. The metrics count all of them.
+type appliance struct {
+	settings   config.Config
+	log        *slog.Logger
+	roots      *x509.CertPool // the authorities that outgoing TLS connections trust
+	metrics    *metrics.Metrics
+	store      *storage.Store
+	dispatcher *dispatch.Dispatcher
+	issuer     *oidc.Verifier // nil without oidc.issuer
+	server     *server.Server
+}
+
+// serve runs the server until ctx ends and all work under way has ended. It listens before it opens the file, so a busy
+// port is reported before any file changes.
+func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error) {
 	cli.TuneMemory(c.Server.BodyMemory)
-	log := c.Log.Logger(errs)
+	a := &appliance{settings: c, log: c.Log.Logger(errs), metrics: metrics.New()}
 	certificate, err := c.Server.Certificate()
 	if err != nil {
 		return err
 	}
-	roots, err := egress.Roots(c.Egress.CAFile)
-	if err != nil {
-		return config.Problems{{Setting: "egress.ca_file", Message: err.Error()}}
+	if a.roots, err = egress.Roots(c.Egress.CAFile); err != nil {
+		return config.Problems{config.NewProblem("egress.ca_file", "", err)}
 	}
-	listener, err := cli.Listen("server.listen", c.Server.Listen) // first, so that a busy port is told before a file is touched
+	listener, err := cli.Listen("server.listen", c.Server.Listen)
 	if err != nil {
 		return err
 	}
-	defer listener.Close()   // again, where Serve has done so already
-	var scrapes net.Listener // nil where they come to the other one
+	defer listener.Close()   // Serve may have closed it before
+	var scrapes net.Listener // nil: the main listener serves the metrics
 	if c.Metrics.Listen != "" {
 		if scrapes, err = cli.Listen("metrics.listen", c.Metrics.Listen); err != nil {
 			return err
 		}
 		defer scrapes.Close()
-		log.Info("metrics have a listener of their own", "address", scrapes.Addr().String())
+		a.log.Info("metrics have a listener of their own", "address", scrapes.Addr().String())
 	}
-	measured := metrics.New()
-	store, token, err := openStore(ctx, c, measured, log)
+	token, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	a, err := assemble(c, store, measured, certificate, roots, log)
-	if err != nil {
-		return errors.Join(err, store.Close())
+	defer func() { err = errors.Join(err, a.store.Close()) }()
+	if err := a.connect(certificate); err != nil {
+		return err
 	}
-	local, err := socket.Listen(c.Storage.Path, log)
+	local, err := socket.Listen(c.Storage.Path, a.log)
 	if err != nil {
-		return errors.Join(err, store.Close())
+		return err
 	}
 	url := c.Server.URL(listener.Addr().String())
-	if store.Invited() {
+	cli.LogNotices(a.log, a.store)
+	if a.store.Invited() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
-	log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
+	a.log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
 	err = a.run(ctx, listener, local, scrapes)
-	log.Info("stopped")
-	return errors.Join(err, store.Close())
+	a.log.Info("stopped")
+	return err
 }
 
-// openStore opens the file. token is the first operator's, to be printed; empty where the settings have it.
-func openStore(ctx context.Context, c config.Config, m *metrics.Metrics, log *slog.Logger) (_ *storage.Store, token string, _ error) {
+// openStore opens the file. It returns the first operator's token, which the server prints; empty if it is a setting.
+func (a *appliance) openStore(ctx context.Context) (token string, err error) {
+	c := a.settings
 	first, life := access.Mint(access.TokenPrefix), 24*time.Hour
 	token = first.Reveal()
 	if !c.Bootstrap.Token.IsZero() {
 		first, _ = access.Opaque(c.Bootstrap.Token.Reveal()) // config has checked its form
 		token, life = "", 0
 	}
-	store, err := storage.Open(ctx, storage.Options{
+	a.store, err = storage.Open(ctx, storage.Options{
 		Path:          c.Storage.Path,
 		Schema:        schema,
 		Synchronous:   c.Storage.Synchronous,
 		EncryptionKey: c.Encryption.Key.Reveal(),
 		Policy:        policy(c.Webhooks),
-		KeepEvents:    c.Storage.RetentionEvents,
-		KeepAudit:     c.Storage.RetentionAudit,
-		Bootstrap:     first,
-		BootstrapLife: life,
-		Observer:      m,
-		Logger:        log,
+		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit,
+		Bootstrap: first, BootstrapLife: life,
+		Observer: a.metrics, Logger: a.log,
 	})
-	return store, token, err
+	return token, err
 }
 
+// policy returns the rules of retries and health, which the store and the dispatcher share.
 func policy(w config.Webhooks) webhook.Policy {
 	return webhook.Policy{MaxAttempts: w.MaxAttempts, FailingAfter: w.FailingAfter, DisabledAfter: w.DisabledAfter}
 }
 
-// appliance is what runs.
-type appliance struct {
-	store      *storage.Store
-	dispatcher *dispatch.Dispatcher
-	server     *server.Server
-	metrics    *metrics.Metrics
-	issuer     *oidc.Verifier // nil where there is none
-}
-
-// newGuard says where deliveries may go, and warns if it cannot know the addresses of this machine.
-func newGuard(c config.Egress, log *slog.Logger) egress.Policy {
+// connect creates the other parts and connects them with the store.
+func (a *appliance) connect(certificate *tls.Config) (err error) {
+	c := a.settings
 	if err := egress.CheckOwnAddresses(); err != nil {
-		log.Warn("deliveries to this machine's public addresses are not refused: allow AF_NETLINK, or list them in egress.denied_networks", "error", err)
+		a.log.Warn("deliveries to this machine's public addresses are not refused: allow AF_NETLINK, or list them in egress.denied_networks", "error", err)
 	}
-	return egress.Policy{AllowHTTP: c.AllowHTTP, AllowedNetworks: c.AllowedNetworks, DeniedNetworks: c.DeniedNetworks}
+	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks, DeniedNetworks: c.Egress.DeniedNetworks}
+	if a.dispatcher, err = a.newDispatcher(guard); err != nil {
+		return err
+	}
+	a.store.Watch(a.dispatcher)
+	a.metrics.Read(a.store)
+	if c.OIDC.Issuer != "" {
+		a.issuer = oidc.New(oidc.Options{
+			Issuer: c.OIDC.Issuer, Audience: c.OIDC.Audience, OrganizationClaim: c.OIDC.OrganizationClaim, Roots: a.roots, Logger: a.log,
+		})
+	}
+	a.server, err = a.newServer(guard, certificate)
+	return err
 }
 
-// assemble makes the floors and connects them: the server asks the store, the store tells the dispatcher, the dispatcher
-// records in the store. All of them are counted by m, which asks the store for the rest.
-func assemble(c config.Config, store *storage.Store, m *metrics.Metrics, certificate *tls.Config, roots *x509.CertPool, log *slog.Logger) (*appliance, error) {
-	guard := newGuard(c.Egress, log)
-	dispatcher, err := dispatch.New(store, dispatch.Options{
-		Policy:          policy(c.Webhooks),
-		RetryBase:       c.Webhooks.RetryBase,
-		RetryFactor:     c.Webhooks.RetryFactor,
-		RetryMax:        c.Webhooks.RetryMax,
-		Timeout:         c.Webhooks.Timeout,
-		Grace:           c.Server.ShutdownGrace,
-		AllowHTTP:       c.Egress.AllowHTTP,
-		Concurrency:     c.Webhooks.Concurrency,
-		PerSubscription: c.Webhooks.ConcurrencyPerSubscription,
-		PollInterval:    c.Webhooks.PollInterval,
-		HeaderPrefix:    c.Webhooks.HeaderPrefix,
-		Transport: egress.NewTransport(egress.Options{
-			Policy: guard, Roots: roots, MaxIdle: c.Webhooks.Concurrency, MaxIdlePerHost: c.Webhooks.Concurrency,
-		}),
-		Ended:  m.Ended,
-		Logger: log,
+func (a *appliance) newDispatcher(guard egress.Policy) (*dispatch.Dispatcher, error) {
+	w := a.settings.Webhooks
+	return dispatch.New(a.store, dispatch.Options{
+		Policy:    policy(w),
+		RetryBase: w.RetryBase, RetryFactor: w.RetryFactor, RetryMax: w.RetryMax,
+		Timeout: w.Timeout, Grace: a.settings.Server.ShutdownGrace,
+		AllowHTTP:   guard.AllowHTTP,
+		Concurrency: w.Concurrency, PerSubscription: w.ConcurrencyPerSubscription,
+		PollInterval: w.PollInterval,
+		HeaderPrefix: w.HeaderPrefix,
+		Transport:    egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency}),
+		OnSettled:    a.metrics.Ended, Logger: a.log,
 	})
-	if err != nil {
-		return nil, err
-	}
-	store.Watch(dispatcher)
-	m.Read(store)
-	var exposed http.Handler // by the main listener
-	if c.Metrics.Listen == "" {
-		exposed = m
-	}
-	var verifier *oidc.Verifier
-	var issuer server.Issuer // not the pointer: one that is nil would be an issuer
-	if c.OIDC.Issuer != "" {
-		verifier = oidc.New(oidc.Options{
-			Issuer: c.OIDC.Issuer, Audience: c.OIDC.Audience, OrganizationClaim: c.OIDC.OrganizationClaim, Roots: roots, Logger: log,
-		})
-		issuer = verifier
-	}
-	floor, err := server.New(server.Options{
-		Store:          store,
-		Tester:         dispatcher,
-		Issuer:         issuer,
+}
+
+func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*server.Server, error) {
+	c := a.settings
+	o := server.Options{
+		Store:          a.store,
+		Tester:         a.dispatcher,
 		CheckURL:       guard.CheckURL,
 		Limiter:        limiter.New(time.Minute),
 		KeyPrefix:      c.Keys.Prefix,
 		BaseURL:        c.Server.BaseURL,
 		TrustedProxies: c.Server.TrustedProxies,
-		Deliveries:     dispatcher.Ready,
+		Deliveries:     a.dispatcher.Ready,
 		Checks: []server.Check{
-			{Name: "storage", Run: store.Ready},
-			{Name: "clock", Run: store.ClockReady},
-			server.Ticking("scheduler", dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
+			{Name: "storage", Run: a.store.Ready},
+			server.ClockCheck(a.store),
+			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
-		Measure:       m.Requests,
-		Connections:   m,
-		Metrics:       exposed,
-		TLS:           certificate,
-		ShutdownGrace: c.Server.ShutdownGrace,
-		TestTimeout:   c.Webhooks.Timeout,
-
-		BodyMemory:            c.Server.BodyMemory,
-		TokenRate:             c.Server.TokenRate,
-		ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
-
-		Logger: log,
-	})
-	if err != nil {
-		return nil, err
+		Observe: a.metrics.Observe, Connections: a.metrics,
+		TLS: certificate, ShutdownGrace: c.Server.ShutdownGrace, TestTimeout: c.Webhooks.Timeout,
+		BodyMemory: c.Server.BodyMemory, TokenRate: c.Server.TokenRate, ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
+		Logger: a.log,
 	}
-	return &appliance{store, dispatcher, floor, m, verifier}, nil
+	if a.issuer != nil { // an interface that holds a nil pointer is not nil
+		o.Issuer = a.issuer
+	}
+	if c.Metrics.Listen == "" {
+		o.Metrics = a.metrics
+	}
+	return server.New(o)
 }
 
-// run serves and delivers until ctx ends or one of them fails. The store goes on until all have ended, because what
-// they have under way is recorded there. Where the store itself fails, nothing is waited for: no answer could be kept.
+// run serves and delivers until ctx ends or one part fails. The store runs until the others have ended, because they record
+// the end of their work there. If the store itself fails, run returns at once: no result could be saved.
 func (a *appliance) run(ctx context.Context, l, local, scrapes net.Listener) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWriting()
 	stored, ended := make(chan error, 1), make(chan error, 1)
 	go func() { stored <- a.store.Run(writing) }()
 
-	floors, ctx := errgroup.WithContext(ctx)
-	floors.Go(func() error { return a.server.Serve(ctx, l) })
-	floors.Go(func() error { return a.server.ServeLocal(ctx, local) })
-	floors.Go(func() error { return a.dispatcher.Run(ctx) })
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return a.server.Serve(ctx, l) })
+	parts.Go(func() error { return a.server.ServeLocal(ctx, local) })
+	parts.Go(func() error { return a.dispatcher.Run(ctx) })
 	if a.issuer != nil {
-		floors.Go(func() error { return a.issuer.Run(ctx) })
+		parts.Go(func() error { return a.issuer.Run(ctx) })
 	}
 	if scrapes != nil {
-		floors.Go(func() error { return a.metrics.Serve(ctx, scrapes) })
+		parts.Go(func() error { return a.metrics.Serve(ctx, scrapes) })
 	}
-	go func() { ended <- floors.Wait() }()
+	go func() { ended <- parts.Wait() }()
 	select {
 	case err := <-stored:
-		return err // the process ends with it
+		return err // the process ends, and the other parts with it
 	case err := <-ended:
 		stopWriting()
 		return errors.Join(err, <-stored)

@@ -1,16 +1,16 @@
--- The whole schema of a Keyhook database, as it is today. The live schema is compared with this text at every start.
+-- The whole schema of a Keyhook database. Every start compares the schema of the file with this text.
 --
--- Integer keys inside; public ids are text where they are looked up from outside, and computed for the append-only
--- tables (events, attempts, audit_events). Times are integers: milliseconds since the epoch, UTC. No statement reads a
--- clock or draws a random number.
+-- Rows have integer keys. Public ids are stored as text if requests look them up; for the append-only tables (events,
+-- attempts, audit_events) they are computed. Times are integers: milliseconds since the Unix epoch, UTC. No statement
+-- reads a clock or makes a random number.
 
--- What the instance knows of itself: its salt for public ids, the canary of its encryption key.
+-- Facts about this instance by name: the salt of its public ids, the canary of its encryption key, the state of its clock.
 CREATE TABLE instance (
     name  TEXT PRIMARY KEY,
     value BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- ---------------------------------------------------------------------------------------------------- who may do what
+-- ---------------------------------------------------------------------------------------------------- keys and permissions
 
 CREATE TABLE plans (
     id                        INTEGER PRIMARY KEY,
@@ -19,7 +19,7 @@ CREATE TABLE plans (
     webhooks                  INTEGER NOT NULL CHECK (webhooks IN (0, 1)),
     api_rate_limit_per_minute INTEGER CHECK (api_rate_limit_per_minute >= 0), -- NULL is unlimited
     max_subscriptions         INTEGER CHECK (max_subscriptions BETWEEN 0 AND 5000), -- NULL is 5000
-    max_api_keys              INTEGER CHECK (max_api_keys BETWEEN 0 AND 10000), -- live ones; NULL is 10000
+    max_api_keys              INTEGER CHECK (max_api_keys BETWEEN 0 AND 10000), -- live keys; NULL is 10000
     max_stored_bytes_per_day  INTEGER CHECK (max_stored_bytes_per_day >= 0), -- NULL is no limit
     created_at                INTEGER NOT NULL,
     updated_at                INTEGER NOT NULL
@@ -33,7 +33,7 @@ CREATE TABLE permissions (
     created_at  INTEGER NOT NULL
 ) STRICT;
 
--- What the built-in roles grant follows the vocabulary as it grows, so it is computed and has no rows below.
+-- The permissions of built-in roles are computed from the list of permissions, so they have no rows in role_permissions.
 CREATE TABLE roles (
     id         INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL UNIQUE,
@@ -78,7 +78,7 @@ CREATE TABLE users (
     name        TEXT    NOT NULL,
     external_id TEXT UNIQUE,
     is_active   INTEGER NOT NULL CHECK (is_active IN (0, 1)),
-    built_in    INTEGER NOT NULL CHECK (built_in IN (0, 1)), -- 1: the operator that the local socket stands for
+    built_in    INTEGER NOT NULL CHECK (built_in IN (0, 1)), -- 1: the operator behind the local socket
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
 ) STRICT;
@@ -113,12 +113,12 @@ CREATE TABLE access_tokens (
 CREATE INDEX access_tokens_by_user ON access_tokens (user_id);
 CREATE INDEX access_tokens_by_organization ON access_tokens (organization_id);
 
--- Sessions of the console. One acts as its access token does, and is worth nothing once that token is.
+-- Sessions of browsers. A session can do what its access token can do, and ends with it.
 CREATE TABLE sessions (
     id         INTEGER PRIMARY KEY,
     public_id  TEXT    NOT NULL UNIQUE,
     token_id   INTEGER NOT NULL REFERENCES access_tokens (id),
-    digest     BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of what the cookie holds
+    digest     BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the cookie's value
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT;
@@ -129,17 +129,17 @@ CREATE TABLE api_keys (
     id              INTEGER PRIMARY KEY,
     public_id       TEXT    NOT NULL UNIQUE,
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
-    user_id         INTEGER NOT NULL REFERENCES users (id), -- the creator, as whom it acts
+    user_id         INTEGER NOT NULL REFERENCES users (id), -- the creator; the key acts as this user
     name            TEXT    NOT NULL,
-    scope           TEXT    NOT NULL, -- space-delimited permission keys, fixed for life
+    scope           TEXT    NOT NULL, -- permission keys, separated by spaces; never changes
     digest          BLOB    NOT NULL UNIQUE CHECK (length(digest) = 32), -- SHA-256 of the key
     key_prefix      TEXT    NOT NULL,
-    window_id       INTEGER NOT NULL, -- names the rate window: the id of the first of a line of rotated keys
+    window_id       INTEGER NOT NULL, -- the rate window: the id of the first key in a chain of rotations
     created_at      INTEGER NOT NULL,
     expires_at      INTEGER,
     last_used_at    INTEGER,
     revoked_at      INTEGER,
-    replaces        INTEGER UNIQUE REFERENCES api_keys (id) -- the key that was rotated into this one
+    replaces        INTEGER UNIQUE REFERENCES api_keys (id) -- the key that this key replaced in a rotation
 ) STRICT;
 
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
@@ -170,19 +170,19 @@ CREATE TABLE subscriptions (
     public_id             TEXT    NOT NULL UNIQUE,
     organization_id       INTEGER NOT NULL REFERENCES organizations (id),
     url                   TEXT    NOT NULL,
-    event_types           TEXT    NOT NULL, -- as its owner wrote them, space-delimited; empty is every type
+    event_types           TEXT    NOT NULL, -- as the owner wrote them, separated by spaces; empty means every type
     audit_events          INTEGER NOT NULL CHECK (audit_events IN (0, 1)), -- 1: receives audit events of these types too
     description           TEXT    NOT NULL,
     status                TEXT    NOT NULL CHECK (status IN ('healthy', 'failing', 'disabled')),
     consecutive_failures  INTEGER NOT NULL,
     last_error            TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
-    epoch                 INTEGER NOT NULL, -- grows with every change of status, address or secret
-    probe_at              INTEGER NOT NULL, -- while failing: the next probe
+    epoch                 INTEGER NOT NULL, -- grows with every change of status, URL or secret
+    probe_at              INTEGER NOT NULL, -- while failing: the time of the next probe
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
     secret                BLOB    NOT NULL, -- sealed
-    previous_secret       BLOB,             -- sealed; signs too until previous_until
+    previous_secret       BLOB,             -- sealed; also signs until previous_until
     previous_until        INTEGER NOT NULL,
-    birth                 INTEGER NOT NULL, -- the event that tells of its creation: it can have missed those that follow
+    birth                 INTEGER NOT NULL, -- the event about its creation; only later events can be missed
     created_at            INTEGER NOT NULL,
     updated_at            INTEGER NOT NULL,
     disabled_at           INTEGER,
@@ -195,8 +195,8 @@ CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
 CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE previous_secret IS NOT NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 
--- What a subscription is found by at fan-out: the types it wants, none of which another of its own covers, so that an
--- event finds it once. '*' stands for every type.
+-- The patterns that fan-out uses to find the subscriptions of an event. '*' stands for every type. No pattern of a
+-- subscription covers another one of it, so an event finds each subscription once.
 CREATE TABLE subscription_patterns (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
     pattern         TEXT    NOT NULL,
@@ -211,36 +211,36 @@ CREATE TABLE events (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
     type            TEXT    NOT NULL,
     created_at      INTEGER NOT NULL,
-    about           INTEGER,          -- the subscription that it tells of, which is never sent it
-    body            BLOB    NOT NULL, -- the bytes that are sent; what is looked for stands before them
+    about           INTEGER,          -- the subscription that the event is about; it never receives the event
+    body            BLOB    NOT NULL, -- the bytes that are sent; the columns that queries read come before it
     idempotency_key TEXT,
-    request_digest  BLOB              -- with the key: tells a repetition from another event
+    request_digest  BLOB              -- with the key: tells a repeated request from another event
 ) STRICT;
 
 CREATE INDEX events_by_organization ON events (organization_id);
 CREATE UNIQUE INDEX events_by_idempotency_key ON events (organization_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 
--- The queue. A pending delivery is claimed by its attempt in outcome 0; nothing else marks it.
+-- The queue. An attempt with outcome 0 claims its pending delivery; nothing else marks the claim.
 CREATE TABLE deliveries (
     id              INTEGER PRIMARY KEY,
     event_id        INTEGER NOT NULL REFERENCES events (id),
     subscription_id INTEGER NOT NULL REFERENCES subscriptions (id),
     state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 3), -- pending, delivered, exhausted, dropped
-    cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3), -- event, retry, manual, test: of its first attempt
-    attempts        INTEGER NOT NULL, -- ended so far
+    cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3), -- event, retry, manual, test: the cause of its first attempt
+    attempts        INTEGER NOT NULL, -- finished attempts
     due_at          INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX deliveries_by_event ON deliveries (event_id, subscription_id);
 CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE state = 0;
 
--- An attempt is numbered by its delivery and its place in it (see attemptRow), so that neither needs an index.
+-- The id of an attempt contains its delivery and its number (see attemptRow), so neither needs an index.
 CREATE TABLE attempts (
     id              INTEGER PRIMARY KEY,                                   -- delivery_id * 256 + attempt_number
     delivery_id     INTEGER GENERATED ALWAYS AS (id >> 8) VIRTUAL,
     attempt_number  INTEGER GENERATED ALWAYS AS (id & 255) VIRTUAL,        -- from 1
-    subscription_id INTEGER NOT NULL,                                      -- of the delivery, for the log's index
+    subscription_id INTEGER NOT NULL,                                      -- copied from the delivery, for the index of the log
     cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3),        -- event, retry, manual, test
     outcome         INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND 3),      -- sending, succeeded, failed, interrupted
     response_status INTEGER,
@@ -255,11 +255,11 @@ CREATE INDEX attempts_by_subscription ON attempts (subscription_id, attempted_at
 CREATE INDEX attempts_in_trouble ON attempts (subscription_id, attempted_at) WHERE outcome IN (2, 3);
 CREATE INDEX attempts_sending ON attempts (id) WHERE outcome = 0;
 
--- What the attempts of a minute came to, tests left out: kept as they are recorded, because to count them later would
--- mean to read them all. within_N counts those that took at most N ms and more than the bound before it.
+-- Counts of the attempts of each minute, without tests. They are updated with each recorded attempt, because counting
+-- later would have to read every attempt. within_N counts attempts that took at most N ms and more than the previous bound.
 CREATE TABLE attempt_minutes (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
-    subscription_id INTEGER NOT NULL, -- 0 stands for all of the organization's
+    subscription_id INTEGER NOT NULL, -- 0 stands for all subscriptions of the organization
     minute          INTEGER NOT NULL, -- minutes since the epoch
     succeeded       INTEGER NOT NULL,
     failed          INTEGER NOT NULL,

@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// jitter is by how much of itself a delay is shortened or lengthened at random, so that what failed together does not
-// come back together.
+// jitter is the largest random change of a delay, as a part of it. It spreads retries of deliveries that failed
+// together.
 const jitter = 0.2
 
-// Backoff is the pace of attempts that follow on failures: Base, then each Factor times the one before, never above Max.
+// Backoff computes the delay after consecutive failures: first Base, then each delay is Factor times the last, and
+// never more than Max.
 type Backoff struct {
 	Base   time.Duration
 	Factor float64 // at least 1
 	Max    time.Duration
 }
 
-// Delay returns the wait after the n-th failure, counted from 1, without jitter. It never shrinks as n grows.
+// Delay returns the delay after the n-th failure, counted from 1, without jitter. It never shrinks as n grows.
 func (b Backoff) Delay(n int) time.Duration {
-	// The power is in floating point, which ends in +Inf where integers would wrap around.
+	// A floating-point power overflows to +Inf, where an integer would wrap around.
 	d := float64(b.Base) * math.Pow(b.Factor, float64(max(n, 1)-1))
 	if d >= float64(b.Max) {
 		return b.Max
@@ -30,14 +31,14 @@ func (b Backoff) Delay(n int) time.Duration {
 	return time.Duration(d)
 }
 
-// Jittered returns Delay shortened or lengthened by up to a fifth, but never above Max.
+// Jittered returns Delay, shortened or lengthened by up to a fifth, and never more than Max.
 func (b Backoff) Jittered(n int) time.Duration {
 	d := float64(b.Delay(n)) * (1 - jitter + 2*jitter*rand.Float64())
 	return min(time.Duration(d), b.Max)
 }
 
-// retryAfter returns how long a receiver asks to be left alone (RFC 9110, section 10.2.3: seconds or a date), at most
-// limit; 0 where it does not ask, or not so that it can be understood.
+// retryAfter returns how long the receiver asks to wait (RFC 9110, section 10.2.3: seconds or a date), at most limit.
+// It returns 0 if the header is missing or not valid.
 func retryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
@@ -45,7 +46,7 @@ func retryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration
 	}
 	if strings.Trim(text, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || seconds > int64(limit/time.Second) { // more digits than an int64 has is long, too
+		if err != nil || seconds > int64(limit/time.Second) { // more digits than an int64 holds are too long as well
 			return limit
 		}
 		return time.Duration(seconds) * time.Second

@@ -38,7 +38,7 @@ func TestBackoff(t *testing.T) {
 		}
 	})
 
-	t.Run("delays grow, stay under the maximum, and jitter moves them by a fifth at most", func(t *testing.T) {
+	t.Run("delays grow, never exceed the maximum, and jitter changes them by at most a fifth", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			b := dispatch.Backoff{
@@ -53,7 +53,7 @@ func TestBackoff(t *testing.T) {
 			}
 			for range 20 {
 				j := b.Jittered(n)
-				// A nanosecond more or less is what a float64 of this size rounds to.
+				// A float64 of this size rounds to a nanosecond more or less.
 				if low, high := d*8/10-1024, min(d*12/10+1024, b.Max); j < low || j > high {
 					t.Fatalf("jittered to %s, want %s to %s", j, low, high)
 				}
@@ -65,7 +65,7 @@ func TestBackoff(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 
-	t.Run("all that is wrong is said at once", func(t *testing.T) {
+	t.Run("all problems are reported at once", func(t *testing.T) {
 		t.Parallel()
 		_, err := dispatch.New(nil, dispatch.Options{
 			RetryBase: -1, RetryFactor: 0.5, RetryMax: -1, Timeout: -1, Grace: -1, Concurrency: -1, PerSubscription: -1,
@@ -78,13 +78,13 @@ func TestOptions(t *testing.T) {
 	t.Run("a prefix that would hide the headers of Standard Webhooks is refused", func(t *testing.T) {
 		t.Parallel()
 		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}, HeaderPrefix: "webhook"}); err == nil {
-			t.Error("it is taken")
+			t.Error("the prefix is accepted")
 		}
 	})
 
-	t.Run("the zero value lacks nothing but a transport", func(t *testing.T) {
+	t.Run("the zero value needs only a transport", func(t *testing.T) {
 		t.Parallel()
-		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: a transport is needed" {
+		if _, err := dispatch.New(nil, dispatch.Options{}); err == nil || err.Error() != "dispatch: no transport; set Transport, for example to egress.NewTransport" {
 			t.Errorf("got %v", err)
 		}
 		if _, err := dispatch.New(nil, dispatch.Options{Transport: &receivers{}}); err != nil {

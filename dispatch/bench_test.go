@@ -19,8 +19,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// event of about 1 KiB, as the figures of the project have it.
-func event() webhook.NewEvent {
+// newEvent returns an event of about 1 KiB, the size that the project's figures use.
+func newEvent() webhook.NewEvent {
 	data := make([]byte, 800)
 	for i := range data {
 		data[i] = 'a'
@@ -28,10 +28,10 @@ func event() webhook.NewEvent {
 	return webhook.NewEvent{Type: "order.paid", Data: []byte(`{"text":"` + string(data) + `"}`)}
 }
 
-// instant answers at once, without a network.
-type instant struct{}
+// instantTransport answers at once, without a network.
+type instantTransport struct{}
 
-func (instant) RoundTrip(q *http.Request) (*http.Response, error) {
+func (instantTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	q.Body.Close()
 	if q.URL.Host == "fails.example" {
 		return nil, errors.New("no such host")
@@ -39,17 +39,17 @@ func (instant) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Header: http.Header{}}, nil
 }
 
-// deliverAll publishes b.N events by 64 publishers and waits until all are recorded.
+// deliverAll publishes b.N events from 64 goroutines and waits until all results are recorded.
 func deliverAll(b *testing.B, transport http.RoundTripper, url string, subscriptions int) {
 	deliverBeside(b, 0, transport, url, subscriptions)
 }
 
-// deliverBeside does so while other subscriptions wait for a retry.
+// deliverBeside is deliverAll while other subscriptions wait for a retry.
 func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url string, subscriptions int) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
-	x := rigOn(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true, RetryBase: 10 * time.Minute})
+	x := fixtureOn(b, store, nil, dispatch.Options{Transport: transport, AllowHTTP: true, RetryBase: 10 * time.Minute})
 	for i := range others {
 		storagetest.Subscription(b, store, x.owner, "https://fails.example/"+strconv.Itoa(i), "order.refunded")
 	}
@@ -69,7 +69,7 @@ func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url st
 	for range 64 {
 		publishers.Go(func() {
 			for left.Add(-1) >= 0 {
-				if _, err := store.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{event()}); err != nil {
+				if _, err := store.PublishEvents(context.Background(), x.org(), []webhook.NewEvent{newEvent()}); err != nil {
 					b.Error(err)
 				}
 			}
@@ -90,13 +90,13 @@ func deliverBeside(b *testing.B, others int, transport http.RoundTripper, url st
 
 func BenchmarkInstant(b *testing.B) {
 	for _, n := range []int{1, 10} {
-		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) { deliverAll(b, instant{}, "https://a.example/", n) })
+		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) { deliverAll(b, instantTransport{}, "https://a.example/", n) })
 	}
 }
 
-// Lanes that wait cost nothing: this is as quick as with none.
+// Waiting lanes cost nothing: this is as quick as without them.
 func BenchmarkBesideWaitingLanes(b *testing.B) {
-	deliverBeside(b, 3000, instant{}, "https://a.example/", 1)
+	deliverBeside(b, 3000, instantTransport{}, "https://a.example/", 1)
 }
 
 func BenchmarkLoopback(b *testing.B) {
@@ -112,17 +112,17 @@ func BenchmarkLoopback(b *testing.B) {
 	deliverAll(b, transport, receiver.URL+"/", 1)
 }
 
-// A backlog that was published while nothing ran is read from the table.
+// BenchmarkBacklog reads events from the table that were published before the dispatcher ran.
 func BenchmarkBacklog(b *testing.B) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
-	x := rigOn(b, store, nil, dispatch.Options{Transport: instant{}})
+	x := fixtureOn(b, store, nil, dispatch.Options{Transport: instantTransport{}})
 	storagetest.Subscription(b, store, x.owner, "https://a.example/", "order.paid")
 	for left := b.N; left > 0; left -= 1000 {
 		events := make([]webhook.NewEvent, min(left, 1000))
 		for i := range events {
-			events[i] = event()
+			events[i] = newEvent()
 		}
 		if _, err := store.PublishEvents(context.Background(), x.org(), events); err != nil {
 			b.Fatal(err)

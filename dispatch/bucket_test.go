@@ -1,9 +1,7 @@
 package dispatch
 
 import (
-	"log/slog"
 	"math"
-	"net/http"
 	"testing"
 	"time"
 
@@ -12,20 +10,20 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Inside the package, because no test from outside can tell a bucket from another.
+// Inside the package, because only here can a test see a bucket.
 
 func TestBucket(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what it says of waiting is what holds, and nothing makes for more than limit and burst", func(t *testing.T) {
+	t.Run("timeUntil is exact, and no second holds more than limit and burst", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			now := time.Unix(1_700_000_000, 0)
 			limit := rapid.Int64Range(1, webhook.MaxRateLimit).Draw(t, "limit")
 			highest := limit
 			var b *bucket
-			b = b.under(&limit, now)
-			if !b.full(now) || b.wait(b.size(), now) != 0 || b.wait(b.size()+1, now) != forever {
+			b = b.withLimit(&limit, now)
+			if !b.isFull(now) || b.timeUntil(b.capacity(), now) != 0 || b.timeUntil(b.capacity()+1, now) != never {
 				t.Fatalf("a new bucket of %d is not full", limit)
 			}
 			var taken []time.Time
@@ -33,32 +31,32 @@ func TestBucket(t *testing.T) {
 				switch rapid.IntRange(0, 6).Draw(t, "what") {
 				case 0:
 					now = now.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "later")))
-				case 1: // when the next is there, and a moment before; floating point is not exact to the nanosecond
+				case 1: // when the next token is there, and a moment before; floating point is not exact to the nanosecond
 					const moment = 50 * time.Nanosecond
-					if d := b.wait(1, now); d > moment {
-						if b.wait(1, now.Add(d-moment)) == 0 {
+					if d := b.timeUntil(1, now); d > moment {
+						if b.timeUntil(1, now.Add(d-moment)) == 0 {
 							t.Fatalf("%s is too long a wait", d)
 						}
-						if now = now.Add(d + moment); b.wait(1, now) != 0 {
+						if now = now.Add(d + moment); b.timeUntil(1, now) != 0 {
 							t.Fatalf("%s is too short a wait", d)
 						}
 					}
 				case 2:
 					limit = rapid.Int64Range(1, webhook.MaxRateLimit).Draw(t, "another limit")
 					highest = max(highest, limit)
-					if b.under(&limit, now) != b || b.size() != bucketSize(limit) || b.wait(1, now) > time.Second+time.Millisecond {
-						t.Fatalf("under a limit of %d it holds %d", limit, b.size())
+					if b.withLimit(&limit, now) != b || b.capacity() != bucketCapacity(limit) || b.timeUntil(1, now) > time.Second+time.Millisecond {
+						t.Fatalf("under a limit of %d it holds %d", limit, b.capacity())
 					}
-				case 3: // taken for nothing
-					if before := b.wait(b.size(), now); b.wait(1, now) == 0 {
-						b.take(now)
-						b.restore(now)
-						if after := b.wait(b.size(), now); abs(after-before) > time.Microsecond {
+				case 3: // taken but not used
+					if before := b.timeUntil(b.capacity(), now); b.timeUntil(1, now) == 0 {
+						b.takeToken(now)
+						b.returnToken(now)
+						if after := b.timeUntil(b.capacity(), now); abs(after-before) > time.Microsecond {
 							t.Fatalf("%s until it is full, and %s before", after, before)
 						}
 					}
 				default:
-					wait := b.wait(1, now)
+					wait := b.timeUntil(1, now)
 					if took := b.limiter.AllowN(now, 1); took != (wait == 0) {
 						t.Fatalf("taken %t after a wait of %s", took, wait)
 					} else if took {
@@ -70,20 +68,20 @@ func TestBucket(t *testing.T) {
 				for taken[i].Sub(taken[first]) >= time.Second {
 					first++
 				}
-				if n := i - first + 1; n > int(highest)+bucketSize(highest) {
+				if n := i - first + 1; n > int(highest)+bucketCapacity(highest) {
 					t.Fatalf("%d within a second at %d a second", n, highest)
 				}
 			}
 		})
 	})
 
-	t.Run("none is never empty", func(t *testing.T) {
+	t.Run("a nil bucket is never empty", func(t *testing.T) {
 		t.Parallel()
 		var b *bucket
 		now := time.Now()
-		b.take(now)
-		b.restore(now)
-		if b.wait(1_000_000, now) != 0 || !b.full(now) || b.size() != math.MaxInt || b.under(nil, now) != nil {
+		b.takeToken(now)
+		b.returnToken(now)
+		if b.timeUntil(1_000_000, now) != 0 || !b.isFull(now) || b.capacity() != math.MaxInt || b.withLimit(nil, now) != nil {
 			t.Error("it is not without a limit")
 		}
 	})
@@ -91,20 +89,16 @@ func TestBucket(t *testing.T) {
 
 func abs(d time.Duration) time.Duration { return max(d, -d) }
 
-// pacedLane makes a scheduler with one lane under a limit, whose bucket is empty.
-func pacedLane(t *testing.T, limit int64) (*scheduler, *lane) {
+// limitedLane makes a scheduler with one lane that has a rate limit and an empty bucket.
+func limitedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 	t.Helper()
-	d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScheduler(d, &work{Dispatcher: d})
-	l := s.lane(7, 1)
-	l.target = &target{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
-	l.health, l.have = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.want
-	l.bucket = l.bucket.under(&limit, s.clock)
-	for range l.bucket.size() {
-		l.bucket.take(s.clock)
+	s := newTestScheduler(t)
+	l := s.laneOf(7, 1)
+	l.target = &preparedTarget{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
+	l.health, l.haveVersion = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.wantVersion
+	l.bucket = l.bucket.withLimit(&limit, s.clock)
+	for range l.bucket.capacity() {
+		l.bucket.takeToken(s.clock)
 	}
 	return s, l
 }
@@ -112,55 +106,55 @@ func pacedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 func TestPacedLane(t *testing.T) {
 	t.Parallel()
 
-	t.Run("gets back the token of an attempt that was not sent after all", func(t *testing.T) {
+	t.Run("the token of an attempt that was not sent is returned", func(t *testing.T) {
 		t.Parallel()
-		s, l := pacedLane(t, 1)
+		s, l := limitedLane(t, 1)
 		a := &attempt{Job: webhook.Job{Delivery: 1, Subscription: 7}, lane: l, epoch: 1}
-		l.held[1] = a
-		l.wire, s.open = 1, 1
-		s.charge(l, toLaunch, 1)
-		bounced{a}.apply(s)
-		if l.begun.n != 1 || !s.mayLaunch(l) || !l.inRing[toLaunch] {
-			t.Errorf("%d begun, and the next token comes in %s", l.begun.n, l.bucket.wait(1, s.clock))
+		l.attempts[1] = a
+		l.sending, s.unsettled = 1, 1
+		s.charge(l, sendSlots, 1)
+		sendRefused{a}.apply(s)
+		if l.begun.n != 1 || !s.maySend(l) || !l.waitsFor[sendSlots] {
+			t.Errorf("%d begun, and the next token comes in %s", l.begun.n, l.bucket.timeUntil(1, s.clock))
 		}
 	})
 
-	t.Run("is woken when the token is there, and neither before nor again and again", func(t *testing.T) {
+	t.Run("a lane is woken once, when its token is there", func(t *testing.T) {
 		t.Parallel()
-		s, l := pacedLane(t, 3)
-		if !s.admit(l, webhook.Job{Delivery: 1, Subscription: 7}, headSize) {
+		s, l := limitedLane(t, 3)
+		if !s.admit(l, webhook.Job{Delivery: 1, Subscription: 7}, maxHead) {
 			t.Fatal("no room")
 		}
-		s.touch(l)
+		s.update(l)
 		wake := time.UnixMilli(l.wakeAt)
-		if wait := wake.Sub(s.clock); l.inRing[toBegin] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
-			t.Fatalf("in line %t, woken after %s", l.inRing[toBegin], wait)
+		if wait := wake.Sub(s.clock); l.waitsFor[beginPlaces] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
+			t.Fatalf("in line %t, woken after %s", l.waitsFor[beginPlaces], wait)
 		}
-		s.lead = 20 * time.Millisecond // a Begin takes as long
-		s.touch(l)
+		s.begin.lead = 20 * time.Millisecond // duration of a Begin
+		s.update(l)
 		if early := wake.Sub(time.UnixMilli(l.wakeAt)); early < 19*time.Millisecond || early > 21*time.Millisecond {
 			t.Errorf("woken %s before the token is there", early)
 		}
 		s.clock = s.clock.Add(time.UnixMilli(l.wakeAt).Sub(s.clock))
 		s.now = s.clock.UnixMilli()
-		if s.fire(); !l.inRing[toBegin] || l.wakeAt != 0 {
-			t.Errorf("in line %t, to be woken at %d again", l.inRing[toBegin], l.wakeAt)
+		if s.wakeLanes(); !l.waitsFor[beginPlaces] || l.wakeAt != 0 {
+			t.Errorf("in line %t, to be woken at %d again", l.waitsFor[beginPlaces], l.wakeAt)
 		}
 	})
 
-	t.Run("that is one of too many goes when its bucket is full, and not before", func(t *testing.T) {
+	t.Run("a lane beyond the limit is dropped only when its bucket is full", func(t *testing.T) {
 		t.Parallel()
-		s, l := pacedLane(t, 50)
+		s, l := limitedLane(t, 50)
 		for i := range int64(maxLanes) {
-			s.lane(100+i, 1)
+			s.laneOf(100+i, 1)
 		}
-		s.touch(l)
+		s.update(l)
 		if s.lanes[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+122 {
 			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes[7] == l, l.wakeAt-s.now)
 		}
 		s.clock = s.clock.Add(121 * time.Millisecond)
 		s.now = s.clock.UnixMilli()
-		s.fire()
+		s.wakeLanes()
 		if s.lanes[7] != nil || l.wakeAt != 0 {
 			t.Errorf("is kept %t, to be looked at again at %d", s.lanes[7] == l, l.wakeAt)
 		}

@@ -10,46 +10,36 @@ import (
 	"syscall"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The classes of failure. Each error of an attempt begins with one. What follows is a fixed phrase: the text of an error
-// may hold the address that a name resolved to, or the path and query of a URL.
-const (
-	classDNS      = "dns_error"
-	classConnect  = "connect_error"
-	classTLS      = "tls_error"
-	classTimeout  = "timeout"
-	classBlocked  = "blocked_address"
-	classStatus   = "http_status"
-	classProtocol = "protocol_error"
-)
-
-// classify puts an error of the transport, or of the reading of an answer, into words for the owner of a subscription.
-// inHandshake tells that a TLS handshake has failed: not all of its errors have a type of their own.
-func (s *sender) classify(ctx context.Context, err error, inHandshake bool) string {
+// classify describes an error of the transport, or of reading a response, for the owner of a subscription. It uses fixed
+// phrases. The text of an error may contain a resolved address, or the path and query of a URL. inHandshake
+// says that a TLS handshake failed, because some of its errors have no type.
+func (s *sender) classify(ctx context.Context, err error, inHandshake bool) webhook.Failure {
 	var dns *net.DNSError
 	var wire *net.OpError
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return classTimeout + ": no complete answer within " + s.timeout.String()
+		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.timeout.String()}
 	case errors.Is(err, egress.ErrBlocked):
-		return classBlocked + ": the address is not allowed"
+		return webhook.Failure{Class: webhook.BlockedAddress, Text: "the address is not allowed"}
 	case errors.As(err, &dns):
-		return classDNS + ": " + aboutDNS(dns)
+		return webhook.Failure{Class: webhook.DNSError, Text: describeDNS(dns)}
 	case inHandshake:
-		return aboutTLS(err)
+		return describeTLS(err)
 	case errors.As(err, &slow) && slow.Timeout():
-		return classTimeout + ": no connection in time"
+		return webhook.Failure{Class: webhook.TimeoutError, Text: "no connection in time"}
 	case errors.As(err, &wire) && wire.Op == "dial":
-		return classConnect + ": " + aboutDial(err)
+		return webhook.Failure{Class: webhook.ConnectError, Text: describeDial(err)}
 	case errors.As(err, &wire), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return classConnect + ": the connection was lost before the answer was complete"
+		return webhook.Failure{Class: webhook.ConnectError, Text: "the connection was lost before the response was complete"}
 	}
-	return classProtocol + ": the answer is not HTTP that can be read"
+	return webhook.Failure{Class: webhook.ProtocolError, Text: "the response is not valid HTTP"}
 }
 
-func aboutDNS(err *net.DNSError) string {
+func describeDNS(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:
 		return "the host name does not exist"
@@ -59,8 +49,8 @@ func aboutDNS(err *net.DNSError) string {
 	return "the host name cannot be resolved"
 }
 
-// aboutDial says why no connection came about.
-func aboutDial(err error) string {
+// describeDial says why no connection was made.
+func describeDial(err error) string {
 	for _, known := range []struct {
 		number syscall.Errno
 		phrase string
@@ -77,8 +67,8 @@ func aboutDial(err error) string {
 	return "no connection could be made"
 }
 
-// aboutTLS says what went wrong in a handshake.
-func aboutTLS(err error) string {
+// describeTLS says what went wrong in a handshake.
+func describeTLS(err error) webhook.Failure {
 	var (
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
@@ -100,7 +90,7 @@ func aboutTLS(err error) string {
 	case errors.As(err, &record):
 		phrase = "the receiver does not speak TLS"
 	case errors.As(err, &slow) && slow.Timeout():
-		return classTimeout + ": no TLS handshake in time"
+		return webhook.Failure{Class: webhook.TimeoutError, Text: "no TLS handshake in time"}
 	}
-	return classTLS + ": " + phrase
+	return webhook.Failure{Class: webhook.TLSError, Text: phrase}
 }

@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		want      string
 	}{
 		"connection refused":        {closed.URL, loopback(t), "connect_error: connection refused"},
-		"hung up":                   {hangUp, loopback(t), "connect_error: the connection was lost before the answer was complete"},
+		"hung up":                   {hangUp, loopback(t), "connect_error: the connection was lost before the response was complete"},
 		"blocked literal":           {plain.URL, egress.NewTransport(egress.Options{}), "blocked_address: the address is not allowed"},
 		"unknown authority":         {certified.URL, loopback(t), "tls_error: the certificate is signed by an unknown authority"},
 		"wrong host":                {certified.URL, trusting(t, func(c *tls.Config) { c.ServerName = "other.example" }), "tls_error: the certificate is for another host"},
@@ -60,21 +60,21 @@ func TestErrors(t *testing.T) {
 		"broken name server":        {"https://a.example", failing{&net.DNSError{Err: "127.0.0.1 says no"}}, "dns_error: the host name cannot be resolved"},
 		"dial with no known reason": {"https://a.example", failing{&gone}, "connect_error: no connection could be made"},
 		"dial out of time":          {"https://a.example", failing{&net.OpError{Op: "dial", Addr: gone.Addr, Err: context.DeadlineExceeded}}, "timeout: no connection in time"},
-		"unheard of":                {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the answer is not HTTP that can be read"},
+		"unknown error":             {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the response is not valid HTTP"},
 		"panic":                     {"https://a.example", panicking{}, "protocol_error: the attempt could not be made"},
 		"not a URL":                 {"https://a b/%zz", failing{}, "protocol_error: the URL of the subscription is not valid"},
 		"no host":                   {"https:", failing{}, "protocol_error: the URL of the subscription is not valid"},
 		"another scheme":            {"ftp://a.example", failing{}, "protocol_error: the URL of the subscription must begin with https://"},
 	} {
-		t.Run(name+" is told by its class and not by its text", func(t *testing.T) {
+		t.Run(name+" is reported by its class, not by its text", func(t *testing.T) {
 			t.Parallel()
 			url := c.url
 			if !strings.Contains(url, "%zz") && url != "https:" {
-				url = hook(url)
+				url = secretURL(url)
 			}
-			r := attempt(t, newLoner(url), dispatch.Options{Transport: c.transport})
-			if r.Succeeded || r.Error != c.want {
-				t.Errorf("got %q, want %q", r.Error, c.want)
+			r := sendOne(t, newOneTestStore(url), dispatch.Options{Transport: c.transport})
+			if r.Succeeded || r.Failure.String() != c.want {
+				t.Errorf("got %q, want %q", r.Failure.String(), c.want)
 			}
 			if (r.ResponseStatus != nil) != strings.HasPrefix(c.want, "http_status") {
 				t.Errorf("status %v", r.ResponseStatus)
@@ -82,18 +82,18 @@ func TestErrors(t *testing.T) {
 		})
 	}
 
-	t.Run("an address with a zone fails, and takes nothing down with it", func(t *testing.T) {
+	t.Run("an address with a zone is only a failed attempt", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner("http://[fe80::1%25lo]:1")
-		if r := attempt(t, l, dispatch.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
+		l := newOneTestStore("http://[fe80::1%25lo]:1")
+		if r := sendOne(t, l, dispatch.Options{Transport: egress.NewTransport(egress.Options{})}); r.Succeeded || r.ResponseStatus != nil {
 			t.Errorf("%+v", r)
 		}
 	})
 
 	t.Run("http is refused unless it is allowed", func(t *testing.T) {
 		t.Parallel()
-		x := newRig(t, dispatch.Options{})
-		sub, err := x.Subscription(t.Context(), x.org(), x.subscribe(t, "a.example", says(200)).ID)
+		x := newFixture(t, dispatch.Options{})
+		sub, err := x.Subscription(t.Context(), x.org(), x.subscribe(t, "a.example", respond(200)).ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,20 +112,20 @@ func TestErrors(t *testing.T) {
 
 	t.Run("a secret that cannot be unsealed fails with the reason", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner(hook("https://a.example"))
+		l := newOneTestStore(secretURL("https://a.example"))
 		l.target.Secret, l.target.Unusable = webhook.Secret{}, "the signing secret cannot be unsealed; rotate the secret"
-		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
-			t.Errorf("got %q", r.Error)
+		if r := sendOne(t, l, dispatch.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be unsealed; rotate the secret" {
+			t.Errorf("got %q", r.Failure.String())
 		}
-		l = newLoner(hook("https://a.example"))
+		l = newOneTestStore(secretURL("https://a.example"))
 		l.target.Secret = webhook.KnownSecret("whsec_!")
-		if r := attempt(t, l, dispatch.Options{Transport: panicking{}}); r.Error != "protocol_error: the signing secret cannot be used; rotate it" {
-			t.Errorf("got %q", r.Error)
+		if r := sendOne(t, l, dispatch.Options{Transport: panicking{}}); r.Failure.String() != "protocol_error: the signing secret cannot be used; rotate it" {
+			t.Errorf("got %q", r.Failure.String())
 		}
 	})
 }
 
-// failing is a transport that only fails.
+// failing is a transport that always fails.
 type failing struct{ err error }
 
 func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }

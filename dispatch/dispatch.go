@@ -1,10 +1,10 @@
-// Package dispatch owns the way of a delivery to its receiver: what is sent when, and how that ended. It knows neither
-// SQL nor the HTTP interface of Keyhook, nor who may do what.
+// Package dispatch owns the delivery of events: when each delivery is sent, and how its attempts end. It does not know
+// SQL, the HTTP interface of Keyhook, or permissions.
 //
-// One goroutine, the scheduler, decides; others read, begin, send and record for it. Each subscription with pending
-// deliveries has a lane of its own, so that a receiver that is slow or down delays nobody but itself. Organizations share
-// slots, readers and memory first, and the lanes of each share its part. An attempt is recorded before it is sent, and
-// again when it has ended.
+// One goroutine, the scheduler, makes all decisions. Other goroutines read, begin, send and record for it. Each
+// subscription with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads
+// and memory are shared between organizations first, then between the lanes of each. An attempt is recorded before it
+// is sent, and its result is recorded when it has ended.
 package dispatch
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Dispatcher delivers what is pending in a store. Use New.
+// Dispatcher sends the pending deliveries of a store. Use New.
 type Dispatcher struct {
-	o       Options
+	options Options
 	log     *slog.Logger
 	store   store
 	sender  *sender
@@ -28,44 +28,45 @@ type Dispatcher struct {
 	inbox   *inbox
 
 	lastTick atomic.Int64
-	delay    published
+	lag      sharedLag
 	started  atomic.Bool
-	ended    chan struct{} // closed when Run has ended
+	stopped  chan struct{} // closed when Run has ended
 }
 
-// store is what a Dispatcher needs of the storage floor.
+// store is what a Dispatcher needs from package storage.
 type store interface {
-	backlog
-	ledger
-	tester
+	pendingStore
+	attemptStore
+	testStore
 }
 
-// backlog is what is pending.
-type backlog interface {
+// pendingStore reads pending deliveries.
+type pendingStore interface {
 	// Lanes lists all subscriptions with pending deliveries.
 	Lanes(ctx context.Context) ([]webhook.Lane, error)
-	// Target tells how to send to a subscription at present.
+	// Target returns the current address, secrets and health of a subscription.
 	Target(ctx context.Context, subscription int64) (webhook.Target, error)
-	// PendingJobs lists the pending deliveries of a subscription, the earliest due first, due already or not, without those
-	// that are held in memory.
-	PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error)
+	// PendingJobs lists the pending deliveries of a subscription, the earliest due time first. It includes deliveries
+	// that are not due yet. It omits those in inMemory.
+	PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error)
 }
 
-// ledger is the record of attempts.
-type ledger interface {
-	// Begin records attempts before they are sent. It returns their rows in order; 0 stands for one that must not be sent.
+// attemptStore records attempts.
+type attemptStore interface {
+	// Begin records attempts before they are sent. It returns their rows in order. A row of 0 means that the attempt
+	// must not be sent.
 	Begin(ctx context.Context, starts []webhook.Start) ([]int64, error)
-	// Release takes back attempts that were begun and not sent.
+	// Release deletes the records of attempts that were begun but not sent.
 	Release(ctx context.Context, attempts []int64) error
-	// Record writes how an attempt ended, and all that follows from it.
+	// Record saves the result of an attempt, with its effect on the delivery and on the subscription's health.
 	Record(ctx context.Context, r webhook.Result) (webhook.Settled, error)
 }
 
-// tester makes test events.
-type tester interface {
-	// SubscriptionRow finds a subscription.
+// testStore makes test events.
+type testStore interface {
+	// SubscriptionRow returns the row of a subscription.
 	SubscriptionRow(ctx context.Context, organization int64, subscriptionID string) (int64, error)
-	// BeginTest makes a test event and begins its one attempt.
+	// BeginTest makes a test event and begins its only attempt.
 	BeginTest(ctx context.Context, organization int64, subscriptionID string) (webhook.Target, webhook.Job, int64, error)
 	// Attempt returns the record of an attempt.
 	Attempt(ctx context.Context, row int64) (webhook.Attempt, error)
@@ -73,63 +74,63 @@ type tester interface {
 
 var _ webhook.Watcher = (*Dispatcher)(nil)
 
-// New makes a Dispatcher. It is to be made the store's watcher before Run is called. The error says all that is wrong
-// with the options.
+// New makes a Dispatcher. Make it the store's watcher before you call Run. The error lists every problem of the
+// options.
 func New(store store, o Options) (*Dispatcher, error) {
 	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
 	return &Dispatcher{
-		o: o, log: o.Logger, store: store,
+		options: o, log: o.Logger, store: store,
 		sender: &sender{
 			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout, retryMax: o.RetryMax,
 			allowHTTP: o.AllowHTTP, log: o.Logger,
 		},
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
 		inbox:   newInbox(),
-		ended:   make(chan struct{}),
+		stopped: make(chan struct{}),
 	}, nil
 }
 
-// Run delivers until ctx ends. Then it begins nothing more, gives back what was begun and not sent, waits for what is on
-// the wire, at most Options.Grace, and for its record, and returns. Attempts that are cut off after the grace stay in
-// the store as they are; storage marks them as interrupted at the next start. Run can be called once.
+// Run delivers until ctx ends. Then it begins no more attempts and releases those that were begun but not sent. It
+// waits at most Options.Grace for running requests and for the records of their results. The store keeps attempts that
+// are cut off after that. At the next start, storage marks them as interrupted. Run can be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.started.CompareAndSwap(false, true) {
-		return errors.New("dispatch: Run was called before")
+		return errors.New("dispatch: Run was called twice; make a new Dispatcher")
 	}
-	defer close(d.ended)
-	if idle, ok := d.o.Transport.(interface{ CloseIdleConnections() }); ok {
+	defer close(d.stopped)
+	if idle, ok := d.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		defer idle.CloseIdleConnections()
 	}
-	under, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	workCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
-	w := &work{Dispatcher: d, ctx: under, batches: make(chan []*attempt, 1), asks: make(chan ask, readers+1)}
+	w := &worker{Dispatcher: d, ctx: workCtx, batches: make(chan []*attempt, 1), reads: make(chan readRequest, maxReads+1)}
 	w.running.Go(w.begin)
-	for range readers {
+	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
 	}
 	newScheduler(d, w).run(ctx, cut)
 	close(w.batches)
-	close(w.asks)
+	close(w.reads)
 	w.running.Wait()
 	return nil
 }
 
-// Fresh takes new pending deliveries over from the store, which leaves the slice to it. It never blocks. It is part of
-// webhook.Watcher.
-func (d *Dispatcher) Fresh(jobs []webhook.Job) { d.inbox.hand(jobs) }
+// Fresh takes new pending deliveries from the store. The caller must not use the slice afterwards. It never blocks. It
+// is part of webhook.Watcher.
+func (d *Dispatcher) Fresh(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
 
-// Changed learns that these subscriptions, or any where none is named, are not what they were. No attempt that was decided
-// on before is started on after it has returned; one whose connection is being made by then goes on. It never blocks. It is
-// part of webhook.Watcher.
+// Changed says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
+// no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never
+// blocks. It is part of webhook.Watcher.
 func (d *Dispatcher) Changed(subscriptions ...int64) {
-	d.inbox.change(changed{slices.Clone(subscriptions)})
+	d.inbox.postChange(subscriptionsChanged{slices.Clone(subscriptions)})
 }
 
-// LastTick is when the scheduler last looked at its clock; the zero time before Run. It does so every poll interval at
-// least, so a much older time means that deliveries stand still.
+// LastTick returns when the scheduler last read its clock, or the zero time before Run. The scheduler reads the clock
+// at least once per poll interval. A much older time means that deliveries have stopped.
 func (d *Dispatcher) LastTick() time.Time {
 	if at := d.lastTick.Load(); at != 0 {
 		return time.UnixMilli(at)

@@ -2,38 +2,41 @@ package dispatch
 
 import (
 	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
 )
 
-// audited asks the scheduler to check its books.
-type audited struct{ answer chan error }
+// auditRequested asks the scheduler to check its counters.
+type auditRequested struct{ reply chan error }
 
-func (m audited) apply(s *scheduler) { m.answer <- s.audit() }
+func (m auditRequested) apply(s *scheduler) { m.reply <- s.audit() }
 
-// Audit compares what the scheduler has counted for each organization with what its lanes use.
+// Audit compares what the scheduler counts for each organization with what its lanes use.
 func (d *Dispatcher) Audit() error {
-	m := audited{make(chan error, 1)}
+	m := auditRequested{make(chan error, 1)}
 	d.inbox.post(m)
 	select {
-	case err := <-m.answer:
+	case err := <-m.reply:
 		return err
-	case <-d.ended:
+	case <-d.stopped:
 		return nil
 	}
 }
 
 func (s *scheduler) audit() error {
-	lanes, used, late := map[*tenant]int{}, map[*tenant][rings]int{}, 0
+	lanes, used, late := map[*orgLanes]int{}, map[*orgLanes][resourceKinds]int{}, 0
 	bodies := map[int64]bool{}
 	for _, l := range s.lanes {
-		if t := s.tenants[l.tenant.organization]; t != l.tenant {
-			return fmt.Errorf("lane %d belongs to another tenant than organization %d", l.subscription, l.tenant.organization)
+		if org := s.orgs[l.org.id]; org != l.org {
+			return fmt.Errorf("lane %d belongs to another orgLanes than organization %d", l.subscription, l.org.id)
 		}
-		of := used[l.tenant]
-		lanes[l.tenant]++
-		of[toBegin] += l.chosen + l.begun.n
-		of[toLaunch] += l.wire
+		of := used[l.org]
+		lanes[l.org]++
+		of[beginPlaces] += l.beginning + l.begun.n
+		of[sendSlots] += l.sending
 		if l.reading {
-			of[toRead]++
+			of[readSlots]++
 		}
 		if l.late {
 			late++
@@ -42,36 +45,46 @@ func (s *scheduler) audit() error {
 		for a := l.head.first; a != nil; a = a.next {
 			waiting[a] = true
 		}
-		for _, a := range l.held {
+		for _, a := range l.attempts {
 			if a.probe && !waiting[a] {
-				of[toProbe]++
+				of[probePlaces]++
 			}
 			if a.weight > 0 {
-				of[toMemory] += jobWeight
+				of[memoryBytes] += jobWeight
 				if !bodies[a.Event] {
 					bodies[a.Event] = true
-					of[toMemory] += len(s.bodies[a.Event].bytes)
+					of[memoryBytes] += len(s.bodies[a.Event].bytes)
 				}
 			}
 		}
-		used[l.tenant] = of
+		used[l.org] = of
 	}
-	var all [rings]int
-	for organization, t := range s.tenants {
-		if t.lanes != lanes[t] || t.used != used[t] {
-			return fmt.Errorf("organization %d has %d lanes that use %v, but %d and %v are counted", organization, lanes[t], used[t], t.lanes, t.used)
+	var total [resourceKinds]int
+	for organization, org := range s.orgs {
+		if org.lanes != lanes[org] || org.used != used[org] {
+			return fmt.Errorf("organization %d has %d lanes that use %v, but %d and %v are counted", organization, lanes[org], used[org], org.lanes, org.used)
 		}
-		for kind, n := range t.used {
-			all[kind] += n
-		}
-	}
-	for kind := range s.turns {
-		if s.turns[kind].used != all[kind] {
-			return fmt.Errorf("organizations use %d of resource %d, but %d is counted", all[kind], kind, s.turns[kind].used)
+		for kind, n := range org.used {
+			total[kind] += n
 		}
 	}
-	if s.delays.late != late {
-		return fmt.Errorf("%d lanes are late, but %d are counted", late, s.delays.late)
+	for kind := range s.resources {
+		if s.resources[kind].used != total[kind] {
+			return fmt.Errorf("organizations use %d of resource %d, but %d is counted", total[kind], kind, s.resources[kind].used)
+		}
+	}
+	if s.steps.lateLanes != late {
+		return fmt.Errorf("%d lanes are late, but %d are counted", late, s.steps.lateLanes)
 	}
 	return nil
+}
+
+// newTestScheduler makes a scheduler that does not run and has no store.
+func newTestScheduler(tb testing.TB) *scheduler {
+	tb.Helper()
+	d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return newScheduler(d, &worker{Dispatcher: d})
 }

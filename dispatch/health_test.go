@@ -21,10 +21,10 @@ import (
 func TestHealth(t *testing.T) {
 	t.Parallel()
 
-	t.Run("five failures make it failing, ten probes, one at a time and ever later, disable it", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 1})
-			sub := x.subscribe(t, "a.example", after(time.Second, says(500)))
+	t.Run("five failures make it failing; ten probes, one at a time with growing delays, disable it", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 1})
+			sub := x.subscribe(t, "a.example", respondAfter(time.Second, respond(500)))
 			x.publish(t, 1000)
 			time.Sleep(5*time.Second + 500*time.Millisecond)
 			if h := x.health(t, sub); h.Status != webhook.Failing || h.ConsecutiveFailures != 5 || h.LastError != "http_status: 500" {
@@ -38,7 +38,7 @@ func TestHealth(t *testing.T) {
 			if len(got) != 15 {
 				t.Fatalf("%d requests, want 15", len(got))
 			}
-			// A probe is sent so long after the end of the attempt before it, which took a second.
+			// A probe follows this long after the end of the attempt before it, which took a second.
 			pace := []time.Duration{15, 15, 60, 240, 600, 600, 600, 600, 600, 600}
 			for i, base := range pace {
 				wait := got[5+i].at.Sub(got[4+i].at) - time.Second
@@ -53,16 +53,16 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("a burst in flight when the endpoint dies makes it failing, and never disabled", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 64})
+	t.Run("a burst in progress when the endpoint dies makes it failing, never disabled", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 64})
 			var dead atomic.Bool
 			sub := x.subscribe(t, "a.example", func(*http.Request) (*http.Response, error) {
 				time.Sleep(time.Second)
 				if dead.Load() {
 					return nil, errors.New("reset")
 				}
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			x.publish(t, 500)
 			time.Sleep(2500 * time.Millisecond)
@@ -75,10 +75,10 @@ func TestHealth(t *testing.T) {
 				t.Fatalf("after the burst: %+v", h.Health)
 			}
 			before := len(x.requests("a.example"))
-			if before > 64*3+4 { // the first four to fail are followed by others: they may be a passing trouble
+			if before > 64*3+4 { // others follow the first four failures, which may be temporary
 				t.Errorf("%d requests, want no more than the burst", before)
 			}
-			// What had begun beyond the burst was taken back, without a trace.
+			// Attempts that had begun beyond the burst were released, without a record.
 			if n := x.outcomes(t, sub); n[webhook.Sending] != 0 || n[webhook.Succeeded]+n[webhook.Failed] != before {
 				t.Errorf("%d requests, on record %v", before, n)
 			}
@@ -90,10 +90,10 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("what is pending resumes, whole and in parallel, when a disabled subscription is activated", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(500))
+	t.Run("all pending deliveries are sent in parallel when a disabled subscription is activated", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(500))
 			x.publish(t, 300)
 			time.Sleep(2 * time.Hour)
 			if h := x.health(t, sub); h.Status != webhook.Disabled {
@@ -104,8 +104,8 @@ func TestHealth(t *testing.T) {
 			if n := len(x.requests("a.example")) - before; n != 0 {
 				t.Errorf("%d requests while disabled", n)
 			}
-			x.set("a.example", after(time.Second, says(200)))
-			x.activate(t, sub, true)
+			x.setReceiver("a.example", respondAfter(time.Second, respond(200)))
+			x.setActive(t, sub, true)
 			synctest.Wait()
 			if n := len(x.requests("a.example")) - before; n != 16 {
 				t.Errorf("%d requests at once, want 16", n)
@@ -116,16 +116,20 @@ func TestHealth(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestSubscriptionChanges(t *testing.T) {
+	t.Parallel()
 
 	t.Run("nothing is sent after a subscription was deactivated or deleted", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
 			for _, host := range []string{"off.example", "gone.example"} {
-				sub := x.subscribe(t, host, after(time.Second, says(200)))
+				sub := x.subscribe(t, host, respondAfter(time.Second, respond(200)))
 				x.publish(t, 100)
 				time.Sleep(1500 * time.Millisecond)
 				if host == "off.example" {
-					x.activate(t, sub, false)
+					x.setActive(t, sub, false)
 				} else if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), sub.ID); err != nil {
 					t.Fatal(err)
 				}
@@ -138,11 +142,11 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("a change of address applies to all that begins afterwards", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "old.example", after(time.Second, says(200)))
-			x.set("new.example", after(time.Second, says(200)))
+	t.Run("a change of the URL applies to all later attempts", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "old.example", respondAfter(time.Second, respond(200)))
+			x.setReceiver("new.example", respondAfter(time.Second, respond(200)))
 			x.publish(t, 100)
 			time.Sleep(1500 * time.Millisecond)
 			url := "https://new.example/hook"
@@ -150,22 +154,22 @@ func TestHealth(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
-			deliveredOnce(t, x, "old.example", 32)
-			deliveredOnce(t, x, "new.example", 68)
+			checkDeliveredOnce(t, x, "old.example", 32)
+			checkDeliveredOnce(t, x, "new.example", 68)
 		})
 	})
 
-	t.Run("a failing lane that is repaired by its owner resumes at once", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(500))
+	t.Run("a failing lane resumes at once when its owner activates it", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(500))
 			x.publish(t, 100)
 			time.Sleep(10 * time.Minute)
 			if h := x.health(t, sub); h.Status != webhook.Failing {
 				t.Fatalf("not failing: %+v", h.Health)
 			}
-			x.set("a.example", says(200))
-			x.activate(t, sub, true)
+			x.setReceiver("a.example", respond(200))
+			x.setActive(t, sub, true)
 			time.Sleep(time.Second)
 			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries > 20 {
 				t.Errorf("%+v, %d pending", h.Health, h.PendingDeliveries)
@@ -173,14 +177,14 @@ func TestHealth(t *testing.T) {
 		})
 	})
 
-	t.Run("what began before a repair does not spoil it", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", after(5*time.Second, says(500)))
+	t.Run("attempts begun before an activation do not change the health after it", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respondAfter(5*time.Second, respond(500)))
 			x.publish(t, 16)
 			time.Sleep(time.Second)
-			x.activate(t, sub, false)
-			x.activate(t, sub, true)
+			x.setActive(t, sub, false)
+			x.setActive(t, sub, true)
 			time.Sleep(5 * time.Second)
 			if h := x.health(t, sub); h.Status != webhook.Healthy || h.ConsecutiveFailures != 0 {
 				t.Errorf("attempts begun before the repair count after it: %+v", h.Health)
@@ -189,16 +193,16 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// activate sets is_active.
-func (x *rig) activate(tb testing.TB, sub webhook.Subscription, active bool) {
+// setActive sets is_active.
+func (x *fixture) setActive(tb testing.TB, sub webhook.Subscription, active bool) {
 	tb.Helper()
 	if _, err := x.UpdateSubscription(context.Background(), x.actor(), x.org(), sub.ID, webhook.SubscriptionChange{IsActive: &active}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// plan moves the organization to a plan.
-func (x *rig) plan(tb testing.TB, name string) {
+// setPlan moves the organization to a plan.
+func (x *fixture) setPlan(tb testing.TB, name string) {
 	tb.Helper()
 	operator := storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
 	if _, err := x.UpdateOrganization(context.Background(), operator, x.owner.Organization.ID, access.OrganizationChange{Plan: &name}); err != nil {
@@ -209,12 +213,12 @@ func (x *rig) plan(tb testing.TB, name string) {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 
-	t.Run("without webhooks nothing of what is pending is sent, and with them again all of it", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := idleRig(t, nil, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(200))
+	t.Run("a plan without webhooks sends nothing pending, and a plan with webhooks sends all of it", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := stoppedFixture(t, nil, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(200))
 			x.publish(t, 50)
-			x.plan(t, "free")
+			x.setPlan(t, "free")
 			x.run(t)
 			time.Sleep(time.Hour)
 			if n := len(x.requests("a.example")); n != 0 {
@@ -223,47 +227,47 @@ func TestPlan(t *testing.T) {
 			if n := x.outcomes(t, sub); len(n) != 0 {
 				t.Errorf("attempts without requests: %v", n)
 			}
-			x.plan(t, "growth")
+			x.setPlan(t, "growth")
 			time.Sleep(time.Second)
-			deliveredOnce(t, x, "a.example", 50)
+			checkDeliveredOnce(t, x, "a.example", 50)
 		})
 	})
 
-	t.Run("a downgrade holds from the moment it is answered", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			x.subscribe(t, "a.example", after(100*time.Millisecond, says(200)))
+	t.Run("a downgrade holds from the moment of its response", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			x.subscribe(t, "a.example", respondAfter(100*time.Millisecond, respond(200)))
 			x.publish(t, 500)
 			time.Sleep(250 * time.Millisecond)
-			x.plan(t, "free")
+			x.setPlan(t, "free")
 			before := len(x.requests("a.example"))
 			time.Sleep(time.Hour)
 			if n := len(x.requests("a.example")) - before; n != 0 || before != 48 {
 				t.Errorf("%d requests before the downgrade, %d after", before, n)
 			}
-			x.plan(t, "growth")
+			x.setPlan(t, "growth")
 			time.Sleep(time.Minute)
-			deliveredOnce(t, x, "a.example", 500)
+			checkDeliveredOnce(t, x, "a.example", 500)
 		})
 	})
 
-	t.Run("an upgrade that comes while the last attempts are still on the wire is not missed", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
+	t.Run("an upgrade is noticed while the last attempts are still in progress", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
 			var n atomic.Int64
 			x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
-				if n.Add(1) == 1 { // has the lane learn of the downgrade
-					return after(2*time.Second, says(200))(q)
+				if n.Add(1) == 1 { // its result tells the lane of the downgrade
+					return respondAfter(2*time.Second, respond(200))(q)
 				}
-				return after(5*time.Second, says(200))(q)
+				return respondAfter(5*time.Second, respond(200))(q)
 			})
 			x.publish(t, 32)
 			time.Sleep(time.Second)
-			x.plan(t, "free")
+			x.setPlan(t, "free")
 			time.Sleep(2 * time.Second)
-			x.plan(t, "growth")
+			x.setPlan(t, "growth")
 			time.Sleep(9 * time.Second)
-			deliveredOnce(t, x, "a.example", 32)
+			checkDeliveredOnce(t, x, "a.example", 32)
 		})
 	})
 }
@@ -271,10 +275,10 @@ func TestPlan(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an attempt that begins after a rotation is signed with the new secret, and in the overlap with the old one too", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub, old := x.subscribeSecret(t, "a.example", after(time.Second, says(200)))
+	t.Run("an attempt after a rotation is signed with the new secret, and in the overlap also with the old one", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub, old := x.subscribeWithSecret(t, "a.example", respondAfter(time.Second, respond(200)))
 			x.publish(t, 64)
 			time.Sleep(1500 * time.Millisecond)
 			_, fresh, err := x.RotateSecret(t.Context(), x.actor(), x.org(), sub.ID, webhook.Rotation{Overlap: time.Hour})
@@ -305,27 +309,28 @@ func TestRotation(t *testing.T) {
 		})
 	})
 
-	t.Run("what was decided before a rotation and is not on the wire is signed with the new secret", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("an attempt decided before a rotation but not sent is signed with the new secret", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			var x *rig
+			var x *fixture
 			var sub webhook.Subscription
 			var fresh webhook.Secret
-			// The scheduler says that the store works again when it has learnt what has begun, and before it sends that.
-			x = idleRig(t, f, dispatch.Options{Logger: slog.New(onLine{"the store works again", func() {
+			// The scheduler logs this message after it has learned that the attempts have begun, and before it sends
+			// them.
+			x = stoppedFixture(t, f, dispatch.Options{Logger: slog.New(logHook{"a store operation works again", func() {
 				var err error
 				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, webhook.Rotation{}); err != nil {
 					t.Error(err)
 				}
 			}})})
-			sub = x.subscribe(t, "a.example", says(200))
+			sub = x.subscribe(t, "a.example", respond(200))
 			f.fail(true, "Begin")
 			x.run(t)
 			x.publish(t, 5)
 			time.Sleep(1500 * time.Millisecond)
 			f.fail(false, "Begin")
 			time.Sleep(time.Minute)
-			deliveredOnce(t, x, "a.example", 5)
+			checkDeliveredOnce(t, x, "a.example", 5)
 			for _, q := range x.requests("a.example") {
 				if err := signature.Verify(fresh.Reveal(), q.header, []byte(q.body), q.at, time.Second); err != nil {
 					t.Error(err)
@@ -334,15 +339,15 @@ func TestRotation(t *testing.T) {
 		})
 	})
 
-	t.Run("without an overlap only what was on the wire bears the old signature", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub, secret := x.subscribeSecret(t, "a.example", says(200))
-			var gate sync.Mutex // nothing is answered while the secret changes
-			x.set("a.example", func(*http.Request) (*http.Response, error) {
+	t.Run("without an overlap only requests in progress have the old signature", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub, secret := x.subscribeWithSecret(t, "a.example", respond(200))
+			var gate sync.Mutex // no response while the secret changes
+			x.setReceiver("a.example", func(*http.Request) (*http.Response, error) {
 				gate.Lock()
 				defer gate.Unlock()
-				return response(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			for range 15 {
 				before := len(x.requests("a.example"))
@@ -371,17 +376,17 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// onLine is a log that does something when a line is written to it.
-type onLine struct {
-	line string
-	do   func()
+// logHook calls do when its message is logged.
+type logHook struct {
+	message string
+	do      func()
 }
 
-func (o onLine) Enabled(context.Context, slog.Level) bool { return true }
-func (o onLine) WithAttrs([]slog.Attr) slog.Handler       { return o }
-func (o onLine) WithGroup(string) slog.Handler            { return o }
-func (o onLine) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == o.line {
+func (o logHook) Enabled(context.Context, slog.Level) bool { return true }
+func (o logHook) WithAttrs([]slog.Attr) slog.Handler       { return o }
+func (o logHook) WithGroup(string) slog.Handler            { return o }
+func (o logHook) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == o.message {
 		o.do()
 	}
 	return nil

@@ -14,19 +14,19 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// operator acts in an organization without subscriptions, so that the news of what it does goes nowhere.
-func (x *rig) operator(tb testing.TB) access.Actor {
+// operator acts in an organization without subscriptions, so its audit events are delivered to nobody.
+func (x *fixture) operator(tb testing.TB) access.Actor {
 	return storagetest.Operator(tb, x.Store).Actor("127.0.0.1", "test")
 }
 
-func (x *rig) hold(tb testing.TB) {
+func (x *fixture) hold(tb testing.TB) {
 	tb.Helper()
 	if err := x.HoldQueue(context.Background(), x.operator(tb), "a test"); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func (x *rig) release(tb testing.TB) {
+func (x *fixture) release(tb testing.TB) {
 	tb.Helper()
 	if _, err := x.ReleaseQueue(context.Background(), x.operator(tb)); err != nil {
 		tb.Fatal(err)
@@ -36,12 +36,12 @@ func (x *rig) release(tb testing.TB) {
 func TestHeldQueue(t *testing.T) {
 	t.Parallel()
 
-	t.Run("sends nothing of what waited, nor of what comes, until it is released", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			up, down := x.subscribe(t, "up.example", says(200)), x.subscribe(t, "down.example", says(500))
+	t.Run("nothing is sent until the release, neither old nor new deliveries", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			up, down := x.subscribe(t, "up.example", respond(200)), x.subscribe(t, "down.example", respond(500))
 			x.publish(t, 1)
-			time.Sleep(time.Second) // delivered to the one, and to be tried again at the other
+			time.Sleep(time.Second) // one delivery succeeds, and the other waits for a retry
 			x.hold(t)
 			x.publish(t, 3)
 			time.Sleep(24 * time.Hour)
@@ -54,7 +54,7 @@ func TestHeldQueue(t *testing.T) {
 			if _, err := x.Test(t.Context(), x.org(), up.ID); fault.KindOf(err) != fault.Conflict {
 				t.Errorf("test: %v", err)
 			}
-			x.set("down.example", says(200))
+			x.setReceiver("down.example", respond(200))
 			x.release(t)
 			x.publish(t, 1)
 			time.Sleep(time.Second)
@@ -69,12 +69,12 @@ func TestHeldQueue(t *testing.T) {
 		})
 	})
 
-	t.Run("ends what is on the wire, and takes back what was begun behind it", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 2})
-			sub := x.subscribe(t, "slow.example", after(5*time.Second, says(200)))
+	t.Run("requests in progress end, and attempts begun behind them are released", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 2})
+			sub := x.subscribe(t, "slow.example", respondAfter(5*time.Second, respond(200)))
 			x.publish(t, 50)
-			time.Sleep(6 * time.Second) // two have ended, two are on the wire, some are begun
+			time.Sleep(6 * time.Second) // two have ended, two are in progress, some have begun
 			x.hold(t)
 			time.Sleep(time.Hour)
 			if n := len(x.requests("slow.example")); n != 4 {
@@ -91,12 +91,12 @@ func TestHeldQueue(t *testing.T) {
 		})
 	})
 
-	t.Run("costs the store next to nothing while it waits", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("a held queue hardly reads the store", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
+			x := stoppedFixture(t, f, dispatch.Options{})
 			for _, host := range []string{"a.example", "b.example", "c.example"} {
-				x.subscribe(t, host, says(200))
+				x.subscribe(t, host, respond(200))
 			}
 			x.publish(t, 100)
 			x.hold(t)
@@ -108,46 +108,41 @@ func TestHeldQueue(t *testing.T) {
 		})
 	})
 
-	t.Run("is held after a restart, and released without one", func(t *testing.T) {
+	t.Run("a hold survives a restart, and a release needs none", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 			store, stop := storagetest.OpenWith(t, o)
-			x := rigOn(t, store, nil, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(200))
+			x := fixtureOn(t, store, nil, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(200))
 			x.publish(t, 10)
 			x.hold(t)
 			stop()
 
 			store, _ = storagetest.OpenWith(t, o)
-			y := &rig{Store: store, receivers: x.receivers, owner: x.owner}
-			var err error
-			if y.Dispatcher, err = dispatch.New(store, dispatch.Options{Transport: y.receivers}); err != nil {
-				t.Fatal(err)
-			}
-			store.Watch(y.Dispatcher)
-			y.run(t)
+			x.connect(t, store, nil, dispatch.Options{})
+			x.run(t)
 			time.Sleep(time.Hour)
-			if n := len(y.requests("a.example")); n != 0 {
+			if n := len(x.requests("a.example")); n != 0 {
 				t.Errorf("%d requests while held", n)
 			}
-			y.release(t)
+			x.release(t)
 			time.Sleep(time.Second)
-			if n := len(y.requests("a.example")); n != 10 || y.health(t, sub).PendingDeliveries != 0 {
+			if n := len(x.requests("a.example")); n != 10 || x.health(t, sub).PendingDeliveries != 0 {
 				t.Errorf("%d requests after the release", n)
 			}
 		})
 	})
 }
 
-// TestReleaseBesideFreshDelivery publishes an event after the release and before the dispatcher has listed what waited: the
-// lane knows the new delivery only, and must still learn of the older ones.
-func TestReleaseBesideFreshDelivery(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+// TestReleaseBesideNewDelivery publishes an event after the release, before the dispatcher has listed the older
+// deliveries. The lane knows only the new delivery and must still find the older ones.
+func TestReleaseBesideNewDelivery(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		f := newFaults()
-		x := idleRig(t, f, dispatch.Options{})
+		x := stoppedFixture(t, f, dispatch.Options{})
 		x.run(t)
-		x.subscribe(t, "slow.example", after(10*time.Second, says(200)))
+		x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))
 		x.hold(t)
 		x.publish(t, 3)
 		time.Sleep(time.Hour)

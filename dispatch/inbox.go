@@ -7,29 +7,29 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// message is something that happened, told to the scheduler.
+// message tells the scheduler that something has happened.
 type message interface {
 	apply(s *scheduler)
 }
 
-// inbox is the one way to the scheduler: many write, it alone reads, and never is anyone made to wait. What is handed
-// over by the store is bounded in bytes; beyond that only the subscriptions are noted, and their deliveries are read
-// from the table later.
+// inbox is the only way to the scheduler. Many goroutines write to it, only the scheduler reads, and nobody waits. Jobs
+// from the store are bounded in bytes. Beyond the bound, only their subscriptions are kept, and the jobs are read from
+// the table later.
 type inbox struct {
 	wake chan struct{} // holds one token while there is something to read
-	// changes counts the calls of Changed. An attempt compares it right before it goes on the wire.
+	// changes counts the calls of Changed. An attempt compares it right before it is sent.
 	changes atomic.Uint64
 
-	mu       sync.Mutex
-	messages []message
-	fresh    pool            // bytes of the jobs in messages
-	freshOf  map[int64]int   // the same by organization
-	spilled  map[int64]int64 // subscription → organization
+	mu            sync.Mutex
+	messages      []message
+	newBytes      pool            // of the jobs in messages
+	newBytesOfOrg map[int64]int   // the same by organization
+	spilled       map[int64]int64 // organization of each subscription whose jobs were not kept
 }
 
 func newInbox() *inbox {
 	return &inbox{
-		wake: make(chan struct{}, 1), fresh: pool{all: freshBytes}, freshOf: map[int64]int{}, spilled: map[int64]int64{},
+		wake: make(chan struct{}, 1), newBytes: pool{capacity: maxNewBytes}, newBytesOfOrg: map[int64]int{}, spilled: map[int64]int64{},
 	}
 }
 
@@ -37,58 +37,58 @@ func (b *inbox) post(m message) {
 	b.mu.Lock()
 	b.messages = append(b.messages, m)
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 }
 
-func (b *inbox) ring() {
+func (b *inbox) notify() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
 	}
 }
 
-// hand takes jobs of one organization in, or notes their subscriptions where there is no room for that organization.
-func (b *inbox) hand(jobs []webhook.Job) {
+// addJobs posts the jobs of one organization. If that organization has no room, it keeps only their subscriptions.
+func (b *inbox) addJobs(jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
 	organization := jobs[0].Organization
 	size := jobWeight * len(jobs)
 	for i := range jobs {
-		if i == 0 || jobs[i].Event != jobs[i-1].Event { // else it shares the body
+		if i == 0 || jobs[i].Event != jobs[i-1].Event { // otherwise it shares the body
 			size += len(jobs[i].Body)
 		}
 	}
 	b.mu.Lock()
-	if b.fresh.allows(b.freshOf[organization], size) {
-		b.fresh.used += size
-		b.freshOf[organization] += size
-		b.messages = append(b.messages, fresh{jobs})
+	if b.newBytes.allows(b.newBytesOfOrg[organization], size) {
+		b.newBytes.used += size
+		b.newBytesOfOrg[organization] += size
+		b.messages = append(b.messages, jobsCreated{jobs})
 	} else {
 		for i := range jobs {
 			b.spilled[jobs[i].Subscription] = organization
 		}
 	}
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 }
 
-// change posts m and counts it as a change, in one step: who has read so many changes has read m.
-func (b *inbox) change(m message) {
+// postChange posts m and counts it in one step. Whoever has read that many changes has read m.
+func (b *inbox) postChange(m message) {
 	b.mu.Lock()
 	b.messages = append(b.messages, m)
 	b.changes.Add(1)
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 }
 
-// take empties the inbox into empty, which becomes the next one's room. It also returns the subscriptions whose jobs were
-// spilled, with their organizations, nil where there are none, and the number of changes read so far.
-func (b *inbox) take(empty []message) (messages []message, spilled map[int64]int64, changes uint64) {
+// takeAll empties the inbox; empty becomes its next buffer. It also returns the spilled subscriptions with their
+// organizations; nil if there are none. Last, it returns the number of changes read so far.
+func (b *inbox) takeAll(empty []message) (messages []message, spilled map[int64]int64, changes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	messages, b.messages, b.fresh.used = b.messages, empty, 0
-	clear(b.freshOf)
+	messages, b.messages, b.newBytes.used = b.messages, empty, 0
+	clear(b.newBytesOfOrg)
 	if len(b.spilled) > 0 {
 		spilled, b.spilled = b.spilled, map[int64]int64{}
 	}

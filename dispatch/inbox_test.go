@@ -11,21 +11,21 @@ func TestInboxKeepsRoomForEachOrganization(t *testing.T) {
 	b := newInbox()
 	body := make([]byte, 100_000)
 	for i := range int64(200) { // 20 MB
-		b.hand([]webhook.Job{{Organization: 1, Subscription: i, Event: i, Body: body}})
+		b.addJobs([]webhook.Job{{Organization: 1, Subscription: i, Event: i, Body: body}})
 	}
-	if b.fresh.used < freshBytes/8*6 || b.fresh.used > freshBytes/8*7 {
-		t.Errorf("one organization alone has %d of %d bytes", b.fresh.used, freshBytes)
+	if b.newBytes.used < maxNewBytes/8*6 || b.newBytes.used > maxNewBytes/8*7 {
+		t.Errorf("one organization alone has %d of %d bytes", b.newBytes.used, maxNewBytes)
 	}
-	b.hand([]webhook.Job{{Organization: 2, Subscription: 1000, Event: 1000, Body: body}})
-	messages, spilled, _ := b.take(nil)
+	b.addJobs([]webhook.Job{{Organization: 2, Subscription: 1000, Event: 1000, Body: body}})
+	messages, spilled, _ := b.takeAll(nil)
 	if _, late := spilled[1000]; late {
 		t.Error("the other's job has to be read from the table")
 	}
 	if len(spilled) != 200-(len(messages)-1) || spilled[199] != 1 {
 		t.Errorf("%d taken over, %d spilled, the last of organization %d", len(messages), len(spilled), spilled[199])
 	}
-	b.hand([]webhook.Job{{Organization: 1, Subscription: 1, Event: 2000, Body: body}})
-	if _, spilled, _ := b.take(nil); spilled != nil || b.fresh.used != 0 || len(b.freshOf) != 0 {
-		t.Errorf("what was taken is still counted: %d, %v", b.fresh.used, b.freshOf)
+	b.addJobs([]webhook.Job{{Organization: 1, Subscription: 1, Event: 2000, Body: body}})
+	if _, spilled, _ := b.takeAll(nil); spilled != nil || b.newBytes.used != 0 || len(b.newBytesOfOrg) != 0 {
+		t.Errorf("what was taken is still counted: %d, %v", b.newBytes.used, b.newBytesOfOrg)
 	}
 }

@@ -21,13 +21,13 @@ func TestIsolation(t *testing.T) {
 
 	for _, hanging := range []int{5, 40} {
 		t.Run(fmt.Sprintf("%d receivers that hang delay none of 50 that are well", hanging), func(t *testing.T) {
-			virtually(t, func(t *testing.T) {
-				x := newRig(t, dispatch.Options{})
+			inVirtualTime(t, func(t *testing.T) {
+				x := newFixture(t, dispatch.Options{})
 				for i := range hanging {
-					x.subscribe(t, "hangs"+strconv.Itoa(i)+".example", hangs)
+					x.subscribe(t, "hangs"+strconv.Itoa(i)+".example", hang)
 				}
 				for i := range 50 {
-					x.subscribe(t, "well"+strconv.Itoa(i)+".example", after(50*time.Millisecond, says(200)))
+					x.subscribe(t, "well"+strconv.Itoa(i)+".example", respondAfter(50*time.Millisecond, respond(200)))
 				}
 				var published []time.Time
 				for range 30 {
@@ -38,7 +38,7 @@ func TestIsolation(t *testing.T) {
 				time.Sleep(time.Second)
 				for i := range 50 {
 					host := "well" + strconv.Itoa(i) + ".example"
-					deliveredOnce(t, x, host, 30)
+					checkDeliveredOnce(t, x, host, 30)
 					for n, q := range x.requests(host) {
 						if late := q.at.Sub(published[n]); late > 100*time.Millisecond {
 							t.Fatalf("event %d came to %s after %s", n, host, late)
@@ -53,18 +53,18 @@ func TestIsolation(t *testing.T) {
 		})
 	}
 
-	t.Run("probes that hang leave slots to those that are well", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Concurrency: 16, PerSubscription: 4})
+	t.Run("hanging probes leave slots to healthy subscriptions", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Concurrency: 16, PerSubscription: 4})
 			for i := range 30 {
-				x.subscribe(t, "ill"+strconv.Itoa(i)+".example", says(500))
+				x.subscribe(t, "ill"+strconv.Itoa(i)+".example", respond(500))
 			}
 			x.publish(t, 20)
 			time.Sleep(5 * time.Second)
 			for i := range 30 {
-				x.set("ill"+strconv.Itoa(i)+".example", hangs)
+				x.setReceiver("ill"+strconv.Itoa(i)+".example", hang)
 			}
-			x.subscribe(t, "well.example", says(200))
+			x.subscribe(t, "well.example", respond(200))
 			for range 100 {
 				begin := time.Now()
 				x.publish(t, 1)
@@ -77,22 +77,22 @@ func TestIsolation(t *testing.T) {
 		})
 	})
 
-	t.Run("a backlog of one delays none of 500 others", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := idleRig(t, nil, dispatch.Options{Concurrency: 64})
-			x.subscribe(t, "big.example", after(20*time.Millisecond, says(200)))
+	t.Run("a backlog of one subscription delays none of 500 others", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := stoppedFixture(t, nil, dispatch.Options{Concurrency: 64})
+			x.subscribe(t, "big.example", respondAfter(20*time.Millisecond, respond(200)))
 			for range 2 {
 				x.publish(t, 1000)
 			}
 			for i := range 500 {
-				x.subscribe(t, "small"+strconv.Itoa(i)+".example", after(20*time.Millisecond, says(200)))
+				x.subscribe(t, "small"+strconv.Itoa(i)+".example", respondAfter(20*time.Millisecond, respond(200)))
 			}
 			x.run(t)
 			time.Sleep(100 * time.Millisecond)
 			begin := time.Now()
 			x.publish(t, 1)
 			time.Sleep(3 * time.Second)
-			// Five hundred requests of 20 ms over 48 slots and more take 0.2 s.
+			// 500 requests of 20 ms over at least 48 slots take 0.2 s.
 			for i := range 500 {
 				got := x.requests("small" + strconv.Itoa(i) + ".example")
 				if len(got) != 1 || got[0].at.Sub(begin) > 300*time.Millisecond {
@@ -100,7 +100,7 @@ func TestIsolation(t *testing.T) {
 				}
 			}
 			time.Sleep(10 * time.Second)
-			deliveredOnce(t, x, "big.example", 2001)
+			checkDeliveredOnce(t, x, "big.example", 2001)
 		})
 	})
 }
@@ -108,39 +108,39 @@ func TestIsolation(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 
-	t.Run("requests at once stay within both limits, and use them", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Concurrency: 32, PerSubscription: 4})
+	t.Run("concurrent requests stay within both limits, and reach them", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Concurrency: 32, PerSubscription: 4})
 			for i := range 50 {
-				x.subscribe(t, "r"+strconv.Itoa(i)+".example", after(100*time.Millisecond, says(200)))
+				x.subscribe(t, "r"+strconv.Itoa(i)+".example", respondAfter(100*time.Millisecond, respond(200)))
 			}
 			begin := time.Now()
 			x.publish(t, 20)
 			x.untilIdle(t)
-			// A thousand requests of 0.1 s over 32 slots take 3.1 s.
+			// 1,000 requests of 0.1 s over 32 slots take 3.1 s.
 			if took := time.Since(begin); took > 4500*time.Millisecond {
 				t.Errorf("took %s", took)
 			}
 			for i := range 50 {
 				host := "r" + strconv.Itoa(i) + ".example"
-				deliveredOnce(t, x, host, 20)
+				checkDeliveredOnce(t, x, host, 20)
 				if one, _ := x.peak(host); one > 4 {
 					t.Errorf("%d at once to %s", one, host)
 				}
 			}
-			// An eighth is kept for other organizations.
+			// An eighth is kept free for other organizations.
 			if _, all := x.peak(""); all != 28 {
 				t.Errorf("%d at once, want 28", all)
 			}
 		})
 	})
 
-	t.Run("one subscription alone uses all of its slots, but for the eighth that is kept for other organizations", func(t *testing.T) {
+	t.Run("one subscription alone uses all its slots, except the eighth kept for other organizations", func(t *testing.T) {
 		for _, limits := range [][2]int{{256, 16}, {64, 64}, {100, 80}, {1, 1}, {8, 16}} {
 			want := min(limits[0]-limits[0]/8, limits[1])
-			virtuallyNamed(t, fmt.Sprint(limits), func(t *testing.T) {
-				x := newRig(t, dispatch.Options{Concurrency: limits[0], PerSubscription: limits[1]})
-				x.subscribe(t, "a.example", after(time.Second, says(200)))
+			runInVirtualTime(t, fmt.Sprint(limits), func(t *testing.T) {
+				x := newFixture(t, dispatch.Options{Concurrency: limits[0], PerSubscription: limits[1]})
+				x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 				x.publish(t, 300)
 				time.Sleep(5500 * time.Millisecond)
 				if one, _ := x.peak("a.example"); one != want {
@@ -153,9 +153,9 @@ func TestLimits(t *testing.T) {
 		}
 	})
 
-	t.Run("no request is on the wire without its record", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: patient})
+	t.Run("no request is sent without its record", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: neverFailing})
 			var sub webhook.Subscription
 			var without atomic.Int64
 			sub = x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
@@ -173,7 +173,7 @@ func TestLimits(t *testing.T) {
 				if !found {
 					without.Add(1)
 				}
-				return response(500, ""), nil
+				return newResponse(500, ""), nil
 			})
 			x.publish(t, 100)
 			time.Sleep(time.Hour)
@@ -184,14 +184,14 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// virtuallyNamed is virtually in a sub-test.
-func virtuallyNamed(t *testing.T, name string, test func(t *testing.T)) {
+// runInVirtualTime runs a parallel sub-test in virtual time.
+func runInVirtualTime(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) { virtually(t, test) })
+	t.Run(name, func(t *testing.T) { inVirtualTime(t, test) })
 }
 
 // untilIdle waits until nothing is pending.
-func (x *rig) untilIdle(tb testing.TB) {
+func (x *fixture) untilIdle(tb testing.TB) {
 	tb.Helper()
 	for {
 		b, err := x.Store.Backlog(tb.Context())
@@ -208,7 +208,7 @@ func (x *rig) untilIdle(tb testing.TB) {
 func TestIdleCosts(t *testing.T) {
 	t.Parallel()
 
-	// calls counts what is asked of the store during an hour.
+	// calls counts the calls of the store during an hour.
 	calls := func(f *faults) map[string]int {
 		synctest.Wait()
 		f.mu.Lock()
@@ -228,11 +228,11 @@ func TestIdleCosts(t *testing.T) {
 		}
 	}
 
-	t.Run("with nothing to do, nothing is done", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("without deliveries, the store is hardly called", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			x.subscribe(t, "a.example", says(200))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", respond(200))
 			x.run(t)
 			x.publish(t, 100)
 			time.Sleep(time.Minute)
@@ -244,24 +244,24 @@ func TestIdleCosts(t *testing.T) {
 		})
 	})
 
-	t.Run("a closed lane costs nothing, whatever waits behind it", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("a closed lane costs nothing, however large its backlog", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", hangs)
+			x := stoppedFixture(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", hang)
 			x.run(t)
 			x.publish(t, 1000)
-			x.activate(t, sub, false)
+			x.setActive(t, sub, false)
 			time.Sleep(time.Minute)
 			only(t, calls(f))
 		})
 	})
 
-	t.Run("a lane whose deliveries wait for their time costs nothing", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("a lane whose deliveries are not due costs nothing", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{Policy: patient, RetryBase: 5 * time.Hour, RetryMax: 5 * time.Hour})
-			x.subscribe(t, "a.example", says(500))
+			x := stoppedFixture(t, f, dispatch.Options{Policy: neverFailing, RetryBase: 5 * time.Hour, RetryMax: 5 * time.Hour})
+			x.subscribe(t, "a.example", respond(500))
 			x.run(t)
 			x.publish(t, 300)
 			time.Sleep(time.Minute)
@@ -274,12 +274,12 @@ func TestIdleCosts(t *testing.T) {
 	})
 
 	t.Run("a failing lane does nothing between its probes", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{
+			x := stoppedFixture(t, f, dispatch.Options{
 				Policy: webhook.Policy{MaxAttempts: 5, FailingAfter: 5, DisabledAfter: 1000}, RetryBase: 10 * time.Minute,
 			})
-			x.subscribe(t, "a.example", says(500))
+			x.subscribe(t, "a.example", respond(500))
 			x.run(t)
 			x.publish(t, 1000)
 			time.Sleep(time.Minute)
@@ -291,24 +291,24 @@ func TestIdleCosts(t *testing.T) {
 	})
 }
 
-// Not parallel: it measures the memory of the process.
+// Not parallel, because it measures the memory of the process.
 func TestMemoryIsBoundedWhateverTheBacklog(t *testing.T) {
 	for _, c := range []struct{ subscriptions, events int }{{20, 50}, {200, 4}} {
-		t.Run(fmt.Sprintf("of %d subscriptions with %d events each", c.subscriptions, 2*c.events), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d subscriptions with %d events each", c.subscriptions, 2*c.events), func(t *testing.T) {
 			boundsMemory(t, c.subscriptions, c.events)
 		})
 	}
 }
 
-// boundsMemory publishes twice as many events as told, every other of them large, which is 200 MB to send.
+// boundsMemory publishes twice the given number of events. Every second event is large, so there are 200 MB to send.
 func boundsMemory(t *testing.T, subscriptions, events int) {
 	f := newFaults()
-	x := idleRig(t, f, dispatch.Options{Timeout: time.Minute})
+	x := stoppedFixture(t, f, dispatch.Options{Timeout: time.Minute})
 	gate := make(chan struct{})
 	for i := range subscriptions {
 		x.subscribe(t, "slow"+strconv.Itoa(i)+".example", func(*http.Request) (*http.Response, error) {
 			<-gate
-			return response(200, ""), nil
+			return newResponse(200, ""), nil
 		})
 	}
 	large := webhook.NewEvent{Type: "order.paid", Data: []byte(`{"x":"` + strings.Repeat("x", 250_000) + `"}`)}
@@ -319,14 +319,14 @@ func boundsMemory(t *testing.T, subscriptions, events int) {
 			t.Fatal(err)
 		}
 	}
-	for i := range events { // more than is taken over while nobody looks
+	for i := range events { // more than the inbox takes while the dispatcher does not run
 		publish([]webhook.NewEvent{small, large}[i/5%2])
 	}
 	x.run(t)
 	for i := range events {
 		publish([]webhook.NewEvent{large, small}[i%2])
 	}
-	// It settles: while nothing ends, hardly anything is asked for. A slow machine takes its time to get there.
+	// Reads almost stop while no request ends. A slow machine needs some time to get there.
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		before := f.called("PendingJobs")
 		time.Sleep(300 * time.Millisecond)
@@ -342,13 +342,13 @@ func boundsMemory(t *testing.T, subscriptions, events int) {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	// 32 MB may be held, and as much be on the way to that.
+	// The limits allow 32 MB, and reads may hold as much again.
 	if m.HeapAlloc > 80<<20 {
 		t.Errorf("%d MB in use", m.HeapAlloc>>20)
 	}
 	close(gate)
 	x.untilIdle(t)
 	for i := range subscriptions {
-		deliveredOnce(t, x, "slow"+strconv.Itoa(i)+".example", 2*events)
+		checkDeliveredOnce(t, x, "slow"+strconv.Itoa(i)+".example", 2*events)
 	}
 }

@@ -2,98 +2,98 @@ package dispatch
 
 import "github.com/keyhook/keyhook/storage/webhook"
 
-// weight is what a job alone is counted as against the bound on memory; maxWeight is that of the largest.
+// weight is what a job without shared body counts against the memory limit. The largest weight is maxWeight.
 func weight(j webhook.Job) int { return len(j.Body) + jobWeight }
 
 const (
-	jobWeight = 512 // without its body
+	jobWeight = 512 // without the body
 	maxWeight = webhook.MaxEvent + 4<<10
 )
 
-// room is how many jobs more the lane may read ahead.
-func (s *scheduler) room(l *lane) int {
-	n := min(s.share(l)/l.average, l.readsAhead()-l.head.n)
-	if l.bytes == 0 && s.fits(l, maxWeight) {
+// jobsToRead returns how many more jobs the lane may read.
+func (s *scheduler) jobsToRead(l *lane) int {
+	n := min(s.laneRoom(l)/l.averageWeight, l.maxQueued()-l.head.n)
+	if l.bytes == 0 && s.orgHasRoom(l, maxWeight) {
 		n = max(n, 1)
 	}
 	return max(n, 0)
 }
 
-// fits reports whether the lane's organization may have so many bytes more in memory.
-func (s *scheduler) fits(l *lane, bytes int) bool {
-	return s.turns[toMemory].allows(l.tenant.used[toMemory], bytes)
+// orgHasRoom reports whether the lane's organization may use so many more bytes.
+func (s *scheduler) orgHasRoom(l *lane, bytes int) bool {
+	return s.resources[memoryBytes].allows(l.org.used[memoryBytes], bytes)
 }
 
-// share is how much more the lane may hold in memory: less, the less its organization has left.
-func (s *scheduler) share(l *lane) int {
-	return (s.allowed(l, toMemory)-l.tenant.used[toMemory])/4 - l.bytes
+// laneRoom returns how many more bytes the lane may use. It shrinks as the room of its organization shrinks.
+func (s *scheduler) laneRoom(l *lane) int {
+	return (s.allowed(l, memoryBytes)-l.org.used[memoryBytes])/4 - l.bytes
 }
 
-// admit takes a due job into the head, if there is room.
-func (s *scheduler) admit(l *lane, j webhook.Job, most int) bool {
+// admit adds a due job to the head if there is room.
+func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	w := weight(j)
 	switch {
-	case !s.knows(l):
-	case l.failing():
-		most = 1
+	case !s.isCurrent(l):
+	case l.isFailing():
+		limit = 1
 	case l.bucket != nil:
-		most = l.readsAhead()
+		limit = l.maxQueued()
 	}
-	if l.head.n >= most || !s.fits(l, w) || l.bytes > 0 && w > s.share(l) {
+	if l.head.n >= limit || !s.orgHasRoom(l, w) || l.bytes > 0 && w > s.laneRoom(l) {
 		return false
 	}
 	a := &attempt{Job: j, lane: l, weight: w}
-	l.held[j.Delivery] = a
+	l.attempts[j.Delivery] = a
 	l.head.push(a)
-	l.average = (3*l.average + w) / 4
+	l.averageWeight = (3*l.averageWeight + w) / 4
 	l.bytes += w
-	s.charge(l, toMemory, jobWeight+s.bodies.hold(&a.Job))
+	s.charge(l, memoryBytes, jobWeight+s.bodies.add(&a.Job))
 	return true
 }
 
-// lighten counts the attempt's body as gone.
-func (s *scheduler) lighten(a *attempt) {
+// dropBody drops the attempt's body from memory.
+func (s *scheduler) dropBody(a *attempt) {
 	if a.weight == 0 {
 		return
 	}
 	a.lane.bytes -= a.weight
-	s.charge(a.lane, toMemory, -jobWeight-s.bodies.drop(a.Event))
+	s.charge(a.lane, memoryBytes, -jobWeight-s.bodies.remove(a.Event))
 	a.weight, a.Body = 0, nil
 }
 
-// bodies are the bodies that are held, by event: the deliveries of one event share one, which weighs once. To a lane,
-// each of its jobs weighs in full.
-type bodies map[int64]*heldBody
+// bodies holds bodies by event. All deliveries of an event share one body, which counts once. For the limits of a lane,
+// each job counts in full.
+type bodies map[int64]*sharedBody
 
-type heldBody struct {
-	bytes   []byte
-	holders int
+type sharedBody struct {
+	bytes []byte
+	jobs  int
 }
 
-// hold has the job share the body of its event, and returns by how much that makes all of them heavier.
-func (b bodies) hold(j *webhook.Job) int {
-	held := b[j.Event]
-	if held == nil {
-		b[j.Event] = &heldBody{j.Body, 1}
+// add makes the job share the body of its event. It returns the bytes that this adds to memory.
+func (b bodies) add(j *webhook.Job) int {
+	shared := b[j.Event]
+	if shared == nil {
+		b[j.Event] = &sharedBody{j.Body, 1}
 		return len(j.Body)
 	}
-	held.holders++
-	j.Body = held.bytes
+	shared.jobs++
+	j.Body = shared.bytes
 	return 0
 }
 
-// drop undoes a hold, and returns by how much that makes all of them lighter.
-func (b bodies) drop(event int64) int {
-	held := b[event]
-	if held.holders--; held.holders > 0 {
+// remove undoes add. It returns the bytes that this frees.
+func (b bodies) remove(event int64) int {
+	shared := b[event]
+	if shared.jobs--; shared.jobs > 0 {
 		return 0
 	}
 	delete(b, event)
-	return len(held.bytes)
+	return len(shared.bytes)
 }
 
-// forget drops a job that waits in the head, or that has just left it.
-func (s *scheduler) forget(a *attempt) {
-	s.lighten(a)
-	delete(a.lane.held, a.Delivery)
+// dropJob drops a job that is in the head or has just left it.
+func (s *scheduler) dropJob(a *attempt) {
+	s.dropBody(a)
+	delete(a.lane.attempts, a.Delivery)
 }

@@ -1,33 +1,28 @@
 package dispatch
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// TestBodies shows that deliveries of one event weigh what they hold, which is one body, however they come and go.
+// TestBodies shows that the deliveries of an event count their shared body once, in whatever order they come and go.
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	d, err := New(nil, Options{Transport: http.DefaultTransport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScheduler(d, &work{Dispatcher: d})
+	s := newTestScheduler(t)
 	text := strings.Repeat("x", 10_000)
 	admit := func(lane, event, delivery int64) *attempt {
 		t.Helper()
-		j := webhook.Job{Delivery: delivery, Subscription: lane, Event: event, Body: []byte(text)} // a copy each, as read
-		if !s.admit(s.lane(lane, 1), j, headSize) {
+		j := webhook.Job{Delivery: delivery, Subscription: lane, Event: event, Body: []byte(text)} // each has a copy, like jobs that were read
+		if !s.admit(s.laneOf(lane, 1), j, maxHead) {
 			t.Fatalf("delivery %d was not admitted", delivery)
 		}
-		return s.lane(lane, 1).held[delivery]
+		return s.laneOf(lane, 1).attempts[delivery]
 	}
 	weighs := func(bodies, jobs int) {
 		t.Helper()
-		used := s.turns[toMemory].used
+		used := s.resources[memoryBytes].used
 		if want := bodies*len(text) + jobs*jobWeight; used != want || len(s.bodies) != bodies {
 			t.Errorf("%d bytes and %d bodies, want %d and %d", used, len(s.bodies), want, bodies)
 		}
@@ -37,21 +32,21 @@ func TestBodies(t *testing.T) {
 	if &one.Body[0] != &two.Body[0] || &two.Body[0] == &other.Body[0] {
 		t.Error("two deliveries of one event do not share its body, or those of two do")
 	}
-	if s.lane(2, 1).bytes != 2*weight(two.Job) {
-		t.Errorf("the second lane holds %d bytes", s.lane(2, 1).bytes)
+	if s.laneOf(2, 1).bytes != 2*weight(two.Job) {
+		t.Errorf("the second lane holds %d bytes", s.laneOf(2, 1).bytes)
 	}
-	s.lighten(one)
-	s.lighten(one) // its request has ended, and then its record
+	s.dropBody(one)
+	s.dropBody(one) // first when its request ends, then when its result is saved
 	weighs(2, 2)
-	s.forget(one)
-	s.forget(two)
+	s.dropJob(one)
+	s.dropJob(two)
 	weighs(1, 1)
 	again := admit(1, 7, 1)
 	weighs(2, 2)
-	s.forget(other)
-	s.forget(again)
+	s.dropJob(other)
+	s.dropJob(again)
 	weighs(0, 0)
-	if s.lane(1, 1).bytes != 0 || s.lane(2, 1).bytes != 0 {
-		t.Errorf("the lanes hold %d and %d bytes", s.lane(1, 1).bytes, s.lane(2, 1).bytes)
+	if s.laneOf(1, 1).bytes != 0 || s.laneOf(2, 1).bytes != 0 {
+		t.Errorf("the lanes hold %d and %d bytes", s.laneOf(1, 1).bytes, s.laneOf(2, 1).bytes)
 	}
 }

@@ -6,301 +6,321 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// What the scheduler is told. The store says fresh and changed; the goroutines that work for the scheduler say the rest.
+// Messages to the scheduler. The store sends jobsCreated and subscriptionsChanged. The scheduler's worker sends the
+// others.
 type (
-	// fresh: there are new deliveries.
-	fresh struct{ jobs []webhook.Job }
-	// changed: these subscriptions, or any where none is named, are not what they were.
-	changed struct{ subscriptions []int64 }
-	// begun: the attempts are in the store, each under its row; 0 stands for one that was refused.
-	begun struct {
+	// jobsCreated: there are new deliveries.
+	jobsCreated struct{ jobs []webhook.Job }
+	// subscriptionsChanged: these subscriptions have changed, or any if none is named.
+	subscriptionsChanged struct{ subscriptions []int64 }
+	// beginReturned: the attempts are recorded under these rows. A row of 0 means that the store refused the attempt.
+	beginReturned struct {
 		attempts []*attempt
 		rows     []int64
 		err      error
 	}
-	// bounced: it was not sent, because something has changed since that was decided.
-	bounced struct{ *attempt }
-	// sent: its request has ended.
-	sent struct{ *attempt }
-	// unrecorded: the store refuses to record its end. That is tried again.
-	unrecorded struct {
+	// sendRefused: the attempt was not sent, because something had changed since the decision.
+	sendRefused struct{ *attempt }
+	// requestEnded: the request of the attempt has ended.
+	requestEnded struct{ *attempt }
+	// recordFailed: the store failed to save the result. The worker tries again.
+	recordFailed struct {
 		*attempt
 		err error
 	}
-	// settled: its end is recorded.
-	settled struct{ *attempt }
-	// cutOff: it stays in the store as it is.
-	cutOff struct {
+	// attemptSettled: the result is saved.
+	attemptSettled struct{ *attempt }
+	// attemptCutOff: the process stops; the record of the attempt stays as it is.
+	attemptCutOff struct {
 		*attempt
-		onWire bool
+		wasSending bool
 	}
-	// unreleased: the store refuses to take attempts back. That is tried again.
-	unreleased struct{ err error }
-	// released: they were taken back.
-	released struct{ attempts []*attempt }
-	// swept: all that is pending, by subscription.
-	swept struct {
-		lanes []webhook.Lane
-		err   error
-		took  time.Duration
+	// releaseFailed: the store failed to release attempts. The worker tries again.
+	releaseFailed struct{ err error }
+	// attemptsReleased: the attempts have no record any more.
+	attemptsReleased struct{ attempts []*attempt }
+	// lanesListed: the list of all subscriptions with pending deliveries.
+	lanesListed struct {
+		lanes    []webhook.Lane
+		err      error
+		duration time.Duration
 	}
 )
 
-// apply takes jobs into the heads of their lanes. Where older ones wait in the table, or there is no room, they will be
-// read from there.
-func (m fresh) apply(s *scheduler) {
+// apply adds jobs to the heads of their lanes. If older jobs wait in the table, or there is no room, they are read from
+// the table later.
+func (m jobsCreated) apply(s *scheduler) {
 	for i := range m.jobs {
 		j := m.jobs[i]
-		if _, shut := s.closed[j.Subscription]; shut {
+		if _, parked := s.parked[j.Subscription]; parked {
 			continue
 		}
-		l := s.lane(j.Subscription, j.Organization)
-		if l.held[j.Delivery] != nil {
+		l := s.laneOf(j.Subscription, j.Organization)
+		if l.attempts[j.Delivery] != nil {
 			continue
 		}
-		if l.more || !s.admit(l, j, freshSize) {
-			l.more = true
+		if l.tableHasMore || !s.admit(l, j, maxNewJobs) {
+			l.tableHasMore = true
 		}
-		s.touch(l)
+		s.update(l)
 	}
 }
 
-// spill notes that a subscription has new deliveries in the table.
-func (s *scheduler) spill(subscription, organization int64) {
-	if _, shut := s.closed[subscription]; shut {
+// markSpilled notes that a subscription has new deliveries in the table only.
+func (s *scheduler) markSpilled(subscription, organization int64) {
+	if _, parked := s.parked[subscription]; parked {
 		return
 	}
-	l := s.lane(subscription, organization)
-	l.more = true
-	s.touch(l)
+	l := s.laneOf(subscription, organization)
+	l.tableHasMore = true
+	s.update(l)
 }
 
-// apply has what is known of the subscriptions read again before anything more is sent to them.
-func (m changed) apply(s *scheduler) {
+// apply makes the lanes read their subscriptions again before they send anything more.
+func (m subscriptionsChanged) apply(s *scheduler) {
 	if len(m.subscriptions) == 0 {
-		s.all++
-		clear(s.closed)
-		s.sweep = true
+		s.globalVersion++
+		clear(s.parked)
+		s.list.now = true
 		return
 	}
 	for _, subscription := range m.subscriptions {
-		delete(s.closed, subscription)
-		l := s.lane(subscription, unknown)
-		l.want++
-		l.more, l.shut, l.readAt = true, false, 0
-		s.touch(l)
+		delete(s.parked, subscription)
+		l := s.laneOf(subscription, unknownOrg)
+		l.wantVersion++
+		l.tableHasMore, l.parked, l.readAfter = true, false, 0
+		s.update(l)
 	}
 }
 
-// apply puts what has begun in line for the wire.
-func (m begun) apply(s *scheduler) {
-	s.beginning, s.batch = false, m.attempts
-	s.lead = min(2*s.clock.Sub(s.beganAt), longestLead) // twice, because another may be under way when its turn comes
+// apply queues the begun attempts for sending.
+func (m beginReturned) apply(s *scheduler) {
+	s.begin.running, s.begin.spareBatch = false, m.attempts
+	s.begin.lead = min(2*s.clock.Sub(s.begin.started), maxBeginLead) // twice, because another Begin may run when its turn comes
 	defer clear(m.attempts)
 	if m.err != nil {
-		s.ail("begin attempts", m.err)
-		s.beginFailed, s.beginAfter = true, s.clock.Add(s.o.PollInterval)
+		s.storeFails(opBegin, m.err)
+		s.begin.failed, s.begin.after = true, s.clock.Add(s.options.PollInterval)
 		for i := len(m.attempts) - 1; i >= 0; i-- {
-			s.restore(m.attempts[i])
+			s.returnToHead(m.attempts[i])
 		}
 		return
 	}
-	s.well("begin attempts")
-	s.delays.moved(beginning)
-	s.beginFailed = false
+	s.storeWorks(opBegin)
+	s.steps.markDone(stepBegin)
+	s.begin.failed = false
 	for i, a := range m.attempts {
-		a.lane.chosen--
+		a.lane.beginning--
 		if a.row = m.rows[i]; a.row == 0 {
-			s.refuse(a)
+			s.dropRefused(a)
 		} else {
-			s.line(a)
+			s.queueForSending(a)
 		}
-		s.touch(a.lane)
+		s.update(a.lane)
 	}
 }
 
-// restore puts an attempt that was not begun back to the head of its lane.
-func (s *scheduler) restore(a *attempt) {
-	a.lane.chosen--
-	s.open--
-	s.charge(a.lane, toBegin, -1)
+// returnToHead returns an attempt that was not begun to the head of its lane.
+func (s *scheduler) returnToHead(a *attempt) {
+	a.lane.beginning--
+	s.unsettled--
+	s.charge(a.lane, beginPlaces, -1)
 	if a.probe {
-		s.charge(a.lane, toProbe, -1)
+		s.charge(a.lane, probePlaces, -1)
 	}
-	a.lane.head.unpop(a)
-	s.touch(a.lane)
+	a.lane.head.pushFront(a)
+	s.update(a.lane)
 }
 
-// refuse drops an attempt that the store did not let begin. Either its subscription is not what it was believed to be, or
-// the delivery has ended: both are read again.
-func (s *scheduler) refuse(a *attempt) {
-	s.charge(a.lane, toBegin, -1)
-	s.end(a)
-	a.lane.want++
-	a.lane.more, a.lane.refused = true, a.epoch
+// dropRefused drops an attempt that the store refused to begin. Either the subscription has changed or the delivery has
+// ended. Both are read again.
+func (s *scheduler) dropRefused(a *attempt) {
+	s.charge(a.lane, beginPlaces, -1)
+	s.finish(a)
+	a.lane.wantVersion++
+	a.lane.tableHasMore, a.lane.refusedEpoch = true, a.epoch
 }
 
-// line puts a begun attempt in line for the wire, or gives it back if it must not be sent any more.
-func (s *scheduler) line(a *attempt) {
+// queueForSending queues a begun attempt for sending, or releases it if it must not be sent any more.
+func (s *scheduler) queueForSending(a *attempt) {
 	l := a.lane
-	if s.stopping || s.knows(l) && (l.closed() || a.epoch != l.health.Epoch || l.begun.n >= l.bucket.size()) {
-		s.charge(l, toBegin, -1)
-		s.giveBack = append(s.giveBack, a)
+	if s.stopping || s.isCurrent(l) && (l.isClosed() || a.epoch != l.health.Epoch || l.begun.n >= l.bucket.capacity()) {
+		s.charge(l, beginPlaces, -1)
+		s.toRelease = append(s.toRelease, a)
 		return
 	}
 	l.begun.push(a)
 }
 
-// conform gives back what has begun under conditions that have passed.
-func (s *scheduler) conform(l *lane) {
-	line := l.begun
+// recheckBegun releases begun attempts that the current state of the subscription forbids.
+func (s *scheduler) recheckBegun(l *lane) {
+	begun := l.begun
 	l.begun = queue{}
-	for a := line.pop(); a != nil; a = line.pop() {
-		s.line(a)
+	for a := begun.pop(); a != nil; a = begun.pop() {
+		s.queueForSending(a)
 	}
 }
 
-func (m unreleased) apply(s *scheduler) { s.ail("take attempts back", m.err) }
+func (m releaseFailed) apply(s *scheduler) { s.storeFails(opRelease, m.err) }
 
-func (m released) apply(s *scheduler) {
-	s.well("take attempts back")
+func (m attemptsReleased) apply(s *scheduler) {
+	s.storeWorks(opRelease)
 	for _, a := range m.attempts {
-		s.end(a)
-		a.lane.more = !a.lane.shut
-		s.touch(a.lane)
+		s.finish(a)
+		a.lane.tableHasMore = !a.lane.parked
+		s.update(a.lane)
 	}
 }
 
-// offWire frees the slot of a request.
-func (s *scheduler) offWire(l *lane) {
-	l.wire--
-	s.charge(l, toLaunch, -1)
+// freeSlot returns the slot of a request.
+func (s *scheduler) freeSlot(l *lane) {
+	l.sending--
+	s.charge(l, sendSlots, -1)
 }
 
-func (m bounced) apply(s *scheduler) {
-	s.offWire(m.lane)
-	m.lane.bucket.restore(s.clock)
-	s.charge(m.lane, toBegin, 1)
-	s.line(m.attempt)
-	s.touch(m.lane)
+func (m sendRefused) apply(s *scheduler) {
+	s.freeSlot(m.lane)
+	m.lane.bucket.returnToken(s.clock)
+	s.charge(m.lane, beginPlaces, 1)
+	s.queueForSending(m.attempt)
+	s.update(m.lane)
 }
 
-func (m sent) apply(s *scheduler) {
-	s.offWire(m.lane)
-	m.lane.countEnd(s.round)
-	m.lane.streak++
+func (m requestEnded) apply(s *scheduler) {
+	s.freeSlot(m.lane)
+	m.lane.ends.count(s.begin.round)
+	m.lane.failureStreak++
 	if m.failed {
-		m.lane.doubts++
+		m.lane.unsettledFailures++
 	} else {
-		m.lane.streak = 0
+		m.lane.failureStreak = 0
 	}
-	s.lighten(m.attempt)
-	s.touch(m.lane)
+	s.dropBody(m.attempt)
+	s.update(m.lane)
 }
 
-// apply has everybody wait: what cannot be recorded is not sent. But an end that is refused again while others were taken,
-// or for too long, is refused for its own sake: nobody waits for it then, though it is still tried.
-func (m unrecorded) apply(s *scheduler) {
+// apply stops all sending, because an attempt whose result cannot be saved must not be sent. One result may keep
+// failing while others succeed, or for over a minute. Then the fault is in that result. The worker retries it in the
+// background, and it stops blocking the other lanes.
+func (m recordFailed) apply(s *scheduler) {
 	switch a := m.attempt; {
-	case a.refusedAt.IsZero():
-		a.refusedAt, a.recorded, a.troubled = s.clock, s.recorded, true
-		s.unrecorded++
-		s.ail(recordAttempts, m.err)
-	case a.troubled && (s.recorded > a.recorded || s.clock.Sub(a.refusedAt) > patience):
-		a.troubled = false
-		s.unrecorded--
-		s.log.Error("the end of an attempt cannot be recorded", "subscription", a.target.ID, "event", a.EventID, "error", m.err)
+	case a.recordFailedAt.IsZero():
+		a.recordFailedAt, a.recordedBefore, a.blocksSending = s.clock, s.recordedResults, true
+		s.blockingResults++
+		s.storeFails(opRecord, m.err)
+	case a.blocksSending && (s.recordedResults > a.recordedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
+		a.blocksSending = false
+		s.blockingResults--
+		s.log.Error("the result of an attempt cannot be saved; it is tried again, and other deliveries go on", "subscription", a.target.ID, "event", a.EventID, "error", m.err)
 	}
 }
 
-// apply learns what became of the delivery and of the subscription's health.
-func (m settled) apply(s *scheduler) {
+// apply updates the lane with the new state of the delivery and of the health.
+func (m attemptSettled) apply(s *scheduler) {
 	a, l := m.attempt, m.lane
-	s.end(a)
-	s.recorded++
-	s.well(recordAttempts)
-	s.delays.moved(recording)
+	s.finish(a)
+	s.recordedResults++
+	s.storeWorks(opRecord)
+	s.steps.markDone(stepRecord)
 	if l.reading {
-		l.settledMeanwhile[a.Delivery] = struct{}{}
+		l.settledDuringRead[a.Delivery] = struct{}{}
 	}
-	if a.settled.State == webhook.Pending && !l.shut {
-		l.later(a.settled.DueAt)
+	if a.settled.State == webhook.Pending && !l.parked {
+		l.noteDue(a.settled.DueAt)
 	}
-	s.learn(l, a.settled)
-	s.touch(l)
+	s.updateHealth(l, a.settled)
+	s.update(l)
 }
 
-// learn takes over the health that the store has recorded, if it follows from the one that is known by this attempt
-// alone. Otherwise something else has changed too, and the target is read again.
-func (s *scheduler) learn(l *lane, made webhook.Settled) {
-	switch epoch := made.Health.Epoch; {
-	case !s.knows(l):
-		if l.reading { // perhaps from before this
-			l.want++
+// updateHealth takes the health that the store recorded, if this attempt alone explains the step from the known one.
+// Otherwise something else has changed too, and the target is read again.
+func (s *scheduler) updateHealth(l *lane, settled webhook.Settled) {
+	switch epoch := settled.Health.Epoch; {
+	case !s.isCurrent(l):
+		if l.reading { // the read may be older than this
+			l.wantVersion++
 		}
-	case epoch < l.health.Epoch: // old news
+	case epoch < l.health.Epoch: // older than what is known
 	case epoch == l.health.Epoch:
-		l.health = made.Health
-	case made.Changed && epoch == l.health.Epoch+1:
-		l.health = made.Health
-		s.conform(l)
+		l.health = settled.Health
+	case settled.Changed && epoch == l.health.Epoch+1:
+		l.health = settled.Health
+		s.recheckBegun(l)
 	default:
-		l.want++
+		l.wantVersion++
 	}
 }
 
-func (m cutOff) apply(s *scheduler) {
-	if m.onWire {
-		s.offWire(m.lane)
+func (m attemptCutOff) apply(s *scheduler) {
+	if m.wasSending {
+		s.freeSlot(m.lane)
 	}
-	s.end(m.attempt)
+	s.finish(m.attempt)
 }
 
-// apply wakes the lanes of which the store knows more than they do.
-func (m swept) apply(s *scheduler) {
-	s.sweeping = false
+// apply notes which lanes have more deliveries in the table than in memory.
+func (m lanesListed) apply(s *scheduler) {
+	s.list.running = false
 	if m.err != nil {
-		s.ail(listPending, m.err)
-		s.sweepAfter = s.clock.Add(s.o.PollInterval)
+		s.storeFails(opList, m.err)
+		s.list.after = s.clock.Add(s.options.PollInterval)
 		return
 	}
-	s.well(listPending)
-	s.delays.moved(listing)
-	s.dropped = false
-	s.sweepAfter = s.clock.Add(sweepInterval(m.took))
+	s.storeWorks(opList)
+	s.steps.markDone(stepList)
+	s.droppedUnread = false
+	s.list.after = s.clock.Add(listInterval(m.duration))
 	for _, pending := range m.lanes {
-		if _, shut := s.closed[pending.Subscription]; shut {
+		if _, parked := s.parked[pending.Subscription]; parked {
 			continue
 		}
-		l := s.lane(pending.Subscription, pending.Organization)
-		// The lane may hold a new delivery and not know the older ones, for example after its subscription was closed. Read the
-		// table to find them.
-		if (len(l.held) > 0 || l.reading) && s.due(pending.DueAt) {
-			l.more = true
+		l := s.laneOf(pending.Subscription, pending.Organization)
+		// The lane may know a new delivery but not the older ones, for example after its subscription was closed.
+		// Read the table to find them.
+		if (len(l.attempts) > 0 || l.reading) && s.isDue(pending.DueAt) {
+			l.tableHasMore = true
 		}
-		l.later(pending.DueAt)
-		s.touch(l)
+		l.noteDue(pending.DueAt)
+		s.update(l)
 	}
 }
 
-// What the store is asked to do, as logs name it.
+// Names of store operations in log lines.
 const (
-	recordAttempts = "record attempts"
-	listPending    = "list pending deliveries"
+	opRead    = "read deliveries"
+	opBegin   = "begin attempts"
+	opRelease = "release attempts"
+	opRecord  = "record attempts"
+	opList    = "list pending deliveries"
 )
 
-// ail notes, once, that the store fails at something.
-func (s *scheduler) ail(what string, err error) {
-	if !s.ailing[what] && !s.stopping {
-		s.ailing[what] = true
-		s.log.Error("the store fails; what depends on it waits, and is tried again", "what", what, "error", err)
+// storeFails logs the first failure of an operation of the store.
+func (s *scheduler) storeFails(operation string, err error) {
+	if !s.failingOps[operation] && !s.stopping {
+		s.failingOps[operation] = true
+		s.log.Error("a store operation fails; deliveries that need it wait until it works again", "what", operation, "error", err)
 	}
 }
 
-// well notes that it no longer does.
-func (s *scheduler) well(what string) {
-	if s.ailing[what] {
-		delete(s.ailing, what)
-		s.log.Info("the store works again", "what", what)
+// storeWorks logs that a failing operation works again.
+func (s *scheduler) storeWorks(operation string) {
+	if s.failingOps[operation] {
+		delete(s.failingOps, operation)
+		s.log.Info("a store operation works again", "what", operation)
+	}
+}
+
+// finish forgets an attempt that is settled, released or refused.
+func (s *scheduler) finish(a *attempt) {
+	s.dropJob(a)
+	s.unsettled--
+	if a.failed {
+		a.lane.unsettledFailures--
+	}
+	if a.probe {
+		s.charge(a.lane, probePlaces, -1)
+	}
+	if a.blocksSending {
+		s.blockingResults--
 	}
 }

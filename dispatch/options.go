@@ -12,27 +12,28 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Options say how deliveries are made. The zero value of a field is its default; only Transport has none.
+// Options configure a Dispatcher. A zero field means its default. Only Transport has no default.
 type Options struct {
 	Policy          webhook.Policy    // zero: webhook.DefaultPolicy
-	RetryBase       time.Duration     // before the second attempt; zero: 15 s
-	RetryFactor     float64           // by which each delay is longer than the one before; zero: 4
-	RetryMax        time.Duration     // no delay is longer, whatever the receiver asks for; zero: 10 min
-	Timeout         time.Duration     // of one attempt, from the dial to the last byte of the answer; zero: 15 s
-	Grace           time.Duration     // how long Run waits, once told to stop, for attempts under way; zero: Timeout + 4 s
-	Concurrency     int               // requests on the wire at once; zero: 256
-	PerSubscription int               // of them to one subscription, at most Concurrency; zero: 16
-	PollInterval    time.Duration     // how often clocks are compared and a store that failed is tried again; zero: 1 s
-	HeaderPrefix    string            // of the headers, as in X-Service-Signature; empty: X-Service
-	AllowHTTP       bool              // send to http:// URLs too; false: only https://
-	Transport       http.RoundTripper // that refuses forbidden addresses, follows nothing and unpacks nothing: egress makes one
+	RetryBase       time.Duration     // delay before the second attempt; zero: 15 s
+	RetryFactor     float64           // each delay is longer than the last by this factor; zero: 4
+	RetryMax        time.Duration     // limit of every delay, including Retry-After; zero: 10 min
+	Timeout         time.Duration     // of one attempt, from the dial to the last byte of the response; zero: 15 s
+	Grace           time.Duration     // how long Run waits for running attempts after ctx ends; zero: Timeout + 4 s
+	Concurrency     int               // requests at once; zero: 256
+	PerSubscription int               // requests to one subscription at once, at most Concurrency; zero: 16
+	PollInterval    time.Duration     // between two reads of the clock, and between retries of a failing store; zero: 1 s
+	HeaderPrefix    string            // of the header names, as in X-Service-Signature; empty: X-Service
+	AllowHTTP       bool              // also send to http:// URLs; false: only https://
+	Transport       http.RoundTripper // must refuse forbidden addresses, follow no redirects and not decompress; see package egress
 	Logger          *slog.Logger      // nil: slog.Default
 
-	// Ended is told of each attempt, tests included, once its end is recorded. It must return at once; nil: nobody is told.
-	Ended func(r webhook.Result, made webhook.Settled)
+	// OnSettled is called for each attempt, including tests, after its result is recorded. It must return at once. Nil
+	// means no call.
+	OnSettled func(r webhook.Result, settled webhook.Settled)
 }
 
-// complete returns the options with their defaults, or all that is wrong with them.
+// complete returns the options with their defaults, or every problem with them.
 func (o Options) complete() (Options, error) {
 	if o.Policy == (webhook.Policy{}) {
 		o.Policy = webhook.DefaultPolicy()
@@ -86,19 +87,19 @@ func (o Options) validate() error {
 		o.Policy.DisabledAfter, o.Policy.FailingAfter)
 	check(o.RetryBase >= time.Millisecond, "retry base is %s, but must be at least 1ms", o.RetryBase)
 	check(o.RetryMax >= max(o.RetryBase, time.Millisecond), "retry max is %s, but must be at least retry base, %s", o.RetryMax, o.RetryBase)
-	check(o.RetryFactor >= 1, "retry factor is %g, but must be at least 1", o.RetryFactor) // false for NaN too
+	check(o.RetryFactor >= 1, "retry factor is %g, but must be at least 1", o.RetryFactor) // also false for NaN
 	check(o.Timeout > 0, "timeout is %s, but must be positive", o.Timeout)
 	check(o.Grace > 0, "grace is %s, but must be positive", o.Grace)
 	check(o.PollInterval > 0, "poll interval is %s, but must be positive", o.PollInterval)
 	check(o.Concurrency > 0, "concurrency is %d, but must be positive", o.Concurrency)
 	check(o.PerSubscription > 0, "concurrency per subscription is %d, but must be positive", o.PerSubscription)
-	check(token(o.HeaderPrefix), "header prefix %q must be letters, digits and hyphens", o.HeaderPrefix)
-	check(o.HeaderPrefix != "Webhook", "header prefix Webhook would hide the headers of Standard Webhooks")
-	check(o.Transport != nil, "a transport is needed")
+	check(isHeaderToken(o.HeaderPrefix), "header prefix %q must be letters, digits and hyphens", o.HeaderPrefix)
+	check(o.HeaderPrefix != "Webhook", "header prefix Webhook would hide the headers of Standard Webhooks; choose another")
+	check(o.Transport != nil, "no transport; set Transport, for example to egress.NewTransport")
 	return errors.Join(errs...)
 }
 
-// token reports whether s can begin a header's name and be read by every receiver.
-func token(s string) bool {
+// isHeaderToken reports whether s can start a header name that every receiver can read.
+func isHeaderToken(s string) bool {
 	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }

@@ -14,21 +14,21 @@ import (
 func TestReplay(t *testing.T) {
 	t.Parallel()
 
-	t.Run("arrives, each event once, with what came before and after it", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(200))
+	t.Run("a replay delivers each event once, beside older and newer events", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(200))
 			want := x.publish(t, 3)
 			time.Sleep(time.Minute)
-			x.activate(t, sub, false)
+			x.setActive(t, sub, false)
 			want = append(want, x.publish(t, 600)...)
-			x.activate(t, sub, true)
+			x.setActive(t, sub, true)
 			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyAll}); n != 600 || err != nil {
 				t.Fatalf("%d are made, error %v", n, err)
 			}
 			want = append(want, x.publish(t, 3)...)
 			time.Sleep(time.Minute)
-			x.arrived(t, "a.example", want)
+			x.checkArrived(t, "a.example", want)
 			triggers := map[webhook.Trigger]int{}
 			for _, a := range x.attempts(t, sub) {
 				triggers[a.Trigger]++
@@ -39,19 +39,19 @@ func TestReplay(t *testing.T) {
 		})
 	})
 
-	t.Run("gets another chance for what failed", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{Policy: webhook.Policy{MaxAttempts: 2, FailingAfter: 100, DisabledAfter: 200}})
-			sub := x.subscribe(t, "a.example", says(500))
+	t.Run("a replay delivers failed events again", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{Policy: webhook.Policy{MaxAttempts: 2, FailingAfter: 100, DisabledAfter: 200}})
+			sub := x.subscribe(t, "a.example", respond(500))
 			want := x.publish(t, 20)
 			time.Sleep(time.Hour)
-			x.set("a.example", says(200))
+			x.setReceiver("a.example", respond(200))
 			r := webhook.Replay{Only: webhook.OnlyFailed}
 			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n != 20 || err != nil {
 				t.Fatalf("%d are made, error %v", n, err)
 			}
 			time.Sleep(time.Minute)
-			x.arrived(t, "a.example", slices.Concat(want, want, want)) // twice in vain
+			x.checkArrived(t, "a.example", slices.Concat(want, want, want)) // two attempts failed before
 			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
 				t.Errorf("%+v", h)
 			}
@@ -61,26 +61,26 @@ func TestReplay(t *testing.T) {
 		})
 	})
 
-	t.Run("waits for a disabled subscription", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(200))
-			x.activate(t, sub, false)
+	t.Run("a replay waits while the subscription is disabled", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(200))
+			x.setActive(t, sub, false)
 			want := x.publish(t, 10)
 			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n != 10 || err != nil {
 				t.Fatalf("%d are made, error %v", n, err)
 			}
 			time.Sleep(time.Hour)
-			x.arrived(t, "a.example", nil)
-			x.activate(t, sub, true)
+			x.checkArrived(t, "a.example", nil)
+			x.setActive(t, sub, true)
 			time.Sleep(time.Minute)
-			x.arrived(t, "a.example", want)
+			x.checkArrived(t, "a.example", want)
 		})
 	})
 }
 
-// arrived checks which events the host has got, in whatever order.
-func (x *rig) arrived(t *testing.T, host string, want []string) {
+// checkArrived checks which events the host got, in any order.
+func (x *fixture) checkArrived(t *testing.T, host string, want []string) {
 	t.Helper()
 	var got []string
 	for _, q := range x.requests(host) {

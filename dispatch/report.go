@@ -7,18 +7,17 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// report tells of an attempt whose end is recorded, and logs it in one line: a success for those who look closely, a
-// failure or a recovery for all, and as a warning where the delivery has no attempts left or the subscription's health got
-// worse.
-func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result, made webhook.Settled) {
-	if d.o.Ended != nil {
-		d.o.Ended(r, made)
+// report calls OnSettled and logs the attempt in one line. A success is a debug line; a failure or a recovery is an
+// info line. It is a warning if the delivery has no attempts left or the subscription's health got worse.
+func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result, settled webhook.Settled) {
+	if d.options.OnSettled != nil {
+		d.options.OnSettled(r, settled)
 	}
 	level := slog.LevelDebug
 	switch {
-	case !r.Succeeded && (made.Changed || made.State == webhook.Exhausted) && r.Trigger != webhook.ByTest:
+	case !r.Succeeded && (settled.Changed || settled.State == webhook.Exhausted) && r.Trigger != webhook.ByTest:
 		level = slog.LevelWarn
-	case !r.Succeeded || made.Changed:
+	case !r.Succeeded || settled.Changed:
 		level = slog.LevelInfo
 	}
 	ctx := context.Background()
@@ -30,19 +29,19 @@ func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result,
 		slog.String("organization", t.OrganizationID), slog.String("subscription", t.ID),
 		slog.String("event", j.EventID), slog.String("event_type", j.EventType), slog.Int64("delivery", j.Delivery),
 		slog.Int("attempt", r.Number), slog.String("trigger", r.Trigger.String()),
-		slog.Int64("duration_ms", r.DurationMS), slog.String("delivery_state", made.State.String()),
+		slog.Int64("duration_ms", r.DurationMS), slog.String("delivery_state", settled.State.String()),
 	)
 	if r.ResponseStatus != nil {
 		attrs = append(attrs, slog.Int("status", *r.ResponseStatus))
 	}
-	if r.Error != "" {
-		attrs = append(attrs, slog.String("error", r.Error))
+	if !r.Failure.IsZero() {
+		attrs = append(attrs, slog.String("error", r.Failure.String()))
 	}
-	if made.State == webhook.Pending {
-		attrs = append(attrs, slog.Int64("due_at", made.DueAt))
+	if settled.State == webhook.Pending {
+		attrs = append(attrs, slog.Int64("due_at", settled.DueAt))
 	}
 	if r.Trigger != webhook.ByTest {
-		attrs = append(attrs, slog.String("health", string(made.Health.Status)), slog.Int("consecutive_failures", made.Health.ConsecutiveFailures))
+		attrs = append(attrs, slog.String("health", string(settled.Health.Status)), slog.Int("consecutive_failures", settled.Health.ConsecutiveFailures))
 	}
 	text := "attempt succeeded"
 	if !r.Succeeded {

@@ -12,14 +12,14 @@ import (
 func TestLog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("holds one line for each attempt, with all of it and nothing secret", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			var log logs
-			x := newRig(t, dispatch.Options{Logger: log.logger()})
-			sub, secret := x.subscribeSecret(t, "a.example", says(503))
+	t.Run("each attempt has one line with everything about it and no secret", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			var log logBuffer
+			x := newFixture(t, dispatch.Options{Logger: log.logger()})
+			sub, secret := x.subscribeWithSecret(t, "a.example", respond(503))
 			event := x.publish(t, 1)[0]
 			time.Sleep(17 * time.Minute)
-			x.set("a.example", says(200))
+			x.setReceiver("a.example", respond(200))
 			x.publish(t, 1)
 			time.Sleep(20 * time.Minute)
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
@@ -33,10 +33,10 @@ func TestLog(t *testing.T) {
 			}
 			contains(t, lines[4], `"level":"WARN"`, `"delivery_state":"exhausted"`, `"health":"failing"`)
 			contains(t, lines[5], `"level":"INFO"`, `"msg":"attempt succeeded"`, `"status":200`, `"health":"healthy"`)
-			keepsSecrets(t, log.String())
+			checkNoSecrets(t, log.String())
 			for _, text := range []string{secret.Reveal(), "/hook", "said"} {
 				if strings.Contains(log.String(), text) {
-					t.Errorf("%q is told", text)
+					t.Errorf("the log contains %q", text)
 				}
 			}
 		})

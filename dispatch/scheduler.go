@@ -5,264 +5,232 @@ import (
 	"time"
 )
 
-// The bounds on what is held in memory. They do not grow with the backlog.
+// These limits bound memory. They do not grow with the backlog.
 const (
-	heldBytes  = 14 << 20               // weight of all jobs in memory
-	freshBytes = 8 << 20                // weight of the jobs that were published since the last round
-	headSize   = 256                    // due jobs that a lane reads ahead
-	freshSize  = 8 * headSize           // jobs that it takes over as they are published
-	lowHead    = headSize / 4           // reads more when it holds no more than this
-	minReach   = 16                     // jobs that are read at first: most of them may turn out not to be due
-	maxLanes   = 4096                   // lanes beyond which those with nothing to do are dropped, with what is known of their subscriptions
-	keptLanes  = 64                     // lanes that an organization keeps beyond that, up to twice as many in all
-	batchSize  = 256                    // attempts in one Begin
-	forNothing = 100 * time.Millisecond // before a read is tried again for which there was no room
-	patience   = time.Minute            // for an end that the store refuses to record
-	laneAhead  = 16                     // how many times its slots a lane may have begun ahead of them
-	allAhead   = 4                      // how many times all slots may be begun ahead of them
+	maxMemory           = 14 << 20               // weight of all jobs in memory
+	maxNewBytes         = 8 << 20                // weight of new jobs that wait in the inbox
+	maxHead             = 256                    // due jobs that a lane reads ahead
+	maxNewJobs          = 8 * maxHead            // new jobs that a lane takes without a read
+	lowHead             = maxHead / 4            // a lane reads more when its head has at most this many jobs
+	minReadSize         = 16                     // jobs of the first read: most of them may not be due
+	maxLanes            = 4096                   // with more lanes, idle lanes are dropped, with the cached state of their subscriptions
+	minLanesPerOrg      = 64                     // lanes that an organization keeps beyond maxLanes, until there are twice as many in all
+	maxBatch            = 256                    // attempts in one Begin
+	retryWhenFull       = 100 * time.Millisecond // delay before reading again when memory had no room
+	maxRecordWait       = time.Minute            // a result that fails to save for longer no longer blocks other lanes
+	maxBegunPerLaneSlot = 16                     // attempts that a lane may begin ahead, per slot of the lane
+	maxBegunPerSlot     = 4                      // attempts that all lanes may begin ahead, per slot
 )
 
-// scheduler decides what is read, begun and sent, and when. One goroutine runs it and owns all of its fields; the others
-// do what it decided and answer through the inbox. So nothing here is locked.
+// scheduler decides which deliveries are read, begun and sent, and when. One goroutine runs it and owns all its fields,
+// so they need no lock. Other goroutines carry out its decisions and report through the inbox.
 //
-// A round costs what has happened since the last one, not the number of lanes: a lane is looked at when something has
-// happened to it, or when its turn or its time has come.
+// The cost of a round depends on what has happened, not on the number of lanes. A lane is updated after a message about
+// it, in its turn, or when its wake time has come.
 type scheduler struct {
 	*Dispatcher
-	work *work
+	worker *worker
 
-	lanes   map[int64]*lane
-	tenants map[int64]*tenant  // by organization
-	closed  map[int64]struct{} // subscriptions with pending deliveries that are known to be closed
-	turns   [rings]turns       // the resources that organizations share, and who waits for them
-	times   timetable
-	delays  delays // that Keyhook itself causes
+	lanes     map[int64]*lane
+	orgs      map[int64]*orgLanes     // by organization row
+	parked    map[int64]struct{}      // closed subscriptions with pending deliveries, which have no lane
+	resources [resourceKinds]resource // shared by the organizations, with the lanes that wait for them
+	timetable timetable
+	steps     stepClock // for finding delays that Keyhook itself causes
 
-	clock   time.Time // of this round
-	now     int64     // the same, in milliseconds
-	horizon int64     // no due time is further away than this, in milliseconds, unless the clock was set back
-	changes uint64    // read so far
-	all     uint64    // changes to any subscription so far
+	clock         time.Time // time of this round
+	now           int64     // the same in milliseconds
+	maxPutOff     int64     // in milliseconds; a due time further away means that the clock was set back
+	changesRead   uint64    // calls of Changed that the scheduler has read
+	globalVersion uint64    // number of changes that may concern any subscription
 
-	open   int // attempts chosen and not settled
-	bodies bodies
+	unsettled int // attempts taken from a head and not settled
+	bodies    bodies
 
-	round       uint64 // of Begin
-	batch       []*attempt
-	beginning   bool // a Begin is under way
-	beganAt     time.Time
-	lead        time.Duration // by which attempts of lanes with a rate limit are begun before their time
-	beginFailed bool          // the last one failed
-	beginAfter  time.Time
-	unrecorded  int    // attempts whose end the store refuses to record; nothing is sent while there are any
-	recorded    uint64 // attempts whose end it has recorded
-	giveBack    []*attempt
+	begin           beginState
+	blockingResults int    // results that the store fails to save; while there are any, nothing is sent
+	recordedResults uint64 // results that the store has saved
+	toRelease       []*attempt
 
-	unread  int  // lanes whose last read failed
-	dropped bool // a lane was dropped because its reads failed, and neither a read nor a sweep succeeded since
+	lanesFailingRead int  // lanes whose last read failed
+	droppedUnread    bool // a lane was dropped after failed reads, and no read or list has succeeded since
+	list             listState
 
-	sweep      bool // the subscriptions with pending deliveries are to be looked up without delay
-	sweeping   bool
-	sweepAfter time.Time
-
-	ailing   map[string]bool // what the store refuses to do at present
-	stopping bool
+	failingOps map[string]bool // operations at which the store fails now
+	stopping   bool
 }
 
-func newScheduler(d *Dispatcher, w *work) *scheduler {
+// beginState is the state of the calls of Begin. At most one runs at a time.
+type beginState struct {
+	round      uint64 // number of calls so far
+	running    bool
+	started    time.Time     // of the last call
+	failed     bool          // the last call failed
+	after      time.Time     // no call before this time
+	lead       time.Duration // how early attempts of lanes with a rate limit are begun
+	spareBatch []*attempt    // for the next call
+}
+
+// listState is the state of the lists of all subscriptions with pending deliveries. At most one runs at a time.
+type listState struct {
+	now     bool // list at once
+	running bool
+	after   time.Time // no list before this time, unless now is set
+}
+
+func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	s := &scheduler{
-		Dispatcher: d, work: w,
-		lanes: map[int64]*lane{}, tenants: map[int64]*tenant{}, closed: map[int64]struct{}{}, bodies: bodies{}, ailing: map[string]bool{},
-		horizon: (d.o.RetryMax + time.Minute).Milliseconds(),
-		sweep:   true,
+		Dispatcher: d, worker: w,
+		lanes: map[int64]*lane{}, orgs: map[int64]*orgLanes{}, parked: map[int64]struct{}{}, bodies: bodies{}, failingOps: map[string]bool{},
+		maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds(),
+		list:      listState{now: true},
 	}
-	for kind, all := range [rings]int{
-		toBegin: s.maxAhead(), toProbe: max(s.o.Concurrency/2, 1), toLaunch: s.o.Concurrency, toRead: readers, toMemory: heldBytes,
+	for kind, all := range [resourceKinds]int{
+		beginPlaces: s.maxBegun(), probePlaces: max(s.options.Concurrency/2, 1), sendSlots: s.options.Concurrency, readSlots: maxReads, memoryBytes: maxMemory,
 	} {
-		s.turns[kind].kind, s.turns[kind].all = kind, all
+		s.resources[kind].kind, s.resources[kind].capacity = kind, all
 	}
 	s.tick()
 	return s
 }
 
-// run works until ctx has ended and nothing is open any more. Grace later it has what is left cut off.
+// run works until ctx has ended and every attempt is settled. It cuts off attempts that still run after the grace
+// period.
 func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stop, grace := ctx.Done(), (<-chan time.Time)(nil)
-	var spare []message
+	stopped, grace := ctx.Done(), (<-chan time.Time)(nil)
+	var buffer []message
 	for {
-		messages, spilled, changes := s.inbox.take(spare[:0])
-		s.changes = changes
+		messages, spilled, changes := s.inbox.takeAll(buffer[:0])
+		s.changesRead = changes
 		s.tick()
 		for _, m := range messages {
 			m.apply(s)
 		}
 		for subscription, organization := range spilled {
-			s.spill(subscription, organization)
+			s.markSpilled(subscription, organization)
 		}
 		clear(messages)
-		if spare = messages; cap(spare) > 4096 {
-			spare = nil
+		if buffer = messages; cap(buffer) > 4096 {
+			buffer = nil
 		}
-		if s.stopping && s.open == 0 && !s.beginning && s.turns[toRead].used == 0 && !s.sweeping {
+		if s.stopping && s.unsettled == 0 && !s.begin.running && s.resources[readSlots].used == 0 && !s.list.running {
 			return
 		}
-		s.fire()
-		s.choose()
-		s.launch()
-		s.read()
-		s.release()
-		s.publish()
+		s.wakeLanes()
+		s.beginNext()
+		s.sendNext()
+		s.readNext()
+		s.releaseUnsent()
+		s.publishLag()
 
-		timer.Reset(s.pause())
+		timer.Reset(s.untilNextWake())
 		select {
 		case <-s.inbox.wake:
 		case <-timer.C:
-		case <-stop:
+		case <-stopped:
 			s.stop()
-			stop, grace = nil, time.After(s.o.Grace)
+			stopped, grace = nil, time.After(s.options.Grace)
 		case <-grace:
-			s.log.Warn("attempts that are still under way are cut off; they are sent again after the next start", "attempts", s.open)
+			s.log.Warn("attempts are cut off because the grace period of the shutdown is over; the next start sends them again", "attempts", s.unsettled)
 			cut(errCut)
 		}
 	}
 }
 
-// tick reads the clock. Where it was set back, every lane is looked at: their times may be far away now.
+// tick reads the clock. If the clock was set back, it updates every lane, because their wake times may now be far away.
 func (s *scheduler) tick() {
 	before := s.now
 	s.clock = time.Now()
 	s.now = s.clock.UnixMilli()
 	s.lastTick.Store(s.now)
 	if s.now < before-time.Second.Milliseconds() {
-		s.log.Warn("the clock was set back", "by", time.Duration(before-s.now)*time.Millisecond)
+		s.log.Warn("the clock was set back; all due times are checked again", "by", time.Duration(before-s.now)*time.Millisecond)
 		for _, l := range s.lanes {
-			s.touch(l)
+			s.update(l)
 		}
 	}
 }
 
-// due is the one predicate for times kept in the store: it has come, or it cannot be right. Nothing is put off by more
-// than RetryMax, so what seems to be was put off before the clock was set back.
-func (s *scheduler) due(at int64) bool { return at <= s.now || at > s.now+s.horizon }
+// isDue is the only test of due times from the store. A time is due if it has come, or if it is impossible. No delivery
+// is put off for longer than RetryMax. A later time was computed before the clock was set back.
+func (s *scheduler) isDue(at int64) bool { return at <= s.now || at > s.now+s.maxPutOff }
 
-// pause is how long nothing happens by itself.
-func (s *scheduler) pause() time.Duration {
-	d := s.o.PollInterval
-	if len(s.times) > 0 {
-		d = min(d, time.UnixMilli(s.times[0].wakeAt).Sub(s.clock))
-	}
-	if s.beginFailed && s.unrecorded == 0 && !s.beginning { // else something else is waited for
-		d = min(d, s.beginAfter.Sub(s.clock))
-	}
-	return max(d, time.Millisecond)
+// isCurrent reports whether the cached state of the lane's subscription is up to date.
+func (s *scheduler) isCurrent(l *lane) bool {
+	return l.target != nil && l.haveVersion == l.wantVersion && l.haveGlobalVersion == s.globalVersion
 }
 
-// fire looks at the lanes whose time has come.
-func (s *scheduler) fire() {
-	for len(s.times) > 0 && s.times[0].wakeAt <= s.now {
-		l := s.times[0]
-		s.times.set(l, 0)
-		s.touch(l)
-	}
-}
-
-// knows reports whether what is known of the lane's subscription holds.
-func (s *scheduler) knows(l *lane) bool {
-	return l.target != nil && l.have == l.want && l.haveAll == s.all
-}
-
-// touch looks at a lane after something has happened to it, and puts it where it belongs. All that a lane can do next is
-// decided here, from its state alone, so touching it once too often does no harm.
-func (s *scheduler) touch(l *lane) {
+// update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,
+// so an extra call does no harm.
+func (s *scheduler) update(l *lane) {
 	if s.stopping {
 		return
 	}
-	if l.nextDue != 0 && s.due(l.nextDue) {
-		l.nextDue, l.more = 0, true
+	if l.nextDue != 0 && s.isDue(l.nextDue) {
+		l.nextDue, l.tableHasMore = 0, true
 	}
 	switch {
-	case !s.knows(l):
-		if l.shut {
-			l.shut, l.more = false, true
+	case !s.isCurrent(l):
+		if l.parked {
+			l.parked, l.tableHasMore = false, true
 		}
-	case l.closed():
-		s.shut(l)
-	case l.failing():
-		s.shed(l, 1)
+	case l.isClosed():
+		s.park(l)
+	case l.isFailing():
+		s.trimHead(l, 1)
 	}
 	if s.mayBegin(l) {
-		s.turns[s.turnOf(l)].push(l)
+		s.resources[s.beginKind(l)].wait(l)
 	}
-	if s.mayLaunch(l) {
-		s.turns[toLaunch].push(l)
+	if s.maySend(l) {
+		s.resources[sendSlots].wait(l)
 	}
 	s.queueRead(l)
-	s.judge(l)
-	s.times.set(l, s.alarm(l))
-	if s.superfluous(l) && l.bucket.full(s.clock) {
-		s.leave(l)
+	s.updateLate(l)
+	s.timetable.wakeAt(l, s.nextWake(l))
+	if s.isDroppable(l) && l.bucket.isFull(s.clock) {
+		s.dropLane(l)
 	}
 }
 
-// superfluous reports whether the lane has nothing to do, and is not kept for what is known of its subscription. It goes
-// when its bucket is full, and not before: once made again it has a full one. Where there are too many lanes, those of
-// organizations with many go first.
-func (s *scheduler) superfluous(l *lane) bool {
+// isDroppable reports whether the lane has no work and its cached state is not worth keeping. The caller drops it only
+// when its bucket is full, because a new lane starts with a full bucket. With too many lanes, those of organizations
+// with many lanes go first.
+func (s *scheduler) isDroppable(l *lane) bool {
 	switch {
-	case !l.idle():
+	case !l.isIdle():
 		return false
-	case l.shut:
+	case l.parked:
 		return true
-	case l.tenant.lanes > keptLanes:
+	case l.org.lanes > minLanesPerOrg:
 		return len(s.lanes) > maxLanes
 	}
 	return len(s.lanes) > 2*maxLanes
 }
 
-// alarm is when the lane is to be looked at again though nothing has happened; 0: never.
-func (s *scheduler) alarm(l *lane) int64 {
-	at := l.nextDue
-	sooner := func(t int64) {
-		if !s.due(t) && (at == 0 || t < at) {
-			at = t
-		}
-	}
-	if s.wants(l) {
-		sooner(l.readAt)
-	}
-	if l.failing() && (l.more || l.head.n > 0) {
-		sooner(l.health.ProbeAt)
-	}
-	if l.bucket != nil {
-		s.tokens(l, sooner)
-	}
-	s.lateness(l, sooner)
-	return at
-}
-
-// leave drops a lane. It may still be in a ring; when its turn comes it has nothing to do.
-func (s *scheduler) leave(l *lane) {
+// dropLane forgets a lane. The lane may still wait for a resource; when its turn comes, it has nothing to do.
+func (s *scheduler) dropLane(l *lane) {
 	if s.lanes[l.subscription] != l {
 		return
 	}
-	if l.shut {
-		s.closed[l.subscription] = struct{}{}
+	if l.parked {
+		s.parked[l.subscription] = struct{}{}
 	}
-	s.judge(l)
+	s.updateLate(l)
 	delete(s.lanes, l.subscription)
-	s.part(l)
+	s.leaveOrg(l)
 }
 
-// shut leaves a closed lane to the table: it costs nothing until it changes.
-func (s *scheduler) shut(l *lane) {
-	l.shut, l.more, l.nextDue = true, false, 0
-	s.shed(l, 0)
+// park drops the jobs of a closed lane. The lane costs nothing until its subscription changes.
+func (s *scheduler) park(l *lane) {
+	l.parked, l.tableHasMore, l.nextDue = true, false, 0
+	s.trimHead(l, 0)
 }
 
-// shed leaves all but the first n jobs of the head to the table.
-func (s *scheduler) shed(l *lane, n int) {
+// trimHead keeps the first n jobs of the head and leaves the rest to the table.
+func (s *scheduler) trimHead(l *lane, n int) {
 	if l.head.n <= n {
 		return
 	}
@@ -272,19 +240,19 @@ func (s *scheduler) shed(l *lane, n int) {
 		l.head.push(rest.pop())
 	}
 	for a := rest.pop(); a != nil; a = rest.pop() {
-		s.forget(a)
+		s.dropJob(a)
 	}
-	l.more = !l.shut
+	l.tableHasMore = !l.parked
 }
 
-// stop has nothing more begun, and gives back what has not been sent.
+// stop ends the beginning of attempts and releases those that were not sent.
 func (s *scheduler) stop() {
 	s.stopping = true
-	s.times = nil
+	s.timetable = nil
 	for _, l := range s.lanes {
-		s.conform(l)
+		s.recheckBegun(l)
 		for _, t := range l.tests {
-			t.answer <- false
+			t.reply <- false
 		}
 		l.tests = nil
 	}

@@ -1,54 +1,44 @@
 package dispatch
 
 import (
-	"log/slog"
-	"net/http"
 	"testing"
 	"time"
 )
 
-// Inside the package, because no test can set the clock of its process back.
+// Inside the package, because a test cannot set the clock of its process back.
 func TestTick(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a clock that was set back wakes the lanes whose times are far away now", func(t *testing.T) {
+	t.Run("a clock that was set back wakes lanes whose wake times are now far away", func(t *testing.T) {
 		t.Parallel()
-		d, err := New(nil, Options{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newScheduler(d, &work{Dispatcher: d})
+		s := newTestScheduler(t)
 		s.now += (24 * time.Hour).Milliseconds()
-		l := s.lane(7, 1)
-		l.later(s.now + 1000)
-		s.touch(l)
-		if l.more || l.wakeAt != s.now+1000 {
-			t.Fatalf("before: more %t, woken at %d", l.more, l.wakeAt)
+		l := s.laneOf(7, 1)
+		l.noteDue(s.now + 1000)
+		s.update(l)
+		if l.tableHasMore || l.wakeAt != s.now+1000 {
+			t.Fatalf("before: more %t, woken at %d", l.tableHasMore, l.wakeAt)
 		}
 		s.tick()
-		if !l.more || !l.inRing[toRead] || l.wakeAt != 0 {
-			t.Errorf("after: more %t, in line to read %t, woken at %d", l.more, l.inRing[toRead], l.wakeAt)
+		if !l.tableHasMore || !l.waitsFor[readSlots] || l.wakeAt != 0 {
+			t.Errorf("after: more %t, in line to read %t, woken at %d", l.tableHasMore, l.waitsFor[readSlots], l.wakeAt)
 		}
 	})
 
-	t.Run("a step back of less than a minute puts nothing off by more than that", func(t *testing.T) {
+	t.Run("a clock set back by less than a minute delays nothing for longer than that", func(t *testing.T) {
 		t.Parallel()
-		d, err := New(nil, Options{Transport: http.DefaultTransport, RetryMax: 10 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newScheduler(d, &work{Dispatcher: d})
+		s := newTestScheduler(t)
 		for ahead, due := range map[time.Duration]bool{
 			-time.Hour: true, 0: true, time.Second: false, 10 * time.Minute: false, 11 * time.Minute: false, 12 * time.Minute: true, 24 * time.Hour: true,
 		} {
-			if s.due(s.now+ahead.Milliseconds()) != due {
+			if s.isDue(s.now+ahead.Milliseconds()) != due {
 				t.Errorf("%s ahead: due %t", ahead, !due)
 			}
 		}
 	})
 }
 
-// The timetable orders lanes by time through any changes of it.
+// The timetable keeps its order through any changes.
 func TestTimetable(t *testing.T) {
 	t.Parallel()
 	var table timetable
@@ -58,7 +48,7 @@ func TestTimetable(t *testing.T) {
 	}
 	for step := range int64(10_000) {
 		l := lanes[step*7919%100]
-		table.set(l, step*104729%50) // 0 takes it out
+		table.wakeAt(l, step*104729%50) // 0 removes it
 	}
 	last := int64(0)
 	for len(table) > 0 {
@@ -67,9 +57,9 @@ func TestTimetable(t *testing.T) {
 			t.Fatalf("%d comes after %d", l.wakeAt, last)
 		}
 		last = l.wakeAt
-		table.set(l, 0)
-		if l.wakeAt != 0 || l.place != 0 {
-			t.Fatal("it is taken out and still has a place")
+		table.wakeAt(l, 0)
+		if l.wakeAt != 0 || l.timetableIndex != 0 {
+			t.Fatal("a removed lane still has an index")
 		}
 	}
 }

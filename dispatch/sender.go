@@ -19,13 +19,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxAnswer is how much of a receiver's answer is read, in bytes.
-const maxAnswer = 8 << 10
+// maxResponseBody is how many bytes of a response are read.
+const maxResponseBody = 8 << 10
 
-var errTimeout = errors.New("the attempt took too long")
+var errTimeout = errors.New("the attempt exceeded its timeout")
 
-// sender makes one attempt: it signs, sends, and says how that ended. It never waits and never tries again; it knows
-// neither health nor retries.
+// sender makes one attempt: it signs, sends and reports how that ended. It never waits or retries. It does not know
+// health or retries.
 type sender struct {
 	transport http.RoundTripper
 	names     headerNames
@@ -35,41 +35,51 @@ type sender struct {
 	log       *slog.Logger
 }
 
-// ending is how an attempt ended.
-type ending struct {
-	status     *int   // nil where there was no answer
-	body       string // what is kept of the answer
-	took       time.Duration
-	err        string        // begins with its class; empty on success
-	retryAfter time.Duration // that the receiver asked for
-	cut        bool          // by our own stop: how it ended is not known
+// sendResult is how an attempt ended.
+type sendResult struct {
+	status     *int   // nil: no response
+	body       string // the part of the response that is stored
+	duration   time.Duration
+	failure    webhook.Failure // zero on success
+	retryAfter time.Duration   // requested by the receiver
+	cutOff     bool            // by our own shutdown; the true result is unknown
 }
 
-// send makes the attempt. It returns within the timeout, the answer's body included. ctx ends only to cut it off.
-func (s *sender) send(ctx context.Context, t *target, j webhook.Job) ending {
-	if t.unfit != "" {
-		return ending{err: t.unfit}
+// record returns the record of an attempt with this result.
+func (r sendResult) record(attempt int64, j *webhook.Job, epoch int64) webhook.Result {
+	return webhook.Result{
+		Attempt: attempt, Delivery: j.Delivery, Subscription: j.Subscription,
+		Epoch: epoch, Number: j.Number(), Trigger: j.Trigger(),
+		Succeeded: r.failure.IsZero(), ResponseStatus: r.status, ResponseBody: r.body,
+		DurationMS: r.duration.Milliseconds(), Failure: r.failure,
+	}
+}
+
+// send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to cut it off.
+func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
+	if !t.sendError.IsZero() {
+		return sendResult{failure: t.sendError}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
 	begin := time.Now()
-	end := s.exchange(ctx, t, j, begin)
-	end.took = time.Since(begin)
-	end.cut = end.err != "" && errors.Is(context.Cause(ctx), errCut)
-	return end
+	result := s.exchange(ctx, t, j, begin)
+	result.duration = time.Since(begin)
+	result.cutOff = !result.failure.IsZero() && errors.Is(context.Cause(ctx), errCut)
+	return result
 }
 
-// exchange sends the request and reads the answer. A panic of the transport is a failed attempt.
-func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now time.Time) (end ending) {
+// exchange sends the request and reads the response. A panic in the transport is a failed attempt.
+func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (result sendResult) {
 	defer func() {
 		if p := recover(); p != nil {
 			what := slog.Attr{}
-			if err, ok := p.(runtime.Error); ok { // anything else may hold a URL
+			if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
 				what = slog.String("error", err.Error())
 			}
-			s.log.LogAttrs(ctx, slog.LevelError, "panic while sending an attempt", what,
+			s.log.LogAttrs(ctx, slog.LevelError, "sending an attempt panicked; please report this bug with the stack", what,
 				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-			end.err = classProtocol + ": the attempt could not be made"
+			result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the attempt could not be made"}
 		}
 	}()
 	var inHandshake atomic.Bool // written by the goroutine that dials
@@ -79,31 +89,31 @@ func (s *sender) exchange(ctx context.Context, t *target, j webhook.Job, now tim
 	request.Header = s.header(t, j, now)
 	request.ContentLength = int64(len(j.Body))
 	request.Body = body(j.Body)
-	// With it the transport sends again, on another connection, what met a connection that the receiver had closed before
-	// a byte was written. It never does so once something was written: one attempt is one request.
+	// The receiver may have closed a connection before any byte was written. With GetBody, the transport then repeats
+	// the request on another one. The transport never repeats a request after that, so one attempt is one request.
 	request.GetBody = func() (io.ReadCloser, error) { return body(j.Body), nil }
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		end.err = s.classify(ctx, err, inHandshake.Load())
-		return end
+		result.failure = s.classify(ctx, err, inHandshake.Load())
+		return result
 	}
 	defer response.Body.Close()
 	status := response.StatusCode
-	end.status = &status
-	end.body, err = readAnswer(response)
+	result.status = &status
+	result.body, err = readResponse(response)
 	switch {
 	case status < 200 || status > 299:
-		end.err = classStatus + ": " + strconv.Itoa(status)
-		end.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
+		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
+		result.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
 	case err != nil:
-		end.err = s.classify(ctx, err, false)
+		result.failure = s.classify(ctx, err, false)
 	}
-	return end
+	return result
 }
 
-// body returns a reader of b of a type that the transport knows: it sends header and body in one write then, and no body
-// of unknown length.
+// body returns a reader of a type that the transport knows. Then the transport sends header and body in one write, and
+// never a body of unknown length.
 func body(b []byte) io.ReadCloser {
 	if len(b) == 0 {
 		return http.NoBody
@@ -111,15 +121,15 @@ func body(b []byte) io.ReadCloser {
 	return io.NopCloser(bytes.NewReader(b))
 }
 
-var buffers = sync.Pool{New: func() any { return new([maxAnswer]byte) }}
+var buffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
-// readAnswer reads what may be kept of an answer. Where that is all of it, the connection can be used again.
-func readAnswer(r *http.Response) (string, error) {
-	// After 101 the body is the connection, on which nobody speaks.
+// readResponse reads the part of a response that may be stored. If that is all of it, the connection can be reused.
+func readResponse(r *http.Response) (string, error) {
+	// After 101 the body is the connection, and nobody sends anything on it.
 	if r.StatusCode == http.StatusSwitchingProtocols || r.ContentLength == 0 {
 		return "", nil
 	}
-	buffer := buffers.Get().(*[maxAnswer]byte)
+	buffer := buffers.Get().(*[maxResponseBody]byte)
 	defer buffers.Put(buffer)
 	var n int
 	var err error

@@ -25,7 +25,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// What must never be seen outside of the request itself: each is in the address of the subscription, or signs for it.
+// Secrets that only the request may show. Each is part of the subscription's URL or signs the request.
 const (
 	secretPath    = "path-token-f00d"
 	secretQuery   = "query-token-beef"
@@ -33,38 +33,42 @@ const (
 	oldSecret     = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 )
 
-// loner is a store that knows of one test attempt.
-type loner struct {
+// oneTestStore is a store with one test attempt.
+type oneTestStore struct {
 	target webhook.Target
 	job    webhook.Job
 	result webhook.Result
 }
 
-func (l *loner) BeginTest(context.Context, int64, string) (webhook.Target, webhook.Job, int64, error) {
+func (l *oneTestStore) BeginTest(context.Context, int64, string) (webhook.Target, webhook.Job, int64, error) {
 	return l.target, l.job, 1, nil
 }
 
-func (l *loner) SubscriptionRow(context.Context, int64, string) (int64, error) { return 1, nil }
+func (l *oneTestStore) SubscriptionRow(context.Context, int64, string) (int64, error) { return 1, nil }
 
-func (l *loner) Record(_ context.Context, r webhook.Result) (webhook.Settled, error) {
+func (l *oneTestStore) Record(_ context.Context, r webhook.Result) (webhook.Settled, error) {
 	l.result = r
 	return webhook.Settled{State: webhook.Exhausted}, nil
 }
 
-func (l *loner) Attempt(context.Context, int64) (webhook.Attempt, error) {
+func (l *oneTestStore) Attempt(context.Context, int64) (webhook.Attempt, error) {
 	return webhook.Attempt{}, nil
 }
-func (l *loner) Lanes(context.Context) ([]webhook.Lane, error)           { return nil, nil }
-func (l *loner) Release(context.Context, []int64) error                  { return nil }
-func (l *loner) Begin(context.Context, []webhook.Start) ([]int64, error) { panic("nothing is due") }
-func (l *loner) Target(context.Context, int64) (webhook.Target, error)   { panic("nothing is due") }
-func (l *loner) PendingJobs(context.Context, int64, int, []int64) ([]webhook.Job, error) {
+func (l *oneTestStore) Lanes(context.Context) ([]webhook.Lane, error) { return nil, nil }
+func (l *oneTestStore) Release(context.Context, []int64) error        { return nil }
+func (l *oneTestStore) Begin(context.Context, []webhook.Start) ([]int64, error) {
+	panic("nothing is due")
+}
+func (l *oneTestStore) Target(context.Context, int64) (webhook.Target, error) {
+	panic("nothing is due")
+}
+func (l *oneTestStore) PendingJobs(context.Context, int64, int, []int64) ([]webhook.Job, error) {
 	panic("nothing is due")
 }
 
-// newLoner makes the store for one attempt to a URL.
-func newLoner(url string) *loner {
-	return &loner{
+// newOneTestStore makes the store for one attempt to a URL.
+func newOneTestStore(url string) *oneTestStore {
+	return &oneTestStore{
 		target: webhook.Target{
 			Subscription: 7, ID: "sub_1", OrganizationID: "org_1", URL: url, Secret: webhook.KnownSecret(currentSecret), Open: true,
 			Health: webhook.Health{Status: webhook.Healthy, Epoch: 1},
@@ -75,10 +79,10 @@ func newLoner(url string) *loner {
 	}
 }
 
-// attempt sends one attempt, and sees to it that nothing secret is told about it.
-func attempt(t *testing.T, l *loner, o dispatch.Options) webhook.Result {
+// sendOne sends one attempt and checks that neither its record nor the log holds a secret.
+func sendOne(t *testing.T, l *oneTestStore, o dispatch.Options) webhook.Result {
 	t.Helper()
-	var log logs
+	var log logBuffer
 	o.Logger = log.logger()
 	o.AllowHTTP = true
 	d, err := dispatch.New(l, o)
@@ -94,23 +98,23 @@ func attempt(t *testing.T, l *loner, o dispatch.Options) webhook.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keepsSecrets(t, l.result.Error, log.String())
+	checkNoSecrets(t, l.result.Failure.String(), log.String())
 	return l.result
 }
 
-// keepsSecrets fails the test where a text holds what must not be told.
-func keepsSecrets(t *testing.T, texts ...string) {
+// checkNoSecrets fails the test if a text holds a secret.
+func checkNoSecrets(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		for _, secret := range []string{secretPath, secretQuery, currentSecret, oldSecret, "127.0.0.1", "::1", "Authorization"} {
 			if strings.Contains(text, secret) {
-				t.Errorf("%q is told in %q", secret, text)
+				t.Errorf("%q is in %q", secret, text)
 			}
 		}
 	}
 }
 
-func hook(base string) string { return base + "/" + secretPath + "?token=" + secretQuery }
+func secretURL(base string) string { return base + "/" + secretPath + "?token=" + secretQuery }
 
 func loopback(tb testing.TB) *http.Transport {
 	tb.Helper()
@@ -119,7 +123,7 @@ func loopback(tb testing.TB) *http.Transport {
 	return transport
 }
 
-// rawServer answers every connection with the given function, which gets it after a request was read from it.
+// rawServer reads a request from each connection and passes both to serve.
 func rawServer(tb testing.TB, serve func(c net.Conn, r *http.Request)) (url string) {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -156,32 +160,32 @@ func rawServer(tb testing.TB, serve func(c net.Conn, r *http.Request)) (url stri
 func TestStatus(t *testing.T) {
 	t.Parallel()
 
-	t.Run("of all statuses, those from 200 to 299 alone are success", func(t *testing.T) {
+	t.Run("only statuses from 200 to 299 are success", func(t *testing.T) {
 		t.Parallel()
 		url := rawServer(t, func(c net.Conn, r *http.Request) {
 			fmt.Fprintf(c, "HTTP/1.1 %s Whatever\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", r.URL.Query().Get("status"))
 		})
 		transport := loopback(t)
 		for status := 100; status <= 599; status++ {
-			r := attempt(t, newLoner(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
+			r := sendOne(t, newOneTestStore(url+"/?status="+strconv.Itoa(status)), dispatch.Options{Transport: transport})
 			switch {
-			case status < 200 && status != http.StatusSwitchingProtocols: // announces another answer, which does not come
-				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Error, "connect_error: ") {
+			case status < 200 && status != http.StatusSwitchingProtocols: // announces another response, which never comes
+				if r.Succeeded || r.ResponseStatus != nil || !strings.HasPrefix(r.Failure.String(), "connect_error: ") {
 					t.Errorf("%d: %+v", status, r)
 				}
 			case status >= 200 && status <= 299:
-				if !r.Succeeded || *r.ResponseStatus != status || r.Error != "" {
+				if !r.Succeeded || *r.ResponseStatus != status || r.Failure.String() != "" {
 					t.Errorf("%d: %+v", status, r)
 				}
 			default:
-				if r.Succeeded || *r.ResponseStatus != status || r.Error != "http_status: "+strconv.Itoa(status) {
+				if r.Succeeded || *r.ResponseStatus != status || r.Failure.String() != "http_status: "+strconv.Itoa(status) {
 					t.Errorf("%d: %+v", status, r)
 				}
 			}
 		}
 	})
 
-	t.Run("a redirect is a failure, and is not followed", func(t *testing.T) {
+	t.Run("a redirect is a failure and is not followed", func(t *testing.T) {
 		t.Parallel()
 		var followed atomic.Int64
 		elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
@@ -193,41 +197,41 @@ func TestStatus(t *testing.T) {
 					got.Add(1)
 					http.Redirect(w, r, location, status)
 				}))
-				r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: loopback(t)})
+				r := sendOne(t, newOneTestStore(secretURL(receiver.URL)), dispatch.Options{Transport: loopback(t)})
 				receiver.Close()
-				if r.Succeeded || r.Error != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
-					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Error, got.Load(), followed.Load())
+				if r.Succeeded || r.Failure.String() != "http_status: "+strconv.Itoa(status) || got.Load() != 1 || followed.Load() != 0 {
+					t.Errorf("%d to %s: %q, %d requests, %d followed", status, location, r.Failure.String(), got.Load(), followed.Load())
 				}
 			}
 		}
 	})
 }
 
+// deliver sends the store's attempt to a receiver and returns what the receiver got.
+func deliver(t *testing.T, l *oneTestStore, o dispatch.Options) (header http.Header, r *http.Request, body string) {
+	t.Helper()
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		b, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		header, r, body = q.Header, q, string(b)
+	}))
+	defer receiver.Close()
+	l.target.URL = receiver.URL + "/hook?a=b"
+	o.Transport = loopback(t)
+	if got := sendOne(t, l, o); !got.Succeeded {
+		t.Fatal(got.Failure.String())
+	}
+	return header, r, body
+}
+
 func TestRequest(t *testing.T) {
 	t.Parallel()
 
-	// deliver sends what is pending for l to a receiver and returns what that has got.
-	deliver := func(t *testing.T, l *loner, o dispatch.Options) (header http.Header, r *http.Request, body string) {
-		t.Helper()
-		receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-			b, err := io.ReadAll(q.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			header, r, body = q.Header, q, string(b)
-		}))
-		defer receiver.Close()
-		l.target.URL = receiver.URL + "/hook?a=b"
-		o.Transport = loopback(t)
-		if got := attempt(t, l, o); !got.Succeeded {
-			t.Fatal(got.Error)
-		}
-		return header, r, body
-	}
-
-	t.Run("carries exactly the headers of the contract", func(t *testing.T) {
+	t.Run("a request has exactly the headers of the contract", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner("")
+		l := newOneTestStore("")
 		l.job.Attempts = 2
 		h, r, body := deliver(t, l, dispatch.Options{})
 		if r.Method != http.MethodPost || r.ProtoMajor != 1 || r.URL.String() != "/hook?a=b" || body != string(l.job.Body) {
@@ -257,9 +261,9 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("in an overlap is signed with both secrets, and afterwards with the new one alone", func(t *testing.T) {
+	t.Run("a request is signed with both secrets in an overlap, then only with the new one", func(t *testing.T) {
 		t.Parallel()
-		l := newLoner("")
+		l := newOneTestStore("")
 		l.target.Previous, l.target.PreviousUntil = webhook.KnownSecret(oldSecret), time.Now().Add(time.Hour).UnixMilli()
 		h, _, body := deliver(t, l, dispatch.Options{})
 		for _, secret := range []string{currentSecret, oldSecret} {
@@ -284,9 +288,9 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("uses the prefix of the settings", func(t *testing.T) {
+	t.Run("the header prefix is that of the settings", func(t *testing.T) {
 		t.Parallel()
-		h, _, _ := deliver(t, newLoner(""), dispatch.Options{HeaderPrefix: "x-aCME"})
+		h, _, _ := deliver(t, newOneTestStore(""), dispatch.Options{HeaderPrefix: "x-aCME"})
 		if diff := cmp.Diff([]string{
 			"Content-Length", "Content-Type", "User-Agent", "Webhook-Id", "Webhook-Signature", "Webhook-Timestamp",
 			"X-Acme-Attempt", "X-Acme-Event-Id", "X-Acme-Event-Type", "X-Acme-Signature", "X-Acme-Timestamp",
@@ -295,10 +299,10 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("sends the stored bytes as they are", func(t *testing.T) {
+	t.Run("the body is the stored bytes", func(t *testing.T) {
 		t.Parallel()
 		for _, body := range []string{"", "x", "{\"a\" : \"\u00e9\\u00e9\"}\n", "\x00\xff\xfe", strings.Repeat("0123456789abcdef", 16<<10)} {
-			l := newLoner("")
+			l := newOneTestStore("")
 			l.job.Body = []byte(body)
 			h, r, got := deliver(t, l, dispatch.Options{})
 			if got != body || r.ContentLength != int64(len(body)) {
@@ -310,7 +314,7 @@ func TestRequest(t *testing.T) {
 		}
 	})
 
-	t.Run("goes over one connection while the receiver keeps it", func(t *testing.T) {
+	t.Run("requests share one connection while the receiver keeps it open", func(t *testing.T) {
 		t.Parallel()
 		var connections atomic.Int64
 		receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -324,10 +328,10 @@ func TestRequest(t *testing.T) {
 		receiver.Start()
 		defer receiver.Close()
 		transport := loopback(t)
-		keep := keepIdle{transport}
+		keep := keepIdleConnections{transport}
 		for range 10 {
-			if r := attempt(t, newLoner(hook(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
-				t.Fatalf("%q, %d characters", r.Error, len(r.ResponseBody))
+			if r := sendOne(t, newOneTestStore(secretURL(receiver.URL)), dispatch.Options{Transport: keep}); !r.Succeeded || len(r.ResponseBody) != 2000 {
+				t.Fatalf("%q, %d characters", r.Failure.String(), len(r.ResponseBody))
 			}
 		}
 		if n := connections.Load(); n != 1 {
@@ -336,5 +340,5 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// keepIdle hides from a dispatcher that stops that its transport could close idle connections.
-type keepIdle struct{ http.RoundTripper }
+// keepIdleConnections stops a dispatcher from closing the idle connections of a transport.
+type keepIdleConnections struct{ http.RoundTripper }

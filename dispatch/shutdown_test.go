@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -13,10 +12,10 @@ import (
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 
-	t.Run("attempts in flight end and are recorded, nothing new begins, and what had begun is taken back", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{PerSubscription: 64})
-			sub := x.subscribe(t, "a.example", after(10*time.Second, says(200)))
+	t.Run("running attempts end and are recorded, none begin, and those that had begun are released", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{PerSubscription: 64})
+			sub := x.subscribe(t, "a.example", respondAfter(10*time.Second, respond(200)))
 			x.publish(t, 300)
 			time.Sleep(15 * time.Second)
 			begin := time.Now()
@@ -36,11 +35,11 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
-	t.Run("a read that fails while stopping, after many that failed, stops nothing else", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("a read that fails during the stop, after many failed reads, does no harm", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			sub := x.subscribe(t, "a.example", says(500))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			sub := x.subscribe(t, "a.example", respond(500))
 			x.run(t)
 			x.publish(t, 5)
 			time.Sleep(time.Second)
@@ -53,7 +52,7 @@ func TestShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(4500 * time.Millisecond)
-			f.hang()
+			f.hangTarget()
 			time.Sleep(time.Second)
 			if n := f.called("Target"); n < 5 {
 				t.Fatalf("the target was read %d times", n)
@@ -62,12 +61,12 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
-	t.Run("what the grace cuts off is interrupted, no failure, and sent again under the next number", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+	t.Run("an attempt cut off after the grace period is interrupted, not failed, and sent again with the next number", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			store, closeStore := storagetest.OpenWith(t, o)
-			x := rigOn(t, store, nil, dispatch.Options{Grace: 3 * time.Second})
-			sub := x.subscribe(t, "a.example", hangs)
+			x := fixtureOn(t, store, nil, dispatch.Options{Grace: 3 * time.Second})
+			sub := x.subscribe(t, "a.example", hang)
 			x.run(t)
 			x.publish(t, 20)
 			time.Sleep(time.Second)
@@ -82,34 +81,33 @@ func TestShutdown(t *testing.T) {
 			closeStore()
 
 			store, _ = storagetest.OpenWith(t, o)
-			d, err := dispatch.New(store, dispatch.Options{Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			y := &rig{Store: store, Dispatcher: d, receivers: x.receivers, owner: x.owner}
-			store.Watch(d)
-			x.set("a.example", says(200))
-			y.run(t)
+			x.connect(t, store, nil, dispatch.Options{})
+			x.setReceiver("a.example", respond(200))
+			x.run(t)
 			time.Sleep(time.Second)
-			if n := y.outcomes(t, sub); n[webhook.Interrupted] != 16 || n[webhook.Succeeded] != 20 || len(n) != 2 {
+			if n := x.outcomes(t, sub); n[webhook.Interrupted] != 16 || n[webhook.Succeeded] != 20 || len(n) != 2 {
 				t.Errorf("after the restart: %v", n)
 			}
-			if h := y.health(t, sub); h.ConsecutiveFailures != 0 || h.PendingDeliveries != 0 {
+			if h := x.health(t, sub); h.ConsecutiveFailures != 0 || h.PendingDeliveries != 0 {
 				t.Errorf("after the restart: %+v", h)
 			}
-			for _, a := range y.attempts(t, sub)[16:] {
+			for _, a := range x.attempts(t, sub)[16:] {
 				if a.Number > 2 {
 					t.Errorf("%+v", a)
 				}
 			}
 		})
 	})
+}
 
-	t.Run("a store that fails holds up the end no longer than the grace", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
+func TestShutdownEndsInTime(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a failing store delays the end no longer than the grace period", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
 			f := newFaults()
-			x := idleRig(t, f, dispatch.Options{})
-			x.subscribe(t, "a.example", after(time.Second, says(200)))
+			x := stoppedFixture(t, f, dispatch.Options{})
+			x.subscribe(t, "a.example", respondAfter(time.Second, respond(200)))
 			x.run(t)
 			x.publish(t, 100)
 			time.Sleep(500 * time.Millisecond)
@@ -123,9 +121,9 @@ func TestShutdown(t *testing.T) {
 		})
 	})
 
-	t.Run("ends at once where nothing is under way, and runs once only", func(t *testing.T) {
-		virtually(t, func(t *testing.T) {
-			x := newRig(t, dispatch.Options{})
+	t.Run("Run ends at once if nothing is in progress, and cannot run twice", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x := newFixture(t, dispatch.Options{})
 			if !x.LastTick().Equal(x.LastTick()) || x.LastTick().After(time.Now()) {
 				t.Error("the last tick is in the future")
 			}
@@ -136,9 +134,9 @@ func TestShutdown(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 			if err := x.Dispatcher.Run(t.Context()); err == nil {
-				t.Error("it runs twice")
+				t.Error("Run was called twice without an error")
 			}
-			x.publish(t, 3) // nobody listens; nobody is held up
+			x.publish(t, 3) // nobody reads the inbox, and publish does not block
 		})
 	})
 }

@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -18,93 +17,86 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// A simulation does at random what owners, receivers, operators and disks do, and then lets all be well. It holds what
-// must be true whatever came before.
+// simulation makes random changes as owners, receivers, operators and disks would. Then it repairs everything and
+// checks what must always be true.
 type simulation struct {
-	t    *testing.T
-	r    *rand.Rand
-	file storage.Options
-	f    *faults
-	*rig
+	t      *testing.T
+	random *rand.Rand
+	file   storage.Options
+	faults *faults
+	*fixture
 	other access.Principal // of another organization
-	subs  []*simulated
+	subs  []*simulatedReceiver
 	close func()
 }
 
-// simulated is a subscription and its receiver.
-type simulated struct {
+// simulatedReceiver is a subscription and its receiver.
+type simulatedReceiver struct {
 	webhook.Subscription
 	owner   access.Principal
 	host    string
 	deleted bool
 	off     bool
 
-	mu   sync.Mutex
-	mood string
+	mu        sync.Mutex
+	behaviour string
 }
 
-func (s *simulated) answer(q *http.Request) (*http.Response, error) {
+func (s *simulatedReceiver) answer(q *http.Request) (*http.Response, error) {
 	s.mu.Lock()
-	mood := s.mood
+	mood := s.behaviour
 	s.mu.Unlock()
 	switch mood {
 	case "fails":
-		return response(500, ""), nil
+		return newResponse(500, ""), nil
 	case "hangs":
-		return hangs(q)
+		return hang(q)
 	case "slow":
-		return after(3*time.Second, says(200))(q)
+		return respondAfter(3*time.Second, respond(200))(q)
 	case "flaky":
 		if time.Now().UnixMilli()%3 == 0 {
-			return response(503, "", "Retry-After", "40"), nil
+			return newResponse(503, "", "Retry-After", "40"), nil
 		}
-		return after(7*time.Millisecond, says(202))(q)
+		return respondAfter(7*time.Millisecond, respond(202))(q)
 	}
-	return response(200, ""), nil
+	return newResponse(200, ""), nil
 }
 
 func (m *simulation) open() {
 	store, closeStore := storagetest.OpenWith(m.t, m.file)
-	var from *rig
-	from, m.close = m.rig, closeStore
+	m.close = closeStore
 	o := dispatch.Options{Concurrency: 12, PerSubscription: 4, Grace: 5 * time.Second, Policy: m.file.Policy}
-	if from == nil {
-		m.rig = rigOn(m.t, store, m.f, o)
+	if m.fixture == nil {
+		m.fixture = fixtureOn(m.t, store, m.faults, o)
 	} else {
-		o.Transport, o.Logger = from.receivers, slog.New(slog.DiscardHandler)
-		d, err := dispatch.New(faulty{store, m.f}, o)
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		m.rig = &rig{Store: store, Dispatcher: d, receivers: from.receivers, owner: from.owner}
-		store.Watch(d)
+		m.connect(m.t, store, m.faults, o)
 	}
 	m.run(m.t)
 }
 
 func (m *simulation) step() {
-	sub := m.subs[m.r.IntN(len(m.subs))]
+	sub := m.subs[m.random.IntN(len(m.subs))]
 	m.owner = sub.owner
 	ctx := context.Background()
-	switch n := m.r.IntN(100); {
+	switch n := m.random.IntN(100); {
 	case n < 40:
-		m.publish(m.t, 1+m.r.IntN(40))
+		m.publish(m.t, 1+m.random.IntN(40))
 	case n < 60:
 		sub.mu.Lock()
-		sub.mood = []string{"well", "fails", "hangs", "slow", "flaky"}[m.r.IntN(5)]
+		sub.behaviour = []string{"well", "fails", "hangs", "slow", "flaky"}[m.random.IntN(5)]
 		sub.mu.Unlock()
 	case n < 70 && !sub.deleted:
-		sub.off = m.r.IntN(2) == 0
-		m.activate(m.t, sub.Subscription, !sub.off)
+		sub.off = m.random.IntN(2) == 0
+		m.setActive(m.t, sub.Subscription, !sub.off)
 		if sub.off {
 			before := len(m.requests(sub.host))
-			time.Sleep(time.Duration(m.r.IntN(100_000)) * time.Millisecond)
+			time.Sleep(time.Duration(m.random.IntN(100_000)) * time.Millisecond)
 			if n := len(m.requests(sub.host)); n != before {
 				m.t.Errorf("%d requests to a subscription that is off", n-before)
 			}
 		}
 	case n < 74 && !sub.deleted:
-		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.r.IntN(2)) * time.Minute, Force: true}); err != nil {
+		if _, _, err := m.RotateSecret(ctx, m.actor(), m.org(), sub.ID, webhook.Rotation{Overlap: time.Duration(m.random.IntN(2)) * time.Minute, Force: true}); err != nil {
 			m.t.Error(err)
 		}
 	case n < 75 && !sub.deleted:
@@ -113,40 +105,40 @@ func (m *simulation) step() {
 			m.t.Error(err)
 		}
 	case n < 79:
-		m.plan(m.t, []string{"growth", "free"}[m.r.IntN(2)])
+		m.setPlan(m.t, []string{"growth", "free"}[m.random.IntN(2)])
 	case n < 90:
-		method := []string{"Begin", "Record", "Release", "Target", "PendingJobs", "Lanes"}[m.r.IntN(6)]
-		m.f.fail(true, method)
-		time.Sleep(time.Duration(m.r.IntN(20_000)) * time.Millisecond)
-		m.f.fail(false, method)
+		method := []string{"Begin", "Record", "Release", "Target", "PendingJobs", "Lanes"}[m.random.IntN(6)]
+		m.faults.fail(true, method)
+		time.Sleep(time.Duration(m.random.IntN(20_000)) * time.Millisecond)
+		m.faults.fail(false, method)
 	case n < 94 && !sub.deleted:
-		limited, cancel := context.WithTimeout(ctx, time.Duration(m.r.IntN(4000))*time.Millisecond)
+		limited, cancel := context.WithTimeout(ctx, time.Duration(m.random.IntN(4000))*time.Millisecond)
 		defer cancel()
 		_, _ = m.Test(limited, m.org(), sub.ID)
 	case n < 97:
 		m.stop()
 		m.close()
-		time.Sleep(time.Duration(m.r.IntN(100_000)) * time.Millisecond)
+		time.Sleep(time.Duration(m.random.IntN(100_000)) * time.Millisecond)
 		m.open()
 	case n < 99 && !sub.deleted:
-		m.pace(m.t, sub.Subscription, []int64{0, 1, 10, 100}[m.r.IntN(4)])
+		m.setRateLimit(m.t, sub.Subscription, []int64{0, 1, 10, 100}[m.random.IntN(4)])
 	}
-	time.Sleep(time.Duration(m.r.ExpFloat64() * 3 * float64(time.Second)))
+	time.Sleep(time.Duration(m.random.ExpFloat64() * 3 * float64(time.Second)))
 }
 
-// heal makes all well, and gives everything time to end.
-func (m *simulation) heal() {
+// repairAll makes everything work and waits until all deliveries have ended.
+func (m *simulation) repairAll() {
 	for _, sub := range m.subs[:2] { // one of each organization
 		m.owner = sub.owner
-		m.plan(m.t, "growth")
+		m.setPlan(m.t, "growth")
 	}
 	for _, sub := range m.subs {
 		sub.mu.Lock()
-		sub.mood = "well"
+		sub.behaviour = "well"
 		sub.mu.Unlock()
 		if m.owner = sub.owner; !sub.deleted {
-			m.pace(m.t, sub.Subscription, 0)
-			m.activate(m.t, sub.Subscription, true)
+			m.setRateLimit(m.t, sub.Subscription, 0)
+			m.setActive(m.t, sub.Subscription, true)
 		}
 	}
 	time.Sleep(12 * time.Minute) // no retry is further away
@@ -180,7 +172,7 @@ func (m *simulation) check() {
 			}
 			last[a.EventID] = a.Number
 			what := a.EventID + " " + strconv.Itoa(a.Number)
-			// An attempt that was cut off right before it went on the wire is on record too.
+			// An attempt that was cut off right before it was sent also has a record.
 			if sent[what] != 1 && a.Outcome != webhook.Interrupted || a.Outcome == webhook.Sending {
 				m.t.Errorf("%s is on record as %s, and was sent %d times", what, a.Outcome, sent[what])
 			}
@@ -199,8 +191,8 @@ func TestSimulation(t *testing.T) {
 		seeds = 2
 	}
 	for seed := range seeds {
-		virtuallyNamed(t, fmt.Sprintf("whatever happens, seed %d", seed), func(t *testing.T) {
-			m := &simulation{t: t, r: rand.New(rand.NewPCG(uint64(seed), 1)), f: newFaults()}
+		runInVirtualTime(t, fmt.Sprintf("everything is delivered once or recorded, seed %d", seed), func(t *testing.T) {
+			m := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), faults: newFaults()}
 			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			m.file.Policy = webhook.DefaultPolicy()
 			m.open()
@@ -208,7 +200,7 @@ func TestSimulation(t *testing.T) {
 			m.other, _ = storagetest.Tenant(t, m.Store, "other", "growth", access.RoleOwner)
 			for i := range 6 {
 				m.owner = []access.Principal{first, m.other}[i%2]
-				sub := &simulated{owner: m.owner, host: "r" + strconv.Itoa(i) + ".example", mood: "well"}
+				sub := &simulatedReceiver{owner: m.owner, host: "r" + strconv.Itoa(i) + ".example", behaviour: "well"}
 				sub.Subscription = m.subscribe(t, sub.host, sub.answer)
 				m.subs = append(m.subs, sub)
 			}
@@ -218,7 +210,7 @@ func TestSimulation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			m.heal()
+			m.repairAll()
 			m.check()
 		})
 	}

@@ -9,27 +9,27 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// errCut is why what is under way ends when Run has waited long enough.
+// errCut is the cause that ends running requests after the grace period.
 var errCut = errors.New("cut off by a stop")
 
-// What the store refused is tried again after a tenth of the time that it has been refused for, within these bounds.
+// A failed write is repeated after a tenth of the time since its first try, within these limits.
 const (
-	againSoonest = 20 * time.Millisecond
-	againLatest  = 5 * time.Second
+	minWriteRetry = 20 * time.Millisecond
+	maxWriteRetry = 5 * time.Second
 )
 
-// work does what the scheduler decides, in goroutines of its own, and tells it what came of it.
-type work struct {
+// worker carries out the scheduler's decisions in its own goroutines, and reports back to it.
+type worker struct {
 	*Dispatcher
-	ctx     context.Context // ends when what is under way is cut off
+	ctx     context.Context // ends when running requests are cut off
 	running sync.WaitGroup
 	batches chan []*attempt // one at a time
-	asks    chan ask
+	reads   chan readRequest
 }
 
-// begin has batches begun until there are no more. Once asked for, a Begin is waited for: what it has recorded must be
-// known.
-func (w *work) begin() {
+// begin records batches until the channel is closed. It waits for each Begin, because the scheduler must know what was
+// recorded.
+func (w *worker) begin() {
 	var starts []webhook.Start
 	for batch := range w.batches {
 		starts = starts[:0]
@@ -39,80 +39,75 @@ func (w *work) begin() {
 			})
 		}
 		rows, err := w.store.Begin(w.ctx, starts)
-		w.inbox.post(begun{batch, rows, err})
+		w.inbox.post(beginReturned{batch, rows, err})
 	}
 }
 
-// read answers what is asked for until there is nothing more. A read ends with ctx.
-func (w *work) read(ctx context.Context) {
-	for q := range w.asks {
-		w.inbox.post(w.find(ctx, q))
+// read runs reads until the channel is closed. A read ends with ctx.
+func (w *worker) read(ctx context.Context) {
+	for q := range w.reads {
+		w.inbox.post(w.runRead(ctx, q))
 	}
 }
 
-// deliver sends one attempt and records its end.
-func (w *work) deliver(a *attempt) {
+// deliver sends one attempt and records its result.
+func (w *worker) deliver(a *attempt) {
 	w.running.Go(func() {
-		// Nothing that was decided before a change is sent after it: this look comes after the store told of the change,
-		// and before the signature is made.
-		if w.inbox.changes.Load() != a.changes {
-			w.inbox.post(bounced{a})
+		// An attempt that was decided before a change must not be sent after it. The store reports the change before
+		// this check, and the signature is made after it.
+		if w.inbox.changes.Load() != a.changesRead {
+			w.inbox.post(sendRefused{a})
 			return
 		}
-		end := w.sender.send(w.ctx, a.target, a.Job)
-		if end.cut {
-			w.inbox.post(cutOff{a, true})
+		sent := w.sender.send(w.ctx, a.target, a.Job)
+		if sent.cutOff {
+			w.inbox.post(attemptCutOff{a, true})
 			return
 		}
-		r := w.result(a, end)
+		r := w.result(a, sent)
 		a.failed = !r.Succeeded
-		w.inbox.post(sent{a}) // which lets go of the body: the job must not be copied from here on
+		w.inbox.post(requestEnded{a}) // this drops the body, so the job must not be copied after it
 		w.settle(a, r)
 	})
 }
 
-// result is the record of how an attempt ended, with what follows if it failed.
-func (w *work) result(a *attempt, end ending) webhook.Result {
-	r := webhook.Result{
-		Attempt: a.row, Delivery: a.Delivery, Subscription: a.Subscription,
-		Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
-		Succeeded: end.err == "", ResponseStatus: end.status, ResponseBody: end.body,
-		DurationMS: end.took.Milliseconds(), Error: end.err,
-	}
+// result returns the record of how an attempt ended, with the time of the next attempt if it failed.
+func (w *worker) result(a *attempt, sent sendResult) webhook.Result {
+	r := sent.record(a.row, &a.Job, a.epoch)
 	if !r.Succeeded {
-		failedProbes := max(a.failures+1-w.o.Policy.FailingAfter, 1)
+		failedProbes := max(a.failures+1-w.options.Policy.FailingAfter, 1)
 		now := time.Now().UnixMilli()
-		r.RetryAt = now + max(w.backoff.Jittered(r.Number), end.retryAfter).Milliseconds()
-		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), end.retryAfter).Milliseconds()
+		r.RetryAt = now + max(w.backoff.Jittered(r.Number), sent.retryAfter).Milliseconds()
+		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), sent.retryAfter).Milliseconds()
 	}
 	return r
 }
 
-// settle records an end, however long that takes: until then the delivery is not taken up again.
-func (w *work) settle(a *attempt, r webhook.Result) {
-	err := persist(w.ctx, func() (err error) {
+// settle records a result, however long that takes. Until then the delivery is not queued again.
+func (w *worker) settle(a *attempt, r webhook.Result) {
+	err := retryWrite(w.ctx, func() (err error) {
 		a.settled, err = w.store.Record(w.ctx, r)
 		if err != nil {
-			w.inbox.post(unrecorded{a, err})
+			w.inbox.post(recordFailed{a, err})
 		}
 		return err
 	})
 	if err != nil {
-		w.inbox.post(cutOff{a, false})
+		w.inbox.post(attemptCutOff{a, false})
 		return
 	}
-	w.inbox.post(settled{a})
+	w.inbox.post(attemptSettled{a})
 	w.report(&a.target.Target, &a.Job, r, a.settled)
 }
 
-// persist tries until write succeeds. It gives up, with the last error, when ctx ends.
-func persist(ctx context.Context, write func() error) error {
+// retryWrite repeats write until it succeeds. When ctx ends, it gives up and returns the last error.
+func retryWrite(ctx context.Context, write func() error) error {
 	for begin := time.Now(); ; {
 		err := write()
 		if err == nil {
 			return nil
 		}
-		timer := time.NewTimer(min(max(time.Since(begin)/10, againSoonest), againLatest))
+		timer := time.NewTimer(min(max(time.Since(begin)/10, minWriteRetry), maxWriteRetry))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -122,21 +117,22 @@ func persist(ctx context.Context, write func() error) error {
 	}
 }
 
-// release takes attempts back that were begun and not sent. Until that is done their deliveries are not taken up again.
-func (w *work) release(attempts []*attempt) {
+// release deletes the records of attempts that were begun but not sent. Until then their deliveries are not queued
+// again.
+func (w *worker) release(attempts []*attempt) {
 	w.running.Go(func() {
 		rows := make([]int64, len(attempts))
 		for i, a := range attempts {
 			rows[i] = a.row
 		}
-		// If that fails for good, they stay in the store as they are, like those that are cut off.
-		_ = persist(w.ctx, func() error {
+		// If this never succeeds, the records stay, like those of attempts that are cut off.
+		_ = retryWrite(w.ctx, func() error {
 			err := w.store.Release(w.ctx, rows)
 			if err != nil {
-				w.inbox.post(unreleased{err})
+				w.inbox.post(releaseFailed{err})
 			}
 			return err
 		})
-		w.inbox.post(released{attempts})
+		w.inbox.post(attemptsReleased{attempts})
 	})
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 )
 
-// The measure of the project: at most 80 ns and no allocation with 10,000 keys on two procs (go test -bench . -cpu 2).
+// The goal of the project: at most 80 ns and no allocation with 10,000 keys on two processors (go test -bench . -cpu
+// 2).
 
 const benchKeys = 10_000
 
@@ -25,7 +26,7 @@ func BenchmarkTake(b *testing.B) {
 	})
 }
 
-// One key alone: all procs meet at one lock.
+// With one key, all processors wait for one lock.
 func BenchmarkTakeOneKey(b *testing.B) {
 	l := limiter.New(limiter.Window)
 	b.ReportAllocs()
@@ -36,7 +37,7 @@ func BenchmarkTakeOneKey(b *testing.B) {
 	})
 }
 
-// Every request is its key's first: the price of growth, amortised.
+// Every request is the first of its key. This is the amortised cost of growth.
 func BenchmarkTakeFirst(b *testing.B) {
 	l := limiter.New(limiter.Window)
 	b.ReportAllocs()

@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 )
 
-// inBubble runs f in virtual time with a limiter whose windows last for a minute.
+// inBubble runs f in virtual time with a limiter whose windows last a minute.
 func inBubble(t *testing.T, f func(t *testing.T, l *limiter.Limiter)) {
 	t.Helper()
 	t.Parallel()
@@ -30,7 +30,7 @@ func equal(t *testing.T, what string, got, want limiter.Result) {
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
 
-	t.Run("of limit+200 requests from 64 goroutines exactly limit pass", func(t *testing.T) {
+	t.Run("exactly limit of limit+200 requests from 64 goroutines pass", func(t *testing.T) {
 		t.Parallel()
 		const limit, extra, goroutines = 6000, 200, 64
 		l := limiter.New(time.Hour)
@@ -51,13 +51,13 @@ func TestConcurrency(t *testing.T) {
 		if passed.Load() != limit {
 			t.Errorf("%d passed, want %d", passed.Load(), limit)
 		}
-		// Each of the numbers limit-1 … 0 was told to exactly one of them.
+		// Each of the numbers limit-1 … 0 was returned exactly once.
 		if want := int64(limit * (limit - 1) / 2); sum.Load() != want {
 			t.Errorf("the remainders add up to %d, want %d", sum.Load(), want)
 		}
 	})
 
-	t.Run("windows that end and are swept under load still let exactly limit pass each", func(t *testing.T) {
+	t.Run("exactly limit requests pass per window while windows end and are swept under load", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			const limit, keys, rounds = 5, 300, 4
@@ -87,7 +87,7 @@ func TestConcurrency(t *testing.T) {
 func TestWindow(t *testing.T) {
 	t.Parallel()
 
-	t.Run("begins at the key's first request and not on a grid", func(t *testing.T) {
+	t.Run("a window begins at the key's first request, not on a grid", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			time.Sleep(41 * time.Second)
 			equal(t, "first", l.Take(1, 1), limiter.Result{Allowed: true, Limit: 1, Reset: time.Minute})
@@ -98,7 +98,7 @@ func TestWindow(t *testing.T) {
 		})
 	})
 
-	t.Run("is not extended by a steady stream", func(t *testing.T) {
+	t.Run("a steady stream does not extend a window", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			const limit = 60
 			passed := map[int]int{} // by minute since the first request
@@ -114,7 +114,7 @@ func TestWindow(t *testing.T) {
 		})
 	})
 
-	t.Run("is not extended by refused requests", func(t *testing.T) {
+	t.Run("refused requests do not extend a window", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			l.Take(1, 1)
 			for range 59 {
@@ -130,7 +130,7 @@ func TestWindow(t *testing.T) {
 		})
 	})
 
-	t.Run("is each key's own", func(t *testing.T) {
+	t.Run("each key has its own window", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			for _, key := range []int64{0, 1, -1, 64, 128, math.MaxInt64, math.MinInt64} {
 				equal(t, "first of its key", l.Take(key, 2), limiter.Result{Allowed: true, Limit: 2, Remaining: 1, Reset: time.Minute})
@@ -145,7 +145,7 @@ func TestWindow(t *testing.T) {
 func TestLimit(t *testing.T) {
 	t.Parallel()
 
-	t.Run("0 refuses all and still says when to come back", func(t *testing.T) {
+	t.Run("a limit of 0 refuses all requests and still returns the end of the window", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			equal(t, "first", l.Take(1, 0), limiter.Result{Reset: time.Minute})
 			time.Sleep(20 * time.Second)
@@ -153,14 +153,14 @@ func TestLimit(t *testing.T) {
 		})
 	})
 
-	t.Run("below 0 is 0", func(t *testing.T) {
+	t.Run("a negative limit counts as 0", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			equal(t, "Take", l.Take(1, -5), limiter.Result{Reset: time.Minute})
 			equal(t, "Peek", l.Peek(1, math.MinInt64), limiter.Result{Reset: time.Minute})
 		})
 	})
 
-	t.Run("may be as large as numbers go", func(t *testing.T) {
+	t.Run("a limit may be the largest number", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			for i := range int64(3) {
 				equal(t, "Take", l.Take(1, math.MaxInt64),
@@ -169,7 +169,7 @@ func TestLimit(t *testing.T) {
 		})
 	})
 
-	t.Run("changed within the window applies at once to the same count", func(t *testing.T) {
+	t.Run("a changed limit applies at once to the same count", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			for range 4 {
 				l.Take(1, 10)
@@ -187,7 +187,7 @@ func TestLimit(t *testing.T) {
 func TestPeek(t *testing.T) {
 	t.Parallel()
 
-	t.Run("counts nothing and starts no window", func(t *testing.T) {
+	t.Run("Peek counts nothing and starts no window", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			for range 5 {
 				equal(t, "before the first", l.Peek(1, 2), limiter.Result{Allowed: true, Limit: 2, Remaining: 2, Reset: time.Minute})
@@ -209,7 +209,7 @@ func TestPeek(t *testing.T) {
 func TestMemory(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is bounded by the keys of the last two windows", func(t *testing.T) {
+	t.Run("memory is bounded by the keys of the last two windows", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			const perMinute = 1000
 			for i := range int64(10 * perMinute) {
@@ -222,7 +222,7 @@ func TestMemory(t *testing.T) {
 		})
 	})
 
-	t.Run("of a rush is given back by the requests of one key", func(t *testing.T) {
+	t.Run("requests of one key free the memory of a rush", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, l *limiter.Limiter) {
 			for key := range int64(50_000) {
 				l.Take(key, 1)
@@ -238,7 +238,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// Not parallel: AllocsPerRun counts what all goroutines allocate.
+// Not parallel, because AllocsPerRun counts the allocations of all goroutines.
 func TestAllocations(t *testing.T) {
 	l := limiter.New(time.Hour)
 	l.Take(1, 10)
@@ -250,7 +250,7 @@ func TestAllocations(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for name, window := range map[string]time.Duration{"zero": 0, "negative": -time.Second} {
-		t.Run("refuses a window that is "+name, func(t *testing.T) {
+		t.Run("New refuses a window that is "+name, func(t *testing.T) {
 			t.Parallel()
 			defer func() {
 				if recover() == nil {

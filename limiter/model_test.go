@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 )
 
-// model is the limiter as one would write it down first: one map, nothing ever deleted.
+// model is the simplest possible limiter: one map, and nothing is ever deleted.
 type model struct {
 	length time.Duration
 	begun  map[int64]time.Time
@@ -43,7 +43,7 @@ type step struct {
 	Peek       bool
 }
 
-// run takes the steps on a limiter and on the model, in virtual time, and returns the first difference or "".
+// run takes the steps on a limiter and on the model, in virtual time. It returns the first difference or "".
 func run(length time.Duration, steps []step) string {
 	l := limiter.New(length)
 	m := model{length, map[int64]time.Time{}, map[int64]int64{}}
@@ -63,7 +63,7 @@ func run(length time.Duration, steps []step) string {
 	return ""
 }
 
-// Any sequence of calls, keys, limits and pauses gives what the naive model gives: so nothing is swept too early, and
+// Any sequence of calls, keys, limits and pauses gives the results of the model. So nothing is dropped too early, and
 // nothing is counted twice on its way through the generations.
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestModel(t *testing.T) {
 	}), 1, 200)
 	rapid.Check(t, func(rt *rapid.T) {
 		length := time.Duration(rapid.Int64Range(1, 20).Draw(rt, "window"))
-		drawn := steps.Draw(rt, "steps") // outside the bubble: rapid ends a bad draw by a panic
+		drawn := steps.Draw(rt, "steps") // outside the bubble, because rapid ends a bad draw with a panic
 		difference := ""
 		synctest.Test(t, func(*testing.T) { difference = run(length, drawn) })
 		if difference != "" {
@@ -86,7 +86,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// Every sequence of five steps of a small universe: two keys, limits 0 to 2, pauses around the ends of windows.
+// Every sequence of five steps with two keys, limits from 0 to 2, and pauses around the ends of windows.
 func TestSmallUniverse(t *testing.T) {
 	t.Parallel()
 	const length, depth = 4, 5

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// window is one key's count. It holds no pointer, so the garbage collector does not look into the slices of them.
+// window is the count of one key. It holds no pointer, so the garbage collector does not scan slices of windows.
 type window struct {
-	ends time.Duration // since the limiter's start; set by the first request and by none after it
+	ends time.Duration // since the limiter's start; only the first request sets it
 	used int64         // requests allowed so far
 }
 
@@ -17,63 +17,63 @@ func (w *window) result(allowed bool, limit int64, now time.Duration) Result {
 	return Result{Allowed: allowed, Limit: limit, Remaining: max(limit-w.used, 0), Reset: w.ends - now}
 }
 
-// generation holds the windows that were started between two turns. The map leads to a place in the slice, so that
-// counting is one look-up and one addition; a map of windows would have to be searched a second time to be written. The
-// zero value is empty and ready.
+// generation holds the windows that started between two rotations. The map holds indexes into the slice, so counting is
+// one look-up and one addition. A map of windows would need a second look-up for the write. The zero value is empty and
+// ready.
 type generation struct {
-	places  map[int64]uint32
+	index   map[int64]uint32
 	windows []window
 }
 
-// shard is a part of the keys under one lock.
+// shard holds some of the keys under one lock.
 //
-// Windows are never deleted one by one. New ones go into the young generation; once per window length the shard turns:
-// young becomes old, and what was old is dropped whole. At least one window length lies between two turns, so whatever
-// is dropped has ended. This costs nothing per request, needs no goroutine, and gives the memory back after a rush,
-// which deleting from a map would not.
+// Windows are never deleted one by one. New ones go into the young generation. Once per window length, the shard
+// rotates: young becomes old, and the former old generation is dropped. Two rotations are at least one window length
+// apart, so everything that is dropped has ended. This costs nothing per request and needs no goroutine. It also frees
+// the memory after a rush, which deleting from a map would not.
 type shard struct {
-	mu     sync.Mutex
-	turned time.Duration // the last turn
-	young  generation
-	old    generation
-	_      [48]byte // fills up 128 bytes, two cache lines: neighbours' locks do not slow each other down
+	mu           sync.Mutex
+	lastRotation time.Duration // since the limiter's start
+	young        generation
+	old          generation
+	_            [48]byte // padding to 128 bytes, two cache lines, so that the locks of neighbours do not slow each other down
 }
 
-// find returns the open window of key, or nil. The pointer is good until the next open or turn.
+// find returns the open window of key, or nil. The pointer is valid until the next findOrStart or rotate.
 func (s *shard) find(key int64, now time.Duration) *window {
 	for _, g := range [...]*generation{&s.young, &s.old} {
-		if place, ok := g.places[key]; ok && now < g.windows[place].ends {
+		if place, ok := g.index[key]; ok && now < g.windows[place].ends {
 			return &g.windows[place]
 		}
 	}
 	return nil
 }
 
-// open returns the window of key and starts one where none is open. A window found in the old generation stays there:
-// it ends before it is dropped.
-func (s *shard) open(key int64, now, length time.Duration) *window {
+// findOrStart returns the window of key and starts one if none is open. A window in the old generation stays there,
+// because it ends before it is dropped.
+func (s *shard) findOrStart(key int64, now, length time.Duration) *window {
 	if w := s.find(key, now); w != nil {
 		return w
 	}
-	fresh := window{ends: now + length}
-	if place, ok := s.young.places[key]; ok {
-		s.young.windows[place] = fresh
+	started := window{ends: now + length}
+	if place, ok := s.young.index[key]; ok {
+		s.young.windows[place] = started
 		return &s.young.windows[place]
 	}
-	if s.young.places == nil {
-		s.young.places = make(map[int64]uint32)
+	if s.young.index == nil {
+		s.young.index = make(map[int64]uint32)
 	}
 	place := len(s.young.windows)
-	s.young.places[key] = uint32(place)
-	s.young.windows = append(s.young.windows, fresh)
+	s.young.index[key] = uint32(place)
+	s.young.windows = append(s.young.windows, started)
 	return &s.young.windows[place]
 }
 
-// turn drops the old generation if the last turn is a window length ago, and says whether it did.
-func (s *shard) turn(now, length time.Duration) bool {
-	if now-s.turned < length {
+// rotate drops the old generation if the last rotation was a window length ago. It reports whether it did.
+func (s *shard) rotate(now, length time.Duration) bool {
+	if now-s.lastRotation < length {
 		return false
 	}
-	s.turned, s.old, s.young = now, s.young, generation{}
+	s.lastRotation, s.old, s.young = now, s.young, generation{}
 	return true
 }

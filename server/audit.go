@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -51,25 +52,25 @@ func newAuditBody(e access.AuditEvent) auditBody {
 }
 
 func (h audit) list(c *call) error {
-	filter := c.query.auditFilter()
+	filter := readAuditFilter(&c.query)
 	p, err := c.page()
 	if err != nil {
 		return err
 	}
-	filter.Before, filter.Limit = p.after.row, p.more()
+	filter.Before, filter.Limit = p.After.Row, p.More()
 	found, err := h.store.AuditPage(c.request.Context(), c.organization(), filter)
 	if err != nil {
 		return err
 	}
-	p.ended = position{row: found.Next}
-	return answerPage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) position { return position{row: e.RowID} })
+	p.Ended = form.Position{Row: found.Next}
+	return answerPage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
 }
 
-// auditFilter reads the filters of the list.
-func (q *query) auditFilter() (f access.AuditFilter) {
-	isActor := func(s string) bool { return s == "system" || validID(userID, s) || validID(keyID, s) }
-	f.Type = q.matching("type", "must be the type of an audit event", webhook.ValidType)
-	f.Actor = q.matching("actor", "must be the id of a user or of an API key, or system", isActor)
-	f.Since, f.Until = q.span()
+// readAuditFilter reads the filters of the list.
+func readAuditFilter(q *form.Query) (f access.AuditFilter) {
+	isActor := func(s string) bool { return s == "system" || userID.Valid(s) || keyID.Valid(s) }
+	f.Type = q.Matching("type", "must be the type of an audit event", webhook.ValidType)
+	f.Actor = q.Matching("actor", "must be the id of a user or of an API key, or system", isActor)
+	f.Since, f.Until = q.Period()
 	return f
 }

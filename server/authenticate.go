@@ -170,12 +170,13 @@ func apiKey(raw string) (access.Credential, error) {
 // operator chose for the first start.
 func (s *Server) bearer(raw string) (access.Credential, error) {
 	c, minted := access.Parse(raw)
+	prefix, looksMinted := access.LooksMinted(raw)
 	switch {
 	case strings.HasPrefix(raw, s.prefix), minted && c.Prefix() != access.TokenPrefix:
 		return c, wrongScheme("This is an API key: send it as \"Authorization: ApiKey " + s.prefix + "…\".")
 	case minted:
 		return c, nil
-	case looksMinted(raw):
+	case looksMinted && prefix == access.TokenPrefix:
 		return c, errToken
 	}
 	c, ok := access.Opaque(raw)
@@ -183,14 +184,6 @@ func (s *Server) bearer(raw string) (access.Credential, error) {
 		return c, errToken
 	}
 	return c, nil
-}
-
-// looksMinted reports whether raw has the form of an access token, checksum aside.
-func looksMinted(raw string) bool {
-	body, found := strings.CutPrefix(raw, access.TokenPrefix+"_")
-	return found && len(body) == 36 && strings.IndexFunc(body, func(r rune) bool {
-		return !('0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z')
-	}) < 0
 }
 
 // isList reports whether an Authorization header lists several credentials, as a proxy makes of several headers. A comma

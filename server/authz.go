@@ -1,10 +1,12 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -27,6 +29,12 @@ var gateRoute = route{pattern: gatePath + "{dialect}/", access: anyone}
 
 // noPermission stands for the permission where none is asked for and something follows.
 const noPermission = "-"
+
+// knownPermissions is what forward authentication asks of the store.
+type knownPermissions interface {
+	// UnknownPermissions returns the permissions of a scope that do not exist.
+	UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error)
+}
 
 // gateAt reads a path of forward authentication: the dialect, and the permissions that are asked for. The first segment
 // after the dialect names these, joined by "+"; behind it something may follow in the dialect of envoy only. A segment
@@ -54,7 +62,7 @@ func gateAt(path string) (dialect string, wanted access.Scope, ok bool) {
 // who it is, or a problem. The API key of that request is judged and counted as if it were one to us. Of the rest of the
 // request nothing is looked at: its query, its body, the organization and the identity that it names are the client's own.
 func (s *Server) gate(c *call, dialect string, wanted access.Scope) error {
-	c.route, c.tally, c.dialect, c.wanted = &gateRoute, s.gated[c.method()], dialect, wanted
+	c.route, c.dialect, c.wanted = &gateRoute, dialect, wanted
 	if c.request.ContentLength != 0 && c.request.ProtoMajor == 1 {
 		// Else net/http would read the body, which not every proxy sends that has passed on its length, before it answers.
 		c.Header()["Connection"] = closing
@@ -108,11 +116,11 @@ func (s *Server) explained(c *call, err error) error {
 		return err
 	}
 	missing := c.wanted.Minus(c.principal.Permissions)
-	unknown, failed := s.named.store.UnknownPermissions(c.request.Context(), missing)
+	unknown, failed := s.permissions.UnknownPermissions(c.request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}
-	word := shown(unknown.Keys()[0], maxShownWord)
+	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
 	return fault.New(fault.Forbidden, codeDenied, "There is no permission %q here, so no key has it: "+
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }

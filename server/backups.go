@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/backup"
 )
@@ -45,14 +46,14 @@ func (h backups) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	name, keep := f.plain("file", maxName), f.number("keep", 1, maxKeep)
+	name, keep := f.Text("file", form.MaxName), f.Integer("keep", 1, maxKeep)
 	if name != nil && !backup.ValidName(*name) {
-		f.refuse("file", "invalid", "This must be a bare name of letters, digits, dots, hyphens and underscores that ends in .db.")
+		f.Refuse("file", "invalid", "This must be a bare name of letters, digits, dots, hyphens and underscores that ends in .db.")
 	}
 	if name != nil && keep != nil {
-		f.refuse("keep", "invalid", "Only dated copies are counted and removed, so this goes without file.")
+		f.Refuse("keep", "invalid", "Only dated copies are counted and removed, so this goes without file.")
 	}
-	if err := f.end(); err != nil {
+	if err := f.Err(); err != nil {
 		return err
 	}
 	if name == nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -15,6 +16,31 @@ const (
 	firstBuffer = 4 << 10 // where the length is not known
 	spare       = 512     // beyond the last byte, so that finding the end does not grow the buffer
 )
+
+// form reads the body as one JSON object. Faults: Malformed where it is none, TooLarge; a refusal where it is not said
+// to be JSON.
+func (c *call) form() (*form.Form, error) {
+	body, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == 0 {
+		return nil, fault.New(fault.Malformed, "body_required", "This needs a body: a JSON object.")
+	}
+	return form.Parse(body)
+}
+
+// optionalForm is form where no body means an empty object.
+func (c *call) optionalForm() (*form.Form, error) {
+	body, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == 0 {
+		return &form.Form{}, nil
+	}
+	return form.Parse(body)
+}
 
 // body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows with the
 // bytes that arrive: a Content-Length alone reserves no more than paidBody.

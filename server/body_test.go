@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -242,28 +241,4 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzBody(f *testing.F) {
-	for _, seed := range []string{``, `{}`, `{"a":1}`, ` { "a" : [ 1 , { } ] } `, `{"\u0061":"\""}`, `{"a":1}x`, `[`, `{"a"`, "\xff", `{"":{"":{}}}`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		members, err := server.Split(slices.Clone(body))
-		if err != nil {
-			return
-		}
-		var want map[string]json.RawMessage
-		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("took what is no JSON object: %q", body)
-		}
-		for name, value := range want {
-			if got, ok := members[name]; !ok || got != strings.TrimSpace(string(value)) {
-				t.Errorf("%q: %q, want %q", name, got, value)
-			}
-		}
-		if len(members) != len(want) {
-			t.Errorf("%d members, want %d", len(members), len(want))
-		}
-	})
 }

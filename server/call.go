@@ -7,6 +7,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -18,7 +19,7 @@ type call struct {
 	request *http.Request
 	params  httprouter.Params
 	route   *route // nil while, and where, none matches
-	query   query
+	query   form.Query
 	id      string     // X-Request-Id
 	local   bool       // whether it came over the local socket
 	client  netip.Addr // who asks; invalid on the local socket
@@ -35,7 +36,6 @@ type call struct {
 	used   int
 
 	began  time.Time
-	tally  tally // nil while, and where, no route matches
 	status int   // 0 until the header is written
 	bytes  int64 // of the body
 	code   string

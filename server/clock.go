@@ -29,9 +29,22 @@ type clockBody struct {
 	Warning       *string  `json:"warning"`
 }
 
+// ClockCheck is a check of readiness. A doubted clock is only a warning, because requests and deliveries go on.
+func ClockCheck(store clockStore) Check {
+	return Check{"clock", func(context.Context) (string, error) { return clockWarning(store.Clock()), nil }}
+}
+
+// clockWarning tells an operator what a doubted clock means and what to do; empty where the clock is trusted.
+func clockWarning(s clock.State) string {
+	if s.Trusted() {
+		return ""
+	}
+	return s.Warning() + " " + mends[codeClockDoubted]
+}
+
 func newClockBody(s clock.State) clockBody {
 	body := clockBody{
-		Now: instant(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: orNull(s.Warning()),
+		Now: instant(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: orNull(clockWarning(s)),
 	}
 	if d := s.Doubt; d != nil {
 		trusted, since, again := instant(d.Trusted), instant(d.Since), instant(s.TrustedAt())

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -84,18 +85,18 @@ func (h deliveries) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	filter := c.query.attemptFilter()
+	filter := readAttemptFilter(&c.query)
 	p, err := c.page()
 	if err != nil {
 		return err
 	}
-	filter.Before, filter.BeforeAt, filter.Limit = p.after.row, p.after.at, p.more()
+	filter.Before, filter.BeforeAt, filter.Limit = p.After.Row, p.After.At, p.More()
 	found, err := h.store.AttemptPage(c.request.Context(), c.organization(), id, filter)
 	if err != nil {
 		return err
 	}
-	p.ended = position{found.Next, found.NextAt}
-	return answerPage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) position { return position{a.RowID, a.AttemptedAt} })
+	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
+	return answerPage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
 // findLog looks for the log of the subscription in the path; that of a removed one can be read until retention takes it.
@@ -108,16 +109,16 @@ func (h deliveries) findLog(c *call) error {
 	return err
 }
 
-// attemptFilter reads the filters of the list.
-func (q *query) attemptFilter() (f webhook.AttemptFilter) {
-	if o, given := webhook.ParseOutcome(q.choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
+// readAttemptFilter reads the filters of the list.
+func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
+	if o, given := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
 		webhook.Sending.String(), webhook.Interrupted.String())); given {
 		f.Outcome = &o
 	}
-	isEvent := func(s string) bool { return validID(eventID, s) }
-	f.EventType = q.matching("event_type", "must be an event type", webhook.ValidType)
-	f.EventID = q.matching("event_id", "must be the id of an event", isEvent)
-	f.Since, f.Until = q.span()
+	isEvent := eventID.Valid
+	f.EventType = q.Matching("event_type", "must be an event type", webhook.ValidType)
+	f.EventID = q.Matching("event_id", "must be the id of an event", isEvent)
+	f.Since, f.Until = q.Period()
 	return f
 }
 

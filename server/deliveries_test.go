@@ -45,7 +45,7 @@ func attempted(t testing.TB, f *floor, owner access.Principal, sub webhook.Subsc
 		}
 		if i%2 == 1 {
 			status = 503
-			result.Succeeded, result.Error = false, "http_status: 503"
+			result.Succeeded, result.Failure = false, webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
 			result.RetryAt = time.Now().Add(time.Minute).UnixMilli()
 		}
 		if _, err := f.store.Record(t.Context(), result); err != nil {

@@ -19,13 +19,13 @@ import (
 //go:embed openapi.yaml
 var openAPI []byte
 
-// description are the endpoints of the description of the API.
+// description serves the OpenAPI description as YAML and as JSON.
 type description struct {
 	yaml document
-	json func() (document, error) // made from the YAML when it is first asked for
+	json func() (document, error) // made at the first request for it
 }
 
-// document is a page that is the same for all who ask.
+// document is a response body that is the same for every caller.
 type document struct {
 	mediaType string
 	body      []byte
@@ -37,7 +37,8 @@ func newDocument(mediaType string, body []byte) document {
 	return document{mediaType, body, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
-// newDescription describes a server that callers reach at base; empty is wherever they found the description.
+// newDescription describes a server that callers reach at the URL base. If base is empty, the description names the
+// server by the path /, so clients use the address from which they got the description.
 func newDescription(base string) description {
 	text := at(openAPI, base)
 	return description{
@@ -49,14 +50,14 @@ func newDescription(base string) description {
 	}
 }
 
-// at returns the text with base in place of the address that it names for the server. A string of JSON is one of YAML too.
+// at returns the description with base as the URL of the server. A JSON string is also a YAML string.
 func at(text []byte, base string) []byte {
 	if base == "" {
 		return text
 	}
 	address, err := json.Marshal(strings.TrimSuffix(base, "/"))
 	if err != nil {
-		return text // not reached: a string can be written
+		return text // unreachable: every string can be written as JSON
 	}
 	return bytes.Replace(text, []byte("\n  - url: /\n"), []byte("\n  - url: "+string(address)+"\n"), 1)
 }
@@ -75,8 +76,8 @@ func (h description) asJSON(c *call) error {
 	return nil
 }
 
-// answer sends the page, unless the caller has it already. It may be kept, and is to be asked for again: another version
-// of the program has another one.
+// answer sends the document, or 304 if the caller has it already. Callers may cache it but must revalidate it, because
+// another version of the program has another text.
 func (d document) answer(c *call) {
 	c.set("ETag", d.tag)
 	c.set("Cache-Control", "no-cache")
@@ -87,8 +88,8 @@ func (d document) answer(c *call) {
 	c.send(http.StatusOK, d.mediaType, d.body)
 }
 
-// holds reports whether If-None-Match names the tag (RFC 9110 section 13.1.2); a proxy may have made it a weak one. Our
-// own tags hold no comma.
+// holds reports whether If-None-Match names the tag (RFC 9110 section 13.1.2). A proxy may have made the tag weak. Our
+// tags contain no comma.
 func holds(lists []string, tag string) bool {
 	for _, list := range lists {
 		for item := range strings.SplitSeq(list, ",") {
@@ -100,68 +101,11 @@ func holds(lists []string, tag string) bool {
 	return false
 }
 
-// jsonFromYAML writes a YAML document as JSON, its members in the order in which they were written. Only what JSON has is
-// taken: no aliases, and no other keys than strings.
+// jsonFromYAML returns a YAML document as JSON, with the keys of each object sorted.
 func jsonFromYAML(text []byte) ([]byte, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
+	var content any
+	if err := yaml.Unmarshal(text, &content); err != nil {
 		return nil, err
 	}
-	return appendJSON(make([]byte, 0, len(text)), &root)
-}
-
-func appendJSON(dst []byte, n *yaml.Node) (_ []byte, err error) {
-	switch {
-	case n.Kind == yaml.DocumentNode:
-		return appendJSON(dst, n.Content[0])
-	case n.Kind == yaml.MappingNode:
-		for i, child := range n.Content {
-			switch {
-			case i%2 == 1:
-				dst = append(dst, ':')
-			case child.ShortTag() != "!!str":
-				return nil, fmt.Errorf("line %d: the key %s is no string", child.Line, child.Value)
-			case i > 0:
-				dst = append(dst, ',')
-			default:
-				dst = append(dst, '{')
-			}
-			if dst, err = appendJSON(dst, child); err != nil {
-				return nil, err
-			}
-		}
-		if len(n.Content) == 0 {
-			dst = append(dst, '{')
-		}
-		return append(dst, '}'), nil
-	case n.Kind == yaml.SequenceNode:
-		dst = append(dst, '[')
-		for i, child := range n.Content {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			if dst, err = appendJSON(dst, child); err != nil {
-				return nil, err
-			}
-		}
-		return append(dst, ']'), nil
-	case n.Kind == yaml.ScalarNode:
-		return appendScalar(dst, n)
-	}
-	return nil, fmt.Errorf("line %d: JSON has no aliases", n.Line)
-}
-
-// appendScalar writes what looks like a time as the string that it is to readers of YAML 1.2.
-func appendScalar(dst []byte, n *yaml.Node) ([]byte, error) {
-	switch n.ShortTag() {
-	case "!!null":
-		return append(dst, "null"...), nil
-	case "!!str", "!!timestamp":
-		text, err := json.Marshal(n.Value)
-		return append(dst, text...), err
-	}
-	if !json.Valid([]byte(n.Value)) {
-		return nil, fmt.Errorf("line %d: JSON has no %s", n.Line, n.Value)
-	}
-	return append(dst, n.Value...), nil
+	return json.Marshal(content)
 }

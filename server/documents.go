@@ -10,7 +10,7 @@ import (
 
 const docsPath = "/docs/"
 
-// documents serves the documents for users as HTML.
+// documents serves the documents for users.
 type documents struct {
 	pages func() (map[string]document, error) // by name; rendered when the first one is asked for
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -36,7 +37,7 @@ func (h events) publish(c *call) error {
 	if err != nil {
 		return err
 	}
-	event, err := f.event(c.request.Header["Idempotency-Key"])
+	event, err := f.Event(c.request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (h events) publishBatch(c *call) error {
 	if err != nil {
 		return err
 	}
-	batch, err := f.batch(c.request.Header["Idempotency-Key"])
+	batch, err := f.Events(c.request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
@@ -151,11 +152,11 @@ func (h events) list(c *call) error {
 	if c.principal.Can(access.AuditRead) {
 		list = h.store.Events
 	}
-	found, err := list(c.request.Context(), c.organization(), p.after.row, p.more())
+	found, err := list(c.request.Context(), c.organization(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newEventBody, func(e webhook.Event) position { return position{row: e.RowID} })
+	return answerPage(c, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // find returns the event in the path. An event of the audit log does not exist for a caller without audit:read.
@@ -182,7 +183,7 @@ func (h events) read(c *call) error {
 	if err != nil {
 		return err
 	}
-	data, err := envelopeData(event.Body)
+	data, err := form.EventData(event.Body)
 	if err != nil {
 		return err
 	}

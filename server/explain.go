@@ -6,15 +6,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // explainStore is what an explanation asks of the store.
 type explainStore interface {
-	// KeyStanding returns a key in whatever state it is, or NotFound.
-	KeyStanding(ctx context.Context, digest access.Digest) (access.Standing, error)
-	KeyStandingByID(ctx context.Context, id string) (access.Standing, error)
+	// KeyState returns a key in whatever state it is, or NotFound.
+	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
+	knownPermissions
+	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
 }
 
 // explanation is the endpoint that tells what would become of a request with a key, check by check. It consumes nothing:
@@ -22,7 +24,7 @@ type explainStore interface {
 type explanation struct {
 	*Server
 	store explainStore
-	named references
+	named form.Lookup
 }
 
 type explainBody struct {
@@ -58,10 +60,10 @@ const maxPathLength = 2048
 type matter struct {
 	trial
 	byID     bool
-	shown    access.Credential // where it is not by id, and could be read
-	length   int               // of what was shown
-	unread   error             // why what was shown could not be read
-	standing access.Standing   // from the look-up on
+	shown    access.Credential      // where it is not by id, and could be read
+	length   int                    // of what was shown
+	unread   error                  // why what was shown could not be read
+	standing access.CredentialState // from the look-up on
 	code     string
 	unknown  access.Scope // what is asked for and is not in the vocabulary, where that fails
 
@@ -76,12 +78,12 @@ func (h explanation) explain(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("key", "method", "path")
+	f.Require("key", "method", "path")
 	m := &matter{trial: trial{quiet: true}}
-	key, asked := f.plain("key", maxShownKey), h.named.scope(c, f, "permission")
-	m.method = f.method("method")
-	requested := f.target("path")
-	if err := f.end(); err != nil {
+	key, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
+	m.method = readMethod(f, "method")
+	requested := readPath(f, "path")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	m.path = requested.EscapedPath()
@@ -93,27 +95,27 @@ func (h explanation) explain(c *call) error {
 	return c.ok(m.body())
 }
 
-// method reads the method of a request, in whatever letters.
-func (f *form) method(name string) string {
-	text := f.plain(name, 32)
+// readMethod reads the method of a request, in whatever letters.
+func readMethod(f *form.Form, name string) string {
+	text := f.Text(name, 32)
 	if text == nil {
 		return ""
 	}
 	if *text == "" || strings.ContainsFunc(*text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' }) {
-		f.refuse(name, "invalid", "This must be a method of HTTP, such as GET.")
+		f.Refuse(name, "invalid", "This must be a method of HTTP, such as GET.")
 	}
 	return strings.ToUpper(*text)
 }
 
-// target reads the path of a request. A query may follow, and means nothing.
-func (f *form) target(name string) *url.URL {
-	text := f.plain(name, maxPathLength)
+// readPath reads the path of a request. A query may follow, and means nothing.
+func readPath(f *form.Form, name string) *url.URL {
+	text := f.Text(name, maxPathLength)
 	if text == nil {
 		return nil
 	}
 	u, err := url.ParseRequestURI(*text)
 	if err != nil || !strings.HasPrefix(*text, "/") {
-		f.refuse(name, "invalid", "This must be the path of a request: it begins with a slash, and is percent-encoded.")
+		f.Refuse(name, "invalid", "This must be the path of a request: it begins with a slash, and is percent-encoded.")
 		return nil
 	}
 	return u
@@ -137,8 +139,8 @@ func (h explanation) lookAt(m *matter, path string, asked access.Scope) {
 func (h explanation) try(c *call, m *matter, key string) error {
 	ctx := c.request.Context()
 	var err error
-	if m.byID = validID(keyID, key); m.byID {
-		m.standing, err = h.store.KeyStandingByID(ctx, key)
+	if m.byID = keyID.Valid(key); m.byID {
+		m.standing, err = h.store.KeyStateByID(ctx, key)
 	} else {
 		m.length = len(key)
 		if m.shown, m.unread = apiKey(key); m.unread != nil {
@@ -146,10 +148,10 @@ func (h explanation) try(c *call, m *matter, key string) error {
 			m.at, m.code = access.CheckParse, e.Code
 			return nil
 		}
-		m.standing, err = h.store.KeyStanding(ctx, m.shown.Digest())
+		m.standing, err = h.store.KeyState(ctx, m.shown.Digest())
 	}
 	if err == nil && m.standing.Home.ID != c.principal.Organization.ID && !c.principal.Can(access.PlatformActAs) {
-		m.standing, err = access.Standing{}, fault.Missing(aKey)
+		m.standing, err = access.CredentialState{}, fault.Missing(aKey)
 	}
 	switch {
 	case fault.KindOf(err) == fault.NotFound && !m.byID:
@@ -160,7 +162,7 @@ func (h explanation) try(c *call, m *matter, key string) error {
 		return unreadable(err)
 	}
 	m.principal = m.standing.Principal
-	if m.at = m.standing.Failed(time.Now().UnixMilli()); m.at != access.CheckPassed {
+	if m.at = m.standing.FailedCheck(time.Now().UnixMilli()); m.at != access.CheckPassed {
 		m.code = map[access.Check]string{
 			access.CheckRevoked: "key_revoked", access.CheckExpired: "key_expired", access.CheckCreator: "creator_inactive",
 		}[m.at]
@@ -175,7 +177,7 @@ func (h explanation) try(c *call, m *matter, key string) error {
 		}
 		m.code = e.Code
 		if m.at == access.CheckPermission {
-			m.unknown, err = h.named.store.UnknownPermissions(ctx, m.wanted)
+			m.unknown, err = h.store.UnknownPermissions(ctx, m.wanted)
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -117,7 +118,7 @@ func (m *matter) authority() (value, passed, failed string) {
 	}
 	s, text := m.standing, []string{}
 	if !m.unknown.Empty() {
-		return m.wanted.String(), "", "There is no permission " + shown(m.unknown.String(), maxPath) +
+		return m.wanted.String(), "", "There is no permission " + form.Printable(m.unknown.String(), maxShownPermissions) +
 			" here, so no key has it: correct the path, or add it at POST /api/v1/permissions/."
 	}
 	if missing := m.wanted.Minus(s.Granted); !missing.Empty() {
@@ -141,6 +142,9 @@ func (m *matter) nothingAsked() string {
 	}
 	return "No route of Keyhook's own has this path, and no permission is named: name the one that your API asks for in \"permission\"."
 }
+
+// maxShownPermissions bounds the unknown permissions that an answer shows, in characters.
+const maxShownPermissions = 200
 
 // publicText is what a caller may know of a fault.
 func publicText(err error) string { return describe(err).Detail }

@@ -6,35 +6,10 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// What black-box tests cannot reach: the pure functions that fuzzing calls a million times, and how much is remembered.
-
-// Cursor writes a cursor.
-func Cursor(list string, row, at int64) string { return cursor(list, position{row, at}) }
-
-// ParseCursor reads a cursor.
-func ParseCursor(list, text string) (row, at int64, ok bool) {
-	p, ok := parseCursor(list, text)
-	return p.row, p.at, ok
-}
-
-// Split returns the names and values of the JSON object that a body is, as a handler gets them.
-func Split(body []byte) (members map[string]string, err error) {
-	f, err := newForm(body)
-	if err != nil {
-		return nil, err
-	}
-	members = map[string]string{}
-	for _, m := range f.members {
-		members[string(m.name)] = string(m.value)
-	}
-	return members, nil
-}
+// What black-box tests cannot reach, such as how much is remembered.
 
 // Description returns openapi.yaml as the JSON that is served.
 func Description() ([]byte, error) { return jsonFromYAML(openAPI) }
-
-// JSONFromYAML writes a YAML document as JSON.
-func JSONFromYAML(text string) ([]byte, error) { return jsonFromYAML([]byte(text)) }
 
 // MaxAddresses is how many addresses the throttle remembers at most.
 const MaxAddresses = maxAddresses

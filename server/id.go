@@ -1,21 +1,19 @@
 package server
 
 import (
-	"strings"
-
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The type prefixes of public ids that paths, headers and filters may hold.
+// The types of public ids that paths, headers and filters may hold.
 const (
-	keyID          = "key"
-	subscriptionID = "sub"
-	eventID        = "evt"
-	attemptID      = "att"
-	organizationID = "org"
-	userID         = "usr"
-	tokenID        = "tok"
+	keyID          = access.KeyID
+	subscriptionID = access.SubscriptionID
+	eventID        = access.EventID
+	attemptID      = access.AttemptID
+	organizationID = access.OrganizationID
+	userID         = access.UserID
+	tokenID        = access.TokenID
 )
 
 // What a 404 says there is none of. The store says the same of what it cannot find, so that nobody learns from the
@@ -33,26 +31,11 @@ const (
 	aPermission   = "permission"
 )
 
-// validID reports whether s is a public id of that type: the prefix, and 26 characters of Crockford's base 32 in lower
-// case of which the first leaves room for 128 bits (TypeID 0.3).
-func validID(prefix, s string) bool {
-	suffix, found := strings.CutPrefix(s, prefix+"_")
-	if !found || len(suffix) != 26 || suffix[0] > '7' {
-		return false
-	}
-	for i := range len(suffix) {
-		if strings.IndexByte("0123456789abcdefghjkmnpqrstvwxyz", suffix[i]) < 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // pathID returns the id in the path; anything that is not of its type is as missing as what does not exist. It is the
 // only way for an id from a path to the store: httprouter passes on "", "..", NUL and invalid UTF-8.
-func (c *call) pathID(param, prefix, sort string) (string, error) {
+func (c *call) pathID(param string, t access.IDType, sort string) (string, error) {
 	id := c.params.ByName(param)
-	if !validID(prefix, id) {
+	if !t.Valid(id) {
 		return "", fault.Missing(sort)
 	}
 	return id, nil

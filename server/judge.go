@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -45,7 +46,7 @@ func (s *Server) check(ctx context.Context, t *trial) (err error) {
 	case access.CheckLookUp:
 		t.principal, err = s.store.PrincipalByKey(ctx, t.digest)
 	case access.CheckRevoked, access.CheckExpired, access.CheckCreator:
-		// The store makes these together with the look-up: see access.Standing.
+		// The store makes these together with the look-up: see access.CredentialState.
 	case access.CheckPlan:
 		if !t.principal.Plan.APIKeys {
 			s.peek(t)
@@ -72,9 +73,9 @@ func (s *Server) actFor(ctx context.Context, t *trial) error {
 		return nil
 	}
 	if len(t.named) > 1 {
-		return fault.New(fault.Malformed, codeInvalidParameter, "The header %s may be given once.", organizationHeader)
+		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may be given once.", organizationHeader)
 	}
-	if !t.principal.Can(access.PlatformActAs) || !validID(organizationID, t.named[0]) {
+	if !t.principal.Can(access.PlatformActAs) || !organizationID.Valid(t.named[0]) {
 		return fault.Missing(anOrg)
 	}
 	o, err := s.store.OrganizationByID(ctx, t.named[0])

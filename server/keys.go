@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -23,7 +24,7 @@ type keyStore interface {
 // keys are the endpoints of API keys.
 type keys struct {
 	store  keyStore
-	named  references
+	named  form.Lookup
 	prefix string
 }
 
@@ -65,9 +66,9 @@ func (h keys) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("name", "scope")
-	name, scope, expires := f.label("name"), h.named.scope(c, f, "scope"), f.expiry("expires_at")
-	if err := f.end(); err != nil {
+	f.Require("name", "scope")
+	name, scope, expires := f.Label("name"), h.named.Scope(c.request.Context(), f, "scope"), f.Expiry("expires_at")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	credential := access.Mint(h.prefix)
@@ -89,7 +90,7 @@ func (c *call) createdKey(key access.Key, notGranted access.Scope, credential ac
 }
 
 func (h keys) list(c *call) error {
-	status := c.query.choice("status", string(access.Active),
+	status := c.query.Choice("status", string(access.Active),
 		string(access.Active), string(access.Revoked), string(access.Expired), "all")
 	p, err := c.page()
 	if err != nil {
@@ -98,11 +99,11 @@ func (h keys) list(c *call) error {
 	if status == "all" {
 		status = ""
 	}
-	found, err := h.store.Keys(c.request.Context(), c.organization(), access.Status(status), time.Now().UnixMilli(), p.after.row, p.more())
+	found, err := h.store.Keys(c.request.Context(), c.organization(), access.Status(status), time.Now().UnixMilli(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newKeyBody, func(k access.Key) position { return position{row: k.RowID} })
+	return answerPage(c, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
 }
 
 // find returns the one in the path.
@@ -145,8 +146,8 @@ func (h keys) rotate(c *call) error {
 	if err != nil {
 		return err
 	}
-	grace := f.number("grace_seconds", 0, longestGrace)
-	if err := f.end(); err != nil {
+	grace := f.Integer("grace_seconds", 0, longestGrace)
+	if err := f.Err(); err != nil {
 		return err
 	}
 	if grace == nil {

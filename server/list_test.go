@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/keyhook/keyhook/server"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
@@ -204,32 +203,4 @@ func TestAllThatIsWrongWithAQuery(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzCursor(f *testing.F) {
-	f.Add("list", int64(1), int64(0), "")
-	f.Add("/api/v1/events/\norg_x", int64(1<<62), int64(-5), "AAAA")
-	f.Fuzz(func(t *testing.T, list string, row, at int64, text string) {
-		if _, _, ok := server.ParseCursor(list, text); ok {
-			gotRow, gotAt, _ := server.ParseCursor(list, text)
-			if back := server.Cursor(list, gotRow, gotAt); back != text {
-				t.Errorf("%q is read as what is written %q", text, back)
-			}
-		}
-		written := server.Cursor(list, row, at)
-		gotRow, gotAt, ok := server.ParseCursor(list, written)
-		if ok != (row > 0) || ok && (gotRow != row || gotAt != at) {
-			t.Errorf("%d, %d comes back as %d, %d, %v", row, at, gotRow, gotAt, ok)
-		}
-		if _, _, ok := server.ParseCursor(list+"x", written); ok {
-			t.Error("the cursor of one list is one of another")
-		}
-		for i := range written {
-			damaged := []byte(written)
-			damaged[i] ^= 1
-			if _, _, ok := server.ParseCursor(list, string(damaged)); ok {
-				t.Errorf("damage at %d goes unnoticed", i)
-			}
-		}
-	})
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -20,7 +21,7 @@ type memberStore interface {
 // members are the endpoints of an organization's members.
 type members struct {
 	store memberStore
-	named references
+	named form.Lookup
 }
 
 type memberBody struct {
@@ -43,11 +44,11 @@ func (h members) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Members(c.request.Context(), id, p.after.row, p.more())
+	found, err := h.store.Members(c.request.Context(), id, p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newMemberBody, func(m access.Member) position { return position{row: m.UserRow} })
+	return answerPage(c, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
 }
 
 func (h members) set(c *call) error {
@@ -59,9 +60,9 @@ func (h members) set(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("role")
-	role := h.named.role(c, f, "role")
-	if err := f.end(); err != nil {
+	f.Require("role")
+	role := h.named.Role(c.request.Context(), f, "role")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	member, err := h.store.SetMember(c.request.Context(), c.actor(), id, user, *role)

@@ -8,51 +8,23 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// Measure is asked, when a server is made, for each method of each line of its table, and for each method that a request
-// may have which no line takes: its route is noRoute, and a method that HTTP does not know is otherMethod. What it returns
-// is called at the end of each of those requests, with the code of the problem, if the answer was one. So whoever counts
-// has looked up all there is to look up before the first request.
-type Measure func(method, route string) func(status int, code string, took time.Duration)
+// RequestObserver is called once for each finished request. The route is its pattern, or noRoute. A method that HTTP does
+// not define is otherMethod, so callers cannot make up values. code is the problem code of the response, empty for a success.
+type RequestObserver func(method, route string, status int, code string, took time.Duration)
 
-// tally is what counts requests of one sort.
-type tally func(status int, code string, took time.Duration)
-
-// What the log and those who measure call what has no name of ours: all that callers make up is one value.
+// The route and the method of requests that match no route or use an undefined method.
 const (
 	noRoute     = "none"
 	otherMethod = "other"
 )
 
-// methodsOfHTTP are the methods that are told apart.
+// methodsOfHTTP are the methods that the log and the metrics distinguish.
 var methodsOfHTTP = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodOptions, http.MethodConnect, http.MethodTrace,
 }
 
-// unmeasured is the Measure of a server that has none.
-func unmeasured(string, string) func(int, string, time.Duration) {
-	return func(int, string, time.Duration) {}
-}
-
-// byMethod asks for what counts the requests of a route that takes every method, or of none.
-func (m Measure) byMethod(route string) map[string]tally {
-	tallies := map[string]tally{otherMethod: m(otherMethod, route)}
-	for _, method := range methodsOfHTTP {
-		tallies[method] = m(method, route)
-	}
-	return tallies
-}
-
-// count tells who measures that the request has ended.
-func (s *Server) count(c *call, took time.Duration) {
-	tally := c.tally
-	if tally == nil {
-		tally = s.strays[c.method()]
-	}
-	tally(c.status, c.code, took)
-}
-
-// exposition is the route that shows what was measured, as h has it; none where h is nil.
+// exposition returns the route that serves the metrics with h. Without h there is no route.
 func exposition(h http.Handler) []route {
 	if h == nil {
 		return nil
@@ -64,14 +36,14 @@ func exposition(h http.Handler) []route {
 	return []route{{http.MethodGet, "/metrics/", access.PlatformRead, local, none, noParameter, show, nil}}
 }
 
-// relayed are headers that proxies add to what they pass on.
-var relayed = []string{"X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
+// proxyHeaders are headers that proxies add to the requests that they forward.
+var proxyHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
 
-// isLocal reports whether a request was made on this machine, as far as can be seen. A proxy that stands here passes on
-// what others ask, whether it is trusted or not.
+// isLocal reports whether a request was made on this machine. A proxy on this machine forwards requests of others, so a
+// request with proxy headers is never local, whether the proxy is trusted or not.
 func isLocal(r *http.Request) bool { return !isRelayed(r) && peer(r.RemoteAddr).IsLoopback() }
 
-// isRelayed reports whether a request shows that it came through a proxy.
+// isRelayed reports whether a request has headers that only proxies add.
 func isRelayed(r *http.Request) bool {
-	return slices.ContainsFunc(relayed, func(name string) bool { return len(r.Header[name]) > 0 })
+	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(r.Header[name]) > 0 })
 }

@@ -23,7 +23,7 @@ import (
 func measured(o *server.Options) {
 	m := metrics.New()
 	m.Read(o.Store.(*storage.Store))
-	o.Measure, o.Metrics = m.Requests, m
+	o.Observe, o.Metrics = m.Observe, m
 }
 
 // asked makes a request to the handler as it came from a peer, with headers as name, value, name, value.

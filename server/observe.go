@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// ServeHTTP answers one request and writes one line about it to the log; see observe for the exception.
+// ServeHTTP answers one request and writes one log line about it; see observe for the exception.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, false) }
 
-// LocalHandler answers requests that came over the local socket: what ServeLocal serves.
+// LocalHandler answers requests from the local socket. ServeLocal serves it.
 func (s *Server) LocalHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, true) })
 }
@@ -24,7 +24,7 @@ func (s *Server) LocalHandler() http.Handler {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, local bool) {
 	s.underway.Add(1)
 	defer s.underway.Done()
-	// The request id is always ours: one that a caller chose could be anything, twice, or another's.
+	// The request id is always made here. An id from the caller could repeat, or copy the id of another request.
 	c := &call{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
 	c.client = s.clientAddr(r)
 	c.reserved.memory = s.memory
@@ -36,8 +36,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, local bool) {
 	s.dispatch(c)
 }
 
-// rescue turns a panic into a 500. Where part of the answer is out already, it aborts the connection instead: the caller
-// must not take the part for the whole.
+// rescue turns a panic into a 500. If part of the response has been sent already, it aborts the connection instead, so
+// that the caller does not take the part for the whole.
 func (s *Server) rescue(c *call) {
 	v := recover()
 	if v == nil {
@@ -55,12 +55,14 @@ func (s *Server) rescue(c *call) {
 	s.fail(c, c.cause)
 }
 
-// observe counts the request and writes the line. The line names the pattern and not the path, and never the query, a header
-// or a body: each of them may hold a secret. Lines about requests without a valid credential are bounded in number. Lines
-// for debugging are not, because an operator asks for all of them.
+// observe tells the observer about the finished request and writes the log line. The line has the pattern of the route. It
+// has no path, query, header or body, because each of them may hold a secret. The number of lines about requests without a
+// valid credential is bounded, except at the debug level, where an operator asked for all of them.
 func (s *Server) observe(c *call) {
 	took := time.Since(c.began)
-	s.count(c, took)
+	if s.observer != nil {
+		s.observer(c.method(), c.pattern(), c.status, c.code, took)
+	}
 	level := c.level()
 	s.unknown.report(false)
 	if !s.log.Enabled(c.request.Context(), level) {
@@ -81,15 +83,7 @@ func (s *Server) observe(c *call) {
 		slog.String("request_id", c.id),
 		slog.String("client", c.clientName()),
 	)
-	if c.authenticated {
-		attrs = append(attrs, slog.String("user", c.principal.User.ID), slog.String("organization", c.principal.Organization.ID))
-		if c.principal.Key != nil {
-			attrs = append(attrs, slog.String("key", c.principal.Key.ID))
-		}
-		if c.principal.Session != nil {
-			attrs = append(attrs, slog.String("session", c.principal.Session.ID))
-		}
-	}
+	attrs = c.appendPrincipal(attrs)
 	if c.code != "" {
 		attrs = append(attrs, slog.String("code", c.code))
 	}
@@ -99,14 +93,29 @@ func (s *Server) observe(c *call) {
 	s.log.LogAttrs(ctx, level, "request", attrs...)
 }
 
-// known reports whether the request showed a valid credential, be it refused for another reason, or came over the local
-// socket, which only operators can open.
+// appendPrincipal adds the ids of the principal. A request without a valid credential has none.
+func (c *call) appendPrincipal(attrs []slog.Attr) []slog.Attr {
+	if !c.authenticated {
+		return attrs
+	}
+	attrs = append(attrs, slog.String("user", c.principal.User.ID), slog.String("organization", c.principal.Organization.ID))
+	if c.principal.Key != nil {
+		attrs = append(attrs, slog.String("key", c.principal.Key.ID))
+	}
+	if c.principal.Session != nil {
+		attrs = append(attrs, slog.String("session", c.principal.Session.ID))
+	}
+	return attrs
+}
+
+// known reports whether the request had a valid credential, even if it was refused for another reason, or came over the
+// local socket, which only operators can open.
 func (c *call) known() bool { return c.authenticated || c.local }
 
-// maxCause bounds the cause in a line of the log, in bytes: it holds the stack of a panic, but may quote a body.
+// maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10
 
-// clip returns the first bytes of a text, cut between characters.
+// clip returns at most the first most bytes of a text, cut between characters.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -117,7 +126,7 @@ func clip(text string, most int) string {
 	return text[:most] + "…"
 }
 
-// clientName returns who asks for the log. The socket has no address.
+// clientName returns the client for the log line. The local socket has no address.
 func (c *call) clientName() string {
 	if c.local {
 		return "socket"
@@ -125,7 +134,8 @@ func (c *call) clientName() string {
 	return c.client.String()
 }
 
-// level says how loud the line is: what an operator must look at, and what a probe repeats every few seconds.
+// level returns the level of the log line. Failures of the server are errors and warnings. Requests that probes repeat every
+// few seconds are debug lines.
 func (c *call) level() slog.Level {
 	switch {
 	case c.status == http.StatusInternalServerError || c.code == "aborted":
@@ -138,7 +148,7 @@ func (c *call) level() slog.Level {
 	return slog.LevelInfo
 }
 
-// method returns the method for the log; what is not a method of HTTP is the caller's own text.
+// method returns the method for the log and the metrics. A method that HTTP does not define is otherMethod.
 func (c *call) method() string {
 	if slices.Contains(methodsOfHTTP, c.request.Method) {
 		return c.request.Method

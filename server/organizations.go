@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -19,7 +20,7 @@ type organizationStore interface {
 // organizations are the endpoints of organizations.
 type organizations struct {
 	store organizationStore
-	named references
+	named form.Lookup
 }
 
 type organizationBody struct {
@@ -38,9 +39,9 @@ func (h organizations) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("name", "plan")
-	name, plan, external := f.label("name"), h.named.plan(c, f, "plan"), f.externalID("external_id")
-	if err := f.end(); err != nil {
+	f.Require("name", "plan")
+	name, plan, external := f.Label("name"), h.named.Plan(c.request.Context(), f, "plan"), f.ExternalID("external_id")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	made := access.Organization{Name: *name, Plan: *plan}
@@ -59,11 +60,11 @@ func (h organizations) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Organizations(c.request.Context(), p.after.row, p.more())
+	found, err := h.store.Organizations(c.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) position { return position{row: o.RowID} })
+	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
 }
 
 // find returns the one in the path.
@@ -93,9 +94,9 @@ func (h organizations) update(c *call) error {
 		return err
 	}
 	change := access.OrganizationChange{
-		Name: f.label("name"), Plan: h.named.plan(c, f, "plan"), ExternalID: f.externalID("external_id"),
+		Name: f.Label("name"), Plan: h.named.Plan(c.request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
 	}
-	if err := f.end(); err != nil {
+	if err := f.Err(); err != nil {
 		return err
 	}
 	organization, err := h.store.UpdateOrganization(c.request.Context(), c.actor(), id, change)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -36,12 +37,12 @@ func (h permissions) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("key")
-	key, description := f.plain("key", access.MaxPermissionKey), f.prose("description")
+	f.Require("key")
+	key, description := f.Text("key", access.MaxPermissionKey), f.Multiline("description")
 	if key != nil && !access.ValidPermissionKey(*key) {
-		f.refuse("key", "invalid", "This must be words of small letters, digits and _ with colons between them, such as orders:read.")
+		f.Refuse("key", "invalid", "This must be words of small letters, digits and _ with colons between them, such as orders:read.")
 	}
-	if err := f.end(); err != nil {
+	if err := f.Err(); err != nil {
 		return err
 	}
 	made := access.Permission{Key: *key}
@@ -60,11 +61,11 @@ func (h permissions) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Permissions(c.request.Context(), p.after.row, p.more())
+	found, err := h.store.Permissions(c.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) position { return position{row: p.RowID} })
+	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
 }
 
 // find returns the one in the path.
@@ -93,9 +94,9 @@ func (h permissions) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("description")
-	description := f.prose("description")
-	if err := f.end(); err != nil {
+	f.Require("description")
+	description := f.Multiline("description")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	permission, err := h.store.UpdatePermission(c.request.Context(), c.actor(), key, *description)

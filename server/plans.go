@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -47,13 +48,13 @@ func (h plans) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("name", "api_rate_limit_per_minute")
-	name, apiKeys, webhooks := f.word("name"), f.flag("api_keys"), f.flag("webhooks")
-	_, limit := f.rate("api_rate_limit_per_minute", 0, maxRate)
-	_, subscriptions := f.rate("max_subscriptions", 0, access.MostSubscriptions)
-	_, keys := f.rate("max_api_keys", 0, access.MostAPIKeys)
-	_, bytes := f.rate("max_stored_bytes_per_day", 0, maxStoredBytes)
-	if err := f.end(); err != nil {
+	f.Require("name", "api_rate_limit_per_minute")
+	name, apiKeys, webhooks := f.Slug("name"), f.Bool("api_keys"), f.Bool("webhooks")
+	_, limit := f.Limit("api_rate_limit_per_minute", 0, maxRate)
+	_, subscriptions := f.Limit("max_subscriptions", 0, access.MostSubscriptions)
+	_, keys := f.Limit("max_api_keys", 0, access.MostAPIKeys)
+	_, bytes := f.Limit("max_stored_bytes_per_day", 0, maxStoredBytes)
+	if err := f.Err(); err != nil {
 		return err
 	}
 	plan, err := h.store.CreatePlan(c.request.Context(), c.actor(), access.Plan{
@@ -71,11 +72,11 @@ func (h plans) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Plans(c.request.Context(), p.after.row, p.more())
+	found, err := h.store.Plans(c.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newPlanBody, func(p access.Plan) position { return position{row: p.RowID} })
+	return answerPage(c, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
 }
 
 // find returns the one in the path.
@@ -104,12 +105,12 @@ func (h plans) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	change := access.PlanChange{APIKeys: f.flag("api_keys"), Webhooks: f.flag("webhooks")}
-	change.SetRateLimit, change.RateLimitPerMinute = f.rate("api_rate_limit_per_minute", 0, maxRate)
-	change.SetMaxSubscriptions, change.MaxSubscriptions = f.rate("max_subscriptions", 0, access.MostSubscriptions)
-	change.SetMaxAPIKeys, change.MaxAPIKeys = f.rate("max_api_keys", 0, access.MostAPIKeys)
-	change.SetMaxStoredBytes, change.MaxStoredBytes = f.rate("max_stored_bytes_per_day", 0, maxStoredBytes)
-	if err := f.end(); err != nil {
+	change := access.PlanChange{APIKeys: f.Bool("api_keys"), Webhooks: f.Bool("webhooks")}
+	change.SetRateLimit, change.RateLimitPerMinute = f.Limit("api_rate_limit_per_minute", 0, maxRate)
+	change.SetMaxSubscriptions, change.MaxSubscriptions = f.Limit("max_subscriptions", 0, access.MostSubscriptions)
+	change.SetMaxAPIKeys, change.MaxAPIKeys = f.Limit("max_api_keys", 0, access.MostAPIKeys)
+	change.SetMaxStoredBytes, change.MaxStoredBytes = f.Limit("max_stored_bytes_per_day", 0, maxStoredBytes)
+	if err := f.Err(); err != nil {
 		return err
 	}
 	plan, err := h.store.UpdatePlan(c.request.Context(), c.actor(), name, change)
@@ -128,23 +129,4 @@ func (h plans) remove(c *call) error {
 		return err
 	}
 	return c.noContent()
-}
-
-// rate returns a limit, nil for none. given tells that from a limit that is not there.
-func (f *form) rate(name string, least, most int64) (given bool, limit *int64) {
-	if f.null(name) {
-		return true, nil
-	}
-	limit = f.number(name, least, most)
-	return limit != nil, limit
-}
-
-// word returns a name by which a plan or a role is addressed.
-func (f *form) word(name string) *string {
-	text := f.plain(name, maxName)
-	if text != nil && !access.ValidName(*text) {
-		f.refuse(name, "invalid", "This must begin with a small letter and go on with at most 62 small letters, digits, _ and -.")
-		return nil
-	}
-	return text
 }

@@ -112,7 +112,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 		ok("users are read", "GET "+users+"{user}", "", 200, `"is_active":false`),
 		ok("users are back", "PATCH "+users+"{user}/", `{"is_active":true}`, 200, `"is_active":true`),
 
-		bad("tokens are for members", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 409, "not_a_member"),
+		bad("tokens are for members", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 409, "not_a_member", "PUT /api/v1/organizations/"),
 		ok("members are set", "PUT "+orgs+"{org}/members/{user}/", `{"role":"member"}`, 200, `{"user_id":"{user}","email":"ada@example.com","name":"Ada L.","role":"member"}`),
 		ok("members are set again", "PUT "+orgs+"{org}/members/{user}", `{"role":"owner"}`, 200, `"role":"owner"`),
 		bad("members have a role that exists", "PUT "+orgs+"{org}/members/{user}/", `{"role":"king"}`, 422, "", `"field":"role","code":"unknown_role"`),

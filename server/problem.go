@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -53,14 +54,11 @@ type fieldProblem struct {
 	Message string `json:"message"`
 }
 
-// maxFieldProblems is how many problems with fields an answer lists. One more item says that there are more.
-const maxFieldProblems = 100
-
 // telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
 // the code of the whole, so that a client need not look into errors for it.
 var telling = map[string]bool{
-	"scope_not_grantable": true, codeUnknownPermission: true, "idempotency_key_reused": true,
-	codeBeyondRetention: true, codeReserved: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
+	"scope_not_grantable": true, form.CodeUnknownPermission: true, "idempotency_key_reused": true,
+	codeBeyondRetention: true, form.CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
 // When to try again what is unavailable: a full disk or a restart takes a while, other reads take seconds.
@@ -120,14 +118,14 @@ func describe(err error) problem {
 		return problem{Status: r.status, Code: r.code, Detail: r.detail}
 	}
 	if e, ok := fault.As(err); ok && e.Kind != fault.Internal {
-		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: e.Message}
+		p := problem{Status: statuses[e.Kind], Code: e.Code, Detail: withMend(e.Code, e.Message)}
 		for i, f := range e.Fields {
-			if i == maxFieldProblems {
+			if i == form.MaxProblems {
 				p.Errors = append(p.Errors, fieldProblem{"", "too_many_problems",
-					fmt.Sprintf("There are more problems; only the first %d are listed.", maxFieldProblems)})
+					fmt.Sprintf("There are more problems; only the first %d are listed.", form.MaxProblems)})
 				break
 			}
-			p.Errors = append(p.Errors, fieldProblem(f))
+			p.Errors = append(p.Errors, fieldProblem{f.Field, f.Code, withMend(f.Code, f.Message)})
 		}
 		if len(p.Errors) == 1 && telling[p.Errors[0].Code] {
 			p.Code, p.Detail = p.Errors[0].Code, p.Errors[0].Message

@@ -76,8 +76,8 @@ func (h queue) hold(c *call) error {
 	if err != nil {
 		return err
 	}
-	reason := f.label("reason")
-	if err := f.end(); err != nil {
+	reason := f.Label("reason")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	if reason == nil {

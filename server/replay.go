@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -36,10 +37,10 @@ func (h replays) replay(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("since")
-	r := f.replay(h.store.EventsKept())
-	dry := f.flag("dry_run")
-	if err := f.end(); err != nil {
+	f.Require("since")
+	r := readReplay(f, h.store.EventsKept())
+	dry := f.Bool("dry_run")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replayLimit)
@@ -57,17 +58,17 @@ func (h replays) replay(c *call) error {
 	return c.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
 }
 
-// replay reads what of which period is to be sent again, where events are kept for so long.
-func (f *form) replay(kept time.Duration) webhook.Replay {
+// readReplay reads what of which period is to be sent again, where events are kept for so long.
+func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
 	now := time.Now()
-	since, until := f.moment("since"), f.moment("until")
+	since, until := f.Time("since"), f.Time("until")
 	switch {
 	case since == nil:
 	case since.After(now):
-		f.refuse("since", "in_the_future", "This must lie in the past.")
+		f.Refuse("since", "in_the_future", "This must lie in the past.")
 	case kept > 0 && since.Before(now.Add(-kept)):
-		f.refuse("since", codeBeyondRetention, "Events are kept for %s; the earliest time that can be asked for is %s.",
+		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; the earliest time that can be asked for is %s.",
 			lasting(kept), webhook.AppendTime(nil, earliest(now, kept).UnixMilli()))
 	default:
 		r.Since = since.UnixMilli()
@@ -75,17 +76,17 @@ func (f *form) replay(kept time.Duration) webhook.Replay {
 	if until != nil {
 		r.Until = max(1, until.UnixMilli()) // 0 is the present
 		if since != nil && !until.After(*since) {
-			f.refuse("until", "out_of_range", "This must be later than since.")
+			f.Refuse("until", "out_of_range", "This must be later than since.")
 		}
 	}
-	if types := f.eventTypes("event_types"); types != nil {
+	if types := f.EventTypes("event_types"); types != nil {
 		r.EventTypes = *types
 	}
-	if text := f.plain("only", maxName); text != nil {
+	if text := f.Text("only", form.MaxName); text != nil {
 		switch r.Only = webhook.Only(*text); r.Only {
 		case webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll:
 		default:
-			f.refuse("only", "invalid", "This must be one of %s, %s, %s.", webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll)
+			f.Refuse("only", "invalid", "This must be one of %s, %s, %s.", webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll)
 		}
 	}
 	return r

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -19,7 +20,7 @@ type roleStore interface {
 // roles are the endpoints of roles.
 type roles struct {
 	store roleStore
-	named references
+	named form.Lookup
 }
 
 type roleBody struct {
@@ -35,9 +36,9 @@ func (h roles) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("name", "permissions")
-	name, granted := f.word("name"), h.named.permissions(c, f, "permissions")
-	if err := f.end(); err != nil {
+	f.Require("name", "permissions")
+	name, granted := f.Slug("name"), h.named.Permissions(c.request.Context(), f, "permissions")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	role, err := h.store.CreateRole(c.request.Context(), c.actor(), access.Role{Name: *name, Permissions: *granted})
@@ -52,11 +53,11 @@ func (h roles) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Roles(c.request.Context(), p.after.row, p.more())
+	found, err := h.store.Roles(c.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newRoleBody, func(r access.Role) position { return position{row: r.RowID} })
+	return answerPage(c, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
 }
 
 // find returns the one in the path.
@@ -85,8 +86,8 @@ func (h roles) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	change := access.RoleChange{Permissions: h.named.permissions(c, f, "permissions")}
-	if err := f.end(); err != nil {
+	change := access.RoleChange{Permissions: h.named.Permissions(c.request.Context(), f, "permissions")}
+	if err := f.Err(); err != nil {
 		return err
 	}
 	role, err := h.store.UpdateRole(c.request.Context(), c.actor(), name, change)

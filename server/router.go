@@ -7,6 +7,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -17,7 +18,7 @@ var methods = []string{
 
 // register builds the router from the table, both slash forms of each pattern. Only the router's trees are used: its
 // ServeHTTP would redirect a missing slash with a 301 that turns POST into GET, and answer OPTIONS to anybody.
-func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]string) {
+func (s *Server) register() (*httprouter.Router, map[string][]string) {
 	router := httprouter.New()
 	fixed := map[string][]string{}
 	for i := range s.routes {
@@ -28,7 +29,7 @@ func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]str
 		}
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
 		for _, method := range at {
-			handle := follow(rt, measure(method, rt.pattern))
+			handle := follow(rt)
 			for _, path := range paths {
 				router.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
 			}
@@ -43,12 +44,12 @@ func (s *Server) register(measure Measure) (*httprouter.Router, map[string][]str
 	return router, fixed
 }
 
-// follow notes in a call which route it takes, what that asks for, and what counts it.
-func follow(rt *route, tally tally) httprouter.Handle {
+// follow notes in a call which route it takes, and what that asks for.
+func follow(rt *route) httprouter.Handle {
 	wanted := rt.wanted()
 	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
 		c := w.(*call)
-		c.route, c.params, c.tally, c.wanted = rt, p, tally, wanted
+		c.route, c.params, c.wanted = rt, p, wanted
 	}
 }
 
@@ -157,10 +158,10 @@ func (s *Server) run(c *call) error {
 // handle reads the query and has the route answer. A handler that takes parameters reads them on; see page.
 func (c *call) handle() error {
 	if raw := c.request.URL.RawQuery; raw != "" {
-		c.query = newQuery(raw, c.route.parameters)
+		c.query = form.ParseQuery(raw, c.route.parameters)
 	}
 	if len(c.route.parameters) == 0 {
-		if err := c.query.end(); err != nil {
+		if err := c.query.Err(); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -69,7 +70,7 @@ func (s *Server) table(o Options) []route {
 		operatorWrite = access.PlatformWrite
 	)
 	var (
-		re = references{o.Store}
+		re = form.Lookup{Store: o.Store}
 		id = identity{o.Store}
 		k  = keys{o.Store, re, o.KeyPrefix}
 		ve = verification{s, re}

@@ -20,6 +20,8 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // Store is all that the floor asks of what is kept. Each file of handlers names its own part.
@@ -28,7 +30,7 @@ import (
 // to another organization is one and the same NotFound.
 type Store interface {
 	principalStore
-	referenceStore
+	form.LookupStore
 	identityStore
 	keyStore
 	explainStore
@@ -60,17 +62,17 @@ type Options struct {
 	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; an *egress.URLError says what is wrong
 
 	Limiter        *limiter.Limiter // the windows of keys; nil is a new one
-	KeyPrefix      string           // of new API keys; empty is "svc"
+	KeyPrefix      string           // of new API keys; empty is access.DefaultKeyPrefix
 	BaseURL        string           // where callers reach the server; its path begins every Location
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
 	Checks         []Check          // asked by /readyz, beside the server's own
 	// Deliveries tells /readyz whether deliveries go out, as Check.Run does; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
-	Measure       Measure       // nil counts nothing
-	Metrics       http.Handler  // answers /metrics, to platform:read and to this machine; nil is 404
-	TLS           *tls.Config   // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
-	ShutdownGrace time.Duration // for requests under way when Serve is told to stop; 0 is 20 s
-	TestTimeout   time.Duration // how long a test delivery may take; 0 is 15 s
+	Observe       RequestObserver // nil observes nothing
+	Metrics       http.Handler    // answers /metrics, to platform:read and to this machine; nil is 404
+	TLS           *tls.Config     // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
+	ShutdownGrace time.Duration   // for requests under way when Serve is told to stop; 0 is 20 s
+	TestTimeout   time.Duration   // how long a test delivery may take; 0 is 15 s
 
 	BodyMemory            int64              // bytes for the bodies of all requests, see MinBodyMemory; 0 is DefaultBodyMemory
 	TokenRate             int                // requests a second of one organization without API keys; 0 is DefaultTokenRate
@@ -82,32 +84,31 @@ type Options struct {
 
 // Server answers HTTP requests. Use New.
 type Server struct {
-	store    principalStore
-	named    references
-	limiter  *limiter.Limiter
-	throttle *throttle
-	tokens   *tokenRate
-	memory   *memory
-	issuer   Issuer // nil where there is none
-	trusted  []netip.Prefix
-	origins  *http.CrossOriginProtection
-	https    bool   // whoever asks has come by HTTPS
-	prefix   string // of API keys, with the underscore
-	base     string // path before every Location
-	tls      *tls.Config
-	grace    time.Duration
-	log      *slog.Logger
-	unknown  *anonymousLog // which lines about requests without a valid credential are written
+	store       principalStore
+	permissions knownPermissions
+	limiter     *limiter.Limiter
+	throttle    *throttle
+	tokens      *tokenRate
+	memory      *memory
+	issuer      Issuer // nil where there is none
+	trusted     []netip.Prefix
+	origins     *http.CrossOriginProtection
+	https       bool   // whoever asks has come by HTTPS
+	prefix      string // of API keys, with the underscore
+	base        string // path before every Location
+	tls         *tls.Config
+	grace       time.Duration
+	log         *slog.Logger
+	unknown     *anonymousLog // which lines about requests without a valid credential are written
 
 	mostConnections int
 	perAddress      int
 	connections     ConnectionObserver
+	observer        RequestObserver // nil observes nothing
 
 	routes   []route
 	router   *httprouter.Router
 	fixed    map[string][]string // path without parameters → the methods that it has
-	strays   map[string]tally    // method → what counts the requests that no route takes
-	gated    map[string]tally    // method → what counts the requests of forward authentication
 	draining atomic.Bool
 	underway sync.WaitGroup // requests
 }
@@ -119,24 +120,25 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		store:    o.Store,
-		named:    references{o.Store},
-		limiter:  o.Limiter,
-		throttle: newThrottle(),
-		tokens:   newTokenRate(o.TokenRate),
-		memory:   newMemory(o.BodyMemory),
-		issuer:   o.Issuer,
-		trusted:  o.TrustedProxies,
-		origins:  http.NewCrossOriginProtection(),
-		https:    o.TLS != nil,
-		prefix:   o.KeyPrefix + "_",
-		base:     base,
-		tls:      o.TLS,
-		grace:    o.ShutdownGrace,
+		store:       o.Store,
+		permissions: o.Store,
+		limiter:     o.Limiter,
+		throttle:    newThrottle(),
+		tokens:      newTokenRate(o.TokenRate),
+		memory:      newMemory(o.BodyMemory),
+		issuer:      o.Issuer,
+		trusted:     o.TrustedProxies,
+		origins:     http.NewCrossOriginProtection(),
+		https:       o.TLS != nil,
+		prefix:      o.KeyPrefix + "_",
+		base:        base,
+		tls:         o.TLS,
+		grace:       o.ShutdownGrace,
 
 		mostConnections: maxConnections,
 		perAddress:      o.ConnectionsPerAddress,
 		connections:     o.Connections,
+		observer:        o.Observe,
 		log:             o.Logger,
 		unknown:         newAnonymousLog(o.Logger),
 	}
@@ -144,9 +146,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.routes = append(s.table(o), exposition(o.Metrics)...)
-	s.router, s.fixed = s.register(o.Measure)
-	s.strays = o.Measure.byMethod(noRoute)
-	s.gated = o.Measure.byMethod(gateRoute.pattern)
+	s.router, s.fixed = s.register()
 	return s, nil
 }
 
@@ -183,11 +183,8 @@ func (o *Options) normalize() (base string, err error) {
 	if o.Limiter == nil {
 		o.Limiter = limiter.New(limiter.Window)
 	}
-	if o.Measure == nil {
-		o.Measure = unmeasured
-	}
 	if o.KeyPrefix == "" {
-		o.KeyPrefix = "svc"
+		o.KeyPrefix = access.DefaultKeyPrefix
 	}
 	if o.ShutdownGrace <= 0 {
 		o.ShutdownGrace = 20 * time.Second

@@ -40,9 +40,9 @@ func (h sessions) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("token")
-	raw := f.plain("token", maxShownKey)
-	if err := f.end(); err != nil {
+	f.Require("token")
+	raw := f.Text("token", maxShownKey)
+	if err := f.Err(); err != nil {
 		return err
 	}
 	token, err := h.bearer(*raw)

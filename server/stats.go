@@ -5,13 +5,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // statsStore is what the endpoint of statistics asks of the store.
 type statsStore interface {
 	// Series returns what attempts came to, one point for each step in which there were any. Its times are minutes.
-	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.Point, error)
+	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
 }
 
 // stats is the endpoint of the counts that are kept by the minute.
@@ -45,28 +46,28 @@ func (p period) points() int64 { return (p.until - p.since) / p.step }
 // step it takes one that makes a drawing of a few hundred points.
 func (c *call) period() (period, error) {
 	q := &c.query
-	since, until := q.span()
+	since, until := q.Period()
 	if until == 0 {
 		until = max(c.began.UnixMilli(), since+1)
 	}
 	if since == 0 {
 		since = max(until-defaultPeriod.Milliseconds(), 0)
 	}
-	if since >= until && len(q.problems) == 0 {
-		q.refuse("until", "must be after since")
+	if since >= until && q.Valid() {
+		q.Refuse("until", "must be after since")
 	}
-	if _, given := q.values["step"]; given {
-		step := q.seconds("step", 24*time.Hour)
-		if err := q.end(); err != nil {
+	if _, given := q.Value("step"); given {
+		step := readMinutes(q, "step", 24*time.Hour)
+		if err := q.Err(); err != nil {
 			return period{}, err
 		}
 		p := newPeriod(since, until, step)
 		if p.points() > maxPoints {
-			q.refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, of which there may be "+strconv.Itoa(maxPoints))
+			q.Refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, of which there may be "+strconv.Itoa(maxPoints))
 		}
-		return p, q.end()
+		return p, q.Err()
 	}
-	if err := q.end(); err != nil {
+	if err := q.Err(); err != nil {
 		return period{}, err
 	}
 	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
@@ -76,16 +77,17 @@ func (c *call) period() (period, error) {
 	}
 	p := newPeriod(since, until, 24*60)
 	if p.points() > maxPoints {
-		q.refuse("since", "and until are too far apart: there may be "+strconv.Itoa(maxPoints)+" days between them")
+		q.Refuse("since", "and until are too far apart: there may be "+strconv.Itoa(maxPoints)+" days between them")
 	}
-	return p, q.end()
+	return p, q.Err()
 }
 
-// seconds returns a number of seconds that is a whole number of minutes, as minutes.
-func (q *query) seconds(name string, most time.Duration) int64 {
-	n, err := strconv.ParseInt(q.values[name], 10, 64)
+// readMinutes returns a number of seconds that is a whole number of minutes, as minutes.
+func readMinutes(q *form.Query, name string, most time.Duration) int64 {
+	value, _ := q.Value(name)
+	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n <= 0 || n%60 != 0 || n > int64(most/time.Second) {
-		q.refuse(name, "must be a number of seconds, a multiple of 60 up to "+strconv.Itoa(int(most/time.Second)))
+		q.Refuse(name, "must be a number of seconds, a multiple of 60 up to "+strconv.Itoa(int(most/time.Second)))
 	}
 	return n / 60
 }
@@ -118,7 +120,7 @@ type quantilesBody struct {
 	P99 float64 `json:"p99"`
 }
 
-func newTallyBody(t webhook.Tally) tallyBody {
+func newTallyBody(t webhook.AttemptCounts) tallyBody {
 	body := tallyBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
 	if p50, ok := t.Took.Quantile(0.5); ok {
 		p95, _ := t.Took.Quantile(0.95)
@@ -130,8 +132,8 @@ func newTallyBody(t webhook.Tally) tallyBody {
 
 // read answers with a series without gaps: what was not is zero.
 func (h stats) read(c *call) error {
-	subscription := c.query.matching("subscription_id", "must be the id of a subscription",
-		func(s string) bool { return validID(subscriptionID, s) })
+	subscription := c.query.Matching("subscription_id", "must be the id of a subscription",
+		subscriptionID.Valid)
 	p, err := c.period()
 	if err != nil {
 		return err
@@ -145,11 +147,11 @@ func (h stats) read(c *call) error {
 		Since: at(p.since), Until: at(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
 		Data: make([]pointBody, 0, p.points()),
 	}
-	var totals webhook.Tally
+	var totals webhook.AttemptCounts
 	for m := p.since; m < p.until; m += p.step {
-		var t webhook.Tally
+		var t webhook.AttemptCounts
 		if len(found) > 0 && found[0].Minute == m {
-			t, found = found[0].Tally, found[1:]
+			t, found = found[0].AttemptCounts, found[1:]
 		}
 		totals.Merge(t)
 		body.Data = append(body.Data, pointBody{at(m), newTallyBody(t)})

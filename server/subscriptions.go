@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/dispatch/egress"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -77,7 +78,7 @@ func (h subscriptions) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("url")
+	f.Require("url")
 	change, err := h.change(f)
 	if err != nil {
 		return err
@@ -91,26 +92,26 @@ func (h subscriptions) create(c *call) error {
 }
 
 // change reads what may be set of a subscription.
-func (h subscriptions) change(f *form) (webhook.SubscriptionChange, error) {
+func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
-		URL: f.url("url", h.checkURL), EventTypes: f.eventTypes("event_types"),
-		AuditEvents: f.flag("audit_events"), Description: f.prose("description"), IsActive: f.flag("is_active"),
+		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
+		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"),
 	}
-	change.SetRateLimit, change.RateLimitPerSecond = f.rate("rate_limit_per_second", 1, webhook.MaxRateLimit)
-	return change, f.end()
+	change.SetRateLimit, change.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)
+	return change, f.Err()
 }
 
 func (h subscriptions) list(c *call) error {
-	status := c.query.choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
+	status := c.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
 	p, err := c.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Subscriptions(c.request.Context(), c.organization(), webhook.Status(status), p.after.row, p.more())
+	found, err := h.store.Subscriptions(c.request.Context(), c.organization(), webhook.Status(status), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) position { return position{row: s.RowID} })
+	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
 }
 
 // find returns the one in the path.
@@ -170,8 +171,8 @@ func (h subscriptions) rotate(c *call) error {
 	if err != nil {
 		return err
 	}
-	overlap, force := f.number("overlap_seconds", 0, longestOverlap), f.flag("force")
-	if err := f.end(); err != nil {
+	overlap, force := f.Integer("overlap_seconds", 0, longestOverlap), f.Bool("force")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	rotation := webhook.Rotation{Overlap: defaultOverlap * time.Second, Force: force != nil && *force}
@@ -186,10 +187,10 @@ func (h subscriptions) rotate(c *call) error {
 	return c.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
-// url returns an address that deliveries may be sent to, as far as can be told without asking DNS, in the form in which
+// readURL returns an address that deliveries may be sent to, as far as can be told without asking DNS, in the form in which
 // it is kept.
-func (f *form) url(name string, check func(string) (string, error)) *string {
-	text := f.plain(name, math.MaxInt) // its length is check's to judge
+func readURL(f *form.Form, name string, check func(string) (string, error)) *string {
+	text := f.Text(name, math.MaxInt) // its length is check's to judge
 	if text == nil {
 		return nil
 	}
@@ -201,26 +202,6 @@ func (f *form) url(name string, check func(string) (string, error)) *string {
 	if !errors.As(err, &wrong) {
 		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent there."}
 	}
-	f.refuse(name, wrong.Code, "%s", wrong.Message)
+	f.Refuse(name, wrong.Code, "%s", wrong.Message)
 	return nil
-}
-
-// eventTypes returns the event types and prefixes that a subscription wants, each once.
-func (f *form) eventTypes(name string) *webhook.Types {
-	list := f.list(name)
-	if list == nil {
-		return nil
-	}
-	types := make(webhook.Types, 0, len(list))
-	for _, e := range list {
-		if !webhook.ValidPattern(e.text) {
-			f.refuse(e.at, "invalid", "This must be an event type such as user.created, or user.* for all that begin so.")
-		}
-		types = append(types, e.text)
-	}
-	types = types.Unique()
-	if len(types) > webhook.MaxEventTypes {
-		f.refuse(name, "too_many", "There may be at most %d.", webhook.MaxEventTypes)
-	}
-	return &types
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -19,7 +20,7 @@ type tokenStore interface {
 // tokens are the endpoints of a user's access tokens.
 type tokens struct {
 	store tokenStore
-	named references
+	named form.Lookup
 }
 
 type tokenBody struct {
@@ -58,9 +59,9 @@ func (h tokens) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("organization_id")
-	organization, name, expires := h.named.organization(c, f, "organization_id"), f.label("name"), f.expiry("expires_at")
-	if err := f.end(); err != nil {
+	f.Require("organization_id")
+	organization, name, expires := h.named.Organization(c.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	if name == nil {
@@ -84,11 +85,11 @@ func (h tokens) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Tokens(c.request.Context(), user, p.after.row, p.more())
+	found, err := h.store.Tokens(c.request.Context(), user, p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) position { return position{row: t.RowID} })
+	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
 }
 
 // find returns the one in the path.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -39,9 +40,9 @@ func (h users) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("email")
-	change := f.user()
-	if err := f.end(); err != nil {
+	f.Require("email")
+	change := readUser(f)
+	if err := f.Err(); err != nil {
 		return err
 	}
 	made := access.User{Email: *change.Email, Name: *change.Email, IsActive: change.IsActive == nil || *change.IsActive}
@@ -58,10 +59,10 @@ func (h users) create(c *call) error {
 	return c.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
 }
 
-// user reads what may be set of a user.
-func (f *form) user() access.UserChange {
+// readUser reads what may be set of a user.
+func readUser(f *form.Form) access.UserChange {
 	return access.UserChange{
-		Email: f.email("email"), Name: f.label("name"), ExternalID: f.externalID("external_id"), IsActive: f.flag("is_active"),
+		Email: f.Email("email"), Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
 	}
 }
 
@@ -70,11 +71,11 @@ func (h users) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Users(c.request.Context(), p.after.row, p.more())
+	found, err := h.store.Users(c.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newUserBody, func(u access.User) position { return position{row: u.RowID} })
+	return answerPage(c, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
 }
 
 // find returns the one in the path.
@@ -103,8 +104,8 @@ func (h users) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	change := f.user()
-	if err := f.end(); err != nil {
+	change := readUser(f)
+	if err := f.Err(); err != nil {
 		return err
 	}
 	user, err := h.store.UpdateUser(c.request.Context(), c.actor(), id, change)

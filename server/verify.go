@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -11,7 +12,7 @@ import (
 // verification is the endpoint by which a back end asks what a key that was shown to it is good for.
 type verification struct {
 	*Server
-	named references
+	named form.Lookup
 }
 
 const verifyPath = "/api/v1/auth/verify/"
@@ -45,9 +46,9 @@ func (h verification) verify(c *call) error {
 	if err != nil {
 		return err
 	}
-	f.require("key")
-	raw, asked := f.plain("key", maxShownKey), h.named.scope(c, f, "permission")
-	if err := f.end(); err != nil {
+	f.Require("key")
+	raw, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
+	if err := f.Err(); err != nil {
 		return err
 	}
 	body, err := h.ask(c, *raw, asked)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
 )
 
 // CachedKeys counts the principals of keys that are in memory.
@@ -23,8 +25,8 @@ func (s *Store) ForgetPrincipals() { s.principals.generation.Add(1) }
 // PublicID returns the public id of a row, and the row that is found by it.
 func PublicID(salt []byte, row, at int64) (id string, found, foundAt int64, ok bool) {
 	m := idMaker{salt}
-	id = m.id(eventID, row, at)
-	found, foundAt, ok = m.row(eventID, id)
+	id = m.id(access.EventID, row, at)
+	found, foundAt, ok = m.row(access.EventID, id)
 	return id, found, foundAt, ok
 }
 

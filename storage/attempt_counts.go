@@ -22,8 +22,8 @@ type counted struct {
 	Subscription int64 `db:"subscription_id"`
 }
 
-// minuteKey names a row of attempt_minutes.
-type minuteKey struct {
+// minuteOf names a row of attempt_minutes.
+type minuteOf struct {
 	counted
 	minute int64
 }
@@ -32,30 +32,30 @@ type minuteKey struct {
 // transaction.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	for _, subscription := range [...]int64{0, r.Subscription} {
-		key := minuteKey{counted{organization, subscription}, t.Now() / minute}
-		counts, ok := t.minuteCounts[key]
+		key := minuteOf{counted{organization, subscription}, t.Now() / minute}
+		counts, ok := t.attemptCounts[key]
 		if !ok {
-			counts = new(webhook.Tally)
-			t.minuteCounts[key] = counts
+			counts = new(webhook.AttemptCounts)
+			t.attemptCounts[key] = counts
 		}
 		counts.Add(r.Succeeded, r.DurationMS)
 	}
 	t.Wrote(0)
 }
 
-// writeMinuteCounts adds the counts to the table.
-func (t *tx) writeMinuteCounts() error {
-	for key, counts := range t.minuteCounts {
+// writeAttemptCounts adds the counts to the table.
+func (t *tx) writeAttemptCounts() error {
+	for key, counts := range t.attemptCounts {
 		args := make([]any, 0, 5+len(counts.Took))
 		args = append(args, key.Organization, key.Subscription, key.minute, counts.Succeeded, counts.Failed)
 		for _, n := range counts.Took {
 			args = append(args, n)
 		}
-		if _, err := t.Exec(addMinuteCounts, args...); err != nil {
+		if _, err := t.Exec(addAttemptCounts, args...); err != nil {
 			return fmt.Errorf("count attempts: %w", err)
 		}
 	}
-	clear(t.minuteCounts)
+	clear(t.attemptCounts)
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (t *tx) writeMinuteCounts() error {
 // point for each step in which there were any, in order. The three are minutes; steps are counted from the epoch. What a
 // removed subscription was sent counts until retention takes it. Faults: NotFound; Unavailable
 // where too many reads of the organization's logs are under way.
-func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.Point, error) {
+func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error) {
 	of := counted{Organization: organization}
 	if subscription != "" {
 		if err := s.get(ctx, &of.Subscription, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
@@ -75,9 +75,9 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 		return nil, err
 	}
 	defer end()
-	points := []webhook.Point{}
+	points := []webhook.MinuteCounts{}
 	for since < until {
-		var some []webhook.Point
+		var some []webhook.MinuteCounts
 		if some, since, err = s.seriesSlice(ctx, of, since, until, step); err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 }
 
 // seriesSlice returns the points of the next minutes that were counted, and the minute to go on from.
-func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step int64) (points []webhook.Point, next int64, err error) {
+func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
 	err = s.logs.get(ctx, &next, `
 		SELECT minute FROM attempt_minutes
 		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
@@ -108,7 +108,7 @@ func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step 
 	return points, next, err
 }
 
-// tookColumns are the columns of attempt_minutes for webhook.Tally.Took.
+// tookColumns are the columns of attempt_minutes for webhook.AttemptCounts.Took.
 var tookColumns = func() (names []string) {
 	for _, bound := range webhook.DurationBounds {
 		names = append(names, "within_"+strconv.FormatInt(bound, 10))
@@ -118,7 +118,7 @@ var tookColumns = func() (names []string) {
 
 var sumsOfTook = "sum(" + strings.Join(tookColumns, "), sum(") + ")"
 
-var addMinuteCounts = func() string {
+var addAttemptCounts = func() string {
 	columns := append([]string{"succeeded", "failed"}, tookColumns...)
 	sums := make([]string, len(columns))
 	for i, c := range columns {

@@ -36,7 +36,7 @@ func TestSeries(t *testing.T) {
 				Succeeded: succeeded, DurationMS: took, RetryAt: time.Now().Add(24 * time.Hour).UnixMilli(),
 			}
 			if !succeeded {
-				r.Error = "http_status: 500"
+				r.Failure = webhook.Failure{Class: webhook.HTTPStatus, Text: "500"}
 			}
 			if _, err := store.Record(t.Context(), r); err != nil {
 				t.Fatal(err)
@@ -58,23 +58,23 @@ func TestSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		one := webhook.Point{Minute: first, Tally: webhook.Tally{Succeeded: 2, Failed: 1, Took: webhook.Durations{0: 1, 1: 1, 10: 1}}}
-		two := webhook.Point{Minute: first + 2, Tally: webhook.Tally{Succeeded: 1, Took: webhook.Durations{0: 1}}}
+		one := webhook.MinuteCounts{Minute: first, AttemptCounts: webhook.AttemptCounts{Succeeded: 2, Failed: 1, Took: webhook.Durations{0: 1, 1: 1, 10: 1}}}
+		two := webhook.MinuteCounts{Minute: first + 2, AttemptCounts: webhook.AttemptCounts{Succeeded: 1, Took: webhook.Durations{0: 1}}}
 		both := one
-		both.Merge(two.Tally)
+		both.Merge(two.AttemptCounts)
 		hour := first - first%60
 		both.Minute = hour
 		for _, test := range []struct {
 			name               string
 			subscription       string
 			since, until, step int64
-			want               []webhook.Point
+			want               []webhook.MinuteCounts
 		}{
-			{"by the minute", "", first, first + 3, 1, []webhook.Point{one, two}},
-			{"of one subscription", x.sub.ID, first, first + 3, 1, []webhook.Point{one}},
-			{"in larger steps", "", hour, hour + 60, 60, []webhook.Point{both}},
-			{"until excludes, since includes", "", first, first + 2, 1, []webhook.Point{one}},
-			{"of nothing", "", first + 3, first + 10, 1, []webhook.Point{}},
+			{"by the minute", "", first, first + 3, 1, []webhook.MinuteCounts{one, two}},
+			{"of one subscription", x.sub.ID, first, first + 3, 1, []webhook.MinuteCounts{one}},
+			{"in larger steps", "", hour, hour + 60, 60, []webhook.MinuteCounts{both}},
+			{"until excludes, since includes", "", first, first + 2, 1, []webhook.MinuteCounts{one}},
+			{"of nothing", "", first + 3, first + 10, 1, []webhook.MinuteCounts{}},
 		} {
 			got, err := store.Series(t.Context(), x.org(), test.subscription, test.since, test.until, test.step)
 			if d := cmp.Diff(test.want, got); err != nil || d != "" {

@@ -137,7 +137,7 @@ func TestBackup(t *testing.T) {
 			kind error
 			says string
 		}{
-			"a file that is there":           {to(there), storage.ErrExists, "--force"},
+			"a file that is there":           {to(there), storage.ErrExists, "there.db"},
 			"the database itself":            {to(path), storage.ErrExists, "belongs to the database"},
 			"its key":                        {to(path + ".key"), storage.ErrExists, "belongs to the database"},
 			"a directory that is not there":  {to(filepath.Join(dir, "no", "copy.db")), nil, "make it first"},

@@ -70,8 +70,7 @@ func (s *Store) invite(o Options) error {
 			return err
 		}
 		if revoked || had && !known && o.BootstrapLife == 0 {
-			s.log.Warn("bootstrap.token is not a valid access token: it was revoked, or it was set after the first authenticated request; " +
-				"create a token with: keyhook token create")
+			s.bootstrapRefused = true
 		}
 		if had {
 			return nil

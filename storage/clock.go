@@ -91,11 +91,6 @@ func (s *Store) Clock() clock.State {
 	return s.clock.state
 }
 
-// ClockReady is a check of readiness: a clock that is doubted is a warning, for requests and deliveries go on.
-func (s *Store) ClockReady(context.Context) (warning string, err error) {
-	return s.Clock().Warning(), nil
-}
-
 // keepTime observes the clock, and writes it to the file once a minute, and whenever it has become doubted or trusted.
 func (s *Store) keepTime(ctx context.Context) error {
 	s.observeClock()

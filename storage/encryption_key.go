@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -59,8 +60,8 @@ func findKeys(o Options, start sqlite.Start) (found encryptionKeys, err error) {
 			return found, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
 		}
 		if start.Empty && start.WasMade {
-			return found, fmt.Errorf("%w, but %s says that one was made here; put the database back from a backup, or remove that file to start anew",
-				ErrLost, o.Path+disk.Lock)
+			return found, fault.Advise(fmt.Errorf("%w, but %s says that one was made here", ErrLost, o.Path+disk.Lock),
+				"put the database back from a backup, or remove that file to start anew")
 		}
 		found.keys = []seal.Key{key}
 		return found, nil
@@ -68,8 +69,8 @@ func findKeys(o Options, start sqlite.Start) (found encryptionKeys, err error) {
 	found.file.name = o.Path + disk.Key
 	found.keys, err = found.file.read()
 	if err == nil && start.Empty {
-		return found, fmt.Errorf("%w, but its key file %s is there; put the database back from a backup, or move the key file away to start anew",
-			ErrLost, found.file.name)
+		return found, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, found.file.name),
+			"put the database back from a backup, or move the key file away to start anew")
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return found, err
@@ -79,7 +80,8 @@ func findKeys(o Options, start sqlite.Start) (found encryptionKeys, err error) {
 		return found, nil
 	}
 	if found.keys, err = found.file.read(); errors.Is(err, os.ErrNotExist) {
-		return found, fmt.Errorf("%w: %s is gone and encryption.key is not set; put back the key file that belongs to this database, or set encryption.key", ErrKeyMissing, found.file.name)
+		return found, fault.Advise(fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, found.file.name),
+			"put back the key file that belongs to this database, or set encryption.key")
 	}
 	return found, err
 }
@@ -95,8 +97,8 @@ func (k *encryptionKeys) create() error {
 func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 	found, err := findKeys(o, sqlite.Start{})
 	if errors.Is(err, ErrKeyMissing) {
-		return found, fmt.Errorf("%w: %s needs the key %s; put the key file that was kept apart from it at %s, or set encryption.key",
-			ErrKeyMissing, from, id, o.Path+disk.Key)
+		return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id),
+			"put the key file that was kept apart from it at %s, or set encryption.key", o.Path+disk.Key)
 	}
 	if err != nil || slices.ContainsFunc(found.keys, func(k seal.Key) bool { return k.ID() == id }) {
 		return found, err
@@ -108,14 +110,15 @@ func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 			mend = fmt.Sprintf("rekey moved that key to another file: run cat %s >> %s, and restore again", old, where)
 		}
 	}
-	return found, fmt.Errorf("%w: %s needs the key %s, and %s is the key %s; %s", ErrKey, from, id, where, found.ids(), mend)
+	return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, found.ids()),
+		"%s", mend)
 }
 
 // choose returns the key that sealed is sealed with, which is the canary of the database at path.
 func (k encryptionKeys) choose(path string, sealed []byte) (seal.Key, error) {
 	id, err := seal.KeyID(sealed)
 	if err != nil {
-		return seal.Key{}, fmt.Errorf("%w: restore a backup; the database does not say which key it is sealed with (%w)", ErrKey, err)
+		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it is sealed with (%w)", ErrKey, err), "restore a backup")
 	}
 	for _, key := range k.keys {
 		text, err := seal.NewRing(key).Open(sealed, canary)
@@ -127,7 +130,8 @@ func (k encryptionKeys) choose(path string, sealed []byte) (seal.Key, error) {
 	if k.file.name == "" {
 		mend = "set encryption.key to that one, or, where " + path + disk.Key + " holds it, leave encryption.key out"
 	}
-	return seal.Key{}, fmt.Errorf("%w, which is sealed with the key %s, while at hand is %s; %s", ErrKey, id, k.ids(), mend)
+	return seal.Key{}, fault.Advise(fmt.Errorf("%w, which is sealed with the key %s, while at hand is %s", ErrKey, id, k.ids()),
+		"%s", mend)
 }
 
 // recognize returns the key that the database at path is sealed with.

@@ -98,7 +98,7 @@ func fill(t *testing.T, store *storage.Store) {
 			Succeeded: i == 0, ResponseStatus: new(200), ResponseBody: "thanks", DurationMS: 12,
 		}
 		if !result.Succeeded {
-			result.ResponseStatus, result.Error, result.RetryAt = new(503), "http_status: 503", time.Now().Add(time.Minute).UnixMilli()
+			result.ResponseStatus, result.Failure, result.RetryAt = new(503), webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}, time.Now().Add(time.Minute).UnixMilli()
 		}
 		must[webhook.Settled](t)(store.Record(ctx, result))
 	}
@@ -136,7 +136,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		}
 		read["keys of "+o.ID] = keys
 		read["log of "+o.ID] = must[[]access.AuditEvent](t)(store.AuditEvents(ctx, o.RowID, access.AuditFilter{Limit: all}))
-		read["series of "+o.ID] = must[[]webhook.Point](t)(store.Series(ctx, o.RowID, "", 0, math.MaxInt32, 1))
+		read["series of "+o.ID] = must[[]webhook.MinuteCounts](t)(store.Series(ctx, o.RowID, "", 0, math.MaxInt32, 1))
 		events := must[[]webhook.Event](t)(store.Events(ctx, o.RowID, 0, all))
 		read["events of "+o.ID] = events
 		for _, e := range events {

@@ -13,7 +13,7 @@ func (s *Store) stepHealth(t *tx, sub *subscriber, r webhook.Result) (next webho
 	if r.Succeeded {
 		next = sub.Succeed(r.Epoch)
 	} else {
-		next = sub.Fail(r.Epoch, r.Error, r.ProbeAt, s.policy)
+		next = sub.Fail(r.Epoch, r.Failure.String(), r.ProbeAt, s.policy)
 	}
 	if next == sub.Health {
 		return next, nil

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -51,13 +50,9 @@ func (t *tx) hold() (*webhook.Hold, error) {
 	return t.cache.hold, nil
 }
 
-// loadHold reads at the start what holds the queue, and tells who may wonder why nothing is sent.
+// loadHold reads at the start whether the queue is held.
 func (s *Store) loadHold(t *tx) error {
 	hold, err := t.hold()
-	if hold != nil {
-		s.log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then `keyhook queue release` or `discard`",
-			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
-	}
 	s.queueHold.Store(hold)
 	return err
 }

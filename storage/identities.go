@@ -108,8 +108,7 @@ func (s *Store) userOf(ctx context.Context, i access.Identity) (row int64, bound
 		return 0, false, err
 	case found.ExternalID != nil && *found.ExternalID != i.Subject:
 		return 0, false, fault.New(fault.Unauthenticated, "subject_mismatch",
-			"The user with this token's e-mail address is bound to a different sub; an operator can change the user's external_id "+
-				"with PATCH /api/v1/users/{id}/.").Because(errors.New("the user with its email has another external_id than its sub"))
+			"The user with this token's e-mail address is bound to a different sub.").Because(errors.New("the user with its email has another external_id than its sub"))
 	case !found.IsActive:
 		return 0, false, refusedIdentity.inactive()
 	}
@@ -141,7 +140,7 @@ func (s *Store) organizationOf(ctx context.Context, user int64, i access.Identit
 		return rows[0], nil
 	case named == "":
 		return 0, fault.New(fault.Malformed, "organization_required",
-			"The user of this token belongs to several organizations: name one with the header X-Organization-Id.")
+			"The user of this token belongs to several organizations.")
 	}
 	err = s.get(ctx, &row, `
 		SELECT m.organization_id FROM memberships m JOIN organizations o ON o.id = m.organization_id

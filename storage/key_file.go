@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -45,12 +46,13 @@ func (f keyFile) read() ([]seal.Key, error) {
 	for i, line := range lines {
 		key, err := seal.ParseKey(line)
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d of %s; put it back from your copy of it: %w", ErrKey, i+1, f.path(), err)
+			return nil, fault.Advise(fmt.Errorf("%w: line %d of %s is not an encryption key", ErrKey, i+1, f.path()),
+				"put it back from your copy of it")
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%w: %s is empty; put it back from your copy of it", ErrKey, f.path())
+		return nil, fault.Advise(fmt.Errorf("%w: %s is empty", ErrKey, f.path()), "put it back from your copy of it")
 	}
 	return keys, nil
 }

@@ -179,7 +179,7 @@ func (s *Store) readCredential(ctx context.Context, statement string, d access.D
 	return s.readPrincipal(ctx, statement, refused, d[:])
 }
 
-// readPrincipal reads a principal and makes the checks of a credential that are its own; see access.Standing.
+// readPrincipal reads a principal and makes the checks of a credential that are its own; see access.CredentialState.
 func (s *Store) readPrincipal(ctx context.Context, statement string, refused refusals, by ...any) (*knownPrincipal, error) {
 	var row principalRow
 	if err := s.get(ctx, &row, statement, by...); errors.Is(err, sql.ErrNoRows) {
@@ -187,11 +187,11 @@ func (s *Store) readPrincipal(ctx context.Context, statement string, refused ref
 	} else if err != nil {
 		return nil, err
 	}
-	standing := row.standing()
-	if err := refused.at(standing.Failed(time.Now().UnixMilli())); err != nil {
+	state := row.state()
+	if err := refused.at(state.FailedCheck(time.Now().UnixMilli())); err != nil {
 		return nil, err
 	}
-	return &knownPrincipal{Principal: standing.Principal}, nil
+	return &knownPrincipal{Principal: state.Principal}, nil
 }
 
 // refusals name a sort of credential where it is refused.
@@ -218,54 +218,6 @@ func (r refusals) expired() error {
 
 func (r refusals) inactive() error {
 	return fault.New(fault.Unauthenticated, r.holderCode, "%s is not active, or not a member of the organization any more.", r.holder)
-}
-
-// KeyStanding returns an API key with all that decides about it, in whatever state it is, as it stands in the file now.
-// Faults: NotFound.
-func (s *Store) KeyStanding(ctx context.Context, d access.Digest) (access.Standing, error) {
-	return s.readStanding(ctx, keyPrincipal, d[:])
-}
-
-// KeyStandingByID is KeyStanding for the key of that id, of whatever organization.
-func (s *Store) KeyStandingByID(ctx context.Context, id string) (access.Standing, error) {
-	return s.readStanding(ctx, keyPrincipalByID, id)
-}
-
-func (s *Store) readStanding(ctx context.Context, statement string, by any) (access.Standing, error) {
-	var row principalRow
-	if err := s.get(ctx, &row, statement, by); err != nil {
-		return access.Standing{}, missing(err, "API key")
-	}
-	return row.standing(), nil
-}
-
-// standing is the row as the vocabulary has it.
-func (r principalRow) standing() access.Standing {
-	granted := effective(r.Role)
-	permissions := granted
-	if r.Key != nil {
-		permissions = granted.Intersect(r.Key.Scope)
-	}
-	return access.Standing{
-		Principal: access.Principal{
-			User: r.User, Organization: r.Home, Home: r.Home, Plan: r.Plan, Permissions: permissions,
-			Key: r.Key, Token: r.Token, Session: r.Session,
-		},
-		Member: r.Member, Role: r.Role.Name, Granted: granted,
-	}
-}
-
-// at returns the refusal of a credential that fails a check of its own, nil where it passes.
-func (r refusals) at(failed access.Check) error {
-	switch failed {
-	case access.CheckRevoked:
-		return r.revoked()
-	case access.CheckExpired:
-		return r.expired()
-	case access.CheckCreator:
-		return r.inactive()
-	}
-	return nil
 }
 
 // PrincipalOfSystem returns the built-in operator, as whom requests over the local socket act, in the oldest organization.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -52,7 +53,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 		WHERE d.subscription_id = ? AND d.state = `+statePending+` AND d.id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(except)), limit)
 	for i := range jobs {
-		jobs[i].EventID = s.ids.id(eventID, jobs[i].Event, jobs[i].EventAt)
+		jobs[i].EventID = s.ids.id(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
 	return jobs, err
 }
@@ -190,7 +191,7 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	n, err := t.Affected(`
 		UPDATE attempts SET outcome = ?, response_status = ?, response_body = ?, duration_ms = ?, error = ?, next_attempt_at = ?
 		WHERE id = ? AND outcome = `+outcomeSending,
-		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Error, next, r.Attempt)
+		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Failure.String(), next, r.Attempt)
 	if err == nil && n == 0 {
 		return fmt.Errorf("attempt %d is not in progress", r.Attempt)
 	}

@@ -86,7 +86,7 @@ func (x tenant) end(t *testing.T, job webhook.Job, attempt int64, succeeded bool
 	}
 	status := 200
 	if !succeeded {
-		status, r.Error = 503, "http_status: 503"
+		status, r.Failure = 503, webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}
 	}
 	r.ResponseStatus = &status
 	settled, err := x.Record(t.Context(), r)

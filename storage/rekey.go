@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
@@ -41,7 +42,8 @@ var ErrNoDatabase = errors.New("there is no database")
 func Rekey(ctx context.Context, o RekeyOptions) (done Rekeyed, err error) {
 	// Before the engine makes a lock file where there is nothing to lock.
 	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-		return done, fmt.Errorf("%w at %s; set storage.path to the file whose key is to change", ErrNoDatabase, o.Path)
+		return done, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
+			"set storage.path to the file whose key is to change")
 	}
 	change := &keyChange{RekeyOptions: o}
 	o.findKeys = change.findKeys
@@ -101,7 +103,7 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 	c.known = append(slices.Clone(c.stored), old, configured, wanted)
 	c.known = slices.DeleteFunc(c.known, seal.Key.IsZero)
 	if len(c.known) == 0 {
-		return encryptionKeys{}, fmt.Errorf("%w: %s is gone and encryption.key is not set; name the file of the key that the database is sealed with: --old-key-file", ErrKeyMissing, c.file.name)
+		return encryptionKeys{}, fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, c.file.name)
 	}
 	switch {
 	case !wanted.IsZero():

@@ -370,7 +370,7 @@ func TestRekey(t *testing.T) {
 				t.Errorf("%s shows the key: %v", name, err)
 			}
 		}
-		refuse("no key", x.with(""), "", "", x.o.Path+".key", "--old-key-file")
+		refuse("no key", x.with(""), "", "", x.o.Path+".key", "is gone")
 		refuse("a wrong key", x.with(keyC), "", keyB, "is sealed with the key")
 		refuse("no new key", x.with("hunter2"), "", keyB, "encryption.key", "openssl")
 		refuse("no old key", x, "hunter2", keyB, "the old key", "openssl")

@@ -64,8 +64,7 @@ func overlapOf(t *tx, subscription int64) (until int64, err error) {
 // overlapInProgress says that receivers may still rely on the previous secret.
 func overlapInProgress(until int64) error {
 	return fault.New(fault.Conflict, "overlap_in_progress",
-		"The previous secret still signs until %s, as the last rotation promised. Rotate again after that, "+
-			`or end the overlap now with "force": true (keyhook subscriptions rotate-secret --force).`, webhook.AppendTime(nil, until))
+		"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
 }
 
 // previousBatch is how many previous secrets a transaction deletes.

@@ -53,6 +53,8 @@ type Store struct {
 	ids     idMaker
 	invited bool
 
+	bootstrapRefused bool
+
 	reads   *sqlite.Pool // what requests and deliveries wait for
 	surveys *sqlite.Pool // looks at all that is pending, for which no request waits
 	logs    *logReader   // lists with filters, which may have far to look
@@ -83,6 +85,10 @@ func (s *Store) Created() bool { return s.file.Created() }
 // Invited reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
 // authenticated request.
 func (s *Store) Invited() bool { return s.invited }
+
+// BootstrapRefused reports whether Options.Bootstrap is no valid access token: it was revoked, or it was set after the first
+// authenticated request.
+func (s *Store) BootstrapRefused() bool { return s.bootstrapRefused }
 
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }

@@ -180,7 +180,7 @@ func failAll(ctx context.Context, r *rapid.T, store *storage.Store, sub webhook.
 		}
 		if _, err := store.Record(ctx, webhook.Result{
 			Attempt: rows[0], Delivery: job.Delivery, Subscription: sub.RowID, Epoch: at.Epoch, Number: job.Number(),
-			Trigger: job.Trigger(), Error: "timeout: none",
+			Trigger: job.Trigger(), Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "none"},
 		}); err != nil {
 			r.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c ac
 	digest := c.Digest()
 	row, err := t.Insert(`
 		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(tokenID), user, organization, name, digest[:], c.Display(), t.Now(), expiresAt)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(access.TokenID), user, organization, name, digest[:], c.Display(), t.Now(), expiresAt)
 	if err != nil {
 		return made, err
 	}
@@ -76,10 +76,9 @@ func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c ac
 	})
 }
 
-// notMember says that somebody belongs to the organization only once an operator has seen to it.
+// notMember refuses a user who is not a member of the organization.
 func notMember(who string) error {
-	return fault.New(fault.Conflict, "not_a_member", "%s is not a member of the organization; "+
-		"an operator can change that with PUT /api/v1/organizations/{id}/members/{user_id}/.", who)
+	return fault.New(fault.Conflict, "not_a_member", "%s is not a member of the organization.", who)
 }
 
 // tokenToRevoke is what the revocation of an access token needs to know of it.

@@ -13,7 +13,7 @@ type tx struct {
 
 	organizations map[int64]string // row id → public id, neither of which ever changes
 	cache         subscriptionCache
-	minuteCounts  map[minuteKey]*webhook.Tally // to be written at the end of the transaction
+	attemptCounts map[minuteOf]*webhook.AttemptCounts // to be written at the end of the transaction
 	news          healthNews
 	quotas        quotas
 }
@@ -22,7 +22,7 @@ func newTx() *tx {
 	return &tx{
 		organizations: map[int64]string{},
 		cache:         subscriptionCache{subscribers: map[int64]*subscriber{}, matching: map[typeOfOrganization][]int64{}},
-		minuteCounts:  map[minuteKey]*webhook.Tally{},
+		attemptCounts: map[minuteOf]*webhook.AttemptCounts{},
 		quotas:        newQuotas(),
 	}
 }
@@ -38,13 +38,13 @@ func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
 // rolledBack forgets what was learnt in a transaction.
 func (t *tx) rolledBack() {
 	t.cache.forget()
-	clear(t.minuteCounts)
+	clear(t.attemptCounts)
 	t.quotas.forgetAll()
 }
 
 // writeCounts writes what the jobs of the transaction have counted.
 func (t *tx) writeCounts() error {
-	if err := t.writeMinuteCounts(); err != nil {
+	if err := t.writeAttemptCounts(); err != nil {
 		return err
 	}
 	return t.writeStored()

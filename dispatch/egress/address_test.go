@@ -9,7 +9,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/egress"
 )
 
-// The addresses that every test of the guard walks.
+// The addresses that the tests of the transport use.
 var (
 	blocked = strings.Fields(`
 		0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 127.0.0.1 127.255.255.254 169.254.169.254 169.254.170.2
@@ -32,7 +32,7 @@ var (
 func TestCheckAddr(t *testing.T) {
 	t.Parallel()
 
-	t.Run("refuses what is not the public internet, mapped into IPv6 too", func(t *testing.T) {
+	t.Run("addresses outside the public internet are refused, also mapped into IPv6", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range append(append([]string{}, blocked...), zoned...) {
 			a := netip.MustParseAddr(text)
@@ -47,7 +47,7 @@ func TestCheckAddr(t *testing.T) {
 		}
 	})
 
-	t.Run("takes the public internet, mapped into IPv6 too", func(t *testing.T) {
+	t.Run("addresses of the public internet are accepted, also mapped into IPv6", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range allowed {
 			a := netip.MustParseAddr(text)
@@ -60,7 +60,7 @@ func TestCheckAddr(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses the zero address", func(t *testing.T) {
+	t.Run("the zero address is refused", func(t *testing.T) {
 		t.Parallel()
 		everything := egress.Policy{AllowedNetworks: networks("0.0.0.0/0", "::/0")}
 		if err := everything.CheckAddr(netip.Addr{}); !errors.Is(err, egress.ErrBlocked) {
@@ -68,7 +68,7 @@ func TestCheckAddr(t *testing.T) {
 		}
 	})
 
-	t.Run("names the network and its source", func(t *testing.T) {
+	t.Run("the error names the network and its source", func(t *testing.T) {
 		t.Parallel()
 		for text, want := range map[string]string{
 			"127.0.0.1":          "loopback (RFC 1122)",
@@ -126,7 +126,7 @@ func TestAllowedNetworks(t *testing.T) {
 		})
 	}
 
-	t.Run("that are not valid open nothing", func(t *testing.T) {
+	t.Run("invalid networks open nothing", func(t *testing.T) {
 		t.Parallel()
 		p := egress.Policy{AllowedNetworks: []netip.Prefix{{}}}
 		for _, text := range blocked {
@@ -170,7 +170,7 @@ func TestDeniedNetworks(t *testing.T) {
 		})
 	}
 
-	t.Run("are not shown to whoever wrote the URL", func(t *testing.T) {
+	t.Run("denied networks are not shown to the author of the URL", func(t *testing.T) {
 		t.Parallel()
 		p := egress.Policy{DeniedNetworks: networks("198.41.0.0/22")}
 		_, err := p.CheckURL("https://198.41.0.4/")
@@ -180,8 +180,8 @@ func TestDeniedNetworks(t *testing.T) {
 	})
 }
 
-// Whatever the address: no panic, one verdict for both forms of IPv4, none of what the standard library knows to be
-// internal, and an exception wins.
+// For every address, there is no panic, and one result for both forms of IPv4. No internal address of the standard
+// library is allowed. An exception always wins.
 func FuzzCheckAddr(f *testing.F) {
 	for _, text := range append(append(append([]string{}, blocked...), zoned...), allowed...) {
 		f.Add(text)

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// zone is a name server in this process. Its answers change with each query of a name and type, the last one stays; a
-// name that begins with an alias is answered by a CNAME and the addresses of what it leads to.
-type zone struct {
+// nameServer is a DNS server in this process. Its answers change with each query of a name and type; the last one
+// stays. A name that begins with an alias gets a CNAME and the addresses of its target.
+type nameServer struct {
 	tb testing.TB
 
 	mu      sync.Mutex
@@ -23,12 +23,12 @@ type zone struct {
 	aliases map[string]string
 }
 
-func newZone(tb testing.TB) *zone {
-	return &zone{tb: tb, answers: map[string][][]netip.Addr{}, aliases: map[string]string{}}
+func newZone(tb testing.TB) *nameServer {
+	return &nameServer{tb: tb, answers: map[string][][]netip.Addr{}, aliases: map[string]string{}}
 }
 
-// add makes name lead to the addresses of each answer in turn.
-func (z *zone) add(name string, answers ...[]string) {
+// add sets the answers of a name, one for each query.
+func (z *nameServer) add(name string, answers ...[]string) {
 	for _, texts := range answers {
 		var addresses []netip.Addr
 		for _, text := range texts {
@@ -38,8 +38,8 @@ func (z *zone) add(name string, answers ...[]string) {
 	}
 }
 
-// resolver asks the zone, over pipes in the framing of DNS over TCP.
-func (z *zone) resolver() *net.Resolver {
+// resolver queries the server over pipes, with the framing of DNS over TCP.
+func (z *nameServer) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go z.serve(server) // ends when the resolver closes its end
@@ -47,7 +47,7 @@ func (z *zone) resolver() *net.Resolver {
 	}}
 }
 
-func (z *zone) serve(conn net.Conn) {
+func (z *nameServer) serve(conn net.Conn) {
 	defer conn.Close()
 	for {
 		var size [2]byte
@@ -69,7 +69,7 @@ func (z *zone) serve(conn net.Conn) {
 	}
 }
 
-func (z *zone) answer(query []byte) ([]byte, error) {
+func (z *nameServer) answer(query []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(query); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (z *zone) answer(query []byte) ([]byte, error) {
 	return m.Pack()
 }
 
-// next returns the answer whose turn it is. Queries for A alone move on to the next, since every look-up makes one.
-func (z *zone) next(name string, of dnsmessage.Type) ([]netip.Addr, bool) {
+// next returns the next answer. Only queries for A move on, because every look-up makes exactly one.
+func (z *nameServer) next(name string, of dnsmessage.Type) ([]netip.Addr, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	list, known := z.answers[name]

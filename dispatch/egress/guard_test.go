@@ -24,7 +24,8 @@ type receiver struct {
 	conns atomic.Int64
 }
 
-// listen starts a receiver on address and a port, "0" for any. It skips the test where the machine lacks the address.
+// listen starts a receiver on an address and a port; "0" is any port. It skips the test if the machine lacks the
+// address.
 func listen(t *testing.T, address, port string) *receiver {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, port))
@@ -48,7 +49,7 @@ func listen(t *testing.T, address, port string) *receiver {
 	return r
 }
 
-// post makes one request on a connection of its own.
+// post makes one request on its own connection.
 func post(t *testing.T, tr *http.Transport, url string) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
@@ -65,15 +66,15 @@ func post(t *testing.T, tr *http.Transport, url string) error {
 	return err
 }
 
-// refused asserts that a request to url ends in ErrBlocked, found through all that the client wraps it in.
-func refused(t *testing.T, tr *http.Transport, url string) {
+// checkRefused asserts that a request to url ends in ErrBlocked, which the client has wrapped.
+func checkRefused(t *testing.T, tr *http.Transport, url string) {
 	t.Helper()
 	if err := post(t, tr, url); !errors.Is(err, egress.ErrBlocked) {
 		t.Errorf("%s: %v", url, err)
 	}
 }
 
-// A receiver listens on the loopback addresses all the while, on the port that every URL names: its counter stays 0.
+// A receiver listens on the loopback addresses, on the port of every URL. It must count no connection.
 func TestGuardTable(t *testing.T) {
 	t.Parallel()
 	inside := listen(t, "127.0.0.1", "0")
@@ -86,40 +87,40 @@ func TestGuardTable(t *testing.T) {
 
 	for i, text := range blocked {
 		literal := net.JoinHostPort(text, inside.port)
-		refused(t, tr, "http://"+literal+"/")
-		refused(t, tr, fmt.Sprintf("http://host%d.test:%s/", i, inside.port))
+		checkRefused(t, tr, "http://"+literal+"/")
+		checkRefused(t, tr, fmt.Sprintf("http://host%d.test:%s/", i, inside.port))
 		if netip.MustParseAddr(text).Is4() {
-			refused(t, tr, "http://"+net.JoinHostPort("::ffff:"+text, inside.port)+"/")
+			checkRefused(t, tr, "http://"+net.JoinHostPort("::ffff:"+text, inside.port)+"/")
 		}
 	}
 	for _, text := range zoned { // some libraries panic here, in a goroutine that nobody can recover
-		refused(t, tr, "http://"+net.JoinHostPort(strings.ReplaceAll(text, "%", "%25"), inside.port)+"/")
+		checkRefused(t, tr, "http://"+net.JoinHostPort(strings.ReplaceAll(text, "%", "%25"), inside.port)+"/")
 	}
 	if n := inside.conns.Load() + inside6.conns.Load(); n != 0 {
 		t.Errorf("%d connections reached the inside", n)
 	}
 }
 
-// 127.0.0.2 stands for the public internet in these tests; what must not be reached listens on 127.0.0.1.
+// In these tests 127.0.0.2 stands for the public internet. The forbidden receiver listens on 127.0.0.1.
 func TestGuardNames(t *testing.T) {
 	t.Parallel()
 	const outside, inside = "127.0.0.2", "127.0.0.1"
 	many := slices.Repeat([]string{inside}, 50)
 
-	t.Run("that are rebound to the inside are refused from then on", func(t *testing.T) {
+	t.Run("a name that is rebound to an internal address is refused from then on", func(t *testing.T) {
 		t.Parallel()
 		in := listen(t, inside, "0")
 		out := listen(t, outside, in.port)
 		z := newZone(t)
 		z.add("rebound.test", []string{outside}, []string{outside}, []string{inside})
-		tr := egress.NewTransport(egress.Options{Policy: only(outside), Resolver: z.resolver()})
+		tr := egress.NewTransport(egress.Options{Policy: allowOnly(outside), Resolver: z.resolver()})
 		for i := range 2 {
 			if err := post(t, tr, "http://rebound.test:"+in.port); err != nil {
 				t.Errorf("request %d, before: %v", i, err)
 			}
 		}
 		for range 3 {
-			refused(t, tr, "http://rebound.test:"+in.port)
+			checkRefused(t, tr, "http://rebound.test:"+in.port)
 		}
 		if out.conns.Load() != 2 || in.conns.Load() != 0 {
 			t.Errorf("%d connections outside, %d inside", out.conns.Load(), in.conns.Load())
@@ -127,19 +128,19 @@ func TestGuardNames(t *testing.T) {
 	})
 
 	for name, answer := range map[string][]string{
-		"an allowed address that does not answer, then the inside": {outside, inside},
-		"the inside, then an allowed address":                      {inside, outside},
-		"the inside by IPv6 and an allowed address by IPv4":        {"::1", "::ffff:127.0.0.1", outside},
-		"fifty times the inside":                                   many,
-		"fifty times the inside and an allowed address":            append(slices.Clone(many), outside),
+		"an allowed address that does not answer, then an internal one": {outside, inside},
+		"an internal address, then an allowed one":                      {inside, outside},
+		"an internal IPv6 address and an allowed IPv4 address":          {"::1", "::ffff:127.0.0.1", outside},
+		"fifty times the inside":                                        many,
+		"fifty times the inside and an allowed address":                 append(slices.Clone(many), outside),
 	} {
-		t.Run("that lead to "+name+" do not get inside", func(t *testing.T) {
+		t.Run("a name with "+name+" reaches no internal address", func(t *testing.T) {
 			t.Parallel()
 			in := listen(t, inside, "0")
 			in6 := listen(t, "::1", in.port)
 			z := newZone(t)
 			z.add("mixed.test", answer)
-			tr := egress.NewTransport(egress.Options{Policy: only(outside), Resolver: z.resolver()})
+			tr := egress.NewTransport(egress.Options{Policy: allowOnly(outside), Resolver: z.resolver()})
 			for range 3 {
 				if err := post(t, tr, "http://mixed.test:"+in.port); err == nil {
 					t.Error("the request went through")
@@ -151,21 +152,21 @@ func TestGuardNames(t *testing.T) {
 		})
 	}
 
-	t.Run("that are aliases of localhost are refused", func(t *testing.T) {
+	t.Run("aliases of localhost are refused", func(t *testing.T) {
 		t.Parallel()
 		in := listen(t, inside, "0")
 		z := newZone(t)
 		z.add("localhost", []string{inside, "::1"})
 		z.aliases["alias.test."] = "localhost."
 		tr := egress.NewTransport(egress.Options{Resolver: z.resolver()})
-		refused(t, tr, "http://alias.test:"+in.port)
-		refused(t, tr, "http://localhost:"+in.port)
+		checkRefused(t, tr, "http://alias.test:"+in.port)
+		checkRefused(t, tr, "http://localhost:"+in.port)
 		if in.conns.Load() != 0 {
 			t.Errorf("%d connections inside", in.conns.Load())
 		}
 	})
 
-	t.Run("that do not exist are no matter of the policy", func(t *testing.T) {
+	t.Run("a missing name is an error of the look-up, not of the policy", func(t *testing.T) {
 		t.Parallel()
 		tr := egress.NewTransport(egress.Options{Resolver: newZone(t).resolver()})
 		for _, host := range []string{"missing.test", "127.1", "2130706433", "0x7f000001"} {
@@ -176,12 +177,12 @@ func TestGuardNames(t *testing.T) {
 		}
 	})
 
-	t.Run("that lead to an exception of the operator's are reached", func(t *testing.T) {
+	t.Run("a name with an address in the operator's exceptions is reached", func(t *testing.T) {
 		t.Parallel()
 		in := listen(t, inside, "0")
 		z := newZone(t)
 		z.add("private.test", []string{inside})
-		tr := egress.NewTransport(egress.Options{Policy: only(inside), Resolver: z.resolver()})
+		tr := egress.NewTransport(egress.Options{Policy: allowOnly(inside), Resolver: z.resolver()})
 		if err := post(t, tr, "http://private.test:"+in.port); err != nil {
 			t.Error(err)
 		}
@@ -191,13 +192,13 @@ func TestGuardNames(t *testing.T) {
 	})
 }
 
-// only allows one address inside.
-func only(address string) egress.Policy {
+// allowOnly allows one internal address.
+func allowOnly(address string) egress.Policy {
 	a := netip.MustParseAddr(address)
 	return egress.Policy{AllowedNetworks: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}}
 }
 
-// Not parallel: it sets the environment, which net/http reads once in a process, for the first who asks.
+// Not parallel, because it sets the environment, which net/http reads only once in a process.
 func TestEnvironmentProxies(t *testing.T) {
 	proxy := listen(t, "127.0.0.1", "0")
 	target := listen(t, "127.0.0.2", "0")

@@ -2,67 +2,67 @@ package egress
 
 import "net/netip"
 
-// network is a range of addresses where no connection goes, with the name and the source that its registry gives.
+// network is a range of forbidden addresses, with the name and the source from its registry.
 type network struct {
 	prefix netip.Prefix
 	name   string
 	source string
 }
 
-// globalUnicast is all of IPv6 that IANA has begun to hand out
-// (https://www.iana.org/assignments/ipv6-address-space). What lies outside is refused without being listed.
+// globalUnicast is the part of IPv6 that IANA has begun to assign
+// (https://www.iana.org/assignments/ipv6-address-space). Everything outside it is refused, listed or not.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// reserved holds the special-purpose registries of IANA
-// (https://www.iana.org/assignments/iana-ipv4-special-registry, https://www.iana.org/assignments/iana-ipv6-special-registry),
-// multicast, and addresses that are public by number but lead inside. Narrower networks stand before those around them.
+// reserved holds the special-purpose registries of IANA (https://www.iana.org/assignments/iana-ipv4-special-registry,
+// https://www.iana.org/assignments/iana-ipv6-special-registry), multicast, and public numbers that lead inside. A
+// narrow network stands before the wider ones that contain it.
 //
-// It differs from the registries in one respect on purpose: they call some of these globally reachable, such as the anycast
-// services in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 ranges outside of globalUnicast are listed for
-// their names alone.
+// It is stricter than the registries. They call some of these networks globally reachable, such as the anycast services
+// in 192.0.0.0/24 and 2001::/23. No webhook is received there. IPv6 networks outside globalUnicast are listed only for
+// their names.
 var reserved = []network{
-	entry("0.0.0.0/8", "this network", "RFC 791"),
-	entry("10.0.0.0/8", "private use", "RFC 1918"),
-	entry("100.64.0.0/10", "shared address space of carrier-grade NAT", "RFC 6598"),
-	entry("127.0.0.0/8", "loopback", "RFC 1122"),
-	entry("168.63.129.16/32", "Azure platform services", "learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16"),
-	entry("169.254.0.0/16", "link local, where clouds serve their metadata", "RFC 3927"),
-	entry("172.16.0.0/12", "private use", "RFC 1918"),
-	entry("192.0.0.0/24", "IETF protocol assignments", "RFC 6890"),
-	entry("192.0.2.0/24", "documentation", "RFC 5737"),
-	entry("192.31.196.0/24", "AS112", "RFC 7535"),
-	entry("192.52.193.0/24", "AMT", "RFC 7450"),
-	entry("192.88.99.0/24", "6to4 relay anycast", "RFC 7526"),
-	entry("192.168.0.0/16", "private use", "RFC 1918"),
-	entry("192.175.48.0/24", "AS112", "RFC 7534"),
-	entry("198.18.0.0/15", "benchmarking", "RFC 2544"),
-	entry("198.51.100.0/24", "documentation", "RFC 5737"),
-	entry("203.0.113.0/24", "documentation", "RFC 5737"),
-	entry("224.0.0.0/4", "multicast", "RFC 5771"),
-	entry("255.255.255.255/32", "limited broadcast", "RFC 919"),
-	entry("240.0.0.0/4", "reserved", "RFC 1112"),
+	newNetwork("0.0.0.0/8", "this network", "RFC 791"),
+	newNetwork("10.0.0.0/8", "private use", "RFC 1918"),
+	newNetwork("100.64.0.0/10", "shared address space of carrier-grade NAT", "RFC 6598"),
+	newNetwork("127.0.0.0/8", "loopback", "RFC 1122"),
+	newNetwork("168.63.129.16/32", "Azure platform services", "learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16"),
+	newNetwork("169.254.0.0/16", "link local, where clouds serve their metadata", "RFC 3927"),
+	newNetwork("172.16.0.0/12", "private use", "RFC 1918"),
+	newNetwork("192.0.0.0/24", "IETF protocol assignments", "RFC 6890"),
+	newNetwork("192.0.2.0/24", "documentation", "RFC 5737"),
+	newNetwork("192.31.196.0/24", "AS112", "RFC 7535"),
+	newNetwork("192.52.193.0/24", "AMT", "RFC 7450"),
+	newNetwork("192.88.99.0/24", "6to4 relay anycast", "RFC 7526"),
+	newNetwork("192.168.0.0/16", "private use", "RFC 1918"),
+	newNetwork("192.175.48.0/24", "AS112", "RFC 7534"),
+	newNetwork("198.18.0.0/15", "benchmarking", "RFC 2544"),
+	newNetwork("198.51.100.0/24", "documentation", "RFC 5737"),
+	newNetwork("203.0.113.0/24", "documentation", "RFC 5737"),
+	newNetwork("224.0.0.0/4", "multicast", "RFC 5771"),
+	newNetwork("255.255.255.255/32", "limited broadcast", "RFC 919"),
+	newNetwork("240.0.0.0/4", "reserved", "RFC 1112"),
 
-	entry("::/128", "the unspecified address", "RFC 4291"),
-	entry("::1/128", "loopback", "RFC 4291"),
-	entry("::/96", "IPv4-compatible", "RFC 4291"),
-	entry("::ffff:0:0:0/96", "IPv4-translated", "RFC 2765"),
-	entry("64:ff9b::/96", "NAT64", "RFC 6052"),
-	entry("64:ff9b:1::/48", "NAT64 for local use", "RFC 8215"),
-	entry("100::/64", "discard only", "RFC 6666"),
-	entry("100:0:0:1::/64", "dummy prefix", "RFC 9780"),
-	entry("2001::/32", "Teredo", "RFC 4380"),
-	entry("2001::/23", "IETF protocol assignments", "RFC 2928"),
-	entry("2001:db8::/32", "documentation", "RFC 3849"),
-	entry("2002::/16", "6to4", "RFC 3056"),
-	entry("2620:4f:8000::/48", "AS112", "RFC 7534"),
-	entry("3fff::/20", "documentation", "RFC 9637"),
-	entry("5f00::/16", "segment routing identifiers", "RFC 9602"),
-	entry("fc00::/7", "unique local", "RFC 4193"),
-	entry("fe80::/10", "link local", "RFC 4291"),
-	entry("fec0::/10", "site local", "RFC 3879"),
-	entry("ff00::/8", "multicast", "RFC 4291"),
+	newNetwork("::/128", "the unspecified address", "RFC 4291"),
+	newNetwork("::1/128", "loopback", "RFC 4291"),
+	newNetwork("::/96", "IPv4-compatible", "RFC 4291"),
+	newNetwork("::ffff:0:0:0/96", "IPv4-translated", "RFC 2765"),
+	newNetwork("64:ff9b::/96", "NAT64", "RFC 6052"),
+	newNetwork("64:ff9b:1::/48", "NAT64 for local use", "RFC 8215"),
+	newNetwork("100::/64", "discard only", "RFC 6666"),
+	newNetwork("100:0:0:1::/64", "dummy prefix", "RFC 9780"),
+	newNetwork("2001::/32", "Teredo", "RFC 4380"),
+	newNetwork("2001::/23", "IETF protocol assignments", "RFC 2928"),
+	newNetwork("2001:db8::/32", "documentation", "RFC 3849"),
+	newNetwork("2002::/16", "6to4", "RFC 3056"),
+	newNetwork("2620:4f:8000::/48", "AS112", "RFC 7534"),
+	newNetwork("3fff::/20", "documentation", "RFC 9637"),
+	newNetwork("5f00::/16", "segment routing identifiers", "RFC 9602"),
+	newNetwork("fc00::/7", "unique local", "RFC 4193"),
+	newNetwork("fe80::/10", "link local", "RFC 4291"),
+	newNetwork("fec0::/10", "site local", "RFC 3879"),
+	newNetwork("ff00::/8", "multicast", "RFC 4291"),
 }
 
-func entry(prefix, name, source string) network {
+func newNetwork(prefix, name, source string) network {
 	return network{netip.MustParsePrefix(prefix), name, source}
 }

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Roots returns whom to trust: the system's certificate authorities and those of a PEM file of the operator's. With no
-// file name it returns nil, which stands for the system's. A file without a certificate, or with one that cannot be
-// read, is an error: every delivery that it was meant for would fail.
+// Roots returns the trusted certificate authorities: those of the system and those of the operator's PEM file. Without
+// a file name it returns nil, which means those of the system. A file without a certificate, or with an unreadable one,
+// is an error. Every delivery that needs it would fail.
 func Roots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -25,7 +25,7 @@ func Roots(file string) (*x509.CertPool, error) {
 	added := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("certificate authorities in %s: found %s where only CERTIFICATE belongs", file, block.Type)
+			return nil, fmt.Errorf("certificate authorities in %s: found a PEM block of type %s; keep only CERTIFICATE blocks", file, block.Type)
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -35,7 +35,7 @@ func Roots(file string) (*x509.CertPool, error) {
 		added++
 	}
 	if added == 0 {
-		return nil, fmt.Errorf("certificate authorities in %s: there is no PEM certificate", file)
+		return nil, fmt.Errorf("certificate authorities in %s: found no PEM certificate; add at least one", file)
 	}
 	return pool, nil
 }

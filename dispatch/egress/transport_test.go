@@ -32,7 +32,7 @@ import (
 
 var loopback = egress.Policy{AllowedNetworks: networks("127.0.0.0/8", "::1/128")}
 
-// serveTLS starts an HTTPS receiver, changed by configure, and returns it with the pool that trusts it.
+// serveTLS starts an HTTPS receiver, changed by configure, and returns it with a pool that trusts it.
 func serveTLS(t *testing.T, handler http.HandlerFunc, configure func(*httptest.Server)) (*httptest.Server, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -50,7 +50,7 @@ func serveTLS(t *testing.T, handler http.HandlerFunc, configure func(*httptest.S
 func TestTransport(t *testing.T) {
 	t.Parallel()
 
-	t.Run("speaks HTTP/1.1 to a receiver that offers HTTP/2", func(t *testing.T) {
+	t.Run("it speaks HTTP/1.1 to a receiver that offers HTTP/2", func(t *testing.T) {
 		t.Parallel()
 		var proto, encoding atomic.Value
 		s, pool := serveTLS(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 
-	t.Run("trusts nobody it was not told to", func(t *testing.T) {
+	t.Run("it trusts only the given authorities", func(t *testing.T) {
 		t.Parallel()
 		s, pool := serveTLS(t, func(http.ResponseWriter, *http.Request) {}, nil)
 		err := post(t, egress.NewTransport(egress.Options{Policy: loopback, Roots: x509.NewCertPool()}), s.URL)
@@ -81,7 +81,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses TLS 1.1", func(t *testing.T) {
+	t.Run("it refuses TLS 1.1", func(t *testing.T) {
 		t.Parallel()
 		s, pool := serveTLS(t, func(http.ResponseWriter, *http.Request) {}, func(s *httptest.Server) {
 			s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
@@ -91,7 +91,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 
-	t.Run("unpacks nothing", func(t *testing.T) {
+	t.Run("it does not decompress responses", func(t *testing.T) {
 		t.Parallel()
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)
@@ -113,7 +113,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses a header of more than 64 KiB", func(t *testing.T) {
+	t.Run("it refuses a header of more than 64 KiB", func(t *testing.T) {
 		t.Parallel()
 		for size, ok := range map[int]bool{32 << 10: true, 128 << 10: false} {
 			s, pool := serveTLS(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -125,7 +125,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 
-	t.Run("keeps as many connections to one host as it was told", func(t *testing.T) {
+	t.Run("it keeps the configured number of connections to one host", func(t *testing.T) {
 		t.Parallel()
 		const slots, rounds = 20, 5
 		var conns atomic.Int64
@@ -154,7 +154,7 @@ func TestTransport(t *testing.T) {
 					res.Body.Close()
 				})
 			}
-			for range slots { // all at once: none waits inside of the transport for another
+			for range slots { // all at once: none waits for another inside the transport
 				<-arrived
 			}
 			for range slots {
@@ -162,18 +162,18 @@ func TestTransport(t *testing.T) {
 			}
 			wg.Wait()
 		}
-		// A connection may come back to the pool a moment after its body was read, so a round may open a few anew.
+		// A connection may return to the pool a moment after its body was read. So a round may open a few new ones.
 		if n := conns.Load(); n < slots || n > slots*rounds/2 {
 			t.Errorf("%d connections for %d rounds of %d requests", n, rounds, slots)
 		}
 	})
 
-	t.Run("gives up a TLS handshake after five seconds", func(t *testing.T) {
+	t.Run("it gives up a TLS handshake after five seconds", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			client, server := net.Pipe()
 			defer server.Close()
-			go io.Copy(io.Discard, server) // listens, and never says a word
+			go io.Copy(io.Discard, server) // accepts data and never answers
 			tr := egress.NewTransport(egress.Options{})
 			tr.DialContext = func(context.Context, string, string) (net.Conn, error) { return client, nil }
 			begin := time.Now()
@@ -201,14 +201,14 @@ func TestRoots(t *testing.T) {
 		return name
 	}
 
-	t.Run("without a file are the system's", func(t *testing.T) {
+	t.Run("without a file, the roots are the system's", func(t *testing.T) {
 		t.Parallel()
 		if pool, err := egress.Roots(""); pool != nil || err != nil {
 			t.Errorf("got %v, %v", pool, err)
 		}
 	})
 
-	t.Run("hold every certificate of the file", func(t *testing.T) {
+	t.Run("the roots include every certificate of the file", func(t *testing.T) {
 		t.Parallel()
 		text := slices.Concat([]byte("# the operator's\n"), selfSigned(t), authority)
 		pool, err := egress.Roots(write(t, text))
@@ -220,7 +220,7 @@ func TestRoots(t *testing.T) {
 		}
 	})
 
-	t.Run("hold the system's beside those of the file", func(t *testing.T) {
+	t.Run("the roots include the system's beside those of the file", func(t *testing.T) {
 		t.Parallel()
 		pool, err := egress.Roots(write(t, authority))
 		if err != nil {
@@ -243,7 +243,7 @@ func TestRoots(t *testing.T) {
 		"holds a broken certificate":  slices.Concat(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})),
 		"holds a key behind its last": slices.Concat(authority, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")})),
 	} {
-		t.Run("of a file that "+name+" are an error", func(t *testing.T) {
+		t.Run("a file that "+name+" is an error", func(t *testing.T) {
 			t.Parallel()
 			if _, err := egress.Roots(write(t, text)); err == nil {
 				t.Error("no error")
@@ -251,7 +251,7 @@ func TestRoots(t *testing.T) {
 		})
 	}
 
-	t.Run("of a file that is not there are an error", func(t *testing.T) {
+	t.Run("a missing file is an error", func(t *testing.T) {
 		t.Parallel()
 		if _, err := egress.Roots(filepath.Join(t.TempDir(), "none.pem")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("got %v", err)
@@ -259,7 +259,7 @@ func TestRoots(t *testing.T) {
 	})
 }
 
-// selfSigned returns some other authority.
+// selfSigned returns another authority.
 func selfSigned(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxURL is the length of the longest URL that CheckURL takes, in characters.
+// MaxURL is the length of the longest URL that CheckURL accepts, in characters.
 const MaxURL = 2048
 
-// The codes of a URLError. They are stable: clients branch on them.
+// Codes of a URLError. They are stable, because clients branch on them.
 const (
 	CodeInvalidURL         = "invalid_url"
 	CodeTooLong            = "too_long"
@@ -26,11 +26,11 @@ const (
 	CodeAddressNotAllowed  = "address_not_allowed"
 )
 
-// URLError is what is wrong with a URL. Both parts may be shown to whoever wrote it; neither repeats more of it than an
-// address or a port.
+// URLError says what is wrong with a URL. Both parts are safe to show to its author. They repeat at most an address or
+// a port of the URL.
 type URLError struct {
 	Code    string // stable, snake_case
-	Message string // what to do, in a sentence
+	Message string // one sentence: what to do
 }
 
 // Error returns code and message.
@@ -40,18 +40,18 @@ func refuse(code, format string, args ...any) error {
 	return &URLError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// CheckURL returns the canonical form of a URL that deliveries may be sent to, or a *URLError. The host of the canonical
-// form is in lower case and in ASCII, without a trailing dot, an address in its shortest form; the rest is kept, with
-// what is not ASCII percent-encoded. CheckURL of a canonical form returns it as it is.
+// CheckURL returns the canonical form of a URL to which deliveries may be sent, or a *URLError. In the canonical form,
+// the host is in lower case, in ASCII and without a trailing dot. An address is in its shortest form. The rest is kept,
+// with non-ASCII characters percent-encoded. CheckURL returns a canonical form unchanged.
 //
-// Addresses written out are judged by the policy, and so is the name localhost; any other name is not resolved. What a
-// name leads to is known at the dial alone, and judged there, on every attempt: the check here tells a customer sooner.
+// CheckURL applies the policy to written addresses and to the name localhost. It does not resolve other names. Every
+// dial checks their addresses. This check only tells a customer earlier.
 func (p Policy) CheckURL(raw string) (string, error) {
 	if err := checkText(raw); err != nil {
 		return "", err
 	}
 	u, err := url.Parse(raw)
-	if err != nil { // its text holds the URL
+	if err != nil { // its text contains the URL
 		return "", refuse(CodeInvalidURL, "Write an absolute URL such as https://example.com/webhooks.")
 	}
 	if err := p.checkParts(u, raw); err != nil {
@@ -73,7 +73,7 @@ func (p Policy) CheckURL(raw string) (string, error) {
 	return canonical, nil
 }
 
-// checkText judges what can be judged without parsing: readers of URLs disagree most about what does not belong there.
+// checkText checks what needs no parsing. Readers of URLs disagree most about characters that do not belong there.
 func checkText(raw string) error {
 	if utf8.RuneCountInString(raw) > MaxURL {
 		return refuse(CodeTooLong, "Shorten the URL to %d characters.", MaxURL)
@@ -92,7 +92,7 @@ func checkText(raw string) error {
 	return nil
 }
 
-// checkParts judges everything but the host's form.
+// checkParts checks everything except the form of the host.
 func (p Policy) checkParts(u *url.URL, raw string) error {
 	switch {
 	case u.Scheme != "https" && p.AllowHTTP && u.Scheme != "http":
@@ -103,7 +103,7 @@ func (p Policy) checkParts(u *url.URL, raw string) error {
 		return refuse(CodeHostRequired, "Write a host after the two slashes, as in %s://example.com/webhooks.", u.Scheme)
 	case u.User != nil:
 		return refuse(CodeUserinfoNotAllowed, "Take user name and password out of the URL; deliveries are signed instead.")
-	case strings.Contains(raw, "#"): // an empty one leaves no trace in u
+	case strings.Contains(raw, "#"): // an empty fragment leaves no trace in u
 		return refuse(CodeFragmentNotAllowed, "Take # and what follows it out of the URL; it would not be sent.")
 	case !validPort(u):
 		return refuse(CodeInvalidPort, "Write a port from 1 to 65535 without leading zeros after the colon, or no colon.")
@@ -111,7 +111,8 @@ func (p Policy) checkParts(u *url.URL, raw string) error {
 	return nil
 }
 
-// validPort reports whether there is no port, or one in its only form: url.Parse takes "", "0443" and "99999".
+// validPort reports whether the port is missing or in its only valid form. url.Parse also accepts "", "0443" and
+// "99999".
 func validPort(u *url.URL) bool {
 	port := u.Port()
 	if port == "" {
@@ -121,7 +122,7 @@ func validPort(u *url.URL) bool {
 	return err == nil && n > 0 && strconv.FormatUint(n, 10) == port
 }
 
-// canonicalHost returns the host as it goes into the canonical URL, an IPv6 address in its brackets.
+// canonicalHost returns the host for the canonical URL, with an IPv6 address in brackets.
 func (p Policy) canonicalHost(u *url.URL) (string, error) {
 	host := u.Hostname()
 	if !strings.HasPrefix(u.Host, "[") {
@@ -149,7 +150,7 @@ func (p Policy) canonicalHost(u *url.URL) (string, error) {
 	return host, nil
 }
 
-// refusesLocalhost reports whether name is one that must lead to loopback addresses, and the policy allows none of them.
+// refusesLocalhost reports whether name must lead to loopback addresses, and the policy allows none of them.
 func (p Policy) refusesLocalhost(name string) bool {
 	if name != "localhost" && !strings.HasSuffix(name, ".localhost") {
 		return false
@@ -157,7 +158,7 @@ func (p Policy) refusesLocalhost(name string) bool {
 	return p.refusal(netip.AddrFrom4([4]byte{127, 0, 0, 1})) != "" && p.refusal(netip.IPv6Loopback()) != ""
 }
 
-// escapeNonASCII percent-encodes a query's bytes beyond ASCII, which net/url does for a path but not for a query.
+// escapeNonASCII percent-encodes the non-ASCII bytes of a query. net/url does that for a path, but not for a query.
 func escapeNonASCII(query string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder

@@ -14,7 +14,7 @@ func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	path := strings.Repeat("a", 2048-len("https://example.com/"))
 	for _, c := range []struct {
-		name, in, want string // an empty want is: as it is
+		name, in, want string // an empty want means unchanged
 	}{
 		{"a plain URL", "https://example.com/webhooks", ""},
 		{"no path", "https://example.com", ""},
@@ -46,7 +46,7 @@ func TestCheckURL(t *testing.T) {
 		{"a name that ends in localhost without a dot", "https://notlocalhost/", ""},
 		{"2048 characters", "https://example.com/" + path, ""},
 	} {
-		t.Run("takes "+c.name, func(t *testing.T) {
+		t.Run("accepts "+c.name, func(t *testing.T) {
 			t.Parallel()
 			want := c.want
 			if want == "" {
@@ -145,7 +145,7 @@ func TestCheckURL(t *testing.T) {
 		})
 	}
 
-	t.Run("refuses a blocked address however it is written, and says why", func(t *testing.T) {
+	t.Run("a blocked address is refused in every spelling, with the reason", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range append(append([]string{}, blocked...), zoned...) {
 			for _, u := range spellings(text) {
@@ -157,7 +157,7 @@ func TestCheckURL(t *testing.T) {
 		}
 	})
 
-	t.Run("takes an allowed address however it is written", func(t *testing.T) {
+	t.Run("an allowed address is accepted in every spelling", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range allowed {
 			for _, u := range spellings(text) {
@@ -190,7 +190,7 @@ func TestCheckURLByPolicy(t *testing.T) {
 	t.Parallel()
 	development := egress.Policy{AllowHTTP: true, AllowedNetworks: networks("127.0.0.0/8", "::1/128")}
 
-	t.Run("takes http where it is allowed", func(t *testing.T) {
+	t.Run("http is accepted if it is allowed", func(t *testing.T) {
 		t.Parallel()
 		if got, err := development.CheckURL("HTTP://example.com/x"); err != nil || got != "http://example.com/x" {
 			t.Errorf("got %q, %v", got, err)
@@ -201,7 +201,7 @@ func TestCheckURLByPolicy(t *testing.T) {
 		}
 	})
 
-	t.Run("takes loopback addresses and localhost where they are allowed", func(t *testing.T) {
+	t.Run("loopback addresses and localhost are accepted if they are allowed", func(t *testing.T) {
 		t.Parallel()
 		for _, u := range []string{"http://127.0.0.1:9000/x", "http://[::1]:9000/x", "http://localhost:9000/x", "http://app.localhost/x"} {
 			if got, err := development.CheckURL(u); err != nil || got != u {
@@ -210,7 +210,7 @@ func TestCheckURLByPolicy(t *testing.T) {
 		}
 	})
 
-	t.Run("takes localhost where one of its addresses is allowed", func(t *testing.T) {
+	t.Run("localhost is accepted if one of its addresses is allowed", func(t *testing.T) {
 		t.Parallel()
 		for _, network := range []string{"127.0.0.1/32", "::1/128"} {
 			if _, err := (egress.Policy{AllowedNetworks: networks(network)}).CheckURL("https://localhost/"); err != nil {
@@ -220,7 +220,7 @@ func TestCheckURLByPolicy(t *testing.T) {
 	})
 }
 
-// Whatever is accepted is canonical, of what it was before, and leads net/http to no host that was not judged.
+// Every accepted URL becomes canonical and keeps its meaning, and net/http connects only to the host that was checked.
 func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/a?b#c", "https://user@example.com:0443/", "https://[::ffff:8.8.8.8]:1/", "https://①②⑦.⓪.⓪.①/",

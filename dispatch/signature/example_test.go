@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
-// A receiver reads the raw body, bounded, checks it, and only then decodes it.
+// A receiver reads the raw body with a limit, checks the signature, and only then decodes the body.
 func ExampleVerifier_Verify() {
 	verifier := signature.Verifier{Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}
 

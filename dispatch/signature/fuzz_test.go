@@ -9,10 +9,10 @@ import (
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
-// Whatever the headers hold, Verify neither panics nor takes a signature that was not made with the secret; and what
-// it refuses, it refuses with one of the errors of the package.
+// For any headers, Verify does not panic and accepts only signatures made with the secret. Every refusal is one of the
+// package's errors.
 func FuzzVerify(f *testing.F) {
-	h := delivery(f, "X-Service", newSecret, oldSecret)
+	h := signedHeaders(f, "X-Service", newSecret, oldSecret)
 	f.Add(h.Get("X-Service-Signature"), h.Get("X-Service-Signature-Previous"), h.Get("X-Service-Timestamp"), []byte(testBody))
 	f.Add("", "", "", []byte{})
 	f.Add("zz", "\x00", "-1", []byte("\xff"))
@@ -28,9 +28,9 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// The same of the headers of Standard Webhooks.
+// The same for the headers of Standard Webhooks.
 func FuzzVerifyStandard(f *testing.F) {
-	h := delivery(f, "X-Service", newSecret, oldSecret)
+	h := signedHeaders(f, "X-Service", newSecret, oldSecret)
 	f.Add(h.Get("webhook-id"), h.Get("webhook-timestamp"), h.Get("webhook-signature"), []byte(testBody))
 	f.Add("", "", "", []byte{})
 	f.Add("a.b", "1", "v1, v1a,v1,", []byte("\xff"))

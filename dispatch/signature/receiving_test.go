@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// program returns the program in a language that the document for receivers shows.
+// program returns the program in the given language from the document for receivers.
 func program(t *testing.T, language string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../server/docs/receiving.md")
@@ -31,7 +31,7 @@ func program(t *testing.T, language string) string {
 	return code + "\n"
 }
 
-// output is what a program has printed so far. It is safe for concurrent use.
+// output holds what a program has printed. It is safe for concurrent use.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -49,8 +49,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// runProgram starts it under the given secret on a port of its own, and returns its address and what it prints. It is ended
-// with the test.
+// runProgram starts a program with the given secret on a free port. It returns its address and its output. The program
+// ends with the test.
 func runProgram(t *testing.T, secret, name, code string, command ...string) (address string, printed *output) {
 	t.Helper()
 	if _, err := exec.LookPath(command[0]); err != nil {
@@ -63,7 +63,7 @@ func runProgram(t *testing.T, secret, name, code string, command ...string) (add
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if command[0] == "go" { // `go run` would leave the program behind when it is killed
+	if command[0] == "go" { // a killed `go run` would leave the program running
 		build := exec.Command("go", "build", "-o", "receiver", name)
 		build.Dir = dir
 		build.Env = append(os.Environ(), "GOFLAGS=", "GO111MODULE=off")
@@ -109,7 +109,7 @@ func runProgram(t *testing.T, secret, name, code string, command ...string) (add
 	}
 }
 
-// The programs of the document take what is genuine and refuse the rest.
+// The programs of the document accept genuine deliveries and refuse all others.
 func TestTheProgramsOfTheDocument(t *testing.T) {
 	t.Parallel()
 	for _, p := range []struct{ language, file, command string }{
@@ -120,7 +120,7 @@ func TestTheProgramsOfTheDocument(t *testing.T) {
 			code := program(t, p.language)
 			var address string
 			var printed *output
-			for tries := 0; address == "" && tries < 3; tries++ { // its port may be taken meanwhile
+			for tries := 0; address == "" && tries < 3; tries++ { // another process may take its port first
 				address, printed = runProgram(t, newSecret, p.file, code, p.command)
 			}
 			if address == "" {

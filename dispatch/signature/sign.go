@@ -10,25 +10,25 @@ import (
 	"sync"
 )
 
-// Signer signs with one secret in the hex scheme. The schedule of its key is computed once, so that a signature costs
-// the hashing of its message and no allocation. It is safe for concurrent use. Use NewSigner.
+// Signer signs with one secret in the hex scheme. It computes the key schedule once, so a signature only hashes its
+// message and allocates nothing. It is safe for concurrent use. Use NewSigner.
 type Signer struct {
-	macs macs
+	pool macPool
 }
 
-// NewSigner returns a signer for any secret but the empty one, which gives ErrSecret.
+// NewSigner returns a signer. An empty secret is ErrSecret.
 func NewSigner(secret string) (*Signer, error) {
 	key, err := hexKey(secret)
 	if err != nil {
 		return nil, err
 	}
-	return &Signer{macs{key: key}}, nil
+	return &Signer{macPool{key: key}}, nil
 }
 
 // AppendHex appends the signature of body at timestamp, in Unix seconds, to dst: 64 lower-case hex digits.
 func (s *Signer) AppendHex(dst []byte, timestamp int64, body []byte) []byte {
-	m := s.macs.get()
-	defer s.macs.put(m)
+	m := s.pool.get()
+	defer s.pool.put(m)
 	head := append(strconv.AppendInt(m.scratch[:0], timestamp, 10), '.')
 	return hex.AppendEncode(dst, m.sum(head, body))
 }
@@ -36,38 +36,38 @@ func (s *Signer) AppendHex(dst []byte, timestamp int64, body []byte) []byte {
 // StandardSigner signs with one secret in the scheme of Standard Webhooks. It is safe for concurrent use. Use
 // NewStandardSigner.
 type StandardSigner struct {
-	macs macs
+	pool macPool
 }
 
-// NewStandardSigner returns a signer for a secret of "whsec_" and padded base64; any other gives ErrSecret.
+// NewStandardSigner returns a signer for a secret of "whsec_" and padded base64. Any other secret is ErrSecret.
 func NewStandardSigner(secret string) (*StandardSigner, error) {
 	key, err := standardKey(secret)
 	if err != nil {
 		return nil, err
 	}
-	return &StandardSigner{macs{key: key}}, nil
+	return &StandardSigner{macPool{key: key}}, nil
 }
 
-// Append appends the signature of body, with the message's id and a timestamp in Unix seconds, to dst: "v1," and 44
-// characters of base64. Several signatures, as in an overlap of two secrets, go into one header with a space between
-// them. The id must not hold a dot: the dot ends it in the signed message.
+// Append appends the signature of body, with the message id and a timestamp in Unix seconds, to dst: "v1," and 44
+// characters of base64. Two signatures, in an overlap of two secrets, stand in one header, separated by a space. The id
+// must not contain a dot, because a dot ends the id in the signed message.
 func (s *StandardSigner) Append(dst []byte, id string, timestamp int64, body []byte) []byte {
-	m := s.macs.get()
-	defer s.macs.put(m)
+	m := s.pool.get()
+	defer s.pool.put(m)
 	head := append(append(m.scratch[:0], id...), '.')
 	head = append(strconv.AppendInt(head, timestamp, 10), '.')
 	return base64.StdEncoding.AppendEncode(append(dst, standardVersion...), m.sum(head, body))
 }
 
-// macs lends out HMAC states of one key, of which there are as many as signatures were ever made at once. A state cannot
-// be shared, and making one hashes the key twice and allocates. A sync.Pool would forget them at every collection.
-type macs struct {
+// macPool holds HMAC states of one key, as many as were ever used at once. A state cannot be shared, and making one
+// hashes the key twice and allocates. A sync.Pool would drop them at every garbage collection.
+type macPool struct {
 	key  []byte
 	mu   sync.Mutex
 	free []*mac
 }
 
-func (p *macs) get() *mac {
+func (p *macPool) get() *mac {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if last := len(p.free) - 1; last >= 0 {
@@ -78,20 +78,20 @@ func (p *macs) get() *mac {
 	return &mac{Hash: hmac.New(sha256.New, p.key)}
 }
 
-func (p *macs) put(m *mac) {
+func (p *macPool) put(m *mac) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, m)
 }
 
-// mac is an HMAC state with room for what precedes a body in the message and for the sum, which would otherwise escape
-// to the heap one by one.
+// mac is an HMAC state with buffers for the head of the message and for the sum. Otherwise each of them would escape to
+// the heap.
 type mac struct {
 	hash.Hash
 	scratch [128]byte
 }
 
-// sum returns the HMAC of head and body, one after the other. It is good until the next use of m.
+// sum returns the HMAC of head followed by body. The next use of m overwrites it.
 func (m *mac) sum(head, body []byte) []byte {
 	m.Reset()
 	m.Write(head)

@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/signature"
 )
 
-// The secret of the tests: a Standard Webhooks secret, so that both schemes take it.
+// testSecret is a Standard Webhooks secret, so that both schemes accept it.
 const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func signHex(tb testing.TB, secret string, timestamp int64, body string) string {
@@ -38,7 +38,7 @@ func signStandard(tb testing.TB, secret, id string, timestamp int64, body string
 func TestKnownAnswers(t *testing.T) {
 	t.Parallel()
 
-	t.Run("of the hex scheme", func(t *testing.T) {
+	t.Run("the hex scheme", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct {
 			secret    string
@@ -55,7 +55,7 @@ func TestKnownAnswers(t *testing.T) {
 		}
 	})
 
-	t.Run("of Standard Webhooks, with the prefix and without", func(t *testing.T) {
+	t.Run("Standard Webhooks, with and without the prefix", func(t *testing.T) {
 		t.Parallel()
 		const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 		for _, secret := range []string{testSecret, strings.TrimPrefix(testSecret, "whsec_")} {
@@ -66,11 +66,11 @@ func TestKnownAnswers(t *testing.T) {
 	})
 }
 
-// A second writing of both schemes, by the words of their documents, over bodies and secrets of every awkward size.
+// A second implementation of both schemes, from their documents, for bodies and secrets of many awkward sizes.
 func TestAgainstTheDocuments(t *testing.T) {
 	t.Parallel()
 	bodies := []string{"", "x", "{}", "\x00\xff\r\n", "ü€😀", strings.Repeat("a", 55), strings.Repeat("a", 64), strings.Repeat("b", 256<<10)}
-	for _, size := range []int{1, 24, 32, 63, 64, 65, 200} { // 64 is the block of SHA-256: longer keys are hashed first
+	for _, size := range []int{1, 24, 32, 63, 64, 65, 200} { // 64 is the block size of SHA-256; longer keys are hashed first
 		secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", size)))
 		for _, body := range bodies {
 			for _, timestamp := range []int64{0, 1, 1800000000, 99999999999} {
@@ -96,7 +96,7 @@ func TestAgainstTheDocuments(t *testing.T) {
 func TestSigner(t *testing.T) {
 	t.Parallel()
 
-	t.Run("appends and leaves what was there", func(t *testing.T) {
+	t.Run("a signature is appended after the existing bytes", func(t *testing.T) {
 		t.Parallel()
 		s, _ := signature.NewSigner(testSecret)
 		if got := string(s.AppendHex([]byte("sig="), 1, nil)); got != "sig="+signHex(t, testSecret, 1, "") {
@@ -109,7 +109,7 @@ func TestSigner(t *testing.T) {
 		}
 	})
 
-	t.Run("takes an id that is longer than its scratch space", func(t *testing.T) {
+	t.Run("an id may be longer than the scratch buffer", func(t *testing.T) {
 		t.Parallel()
 		id := strings.Repeat("i", 1000)
 		key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(testSecret, "whsec_"))
@@ -120,7 +120,7 @@ func TestSigner(t *testing.T) {
 		}
 	})
 
-	t.Run("is safe for concurrent use", func(t *testing.T) {
+	t.Run("concurrent use is safe", func(t *testing.T) {
 		t.Parallel()
 		s, _ := signature.NewSigner(testSecret)
 		std, _ := signature.NewStandardSigner(testSecret)
@@ -141,7 +141,7 @@ func TestSigner(t *testing.T) {
 		wg.Wait()
 	})
 
-	t.Run("is refused for a secret that cannot be used, without repeating it", func(t *testing.T) {
+	t.Run("an unusable secret is refused, and the error does not repeat it", func(t *testing.T) {
 		t.Parallel()
 		if _, err := signature.NewSigner(""); !errors.Is(err, signature.ErrSecret) {
 			t.Errorf("hex, empty: %v", err)
@@ -157,7 +157,7 @@ func TestSigner(t *testing.T) {
 	})
 }
 
-// Not parallel: AllocsPerRun counts what all goroutines allocate.
+// Not parallel, because AllocsPerRun counts the allocations of all goroutines.
 func TestAllocations(t *testing.T) {
 	s, _ := signature.NewSigner(testSecret)
 	std, _ := signature.NewStandardSigner(testSecret)

@@ -13,83 +13,83 @@ import (
 	"time"
 )
 
-// What a Verifier takes where nothing is set.
+// Defaults of a Verifier.
 const (
 	DefaultHeaderPrefix = "X-Service"
 	DefaultTolerance    = 5 * time.Minute
 )
 
-// The headers of Standard Webhooks.
+// Headers of Standard Webhooks.
 const (
 	idHeader        = "webhook-id"
 	timestampHeader = "webhook-timestamp"
 	signatureHeader = "webhook-signature"
 )
 
-// Verifier checks the signatures of deliveries on the side of a receiver. Only Secrets must be set; it is not changed by
-// use and safe for concurrent use.
+// Verifier checks the signatures of deliveries for a receiver. Only Secrets must be set. It does not change, so it is
+// safe for concurrent use.
 type Verifier struct {
-	// Secrets holds the subscription's secret. While a rotation is under way it may hold the old and the new one, so
-	// that no delivery is refused whichever of them it was signed with.
+	// Secrets holds the subscription's secret. During a rotation it may hold the old and the new one, so that
+	// deliveries signed with either are accepted.
 	Secrets []string
-	// HeaderPrefix begins the names of the headers in the hex scheme; an operator can set it. "" is X-Service.
+	// HeaderPrefix is the prefix of the header names in the hex scheme, a setting of the operator. "" is X-Service.
 	HeaderPrefix string
-	// Tolerance is how far a timestamp may be in the past, against replays, or in the future, for clocks that differ.
-	// 0 is five minutes.
+	// Tolerance is how far a timestamp may lie in the past or in the future. It limits replays and allows for clocks
+	// that differ. 0 is five minutes.
 	Tolerance time.Duration
 }
 
-// Verify checks a delivery to which the hex scheme applies: X-Service-Signature and, in an overlap of two secrets,
-// X-Service-Signature-Previous, either of which may match. The error wraps one of the errors of this package. The
-// timestamp is judged last: ErrTooOld and ErrTooNew mean that the sender knows the secret.
+// Verify checks a delivery in the hex scheme. It checks X-Service-Signature and, in an overlap of two secrets,
+// X-Service-Signature-Previous; one match is enough. The error wraps one of the errors of this package. The timestamp
+// is checked last, so ErrTooOld and ErrTooNew mean that the sender knows the secret.
 func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 	prefix := cmp.Or(v.HeaderPrefix, DefaultHeaderPrefix)
 	stamp, sent, err := timestamp(header, prefix+"-Timestamp")
 	if err != nil {
 		return err
 	}
-	given, err := hexSignatures(header, prefix+"-Signature")
+	signatures, err := hexSignatures(header, prefix+"-Signature")
 	if err != nil {
 		return err
 	}
-	err = v.match(given, hexKey, func(key []byte) []byte {
-		s := Signer{macs{key: key}}
+	err = v.match(signatures, hexKey, func(key []byte) []byte {
+		s := Signer{macPool{key: key}}
 		return s.AppendHex(nil, stamp, body)
 	})
 	if err != nil {
 		return err
 	}
-	return v.inTime(sent, now)
+	return v.checkTime(sent, now)
 }
 
-// VerifyStandard checks a delivery by the headers of Standard Webhooks: webhook-id, webhook-timestamp and
-// webhook-signature, of whose signatures any may match; those of other versions than v1 are skipped. The errors are
-// those of Verify.
+// VerifyStandard checks a delivery by the headers webhook-id, webhook-timestamp and webhook-signature of Standard
+// Webhooks. One matching signature is enough. Signatures of other versions than v1 are skipped. The errors are those of
+// Verify.
 func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time) error {
-	id, err := single(header, idHeader)
+	id, err := singleValue(header, idHeader)
 	if err != nil {
 		return err
 	}
-	// With a dot in the id, the bytes of one signed message could be read as another id, timestamp and body.
+	// With a dot in the id, the same signed bytes could be read as another id, timestamp and body.
 	if strings.Contains(id, ".") {
-		return fmt.Errorf("%w: %s holds a dot", ErrMalformed, idHeader)
+		return fmt.Errorf("%w: %s contains a dot", ErrMalformed, idHeader)
 	}
 	stamp, sent, err := timestamp(header, timestampHeader)
 	if err != nil {
 		return err
 	}
-	given, err := standardSignatures(header)
+	signatures, err := standardSignatures(header)
 	if err != nil {
 		return err
 	}
-	err = v.match(given, standardKey, func(key []byte) []byte {
-		s := StandardSigner{macs{key: key}}
+	err = v.match(signatures, standardKey, func(key []byte) []byte {
+		s := StandardSigner{macPool{key: key}}
 		return s.Append(nil, id, stamp, body)
 	})
 	if err != nil {
 		return err
 	}
-	return v.inTime(sent, now)
+	return v.checkTime(sent, now)
 }
 
 // Verify is Verifier.Verify with one secret and the default header prefix.
@@ -102,10 +102,10 @@ func VerifyStandard(secret string, header http.Header, body []byte, now time.Tim
 	return Verifier{Secrets: []string{secret}, Tolerance: tolerance}.VerifyStandard(header, body, now)
 }
 
-// match compares every given signature with that of every secret, each in constant time.
-func (v Verifier) match(given []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
+// match compares every signature with that of every secret, in constant time.
+func (v Verifier) match(signatures []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
 	if len(v.Secrets) == 0 {
-		return fmt.Errorf("%w: there is none", ErrSecret)
+		return fmt.Errorf("%w: no secret was given; set Secrets", ErrSecret)
 	}
 	matched := false
 	for _, secret := range v.Secrets {
@@ -114,8 +114,8 @@ func (v Verifier) match(given []string, key func(string) ([]byte, error), sign f
 			return err
 		}
 		want := sign(k)
-		for _, g := range given {
-			matched = hmac.Equal(want, []byte(g)) || matched
+		for _, signature := range signatures {
+			matched = hmac.Equal(want, []byte(signature)) || matched
 		}
 	}
 	if !matched {
@@ -124,8 +124,8 @@ func (v Verifier) match(given []string, key func(string) ([]byte, error), sign f
 	return nil
 }
 
-// inTime judges a timestamp whose signature is right.
-func (v Verifier) inTime(sent, now time.Time) error {
+// checkTime checks the timestamp of a correct signature.
+func (v Verifier) checkTime(sent, now time.Time) error {
 	tolerance := cmp.Or(v.Tolerance, DefaultTolerance)
 	switch {
 	case sent.Before(now.Add(-tolerance)):
@@ -136,26 +136,26 @@ func (v Verifier) inTime(sent, now time.Time) error {
 	return nil
 }
 
-// single returns the one value of a header. Two could be read differently by whoever looks at the other one.
-func single(header http.Header, name string) (string, error) {
+// singleValue returns the only value of a header. With two values, other software might read the other one.
+func singleValue(header http.Header, name string) (string, error) {
 	switch values := header.Values(name); {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
 		return "", fmt.Errorf("%w: %s", ErrMissing, name)
 	case len(values) > 1:
-		return "", fmt.Errorf("%w: %s is there %d times", ErrMalformed, name, len(values))
+		return "", fmt.Errorf("%w: %s appears %d times", ErrMalformed, name, len(values))
 	default:
 		return values[0], nil
 	}
 }
 
-// timestamp returns the Unix seconds in a header. Only the form that a signer writes is taken, since the number and not
-// the text is signed here: "+1" or "01" would match the signature of "1".
+// timestamp returns the Unix seconds in a header. It accepts only the form that a signer writes. The number is signed,
+// not the text, so "+1" or "01" would match the signature of "1".
 func timestamp(header http.Header, name string) (int64, time.Time, error) {
-	text, err := single(header, name)
+	text, err := singleValue(header, name)
 	if err != nil {
 		return 0, time.Time{}, err
 	}
-	const maxDigits = 12 // far beyond any date, and within what a time.Time can hold
+	const maxDigits = 12 // far beyond any date, and within a time.Time
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || len(text) > maxDigits || seconds < 0 || strconv.FormatInt(seconds, 10) != text {
 		return 0, time.Time{}, fmt.Errorf("%w: %s is not a time in Unix seconds", ErrMalformed, name)
@@ -163,7 +163,7 @@ func timestamp(header http.Header, name string) (int64, time.Time, error) {
 	return seconds, time.Unix(seconds, 0), nil
 }
 
-// hexSignatures returns the signature and, if it is there, that by the previous secret.
+// hexSignatures returns the signature and, if there is one, the signature with the previous secret.
 func hexSignatures(header http.Header, name string) ([]string, error) {
 	current, err := hexSignature(header, name)
 	if err != nil {
@@ -179,10 +179,10 @@ func hexSignatures(header http.Header, name string) ([]string, error) {
 	return []string{current, previous}, nil
 }
 
-// hexSignature returns the signature in a header. Upper-case digits are malformed: no sender writes them, and every bit
+// hexSignature returns the signature in a header. Upper-case digits are malformed. No sender writes them, and every bit
 // of a signature should count.
 func hexSignature(header http.Header, name string) (string, error) {
-	text, err := single(header, name)
+	text, err := singleValue(header, name)
 	if err != nil {
 		return "", err
 	}
@@ -194,19 +194,19 @@ func hexSignature(header http.Header, name string) (string, error) {
 
 // standardSignatures returns the v1 signatures of the space-separated list.
 func standardSignatures(header http.Header) ([]string, error) {
-	list, err := single(header, signatureHeader)
+	list, err := singleValue(header, signatureHeader)
 	if err != nil {
 		return nil, err
 	}
-	const most = 16 // more than any rotation needs, and a bound on what a stranger can make us compare
-	var given []string
+	const maxSignatures = 16 // more than any rotation needs; limits the work for a stranger
+	var signatures []string
 	for part := range strings.SplitSeq(list, " ") {
 		if strings.HasPrefix(part, standardVersion) {
-			given = append(given, part)
+			signatures = append(signatures, part)
 		}
 	}
-	if len(given) == 0 || len(given) > most {
-		return nil, fmt.Errorf("%w: %s holds %d signatures of version v1", ErrMalformed, signatureHeader, len(given))
+	if len(signatures) == 0 || len(signatures) > maxSignatures {
+		return nil, fmt.Errorf("%w: %s holds %d signatures of version v1", ErrMalformed, signatureHeader, len(signatures))
 	}
-	return given, nil
+	return signatures, nil
 }

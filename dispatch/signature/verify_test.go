@@ -18,8 +18,8 @@ const (
 
 var sent = time.Unix(sentAt, 0)
 
-// delivery returns the headers of a delivery of testBody: signed with each of the secrets, the current one first.
-func delivery(tb testing.TB, prefix string, secrets ...string) http.Header {
+// signedHeaders returns the headers of a delivery of testBody, signed with each secret, the current one first.
+func signedHeaders(tb testing.TB, prefix string, secrets ...string) http.Header {
 	tb.Helper()
 	h := http.Header{}
 	h.Set(prefix+"-Timestamp", strconv.Itoa(sentAt))
@@ -40,8 +40,8 @@ const (
 	otherSecret = "whsec_plJ3nmyCDGBKInavdOK15jsl6QEu+S1bE8gC2FVsBQI="
 )
 
-// schemes runs a test for both schemes.
-func schemes(t *testing.T, name string, f func(t *testing.T, verify func(signature.Verifier, http.Header, []byte, time.Time) error)) {
+// forBothSchemes runs a test for both schemes.
+func forBothSchemes(t *testing.T, name string, f func(t *testing.T, verify func(signature.Verifier, http.Header, []byte, time.Time) error)) {
 	t.Helper()
 	t.Run(name+", hex", func(t *testing.T) { t.Parallel(); f(t, signature.Verifier.Verify) })
 	t.Run(name+", standard", func(t *testing.T) { t.Parallel(); f(t, signature.Verifier.VerifyStandard) })
@@ -53,8 +53,8 @@ func TestSecrets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		signed []string // the secrets a delivery is signed with
-		held   []string // the secrets the receiver holds
+		signed []string // secrets that sign the delivery
+		held   []string // secrets of the receiver
 		want   error
 	}{
 		{"the right secret", []string{newSecret}, []string{newSecret}, nil},
@@ -67,17 +67,17 @@ func TestSecrets(t *testing.T) {
 		{"no secret", []string{newSecret}, nil, signature.ErrSecret},
 		{"an empty secret", []string{newSecret}, []string{""}, signature.ErrSecret},
 	} {
-		schemes(t, c.name, func(t *testing.T, verify verifyFunc) {
-			err := verify(signature.Verifier{Secrets: c.held}, delivery(t, "X-Service", c.signed...), []byte(testBody), sent)
+		forBothSchemes(t, c.name, func(t *testing.T, verify verifyFunc) {
+			err := verify(signature.Verifier{Secrets: c.held}, signedHeaders(t, "X-Service", c.signed...), []byte(testBody), sent)
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
 	}
 
-	schemes(t, "a signature by the empty key is refused by an empty secret", func(t *testing.T, verify verifyFunc) {
-		// HMAC-SHA256 with the empty key over "1800000000." and testBody; anybody can compute it.
-		h := delivery(t, "X-Service", newSecret)
+	forBothSchemes(t, "a signature by the empty key is refused by an empty secret", func(t *testing.T, verify verifyFunc) {
+		// HMAC-SHA256 with the empty key over "1800000000." and testBody. Anybody can compute it.
+		h := signedHeaders(t, "X-Service", newSecret)
 		if err := verify(signature.Verifier{Secrets: []string{"", newSecret}}, h, []byte(testBody), sent); !errors.Is(err, signature.ErrSecret) {
 			t.Errorf("got %v", err)
 		}
@@ -100,17 +100,17 @@ func TestTolerance(t *testing.T) {
 		{"a longer one is kept", time.Hour, sent.Add(59 * time.Minute), nil},
 		{"the year 1", 0, time.Time{}, signature.ErrTooNew},
 	} {
-		schemes(t, c.name, func(t *testing.T, verify verifyFunc) {
+		forBothSchemes(t, c.name, func(t *testing.T, verify verifyFunc) {
 			v := signature.Verifier{Secrets: []string{newSecret}, Tolerance: c.tolerance}
-			if err := verify(v, delivery(t, "X-Service", newSecret), []byte(testBody), c.now); !errors.Is(err, c.want) {
+			if err := verify(v, signedHeaders(t, "X-Service", newSecret), []byte(testBody), c.now); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
 	}
 
-	schemes(t, "a wrong signature is a mismatch however old it is", func(t *testing.T, verify verifyFunc) {
+	forBothSchemes(t, "a wrong signature is a mismatch however old it is", func(t *testing.T, verify verifyFunc) {
 		v := signature.Verifier{Secrets: []string{otherSecret}}
-		if err := verify(v, delivery(t, "X-Service", newSecret), []byte(testBody), sent.Add(time.Hour)); !errors.Is(err, signature.ErrMismatch) {
+		if err := verify(v, signedHeaders(t, "X-Service", newSecret), []byte(testBody), sent.Add(time.Hour)); !errors.Is(err, signature.ErrMismatch) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -118,8 +118,8 @@ func TestTolerance(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	hexOf := delivery(t, "X-Service", newSecret).Get("X-Service-Signature")
-	standardOf := delivery(t, "X-Service", newSecret).Get("webhook-signature")
+	hexOf := signedHeaders(t, "X-Service", newSecret).Get("X-Service-Signature")
+	standardOf := signedHeaders(t, "X-Service", newSecret).Get("webhook-signature")
 	verifiers := map[string]verifyFunc{"hex": signature.Verifier.Verify, "standard": signature.Verifier.VerifyStandard}
 	for _, c := range []struct {
 		name   string
@@ -162,7 +162,7 @@ func TestHeaders(t *testing.T) {
 	} {
 		t.Run(c.scheme+": "+c.name, func(t *testing.T) {
 			t.Parallel()
-			h := delivery(t, "X-Service", newSecret)
+			h := signedHeaders(t, "X-Service", newSecret)
 			h.Del(c.header)
 			for _, v := range c.values {
 				h.Add(c.header, v)
@@ -177,9 +177,9 @@ func TestHeaders(t *testing.T) {
 		})
 	}
 
-	t.Run("carry the operator's prefix", func(t *testing.T) {
+	t.Run("headers may have the operator's prefix", func(t *testing.T) {
 		t.Parallel()
-		h := delivery(t, "Acme", newSecret)
+		h := signedHeaders(t, "Acme", newSecret)
 		if err := (signature.Verifier{Secrets: []string{newSecret}, HeaderPrefix: "Acme"}).Verify(h, []byte(testBody), sent); err != nil {
 			t.Error(err)
 		}
@@ -188,9 +188,9 @@ func TestHeaders(t *testing.T) {
 		}
 	})
 
-	t.Run("are read by the functions for one secret too", func(t *testing.T) {
+	t.Run("the functions for one secret read the same headers", func(t *testing.T) {
 		t.Parallel()
-		h := delivery(t, "X-Service", newSecret)
+		h := signedHeaders(t, "X-Service", newSecret)
 		if err := signature.Verify(newSecret, h, []byte(testBody), sent, 0); err != nil {
 			t.Error(err)
 		}
@@ -203,7 +203,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// A dot in an id would let the bytes of one signed message be read as another: here its body names a timestamp.
+// With a dot in an id, one signed message could be read as another. Here the body contains a timestamp.
 func TestShiftedParts(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
@@ -215,17 +215,17 @@ func TestShiftedParts(t *testing.T) {
 	}
 }
 
-// No bit of anything that is signed or signs can be flipped.
+// No bit of the signed parts or of the signature can be changed.
 func TestBitFlips(t *testing.T) {
 	t.Parallel()
 	headers := map[string][]string{
 		"hex":      {"X-Service-Signature", "X-Service-Timestamp"},
 		"standard": {"webhook-id", "webhook-timestamp", "webhook-signature"},
 	}
-	schemes(t, "are refused", func(t *testing.T, verify verifyFunc) {
+	forBothSchemes(t, "are refused", func(t *testing.T, verify verifyFunc) {
 		scheme := t.Name()[strings.LastIndex(t.Name(), "_")+1:]
 		v := signature.Verifier{Secrets: []string{newSecret}}
-		original := delivery(t, "X-Service", newSecret)
+		original := signedHeaders(t, "X-Service", newSecret)
 		for _, name := range headers[scheme] {
 			for i := range len(original.Get(name)) * 8 {
 				h := original.Clone()
@@ -250,7 +250,7 @@ func flip(s string, bit int) string {
 }
 
 func BenchmarkVerify(b *testing.B) {
-	h := delivery(b, "X-Service", newSecret)
+	h := signedHeaders(b, "X-Service", newSecret)
 	v := signature.Verifier{Secrets: []string{newSecret}}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -6,21 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// run makes the request of an action and shows the answer.
+// run makes the request of an action and prints the response.
 func (a action) run(cmd *cobra.Command, args []string) error {
 	path, body, err := a.request(cmd, args)
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
-	out, err := newOutput(cmd)
+	out, err := output.New(cmd)
 	if err != nil {
 		return err
 	}
@@ -28,27 +30,37 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.agreed(cmd); err != nil {
+	if err := a.confirm(cmd); err != nil {
 		return err
 	}
-	if a.list != "" {
+	if a.columns != "" {
 		return a.showPages(cmd, c, path, out)
 	}
-	return a.ask(cmd.Context(), c, path, body, args, out)
+	return a.send(cmd.Context(), c, path, body, args, out)
 }
 
-// flagYes answers what would be asked.
+// connect returns the client that the flags ask for. It first checks --organization.
+func connect(cmd *cobra.Command) (client.Client, error) {
+	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
+		if _, err := idOf(organizationID).parse(id); err != nil {
+			return client.Client{}, output.UsageError{Err: fmt.Errorf("--%s: %w", client.FlagOrganization, err)}
+		}
+	}
+	return client.Connect(cmd)
+}
+
+// flagYes answers the question of an action.
 const flagYes = "yes"
 
-// agreed asks what must be answered before anything is done. The end of the input is an answer too: no.
-func (a action) agreed(cmd *cobra.Command) error {
-	if a.asks == "" {
+// confirm asks the question of the action. The end of the input means no.
+func (a action) confirm(cmd *cobra.Command) error {
+	if a.question == "" {
 		return nil
 	}
 	if yes, _ := cmd.Flags().GetBool(flagYes); yes {
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s Type yes: ", a.asks)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s Type yes: ", a.question)
 	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if strings.TrimSpace(answer) == "yes" {
 		return nil
@@ -56,39 +68,36 @@ func (a action) agreed(cmd *cobra.Command) error {
 	return errors.New("nothing was done; type yes, or give --" + flagYes)
 }
 
-// ask sends one request and shows its one answer.
-func (a action) ask(ctx context.Context, c client, path string, body []byte, args []string, out output) error {
-	got, err := c.send(ctx, a.method, path, body)
+// send sends one request and prints its response.
+func (a action) send(ctx context.Context, c client.Client, path string, body []byte, args []string, out output.Printer) error {
+	got, err := c.Do(ctx, a.method, path, body)
 	if err != nil {
 		return err
 	}
-	if !got.ok() {
-		return c.refused(got)
-	}
-	if len(got.body) == 0 {
-		words := make([]any, strings.Count(a.done, "%s"))
-		for i := range words {
-			words[i] = visible(args[i])
+	if len(got) == 0 {
+		escaped := make([]any, strings.Count(a.done, "%s"))
+		for i := range escaped {
+			escaped[i] = output.Escape(args[i])
 		}
-		return out.say(fmt.Sprintf(a.done, words...))
+		return out.Say(fmt.Sprintf(a.done, escaped...))
 	}
-	if err := out.show(a, got.body); err != nil {
+	if err := a.show(out, got); err != nil {
 		return err
 	}
-	return a.verdict(got.body)
+	return a.checkCondition(got)
 }
 
-// request makes of a command line that was checked the path, with its query, and the body; nil is none.
+// request returns the path with its query, and the body, of a command line that was checked. A nil body sends none.
 func (a action) request(cmd *cobra.Command, args []string) (path string, body []byte, err error) {
-	members := object{}
-	maps.Copy(members, a.fixed)
+	members := map[string]any{}
+	maps.Copy(members, a.fixedBody)
 	path = a.path
 	for i, wanted := range a.arguments {
 		text := wanted.fallback
 		if i < len(args) {
 			text = args[i]
 		}
-		value, err := wanted.kind.value(cmd, text)
+		value, err := wanted.value.read(cmd, text)
 		if err != nil {
 			return "", nil, fmt.Errorf("%s: %w", wanted.name, err)
 		}
@@ -100,14 +109,14 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 		path = before + url.PathEscape(value.(string)) + after
 	}
 	for _, f := range a.body {
-		if g := flagOf(cmd, f); g.set {
-			members[f.member] = g.value
+		if v := valueOf(cmd, f); v.isSet {
+			members[f.member] = v.value
 		}
 	}
 	query := url.Values{}
 	for _, f := range a.query {
-		if g := flagOf(cmd, f); g.set {
-			query.Set(f.member, fmt.Sprint(g.value))
+		if v := valueOf(cmd, f); v.isSet {
+			query.Set(f.member, fmt.Sprint(v.value))
 		}
 	}
 	if len(query) > 0 {
@@ -120,39 +129,22 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 	return path, body, err
 }
 
-func flagOf(cmd *cobra.Command, f field) *given { return cmd.Flags().Lookup(f.name()).Value.(*given) }
-
-// value reads an argument, from the standard input where it says so.
-func (k kind) value(cmd *cobra.Command, text string) (any, error) {
-	if !k.stdin || text != "-" {
-		return k.read(text)
-	}
-	all, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxAnswer+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the standard input: %w", err)
-	}
-	if len(all) > maxAnswer {
-		return nil, errors.New("what comes in is larger than 16 MiB")
-	}
-	return k.read(strings.TrimSpace(string(all)))
-}
-
-// verdict makes a failure of an answer that says no.
-func (a action) verdict(body []byte) error {
-	if a.holds == "" {
+// checkCondition returns an error if the response does not meet the condition of the action.
+func (a action) checkCondition(body []byte) error {
+	if a.condition == "" {
 		return nil
 	}
-	member, wanted, _ := strings.Cut(a.holds, "=")
-	answer, err := parseObject(body)
+	member, wanted, _ := strings.Cut(a.condition, "=")
+	response, err := parseObject(body)
 	if err != nil {
 		return err
 	}
-	if answer.text(member) == wanted {
+	if response.text(member) == wanted {
 		return nil
 	}
-	reason := answer.text("code")
-	if reason == none {
-		reason = answer.text("error")
+	reason := response.text("code")
+	if reason == absent {
+		reason = response.text("error")
 	}
-	return fmt.Errorf("%s: %s", a.fails, reason)
+	return fmt.Errorf("%s: %s", a.failure, reason)
 }

@@ -7,48 +7,50 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// apiArguments are those of `api`, in the manner of an action.
-var apiArguments = action{arguments: []argument{
-	{name: "METHOD", kind: method}, {name: "PATH", kind: apiPath}, {name: "JSON", kind: raw, fallback: none},
+// apiAction checks and completes the arguments of `api`.
+var apiAction = action{arguments: []argument{
+	{name: "METHOD", value: method}, {name: "PATH", value: apiPath}, {name: "JSON", value: anyJSON, fallback: "null"},
 }}
 
 func newAPI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "api METHOD PATH [JSON|-]",
-		Short: "Make any request of the API and print the answer as it is",
-		Long: `Make any request of the API and print the answer as it is.
+		Short: "Make any request of the API and print the response as it is",
+		Long: `Make any request of the API and print the response as it is.
 
-PATH may leave out /api/v1/ and the slashes at its ends, and may have a query. JSON is the body; - reads it
-from the standard input. The command fails where the answer is no success; the status then goes to the
-error stream, and the answer still to the output.`,
+PATH may leave out /api/v1/ and the slashes at its ends. It may have a query. JSON is the body. Use - to read it
+from the standard input. If the request fails, so does the command: it prints the response, and the status as an error.`,
 		Example: `  keyhook api GET whoami
   keyhook api PATCH plans/growth '{"api_rate_limit_per_minute": 1200}'
   keyhook api POST events - <event.json
   keyhook api GET 'webhooks/stats?step=3600'`,
-		Args:              apiArguments.check,
-		ValidArgsFunction: apiArguments.complete,
+		Args:              apiAction.check,
+		ValidArgsFunction: apiAction.complete,
 		RunE:              runAPI,
 	}
-	connectable(cmd)
+	client.Flags(cmd)
 	return cmd
 }
 
 func runAPI(cmd *cobra.Command, args []string) error {
-	verb, err := method.read(args[0])
+	verb, err := method.parse(args[0])
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
-	path, err := apiPath.read(args[1])
+	path, err := apiPath.parse(args[1])
 	if err != nil {
-		return misuse{err}
+		return output.UsageError{Err: err}
 	}
 	var body json.RawMessage
 	if len(args) == 3 {
-		value, err := raw.value(cmd, args[2])
+		value, err := anyJSON.read(cmd, args[2])
 		if err != nil {
-			return misuse{fmt.Errorf("JSON: %w", err)}
+			return output.UsageError{Err: fmt.Errorf("JSON: %w", err)}
 		}
 		body = value.(json.RawMessage)
 	}
@@ -56,21 +58,21 @@ func runAPI(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := newOutput(cmd)
+	out, err := output.New(cmd)
 	if err != nil {
 		return err
 	}
-	got, err := c.send(cmd.Context(), verb.(string), path.(string), body)
+	got, err := c.Send(cmd.Context(), verb.(string), path.(string), body)
 	if err != nil {
 		return err
 	}
-	if len(got.body) > 0 {
-		if err := out.write(string(bytes.TrimRight(got.body, "\n")) + "\n"); err != nil {
+	if len(got.Body) > 0 {
+		if err := out.Write(string(bytes.TrimRight(got.Body, "\n")) + "\n"); err != nil {
 			return err
 		}
 	}
-	if !got.ok() {
-		return fmt.Errorf("%d %s", got.status, http.StatusText(got.status))
+	if !got.OK() {
+		return fmt.Errorf("%d %s", got.Status, http.StatusText(got.Status))
 	}
 	return nil
 }

@@ -5,60 +5,67 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 func newBackup() *cobra.Command {
-	var force, asJSON bool
-	var keep int
+	var o storage.BackupOptions
+	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
-		Short: "Copy the database, beside a running server or without one",
-		Long: `Copy the database as it is at one moment, check the copy, and name it only then. A server may run and
-write meanwhile; it is not asked, and does not wait.
+		Short: "Copy the database, also while a server is running",
+		Long: `Copy the database as it is at one moment, and check the copy. The copy gets its name only after the check. A server
+may run and write at the same time. The command does not call the server, and the server does not wait.
 
-FILE is the copy, or a directory that gets one with a dated name; without it, that is the directory
-"backups" beside the database. With --keep, older dated copies are removed. Beside storage.path, which
-is found as serve finds it, no setting matters.
+FILE is the copy, or a directory for a copy with the date in its name. Without FILE, it is the directory "backups"
+beside the database. With --keep, the command removes older dated copies. The only setting that matters is storage.path.
 
-The encryption key is not in the copy. Keep it apart: who has both can read the signing secrets, and
-who has only the copy cannot restore them.`,
+The encryption key is not in the copy. Keep the key in another place: the copy and the key together give the signing
+secrets, and a copy without the key cannot be restored.`,
+		Example: `  keyhook backup
+  keyhook backup /var/backups/keyhook --keep 7
+  keyhook backup before-upgrade.db`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			o := storage.BackupOptions{Path: c.Storage.Path, Replace: force, Keep: keep}
 			if len(args) == 1 {
 				o.To = args[0]
 			}
-			report, err := storage.Backup(UntilSignal(cmd.Context()), o)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), newBackupReport(report))
-			}
-			return tellBackup(cmd.OutOrStdout(), report, keyPlace(c))
+			return runBackup(cmd, o, asJSON)
 		},
 	}
-	config.Flags(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it is there")
-	cmd.Flags().IntVar(&keep, "keep", 0, "leave so many dated copies in the directory, this one included (0: all)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	databaseFlags(cmd)
+	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
+	cmd.Flags().IntVar(&o.Keep, "keep", 0, "keep this many dated copies in the directory, including the new one; 0 keeps all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
-// backupReport is a report for programs.
+func runBackup(cmd *cobra.Command, o storage.BackupOptions, asJSON bool) error {
+	c, err := config.Load(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	o.Path = c.Storage.Path
+	report, err := storage.Backup(UntilSignal(cmd.Context()), o)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return output.WriteJSON(cmd.OutOrStdout(), newBackupReport(report))
+	}
+	return printBackup(cmd.OutOrStdout(), report, keyPlace(c))
+}
+
+// backupReport is the report as JSON.
 type backupReport struct {
 	File            string   `json:"file"`
 	Bytes           int64    `json:"bytes"`
@@ -76,7 +83,7 @@ type backupReport struct {
 func newBackupReport(r backup.Report) backupReport {
 	report := backupReport{
 		File: r.File, Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format("2006-01-02T15:04:05.000Z"),
+		CreatedAt: time.UnixMilli(r.CreatedAt).UTC().Format(webhook.TimeFormat),
 		Events:    r.Events, Deliveries: r.Deliveries, Pending: r.Pending, Removed: append([]string{}, r.Removed...),
 	}
 	if r.Warning != "" {
@@ -85,41 +92,44 @@ func newBackupReport(r backup.Report) backupReport {
 	return report
 }
 
-// tellBackup is a report for people. key says where the encryption key is.
-func tellBackup(out io.Writer, r backup.Report, key string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "copied to\t%s\n", r.File)
-	fmt.Fprintf(w, "size\t%d bytes\n", r.Bytes)
-	fmt.Fprintf(w, "sha256\t%s\n", r.SHA256)
-	fmt.Fprintf(w, "holds\t%s\n", contents(r.Contents))
-	fmt.Fprintf(w, "took\t%s\n", r.Took.Round(time.Millisecond))
+// printBackup prints the report for people. key says where the encryption key is.
+func printBackup(out io.Writer, r backup.Report, key string) error {
+	t := output.Table{}
+	t.Add("copied to", r.File)
+	t.Add("size", fmt.Sprintf("%d bytes", r.Bytes))
+	t.Add("sha256", r.SHA256)
+	t.Add("contains", contents(r.Contents))
+	t.Add("took", r.Took.Round(time.Millisecond).String())
 	if len(r.Removed) > 0 {
-		fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
+		t.Add("removed", strings.Join(r.Removed, ", "))
 	}
 	if r.Warning != "" {
-		fmt.Fprintf(w, "warning\t%s\n", escaped(r.Warning))
+		t.Add("warning", r.Warning)
 	}
-	fmt.Fprintf(w, "key\t%s, which is NOT in the copy: keep %s apart from it\n", r.KeyID, key)
-	return w.Flush()
+	t.Add("key", fmt.Sprintf("%s, which is NOT in the copy. Keep %s in another place.", r.KeyID, key))
+	return t.Write(out)
 }
 
-// contents says what a database holds.
+// contents returns what a database holds.
 func contents(c backup.Contents) string {
-	return fmt.Sprintf("%s, %s, %d of them pending", counted(c.Events, "event", "events"), counted(c.Deliveries, "delivery", "deliveries"), c.Pending)
+	return fmt.Sprintf("%s, %s (%d pending)", output.Count(c.Events, "event", "events"), output.Count(c.Deliveries, "delivery", "deliveries"), c.Pending)
 }
 
-// counted says how many of something there are.
-func counted[N int | int64](n N, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-// keyPlace says where the encryption key is that the settings lead to.
+// keyPlace says where the encryption key is.
 func keyPlace(c config.Config) string {
 	if !c.Encryption.Key.IsZero() {
 		return "the setting encryption.key"
 	}
 	return filepath.Base(c.Storage.Path) + disk.Key
+}
+
+// databaseFlags gives a command that works on the file of the database the flags of all settings. The help shows only the
+// flags that say where the file is.
+func databaseFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	config.Flags(flags)
+	for _, name := range []string{"dev", "listen"} {
+		flags.Lookup(name).Hidden = true
+	}
+	flags.Lookup("storage.path").Hidden = false
 }

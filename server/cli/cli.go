@@ -1,14 +1,20 @@
-// Package cli owns the commands beside serve, and how a command line becomes output and an exit code. It does not know
-// how the server is put together: main adds serve to what New returns.
+// Package cli owns the root command, the commands for the resources of the API, and the exit codes. It does not know how a
+// server is put together: main adds the command serve.
 package cli
 
 import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/demo"
+	"github.com/keyhook/keyhook/server/cli/doctor"
+
+	"github.com/keyhook/keyhook/server/cli/bench"
+	"github.com/keyhook/keyhook/server/cli/receive"
 )
 
-// Options are what the commands are given by main.
+// Options are what main gives to the commands.
 type Options struct {
 	In      io.Reader
 	Out     io.Writer
@@ -17,21 +23,22 @@ type Options struct {
 	Schema  string // the text of schema.sql, for the commands that work on a stopped file
 }
 
-// New returns the root command with every command of this package below it. Run it with Run.
+// New returns the root command with all commands except serve. Run runs it.
 func New(o Options) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "keyhook",
 		Short: "API keys and signed webhooks in one process and one file",
 		Long: `API keys and signed webhooks in one process and one file.
 
-"keyhook serve" is the server. The other commands talk to it: on the same machine over the socket beside its
-database, without a token, as the operator "system"; to one elsewhere with --url and --token.`,
+"keyhook serve" runs the server. Most other commands call its API. For a server on the same machine they use the
+socket beside its database. They need no token there, and act as the operator "system". For a server on another
+machine, give --url and --token.`,
 		Example: `  keyhook serve --dev
   keyhook subscriptions create --url http://127.0.0.1:9000/hook
   keyhook keys create --name backend --scope events:write
   keyhook events publish order.created '{"number": 1001}'`,
 		Version:       readBuild().Version,
-		SilenceUsage:  true, // a failure is one line, not a page
+		SilenceUsage:  true, // an error is one line, not a page
 		SilenceErrors: true, // Run prints it
 	}
 	root.SetIn(o.In)
@@ -42,8 +49,9 @@ database, without a token, as the operator "system"; to one elsewhere with --url
 	}
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
-	root.AddCommand(newDemo(), newBench(), newCounterpart(), newVersion(), newConfig(o.Example), newAPI(), newToken())
-	root.AddCommand(newBackup(), newRestore(o.Schema), newHealthcheck(), newDoctor(o.Schema), newListen(), newVerify(), newRekey(o.Schema))
+	root.AddCommand(demo.New(), bench.New(), receive.NewListen(), receive.NewVerify(), newVersion(), newConfig(o.Example), newAPI(), newToken())
+	root.AddCommand(newBackup(), newRestore(o.Schema), newRekey(o.Schema))
+	root.AddCommand(doctor.New(doctor.Options{Schema: o.Schema, Listen: Listen}), doctor.NewHealthcheck())
 	for _, n := range nouns {
 		root.AddCommand(n.command())
 	}
@@ -59,15 +67,15 @@ const (
 
 var groups = []struct {
 	id, title string
-	commands  []string // beside those that are made of nouns
+	commands  []string // without the nouns
 }{
 	{groupServer, "Run a server:", []string{"serve", "config", "backup", "restore", "rekey", "healthcheck", "doctor"}},
 	{groupClients, "Talk to a server:", []string{"api", "token"}},
-	{groupOther, "See for yourself:", []string{"demo", "bench", "listen", "verify", "version"}},
+	{groupOther, "Try and test:", []string{"demo", "bench", "listen", "verify", "version"}},
 }
 
-// arrange puts the commands of root into their groups, those of main too. One that no group names stands below them.
-func arrange(root *cobra.Command) {
+// groupCommands puts all commands into their groups, also the ones that main added. Other commands stand below the groups.
+func groupCommands(root *cobra.Command) {
 	of := map[string]string{}
 	for _, g := range groups {
 		for _, name := range g.commands {

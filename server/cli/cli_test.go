@@ -23,7 +23,7 @@ import (
 
 const example = "log:\n  level: debug\n"
 
-// run executes one command line; more are commands as main adds them.
+// run runs one command line. more are commands that main adds.
 func run(t *testing.T, args []string, more ...*cobra.Command) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -33,7 +33,7 @@ func run(t *testing.T, args []string, more ...*cobra.Command) (code int, stdout,
 	return code, out.String(), err.String()
 }
 
-// serve stands for a command of main.
+// serve is like the command serve of main, without a server.
 func serve(result error) *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", RunE: func(cmd *cobra.Command, _ []string) error {
 		if _, err := config.Load(cmd.Flags()); err != nil {
@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 		{"an unknown flag gives 2", "serve --lsten :1", nil, cli.ExitUsage, "keyhook: unknown flag: --lsten; see keyhook serve --help\n"},
 		{"a flag without its value gives 2", "serve --listen", nil, cli.ExitUsage,
 			"keyhook: flag needs an argument: --listen; see keyhook serve --help\n"},
-		{"an argument that nobody takes gives 2", "serve now", nil, cli.ExitUsage,
+		{"an unexpected argument gives 2", "serve now", nil, cli.ExitUsage,
 			"keyhook: unknown command \"now\" for \"keyhook serve\"; see keyhook serve --help\n"},
 		{"too many arguments give 2", "config init a b", nil, cli.ExitUsage,
 			"keyhook: accepts at most 1 arg(s), received 2; see keyhook config init --help\n"},
@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 		})
 	}
 
-	t.Run("each sort of refusal has its code, however it is wrapped", func(t *testing.T) {
+	t.Run("each error has its code, also when it is wrapped", func(t *testing.T) {
 		t.Parallel()
 		for err, want := range map[error]int{
 			storage.ErrNewerSchema: cli.ExitNewer, storage.ErrForeignFile: cli.ExitFile, storage.ErrSchema: cli.ExitFile,
@@ -99,7 +99,7 @@ func TestRun(t *testing.T) {
 		}
 	})
 
-	t.Run("what begins like a command is taken for it, and not for one that sounds like it", func(t *testing.T) {
+	t.Run("the beginning of a command suggests that command, not a similar one", func(t *testing.T) {
 		t.Parallel()
 		for typed, want := range map[string]string{"key": "did you mean keys?", "rekye": "did you mean rekey?"} {
 			if code, _, stderr := run(t, []string{typed}); code != cli.ExitUsage || !strings.Contains(stderr, want) {
@@ -120,7 +120,7 @@ func TestRun(t *testing.T) {
 		}
 	})
 
-	t.Run("no command, or a group alone, shows what there is", func(t *testing.T) {
+	t.Run("no command, or only a group, prints the help", func(t *testing.T) {
 		t.Parallel()
 		for args, want := range map[string]string{"": "version", "config": "init"} {
 			code, stdout, stderr := run(t, strings.Fields(args))
@@ -133,7 +133,7 @@ func TestRun(t *testing.T) {
 	t.Run("the help of a command with settings shows three flags, not forty", func(t *testing.T) {
 		t.Parallel()
 		_, stdout, _ := run(t, []string{"serve", "--help"}, serve(nil))
-		for _, flag := range []string{"--config file", "--dev", "--listen host:port", "(default 127.0.0.1:8080)"} {
+		for _, flag := range []string{"--config file", "--dev", "--listen host:port", "default \"127.0.0.1:8080\""} {
 			if !strings.Contains(stdout, flag) {
 				t.Errorf("no %s in:\n%s", flag, stdout)
 			}
@@ -186,7 +186,7 @@ func TestConfigShow(t *testing.T) {
 		for line := range strings.Lines(stdout) {
 			got = append(got, strings.Fields(line))
 		}
-		// One line each, beside the head; the files of secrets show as the source of the secret.
+		// One line for each setting, and the heads. The file of a secret is the source of the secret, not a setting of its own.
 		if len(got) != len(config.Settings())-2+1 {
 			t.Errorf("%d lines for %d settings", len(got), len(config.Settings()))
 		}
@@ -207,7 +207,7 @@ func TestConfigShow(t *testing.T) {
 			}
 		}
 	})
-	t.Run("reports what is wrong and gives 2", func(t *testing.T) {
+	t.Run("reports a wrong setting and exits with 2", func(t *testing.T) {
 		t.Parallel()
 		code, stdout, stderr := run(t, []string{"config", "show", "--log.level=loud"})
 		if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "log.level") {
@@ -227,7 +227,7 @@ func contains(lines [][]string, want []string) bool {
 
 func TestConfigInit(t *testing.T) {
 	t.Parallel()
-	t.Run("writes the example where it is told, for its owner alone", func(t *testing.T) {
+	t.Run("writes the example to a file that only its owner may read", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "k.yaml")
 		code, stdout, stderr := run(t, []string{"config", "init", path})
@@ -265,7 +265,7 @@ func TestConfigInit(t *testing.T) {
 }
 
 // Not parallel: it changes the working directory.
-func TestConfigInitTakesAFileOfItsOwnChoosing(t *testing.T) {
+func TestConfigInitWithoutAFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if code, _, stderr := run(t, []string{"config", "init"}); code != cli.ExitOK || stderr != "" {
 		t.Fatalf("code %d, errors %q", code, stderr)

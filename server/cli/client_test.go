@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli"
 )
 
-// stub stands for a server: it answers what it was told to, and notes what it was asked.
+// stub is a server with a fixed response, which records its requests.
 type stub struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -35,7 +35,7 @@ func newStub(t *testing.T, answer http.HandlerFunc) *stub {
 	return s
 }
 
-// says answers every request alike.
+// says returns a handler with one response for every request.
 func says(status int, mediaType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", mediaType)
@@ -64,11 +64,11 @@ func TestRequests(t *testing.T) {
 		more                 []string
 		want                 string // without the host
 	}{
-		{"a key comes with its own scheme", "svc_000000000000000000000000000000000000", "keys get " + anID, nil,
+		{"an API key uses the scheme ApiKey", "svc_000000000000000000000000000000000000", "keys get " + anID, nil,
 			"GET /api/v1/api-keys/" + anID + "/ ApiKey svc_000000000000000000000000000000000000"},
-		{"so does one with another prefix", "acme_000000000000000000000000000000000000", "keys get " + anID, nil,
+		{"an API key with another prefix does too", "acme_000000000000000000000000000000000000", "keys get " + anID, nil,
 			"GET /api/v1/api-keys/" + anID + "/ ApiKey acme_000000000000000000000000000000000000"},
-		{"a token of the operator's own choosing is a bearer", "my-own-token-0123456789", "keys get " + anID, nil,
+		{"any other token uses the scheme Bearer", "my-own-token-0123456789", "keys get " + anID, nil,
 			"GET /api/v1/api-keys/" + anID + "/ Bearer my-own-token-0123456789"},
 		{"rotate sends the grace in seconds", aToken, "keys rotate " + anID + " --grace 1h", nil,
 			"POST /api/v1/api-keys/" + anID + "/rotate/ Bearer " + aToken + ` {"grace_seconds":3600}`},
@@ -78,15 +78,15 @@ func TestRequests(t *testing.T) {
 			"POST /api/v1/auth/explain/ Bearer " + aToken + ` {"key":"` + anID + `","method":"GET","path":"/orders"}`},
 		{"explain sends the path in full and the method in capitals", aToken, "keys explain " + anID + " get whoami --permission a:b", nil,
 			"POST /api/v1/auth/explain/ Bearer " + aToken + ` {"key":"` + anID + `","method":"GET","path":"/api/v1/whoami","permission":"a:b"}`},
-		{"a scope is one string, however it was written", aToken, "keys create --name x", []string{"--scope", "a:b c:d", "--scope", "e:f,g:h"},
+		{"a scope is one string, from one flag or several", aToken, "keys create --name x", []string{"--scope", "a:b c:d", "--scope", "e:f,g:h"},
 			"POST /api/v1/api-keys/ Bearer " + aToken + ` {"name":"x","scope":"a:b c:d e:f g:h"}`},
 		{"filters and the length of a page go into the query", aToken, "keys list --status all --limit 7", nil,
 			"GET /api/v1/api-keys/?limit=7&status=all Bearer " + aToken},
-		{"nothing for an external id is null", aToken, "organizations update org_01h455vb4pex5vsknk084sn02q --external-id", []string{""},
+		{"an empty external id is null", aToken, "organizations update org_01h455vb4pex5vsknk084sn02q --external-id", []string{""},
 			"PATCH /api/v1/organizations/org_01h455vb4pex5vsknk084sn02q/ Bearer " + aToken + ` {"external_id":null}`},
 		{"unlimited is null", aToken, "plans update growth --api-rate-limit-per-minute unlimited --webhooks=false", nil,
 			"PATCH /api/v1/plans/growth/ Bearer " + aToken + ` {"api_rate_limit_per_minute":null,"webhooks":false}`},
-		{"a permission's colons stay", aToken, "permissions get orders:read", nil,
+		{"the colons of a permission are not escaped", aToken, "permissions get orders:read", nil,
 			"GET /api/v1/permissions/orders:read/ Bearer " + aToken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestSecretsOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, says(201, jsonType, `{"id":"`+anID+`","name":"x","key":"svc_secret"}`))
 	for _, tt := range []struct{ flag, stdout, stderr string }{
-		{"", "id    " + anID + "\nname  x\nkey   svc_secret\n", "\nKeep the key now: it is not shown again.\n"},
+		{"", "id    " + anID + "\nname  x\nkey   svc_secret\n", "\nStore the key now. It is not shown again.\n"},
 		{"--quiet", "svc_secret\n", ""},
 		{"--json", `{"id":"` + anID + `","name":"x","key":"svc_secret"}` + "\n", ""},
 	} {
@@ -162,20 +162,20 @@ func TestRefusals(t *testing.T) {
 		answer http.HandlerFunc
 		stderr string
 	}{
-		{"a problem is told with each field and the id of the request", says(422, problemType,
+		{"a problem is printed with its fields and the id of the request", says(422, problemType,
 			`{"title":"Unprocessable Entity","detail":"Two are wrong.","code":"validation_failed","request_id":"R1","errors":[
 				{"field":"name","message":"Too long."},{"field":"scope","message":"Unknown."}]}`),
 			"keyhook: Unprocessable Entity: Two are wrong. (validation_failed, request R1)\n  name: Too long.\n  scope: Unknown.\n"},
-		{"one field is told in the same line", says(422, problemType,
+		{"a problem with one field is printed on one line", says(422, problemType,
 			`{"title":"Unprocessable Entity","detail":"Unknown.","code":"unknown_permission","request_id":"R1","errors":[{"field":"scope","message":"Unknown."}]}`),
 			"keyhook: Unprocessable Entity: scope: Unknown. (unknown_permission, request R1)\n"},
-		{"what a terminal would obey is written out", says(403, problemType,
+		{"control characters are escaped", says(403, problemType,
 			`{"title":"Forbidden","detail":"\u001b]0;owned\u0007 \u202e","code":"x","request_id":"R1"}`),
 			"keyhook: Forbidden: \\x1b]0;owned\\a \\u202e (x, request R1)\n"},
-		{"a page of something else is not printed", says(502, "text/html", "<html>secret</html>"),
-			"keyhook: the answer is 502 Bad Gateway, and not one of Keyhook's: check --url\n"},
-		{"nor is a success of something else", says(200, "text/html", "<html>"),
-			"keyhook: the answer is no JSON object, and so not one of Keyhook's: check --url\n"},
+		{"the page of another server is not printed", says(502, "text/html", "<html>secret</html>"),
+			"keyhook: the response (502 Bad Gateway) does not come from Keyhook; check --url\n"},
+		{"a success of another server is not printed either", says(200, "text/html", "<html>"),
+			"keyhook: the response is not a JSON object, so it does not come from Keyhook; check --url\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -187,32 +187,32 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 
-	t.Run("a redirect is not followed, since the token would go with it", func(t *testing.T) {
+	t.Run("a redirect is not followed, because the token would go there", func(t *testing.T) {
 		t.Parallel()
 		other := newStub(t, says(200, jsonType, "{}"))
 		s := newStub(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusMovedPermanently)
 		})
 		code, _, stderr := s.ask(t, aToken, "keys get "+anID)
-		want := "keyhook: " + s.URL + " redirects to \"" + other.URL + "/api/v1/api-keys/" + anID + "/\": use the address that answers as --url\n"
+		want := "keyhook: " + s.URL + " redirects to \"" + other.URL + "/api/v1/api-keys/" + anID + "/\"; give the address that it redirects to as --url\n"
 		if code != cli.ExitFailure || stderr != want || len(other.asked) > 0 {
 			t.Errorf("code %d, errors %q, asked elsewhere %q", code, stderr, other.asked)
 		}
 	})
 
-	t.Run("a certificate of nobody known is refused, and gets no token", func(t *testing.T) {
+	t.Run("an unknown certificate is refused and gets no token", func(t *testing.T) {
 		t.Parallel()
 		asked := false
 		s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 		s.Config.ErrorLog = nil
 		t.Cleanup(s.Close)
 		code, _, stderr := run(t, []string{"keys", "get", anID, "--url", s.URL, "--token", aToken})
-		if code != cli.ExitFailure || asked || !strings.Contains(stderr, "shows a certificate that cannot be trusted") || strings.Contains(stderr, aToken) {
+		if code != cli.ExitFailure || asked || !strings.Contains(stderr, "is not trusted") || strings.Contains(stderr, aToken) {
 			t.Errorf("code %d, asked %t, errors %q", code, asked, stderr)
 		}
 	})
 
-	t.Run("api prints the body all the same", func(t *testing.T) {
+	t.Run("api prints the body of a failure", func(t *testing.T) {
 		t.Parallel()
 		s := newStub(t, says(404, problemType, `{"code":"not_found"}`))
 		code, stdout, stderr := s.ask(t, aToken, "api delete /nothing/here/")

@@ -5,55 +5,57 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
 )
 
-// completionLimit bounds what somebody waits for after pressing the tab key.
-const completionLimit = 2 * time.Second
+// completionTimeout bounds the wait after somebody presses the tab key.
+const completionTimeout = 2 * time.Second
 
-// complete offers what an argument can be.
+// complete offers the possible values of the next argument.
 func (a action) complete(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) >= len(a.arguments) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.arguments[len(args)].kind.complete(cmd, args, begun)
+	return a.arguments[len(args)].value.complete(cmd, args, begun)
 }
 
-// complete offers the words of a kind: those it has, or the ids of the newest things that the server has.
-func (k kind) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if k.source == "" {
-		return k.choices, cobra.ShellCompDirectiveNoFileComp
+// complete offers the possible values: the choices of the type, or the newest items of its list on the server.
+func (v valueType) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if v.listPath == "" {
+		return v.choices, cobra.ShellCompDirectiveNoFileComp
 	}
 	c, err := connect(cmd)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp // there is nowhere to say why
+		return nil, cobra.ShellCompDirectiveNoFileComp // a shell shows no errors here
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	found, err := c.pages(ctx, k.source, "", pageItems)
+	found, err := c.List(ctx, v.listPath, "", client.PageItems)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var offered []cobra.Completion
 	for _, item := range found.Data {
-		r, err := parseObject(item)
+		o, err := parseObject(item)
 		if err != nil {
 			continue
 		}
-		offered = append(offered, candidate(r))
+		offered = append(offered, candidate(o))
 	}
 	return offered, cobra.ShellCompDirectiveNoFileComp
 }
 
-// candidate is what names an item, with the first thing that tells people which it is.
-func candidate(r record) cobra.Completion {
+// candidate returns the value for an item, with a description for people.
+func candidate(o object) cobra.Completion {
 	word := ""
 	for _, name := range []string{"id", "key", "name"} {
-		if word = r.text(name); word != none {
+		if word = o.text(name); word != absent {
 			break
 		}
 	}
 	for _, name := range []string{"email", "name", "url", "description", "type"} {
-		if about := r.text(name); about != none && about != word {
+		if about := o.text(name); about != absent && about != word {
 			return cobra.CompletionWithDesc(word, about)
 		}
 	}

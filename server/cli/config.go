@@ -1,19 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 )
 
 func newConfig(example []byte) *cobra.Command {
-	group := &cobra.Command{Use: "config", Short: "Show or begin the configuration"}
+	group := &cobra.Command{Use: "config", Short: "Show the settings, or create a settings file"}
 	group.AddCommand(newConfigShow(), newConfigInit(example))
 	return group
 }
@@ -21,25 +22,22 @@ func newConfig(example []byte) *cobra.Command {
 func newConfigShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show every setting as it is in force, and where it comes from",
-		Long: `Show every setting as serve would see it when it is called with the same flags, environment and file,
-and where each comes from. Secrets are not shown.
+		Short: "Show the value of each setting, and where it comes from",
+		Long: `Show the value of each setting, and where it comes from. These are the settings that serve uses with the same flags,
+environment and file. Secrets are not shown.
 
-Every setting may be given as a flag of its name, as --webhooks.timeout=5s, to this command and to serve.`,
+Each setting is also a flag of this command and of serve, such as --webhooks.timeout=5s.`,
+		Example: "  keyhook config show --config keyhook.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := config.Explain(cmd.Flags())
 			if err != nil {
 				return err
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "SETTING\tVALUE\tSOURCE")
+			t := output.Table{Heads: []string{"SETTING", "VALUE", "SOURCE"}, Palette: output.NewPalette(cmd.OutOrStdout())}
 			for _, s := range list {
-				if s.Value == "" {
-					s.Value = "-"
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
+				t.Add(s.Name, cmp.Or(s.Value, absent), s.Source)
 			}
-			return w.Flush()
+			return t.Write(cmd.OutOrStdout())
 		},
 	}
 	config.Flags(cmd.Flags())
@@ -50,9 +48,10 @@ const defaultFile = "keyhook.yaml"
 
 func newConfigInit(example []byte) *cobra.Command {
 	return &cobra.Command{
-		Use:   "init [FILE]",
-		Short: "Write a file with every setting and its default (" + defaultFile + ")",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "init [FILE]",
+		Short:   "Create a settings file with every setting and its default (" + defaultFile + ")",
+		Example: "  keyhook config init\n  keyhook config init /etc/keyhook/keyhook.yaml",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := defaultFile
 			if len(args) == 1 {
@@ -61,13 +60,13 @@ func newConfigInit(example []byte) *cobra.Command {
 			if err := create(name, example); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Wrote %s. Change what you need, then: keyhook serve --config %s\n", name, name)
+			fmt.Fprintf(cmd.OutOrStdout(), "Wrote %s. Change the settings that you need, then run: keyhook serve --config %s\n", name, name)
 			return nil
 		},
 	}
 }
 
-// create writes a file that must not exist yet. Nobody else may read it, since secrets will be written into it.
+// create writes a new file that only its owner may read, because the settings may hold secrets.
 func create(name string, text []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -17,10 +17,10 @@ import (
 // top is the directory of the module.
 const top = "../../"
 
-// instruction is one of a Dockerfile, its lines joined.
+// instruction is one instruction of a Dockerfile, with its lines joined.
 type instruction struct{ name, args string }
 
-// readDockerfile parses as much of the syntax as the file uses.
+// readDockerfile parses the part of the syntax that our Dockerfile uses.
 func readDockerfile(t *testing.T) []instruction {
 	t.Helper()
 	text, err := os.ReadFile(top + "Dockerfile")
@@ -44,8 +44,8 @@ func readDockerfile(t *testing.T) []instruction {
 	return all
 }
 
-// those returns the arguments of all instructions of a name.
-func those(all []instruction, name string) []string {
+// argumentsOf returns the arguments of all instructions with a name.
+func argumentsOf(all []instruction, name string) []string {
 	var found []string
 	for _, i := range all {
 		if i.name == name {
@@ -58,7 +58,7 @@ func those(all []instruction, name string) []string {
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	all := readDockerfile(t)
-	from := those(all, "FROM")
+	from := argumentsOf(all, "FROM")
 
 	t.Run("builds from pinned images, with the Go of go.mod, and ends on a base without a shell", func(t *testing.T) {
 		t.Parallel()
@@ -81,27 +81,27 @@ func TestDockerfile(t *testing.T) {
 		}
 	})
 
-	t.Run("builds a static binary for whichever platform is asked for", func(t *testing.T) {
+	t.Run("builds a static binary for the requested platform", func(t *testing.T) {
 		t.Parallel()
-		build := strings.Join(those(all, "RUN"), "\n")
+		build := strings.Join(argumentsOf(all, "RUN"), "\n")
 		for _, want := range []string{"CGO_ENABLED=0", "GOOS=$TARGETOS", "GOARCH=$TARGETARCH", "-trimpath"} {
 			if !strings.Contains(build, want) {
 				t.Errorf("no %s in %s", want, build)
 			}
 		}
 		for _, arg := range []string{"TARGETOS", "TARGETARCH"} {
-			if !slices.Contains(those(all, "ARG"), arg) {
+			if !slices.Contains(argumentsOf(all, "ARG"), arg) {
 				t.Errorf("no ARG %s, so that it would be empty", arg)
 			}
 		}
 	})
 
-	t.Run("copies from stages that exist, and adds nothing from elsewhere", func(t *testing.T) {
+	t.Run("copies only from stages that exist, and downloads nothing", func(t *testing.T) {
 		t.Parallel()
-		if len(those(all, "ADD")) > 0 {
+		if len(argumentsOf(all, "ADD")) > 0 {
 			t.Error("ADD unpacks and downloads: use COPY")
 		}
-		for _, args := range those(all, "COPY") {
+		for _, args := range argumentsOf(all, "COPY") {
 			if _, rest, isFrom := strings.Cut(args, "--from="); isFrom {
 				stage, _, _ := strings.Cut(rest, " ")
 				if !slices.ContainsFunc(from, func(f string) bool { return strings.HasSuffix(f, " AS "+stage) }) {
@@ -111,40 +111,40 @@ func TestDockerfile(t *testing.T) {
 		}
 	})
 
-	t.Run("runs as nobody in particular, keeps no secret, and says what it needs", func(t *testing.T) {
+	t.Run("runs as an unprivileged user, contains no secret, and declares its port and volume", func(t *testing.T) {
 		t.Parallel()
 		for name, want := range map[string]string{
 			"USER": "65532:65532", "VOLUME": "/data", "EXPOSE": "8080", "STOPSIGNAL": "SIGTERM", "ENTRYPOINT": `["/keyhook"]`, "CMD": `["serve"]`,
 		} {
-			if got := those(all, name); len(got) != 1 || got[0] != want {
+			if got := argumentsOf(all, name); len(got) != 1 || got[0] != want {
 				t.Errorf("%s %v, want %s", name, got, want)
 			}
 		}
-		for _, text := range slices.Concat(those(all, "ENV"), those(all, "ARG")) {
+		for _, text := range slices.Concat(argumentsOf(all, "ENV"), argumentsOf(all, "ARG")) {
 			if regexp.MustCompile(`(?i)token|secret|password|_key\b|encryption`).MatchString(text) {
 				t.Errorf("it would be in the image for everybody to read: %s", text)
 			}
 		}
-		if env := strings.Join(those(all, "ENV"), " "); !strings.Contains(env, "KEYHOOK_STORAGE_PATH=/data/") || !strings.Contains(env, "KEYHOOK_SERVER_LISTEN=0.0.0.0:8080") {
+		if env := strings.Join(argumentsOf(all, "ENV"), " "); !strings.Contains(env, "KEYHOOK_STORAGE_PATH=/data/") || !strings.Contains(env, "KEYHOOK_SERVER_LISTEN=0.0.0.0:8080") {
 			t.Errorf("ENV %s", env)
 		}
 		for _, label := range []string{"title", "description", "source", "version", "revision", "base.name"} {
-			if !strings.Contains(strings.Join(those(all, "LABEL"), " "), "org.opencontainers.image."+label+"=") {
+			if !strings.Contains(strings.Join(argumentsOf(all, "LABEL"), " "), "org.opencontainers.image."+label+"=") {
 				t.Errorf("no label %s", label)
 			}
 		}
 	})
 
-	t.Run("asks the binary itself whether it is well, since there is no curl", func(t *testing.T) {
+	t.Run("uses the binary for the health check, because the image has no curl", func(t *testing.T) {
 		t.Parallel()
-		got := those(all, "HEALTHCHECK")
+		got := argumentsOf(all, "HEALTHCHECK")
 		if len(got) != 1 || !strings.HasSuffix(got[0], `CMD ["/keyhook", "healthcheck"]`) || !strings.Contains(got[0], "--start-period=") {
 			t.Errorf("HEALTHCHECK %v", got)
 		}
 	})
 }
 
-// What git knows must reach the build, or the binary is stamped as made from a changed tree.
+// All files of the repository must reach the build. Otherwise the version of the binary says that the tree had changes.
 func TestDockerignoreHidesNothingThatGitKnows(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(top + ".dockerignore")
@@ -174,7 +174,7 @@ func TestDockerignoreHidesNothingThatGitKnows(t *testing.T) {
 	}
 }
 
-// require skips a test that this machine cannot run, or fails where it must be able to.
+// require skips a test that this machine cannot run. With KEYHOOK_TEST_REQUIRE it fails instead.
 func require(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
@@ -236,7 +236,7 @@ func TestCompose(t *testing.T) {
 		t.Errorf("image %s, ports %v", s.Image, s.Ports)
 	}
 	var inDockerfile []string
-	_, command, _ := strings.Cut(those(readDockerfile(t), "HEALTHCHECK")[0], "CMD ")
+	_, command, _ := strings.Cut(argumentsOf(readDockerfile(t), "HEALTHCHECK")[0], "CMD ")
 	if err := json.Unmarshal([]byte(command), &inDockerfile); err != nil || !slices.Equal(s.Healthcheck.Test, append([]string{"CMD"}, inDockerfile...)) {
 		t.Errorf("healthcheck %v, in the Dockerfile %v, error %v", s.Healthcheck.Test, inDockerfile, err)
 	}

@@ -19,7 +19,7 @@ var (
 	flagOf    = regexp.MustCompile(`\s(--[a-z][a-z_.-]*)`)
 )
 
-// What the documents lead to is there, and so are the flags of the commands that they show.
+// TestDocuments checks that the links of the documents lead to files, and that the commands in them have their flags.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	files := []string{top + "README.md"}
@@ -60,7 +60,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// The table of exit codes has those that there are.
+// TestExitCodesAreDocumented compares the table of the document with the constants.
 func TestExitCodesAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(top + "server/docs/operating.md")

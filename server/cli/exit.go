@@ -8,22 +8,21 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// The exit codes of every command. The document "operating" lists them for people, and a test compares.
+// The exit codes of all commands. The document "operating" has the same table, and a test compares.
 const (
 	ExitOK      = 0
-	ExitFailure = 1  // the command began and did not succeed
-	ExitUsage   = 2  // the command line or the configuration is wrong: trying again cannot help
+	ExitFailure = 1  // the command began and failed
+	ExitUsage   = 2  // the command line or the settings are wrong; another try cannot help
 	ExitNewer   = 3  // the database was written by a newer version
-	ExitFile    = 4  // the file is not the database that is expected, or is damaged or lost
-	ExitKey     = 5  // the encryption key is missing or another one
+	ExitFile    = 4  // the file is not the expected database, or it is damaged or lost
+	ExitKey     = 5  // the encryption key is missing or wrong
 	ExitInUse   = 6  // another process owns the database
 	ExitPort    = 7  // an address cannot be listened on
-	ExitPlace   = 8  // directory, owner, mode or file system do not allow for a database
+	ExitPlace   = 8  // the directory, owner, mode or file system does not suit a database
 	ExitDisk    = 74 // the disk or the files failed while the server ran (EX_IOERR of sysexits.h)
 )
 
-// codes is the one table from what ended a command to its exit code. The first that fits counts; what is not in it is
-// ExitFailure.
+// codes maps the errors of commands to exit codes. The first match counts. Other errors are ExitFailure.
 var codes = []struct {
 	is   error
 	code int
@@ -43,7 +42,7 @@ var codes = []struct {
 	{disk.ErrFileSystem, ExitPlace},
 }
 
-// exitCode returns the code of what a command that has begun ended with.
+// exitCode returns the exit code for the error of a command that has begun.
 func exitCode(err error) int {
 	var problems config.Problems
 	switch {

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// Sizes of the binary: what it must not exceed, and what it should not.
+// The sizes of the binary: the limit and the target.
 const (
 	maxBinary    = 30_000_000
 	targetBinary = 20_000_000
 )
 
-// describe logs what is tested, and judges its size.
+// describe logs what is tested, and checks the size of the binary.
 func (i *image) describe(t *testing.T) {
 	t.Helper()
 	binary, err := os.ReadFile(filepath.Join(i.root, "keyhook"))
@@ -36,7 +36,7 @@ func (i *image) describe(t *testing.T) {
 	}
 }
 
-// tryToWrite writes, as the program's user does, everywhere in the tree as the program sees it.
+// tryToWrite tries to write everywhere in the tree, as the user of the program.
 func (c *container) tryToWrite(t *testing.T) {
 	seen := c.image.root
 	if c.image.isolated {
@@ -46,7 +46,7 @@ func (c *container) tryToWrite(t *testing.T) {
 		touch := exec.Command("touch", "written")
 		touch.Dir = seen + dir
 		touch.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-		if c.image.isolated { // then not even root may
+		if c.image.isolated { // then root cannot write either
 			touch.SysProcAttr = nil
 		}
 		if err := touch.Run(); (err == nil) != may {
@@ -56,7 +56,7 @@ func (c *container) tryToWrite(t *testing.T) {
 	}
 }
 
-// checkHealth runs the health check where the program runs.
+// checkHealth runs the health check in the container.
 func (c *container) checkHealth(t *testing.T) {
 	root := c.image.root
 	if c.image.isolated {
@@ -70,7 +70,7 @@ func (c *container) checkHealth(t *testing.T) {
 	}
 }
 
-// checkFiles looks at what was left in the volume.
+// checkFiles checks the files in the volume.
 func (i *image) checkFiles(t *testing.T) {
 	t.Helper()
 	files, err := os.ReadDir(filepath.Join(i.root, "data"))

@@ -24,8 +24,8 @@ import (
 // nobody is the user of the image.
 const nobody = 65532
 
-// inside is what a shell does as a container runtime: it makes the tree read-only but for /data and /tmp, and becomes the
-// program, as the unprivileged user and as process 1.
+// inside is a shell script that acts like a container runtime: it makes the tree read-only except /data and /tmp, and runs the
+// program as the unprivileged user and as process 1.
 const inside = `set -e
 mount --bind "$ROOT" "$ROOT"
 mount --bind "$ROOT/data" "$ROOT/data"
@@ -34,20 +34,20 @@ mount -t proc proc "$ROOT/proc"
 mount -o remount,bind,ro "$ROOT"
 exec chroot --userspec=65532:65532 "$ROOT" /keyhook "$@"`
 
-// image is the tree of the container's image, made here, because there may be no daemon to build it.
+// image is the file tree of the container image. The test makes it, because a machine may have no daemon to build images.
 type image struct {
 	root     string
-	isolated bool // by namespaces and a read-only mount; else by the modes of its directories
+	isolated bool // by namespaces and a read-only mount; false means by the modes of its directories
 }
 
-// newImage makes the tree: the binary and what the base has.
+// newImage makes the tree: the binary and the files of the base image.
 func newImage(t *testing.T, authority []byte) *image {
 	t.Helper()
 	if os.Getuid() != 0 {
 		require(t, "this needs root, for chroot and another user")
 	}
 	i := &image{root: t.TempDir()}
-	// The path to it is the test's own, and closed to others.
+	// Other users cannot enter the temporary directory of the test.
 	for dir := i.root; dir != filepath.Clean(os.TempDir()) && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func newImage(t *testing.T, authority []byte) *image {
 	return i
 }
 
-// command runs the program in the tree, with the environment of the image and no other.
+// command runs the program in the tree, with only the environment of the image.
 func (i *image) command(args, environment []string) *exec.Cmd {
 	cmd := exec.Command("/keyhook", args...)
 	if i.isolated {
@@ -133,7 +133,7 @@ func (i *image) run(t *testing.T) *container {
 	return nil
 }
 
-// process returns the number of the program's process as this test sees it.
+// process returns the process id of the program, as this test sees it.
 func (c *container) process(t *testing.T) int {
 	t.Helper()
 	if !c.image.isolated {
@@ -151,7 +151,7 @@ func (c *container) process(t *testing.T) int {
 	return child
 }
 
-// stop is `docker stop`: SIGTERM to process 1, and the exit code within the grace.
+// stop acts like `docker stop`: it sends SIGTERM to process 1 and returns the exit code.
 func (c *container) stop(t *testing.T) int {
 	t.Helper()
 	if err := syscall.Kill(c.process(t), syscall.SIGTERM); err != nil {
@@ -193,8 +193,8 @@ func (c *container) call(t *testing.T, method, path, body string, result any) {
 	}
 }
 
-// TestImage runs the whole of it as the container would: the static binary alone in a tree that it cannot write to but
-// for /data and /tmp, as an unprivileged user, as process 1.
+// TestImage runs the program like a container: only the static binary in a tree that is read-only except /data and /tmp, as an
+// unprivileged user, as process 1.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	type taken struct {
@@ -203,11 +203,11 @@ func TestImage(t *testing.T) {
 	}
 	got := make(chan taken, 2000)
 	receiver := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // a part of one does not verify
+		body, _ := io.ReadAll(r.Body) // an incomplete body does not verify
 		got <- taken{r.Header.Clone(), body}
 	}))
 	defer receiver.Close()
-	// The receiver's certificate is its own authority: it holds only if the program reads where the base has them.
+	// The receiver's certificate is its own authority. It is valid only if the program reads the authorities of the base image.
 	i := newImage(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
 	i.describe(t)
 
@@ -226,7 +226,7 @@ func TestImage(t *testing.T) {
 	}
 	c.call(t, "GET", "/readyz", "", nil) // the scheduler has begun by now
 
-	// Sorts and batches that would spill into a file, if SQLite had not been told to keep them in memory.
+	// Large sorts and batches would need a file if SQLite did not keep them in memory.
 	event := `{"type":"b","data":{"text":"` + strings.Repeat("x", 4000) + `"}},`
 	for range 4 {
 		c.call(t, "POST", "/api/v1/events/batch/", `{"events":[`+strings.TrimSuffix(strings.Repeat(event, 500), ",")+`]}`, nil)
@@ -235,7 +235,7 @@ func TestImage(t *testing.T) {
 		c.call(t, "GET", path, "", nil)
 	}
 	t.Run("only /data can be written to", func(t *testing.T) { c.tryToWrite(t) })
-	t.Run("the binary says that it is well", func(t *testing.T) { c.checkHealth(t) })
+	t.Run("the health check of the binary succeeds", func(t *testing.T) { c.checkHealth(t) })
 
 	if code := c.stop(t); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)

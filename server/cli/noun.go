@@ -6,55 +6,58 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// noun is one sort of thing that the API keeps, with the commands about it. The nouns are data (see nouns.go and those
-// beside it); what makes commands of them stands here, and what runs them in action.go.
+// noun is one type of resource of the API, with its commands. The nouns are tables, in the files nouns*.go. This file turns
+// them into commands, and action.go runs the commands.
 type noun struct {
-	name    string // "keys"
-	short   string
-	alone   *action // what the noun does without a verb; nil shows its help
-	actions []action
+	name   string // "keys"
+	short  string
+	verbs  []action
+	noVerb *action // the command without a verb; nil prints the help
 }
 
-// action is one command: what it is called, which request it becomes, and what of the answer is shown.
+// action is one command: its words, its request, and how to print the response.
 type action struct {
-	use     string // the verb, and its arguments for the help: "rotate ID"
+	use     string // the verb and its arguments, for the help: "rotate ID"
 	short   string
-	long    string // what short does not say; may be empty
-	example string // without "keyhook", and without the noun
+	long    string // more than short says; may be empty
+	example string // without "keyhook" and the noun; one command per line
 
 	method    string
-	path      string // the arguments without a member fill its {}, in order
+	path      string // arguments without a member replace each {}, in order
 	arguments []argument
 	query     []field
 	body      []field
-	asks      string // what must be answered with yes before the request is made; empty asks nothing
-	fixed     object // members of the body that are always the same
+	fixedBody map[string]any // members of the body that are always the same
+	question  string         // the user must answer yes before the request is sent; empty asks nothing
 
-	list   string // the columns of a table: the answer is a list, which comes in pages
-	table  string // "member: columns": the member of the answer that is a table of its own
-	id     string // the member that --quiet prints; empty is "id"
-	secret string // the member that is shown this once
-	done   string // what to say where the answer is empty; its %s are the arguments
-	holds  string // "member=value": the command fails, after showing the answer, where this is not so
-	fails  string // what that means
+	columns   string // the response is a list, with these columns
+	table     string // "member: columns": this member of the response is a table of its own
+	id        string // the member that --quiet prints; empty means "id"
+	secret    string // the member with a secret, which is shown only once
+	done      string // what to print for an empty response; each %s is an argument
+	condition string // "member=value": without this member in the response, the command fails after printing
+	failure   string // the error in that case
 }
 
 // argument is one word of the command line after the verb.
 type argument struct {
 	name     string // "ID"
-	member   string // of the body; empty: it stands in the path
-	kind     kind
-	fallback string // what it is where it is left out; empty: it must be there
+	member   string // the member of the body; empty puts the argument into the path
+	value    valueType
+	fallback string // the value if the argument is left out; empty makes the argument necessary
 }
 
-// field is a flag that becomes a member of the body or a parameter of the query.
+// field is a flag for a member of the body, or for a parameter of the query.
 type field struct {
 	member   string // as the API calls it
-	flag     string // empty: the member with dashes
+	flag     string // empty means the member, with dashes
 	usage    string
-	kind     kind
+	value    valueType
 	required bool
 }
 
@@ -65,36 +68,40 @@ func (f field) name() string {
 	return strings.ReplaceAll(f.member, "_", "-")
 }
 
-// given is a flag's value once it is read.
-type given struct {
-	kind
+// flagValue is the value of the flag of a field.
+type flagValue struct {
+	valueType
 	text  string
-	value any
-	set   bool
+	value any // for the API
+	isSet bool
 }
 
-// Set reads the value while the command line is read, so that a wrong one is refused before the command begins.
-func (g *given) Set(text string) error {
-	if g.several && g.set {
-		text = g.text + "," + text
+// Set parses the value, so that a wrong one is refused before the command begins.
+func (v *flagValue) Set(text string) error {
+	if v.repeatable && v.isSet {
+		text = v.text + "," + text
 	}
-	value, err := g.read(text)
-	g.text, g.value, g.set = text, value, err == nil
+	value, err := v.parse(text)
+	v.text, v.value, v.isSet = text, value, err == nil
 	return err
 }
 
-func (g *given) String() string { return g.text }
-func (g *given) Type() string   { return g.name }
+func (v *flagValue) String() string { return v.text }
+func (v *flagValue) Type() string   { return v.name }
 
-// command returns the command of a noun, with those of its actions below it.
+func valueOf(cmd *cobra.Command, f field) *flagValue {
+	return cmd.Flags().Lookup(f.name()).Value.(*flagValue)
+}
+
+// command returns the command of a noun, with the commands of its actions below it.
 func (n noun) command() *cobra.Command {
 	cmd := &cobra.Command{Use: n.name, Short: n.short}
-	if n.alone != nil {
-		cmd = n.alone.command("keyhook")
+	if n.noVerb != nil {
+		cmd = n.noVerb.command("keyhook")
 	}
-	connectable(cmd)
-	outputFlags(cmd)
-	for _, a := range n.actions {
+	client.Flags(cmd)
+	output.Flags(cmd)
+	for _, a := range n.verbs {
 		cmd.AddCommand(a.command("keyhook " + n.name))
 	}
 	return cmd
@@ -114,10 +121,10 @@ func (a action) command(parent string) *cobra.Command {
 	}
 	byMember := map[string][]string{}
 	for _, f := range append(a.query, a.body...) {
-		flag := cmd.Flags().VarPF(&given{kind: f.kind}, f.name(), "", f.usage)
-		flag.NoOptDefVal = f.kind.bare
-		if len(f.kind.choices) > 0 || f.kind.source != "" {
-			must(cmd.RegisterFlagCompletionFunc(f.name(), f.kind.complete))
+		flag := cmd.Flags().VarPF(&flagValue{valueType: f.value}, f.name(), "", f.usage)
+		flag.NoOptDefVal = f.value.whenBare
+		if len(f.value.choices) > 0 || f.value.listPath != "" {
+			must(cmd.RegisterFlagCompletionFunc(f.name(), f.value.complete))
 		}
 		byMember[f.member] = append(byMember[f.member], f.name())
 	}
@@ -126,65 +133,61 @@ func (a action) command(parent string) *cobra.Command {
 			cmd.MarkFlagsMutuallyExclusive(names...)
 		}
 	}
-	if a.list != "" {
-		pageFlags(cmd)
+	if a.columns != "" {
+		listFlags(cmd)
 	}
-	if a.asks != "" {
+	if a.question != "" {
 		cmd.Flags().Bool(flagYes, false, "do not ask")
 	}
 	return cmd
 }
 
-// must is for errors that cobra documents for wrong programs only.
+// must is for errors that only a mistake in this program can cause.
 func must(err error) {
 	if err != nil {
 		panic("cli: " + err.Error())
 	}
 }
 
-// check refuses arguments that make no sense, and flags that are missing, before the command begins.
+// check refuses wrong arguments and missing flags before the command begins.
 func (a action) check(cmd *cobra.Command, args []string) error {
 	for i, wanted := range a.arguments {
 		switch {
 		case i >= len(args) && wanted.fallback == "":
-			return fmt.Errorf("%s is missing: write %s %s", wanted.name, cmd.Parent().CommandPath(), cmd.Use)
-		case i >= len(args), wanted.kind.stdin && args[i] == "-":
+			return fmt.Errorf("%s is missing; write %s %s", wanted.name, cmd.Parent().CommandPath(), cmd.Use)
+		case i >= len(args), wanted.value.fromStdin && args[i] == "-":
 			continue
 		}
-		if _, err := wanted.kind.read(args[i]); err != nil {
+		if _, err := wanted.value.parse(args[i]); err != nil {
 			return fmt.Errorf("%s: %w", wanted.name, err)
 		}
 	}
 	if len(args) > len(a.arguments) {
-		return fmt.Errorf("%s is one argument too many", shown(args[len(a.arguments)]))
+		return fmt.Errorf("%s is one argument too many", output.Quote(args[len(a.arguments)]))
 	}
-	return a.missing(cmd)
+	return a.checkFlags(cmd)
 }
 
-// missing names the flags that must be there, all at once, and asks for at least one change of an update.
-func (a action) missing(cmd *cobra.Command) error {
-	var names, all []string
-	changes := false
+// checkFlags names all missing flags at once, and refuses an update without a change.
+func (a action) checkFlags(cmd *cobra.Command) error {
+	var missing, all []string
+	for _, f := range append(a.query, a.body...) {
+		if f.required && !cmd.Flags().Changed(f.name()) {
+			missing = append(missing, "--"+f.name())
+		}
+	}
+	hasChange := false
 	for _, f := range a.body {
 		all = append(all, "--"+f.name())
-		if cmd.Flags().Changed(f.name()) {
-			changes = true
-		} else if f.required {
-			names = append(names, "--"+f.name())
-		}
-	}
-	for _, f := range a.query {
-		if f.required && !cmd.Flags().Changed(f.name()) {
-			names = append(names, "--"+f.name())
-		}
+		hasChange = hasChange || cmd.Flags().Changed(f.name())
 	}
 	switch {
-	case len(names) == 1:
-		return fmt.Errorf("%s is missing", names[0])
-	case len(names) > 1:
-		return fmt.Errorf("%s are missing", strings.Join(names, " and "))
-	case a.method == "PATCH" && a.fixed == nil && !changes:
-		return errors.New("nothing is to be changed: give " + strings.Join(all, ", "))
+	case len(missing) == 1:
+		return fmt.Errorf("%s is missing", missing[0])
+	case len(missing) > 1:
+		return fmt.Errorf("%s are missing", strings.Join(missing, " and "))
+	case a.method == "PATCH" && a.fixedBody == nil && !hasChange:
+		return errors.New("there is nothing to change; give at least one of " + strings.Join(all, ", "))
 	}
 	return nil
 }

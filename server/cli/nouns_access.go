@@ -1,105 +1,157 @@
 package cli
 
 var (
-	anOrganizationID = argument{name: "ORGANIZATION", kind: idOf(organizationIDs)}
-	aUserID          = argument{name: "USER", kind: idOf(userIDs)}
-	planName         = named("plan", pathPlans)
-	roleName         = named("role", pathRoles)
+	keyArgument          = argument{name: "ID", value: idOf(keyID)}
+	organizationArgument = argument{name: "ORGANIZATION", value: idOf(organizationID)}
+	userArgument         = argument{name: "USER", value: idOf(userID)}
+
+	planName = nameOf("plan", pathPlans)
+	roleName = nameOf("role", pathRoles)
 )
 
-// externalID is the host product's own id of a thing.
-var externalID = field{member: "external_id", usage: "its id in your own system; empty takes it away", kind: clearable}
+// externalID is the id of a thing in the product that uses Keyhook.
+var externalID = field{member: "external_id", usage: "its id in your own system; \"\" removes the id", value: textOrNull}
 
-var organizationNoun = noun{name: "organizations", short: "Organizations: each customer is one, on a plan, with members", actions: []action{
+var keyNoun = noun{name: "keys", short: "API keys, for the scripts and servers of customers", verbs: []action{
+	{
+		use: "list", short: "List the API keys of an organization", example: "list --status all",
+		method: "GET", path: pathKeys, columns: "id name status key_prefix scope created_at expires_at last_used_at",
+		query: []field{{member: "status", usage: "only keys with this status (default active)", value: oneOf("active", "revoked", "expired", "all")}},
+	},
+	{
+		use: "get ID", short: "Show an API key", example: "get key_01h455vb4pex5vsknk084sn02q",
+		method: "GET", path: pathKeys + "{}/", arguments: []argument{keyArgument},
+	},
+	{
+		use: "create", short: "Create an API key and show it, only this once",
+		long:    "The key gets the requested permissions that you have yourself. Over the local socket you have all permissions.",
+		example: "create --name backend --scope events:write\ncreate --name ci --scope \"events:read events:write\" --expires-in 720h --quiet",
+		method:  "POST", path: pathKeys, secret: "key",
+		body: append([]field{
+			{member: "name", usage: "the name of the key", value: someText, required: true},
+			{member: "scope", usage: "the permissions of the key", value: scope, required: true},
+		}, expiryFields...),
+	},
+	{
+		use: "rotate ID", short: "Replace an API key with a new one that has the same scope, and show it, only this once",
+		example: "rotate key_01h455vb4pex5vsknk084sn02q --grace 1h",
+		method:  "POST", path: pathKeys + "{}/rotate/", arguments: []argument{keyArgument}, secret: "key",
+		body: []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 168h (default 0s)", value: durationUpTo(week)}},
+	},
+	{
+		use: "delete ID", short: "Revoke an API key; the next request with it is refused", example: "delete key_01h455vb4pex5vsknk084sn02q",
+		method: "DELETE", path: pathKeys + "{}/", arguments: []argument{keyArgument}, done: "Revoked API key %s.",
+	},
+	{
+		use: "verify KEY", short: "Check whether an API key is valid, and whether it has a permission",
+		long:    "KEY may be - to read the key from the standard input, where nobody sees it. The check counts as one request of the key. The\ncommand fails if the key is not valid or lacks the permission.",
+		example: "verify - <key.txt\nverify svc_… --permission events:write",
+		method:  "POST", path: "/api/v1/auth/verify/", arguments: []argument{{name: "KEY", member: "key", value: apiKey}},
+		body: []field{{member: "permission", usage: "the permission that the key must have", value: permission}},
+		id:   "code", condition: "valid=true", failure: "the key is not valid for this",
+	},
+	{
+		use: "explain KEY|ID METHOD PATH", short: "Explain, check by check, why a request with an API key is allowed or refused",
+		long: "KEY may be - to read the key from the standard input. PATH is a path of Keyhook, or with --permission a path of your own\n" +
+			"API. The check does not count as a request of the key. The command fails if the request would be refused.",
+		example: "explain key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nexplain key_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
+		method:  "POST", path: "/api/v1/auth/explain/", id: "code", table: "checks: check verdict value detail",
+		condition: "allowed=true", failure: "the request would be refused",
+		arguments: []argument{{name: "KEY|ID", member: "key", value: apiKeyOrID}, {name: "METHOD", member: "method", value: method}, {name: "PATH", member: "path", value: anyPath}},
+		body:      []field{{member: "permission", usage: "another permission that the request needs", value: permission}},
+	},
+}}
+
+var organizationNoun = noun{name: "organizations", short: "Organizations: your customers, each with a plan and members", verbs: []action{
 	{
 		use: "list", short: "List the organizations", example: "list --all",
-		method: "GET", path: pathOrganizations, list: "id name plan external_id",
+		method: "GET", path: pathOrganizations, columns: "id name plan external_id",
 	},
 	{
 		use: "get ORGANIZATION", short: "Show an organization", example: "get org_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathOrganizations + "{}/", arguments: []argument{anOrganizationID},
+		method: "GET", path: pathOrganizations + "{}/", arguments: []argument{organizationArgument},
 	},
 	{
 		use: "create", short: "Create an organization", example: "create --name Acme --plan growth",
 		method: "POST", path: pathOrganizations, body: []field{
-			{member: "name", usage: "what to call it", kind: line, required: true},
-			{member: "plan", usage: "the plan it is on", kind: planName, required: true},
+			{member: "name", usage: "the name of the organization", value: someText, required: true},
+			{member: "plan", usage: "the name of its plan", value: planName, required: true},
 			externalID,
 		},
 	},
 	{
-		use: "update ORGANIZATION", short: "Change an organization; another plan holds from the next request on",
+		use: "update ORGANIZATION", short: "Change an organization; a new plan applies from the next request on",
 		example: "update org_01h455vb4pex5vsknk084sn02q --plan business",
-		method:  "PATCH", path: pathOrganizations + "{}/", arguments: []argument{anOrganizationID}, body: []field{
-			{member: "name", usage: "what to call it", kind: line},
-			{member: "plan", usage: "the plan it is on", kind: planName},
+		method:  "PATCH", path: pathOrganizations + "{}/", arguments: []argument{organizationArgument}, body: []field{
+			{member: "name", usage: "the name of the organization", value: someText},
+			{member: "plan", usage: "the name of its plan", value: planName},
 			externalID,
 		},
 	},
 	{
-		use: "delete ORGANIZATION", short: "Remove an organization of which nothing is left", example: "delete org_01h455vb4pex5vsknk084sn02q",
-		method: "DELETE", path: pathOrganizations + "{}/", arguments: []argument{anOrganizationID}, done: "Organization %s is removed.",
+		use: "delete ORGANIZATION", short: "Delete an empty organization", example: "delete org_01h455vb4pex5vsknk084sn02q",
+		method: "DELETE", path: pathOrganizations + "{}/", arguments: []argument{organizationArgument}, done: "Deleted organization %s.",
 	},
 	{
 		use: "members ORGANIZATION", short: "List the members of an organization", example: "members org_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathOrganizations + "{}/members/", arguments: []argument{anOrganizationID}, list: "user_id email name role", id: "user_id",
+		method: "GET", path: pathOrganizations + "{}/members/", arguments: []argument{organizationArgument}, columns: "user_id email name role", id: "user_id",
 	},
 	{
-		use: "add-member ORGANIZATION USER", short: "Make a user a member of an organization, or give one another role",
+		use: "add-member ORGANIZATION USER", short: "Add a user to an organization, or change the role of a member",
 		example: "add-member org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q --role owner",
-		method:  "PUT", path: pathOrganizations + "{}/members/{}/", arguments: []argument{anOrganizationID, aUserID}, id: "user_id",
-		body: []field{{member: "role", usage: "what the user may do there: owner, member, operator, or a role of your own", kind: roleName, required: true}},
+		method:  "PUT", path: pathOrganizations + "{}/members/{}/", arguments: []argument{organizationArgument, userArgument}, id: "user_id",
+		body: []field{{member: "role", usage: "the role of the member: owner, member, operator, or a role of your own", value: roleName, required: true}},
 	},
 	{
-		use: "remove-member ORGANIZATION USER", short: "Take a user out of an organization; the credentials it has there end",
+		use: "remove-member ORGANIZATION USER", short: "Remove a user from an organization, and revoke the user's credentials there",
 		example: "remove-member org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q",
-		method:  "DELETE", path: pathOrganizations + "{}/members/{}/", arguments: []argument{anOrganizationID, aUserID},
-		done: "Organization %s has a member less: %s.",
+		method:  "DELETE", path: pathOrganizations + "{}/members/{}/", arguments: []argument{organizationArgument, userArgument},
+		done: "Removed from organization %s: user %s.",
 	},
 }}
 
-var userNoun = noun{name: "users", short: "Users: people and machines that belong to organizations", actions: []action{
+var userNoun = noun{name: "users", short: "Users: people and machines that are members of organizations", verbs: []action{
 	{
 		use: "list", short: "List the users", example: "list --all",
-		method: "GET", path: pathUsers, list: "id email name external_id is_active",
+		method: "GET", path: pathUsers, columns: "id email name external_id is_active",
 	},
 	{
 		use: "get USER", short: "Show a user", example: "get usr_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathUsers + "{}/", arguments: []argument{aUserID},
+		method: "GET", path: pathUsers + "{}/", arguments: []argument{userArgument},
 	},
 	{
 		use: "create", short: "Create a user", example: "create --email dev@acme.example --name Dev",
 		method: "POST", path: pathUsers, body: []field{
-			{member: "email", usage: "its e-mail address", kind: line, required: true},
-			{member: "name", usage: "what to call it (default: the address)", kind: line},
+			{member: "email", usage: "the e-mail address of the user", value: someText, required: true},
+			{member: "name", usage: "the name of the user (default: the e-mail address)", value: someText},
 			externalID,
-			{member: "is_active", usage: "whether it may come in (default true)", kind: yes},
+			{member: "is_active", usage: "whether the credentials of the user work (default true)", value: boolean},
 		},
 	},
 	{
-		use: "update USER", short: "Change a user; one that is not active is refused from the next request on",
+		use: "update USER", short: "Change a user; an inactive user is refused from the next request on",
 		example: "update usr_01h455vb4pex5vsknk084sn02q --is-active=false",
-		method:  "PATCH", path: pathUsers + "{}/", arguments: []argument{aUserID}, body: []field{
-			{member: "email", usage: "its e-mail address", kind: line},
-			{member: "name", usage: "what to call it", kind: line},
+		method:  "PATCH", path: pathUsers + "{}/", arguments: []argument{userArgument}, body: []field{
+			{member: "email", usage: "the e-mail address of the user", value: someText},
+			{member: "name", usage: "the name of the user", value: someText},
 			externalID,
-			{member: "is_active", usage: "whether it may come in", kind: yes},
+			{member: "is_active", usage: "whether the credentials of the user work", value: boolean},
 		},
 	},
 	{
-		use: "delete USER", short: "Remove a user who has, and had, nothing", example: "delete usr_01h455vb4pex5vsknk084sn02q",
-		method: "DELETE", path: pathUsers + "{}/", arguments: []argument{aUserID}, done: "User %s is removed.",
+		use: "delete USER", short: "Delete a user who never had a membership or a credential", example: "delete usr_01h455vb4pex5vsknk084sn02q",
+		method: "DELETE", path: pathUsers + "{}/", arguments: []argument{userArgument}, done: "Deleted user %s.",
 	},
 	{
-		use: "tokens USER", short: "List the access tokens of a user; \"keyhook token create\" makes one",
+		use: "tokens USER", short: "List the access tokens of a user; create one with \"keyhook token create\"",
 		example: "tokens usr_01h455vb4pex5vsknk084sn02q",
-		method:  "GET", path: pathUsers + "{}/access-tokens/", arguments: []argument{aUserID},
-		list: "id name status token_prefix organization_id created_at expires_at last_used_at",
+		method:  "GET", path: pathUsers + "{}/access-tokens/", arguments: []argument{userArgument},
+		columns: "id name status token_prefix organization_id created_at expires_at last_used_at",
 	},
 	{
-		use: "revoke-token USER TOKEN", short: "Revoke an access token, from the next request on",
+		use: "revoke-token USER TOKEN", short: "Revoke an access token; the next request with it is refused",
 		example: "revoke-token usr_01h455vb4pex5vsknk084sn02q tok_01h455vb4pex5vsknk084sn02q",
 		method:  "DELETE", path: pathUsers + "{}/access-tokens/{}/",
-		arguments: []argument{aUserID, {name: "TOKEN", kind: idOf(tokenIDs)}}, done: "User %s has an access token less: %s is revoked.",
+		arguments: []argument{userArgument, {name: "TOKEN", value: idOf(tokenID)}}, done: "Revoked for user %s: access token %s.",
 	},
 }}

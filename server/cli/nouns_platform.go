@@ -1,100 +1,98 @@
 package cli
 
-var aRole, aPermission, aPlan = []argument{{name: "NAME", kind: roleName}}, []argument{{name: "KEY", kind: permission}}, []argument{{name: "NAME", kind: planName}}
+var (
+	roleArgument       = argument{name: "NAME", value: roleName}
+	permissionArgument = argument{name: "KEY", value: permission}
+	planArgument       = argument{name: "NAME", value: planName}
+)
 
-var roleNoun = noun{name: "roles", short: "Roles: what members may do", actions: []action{
+var roleNoun = noun{name: "roles", short: "Roles: what members may do", verbs: []action{
 	{
 		use: "list", short: "List the roles", example: "list",
-		method: "GET", path: pathRoles, list: "name built_in permissions", id: "name",
+		method: "GET", path: pathRoles, columns: "name built_in permissions", id: "name",
 	},
 	{
 		use: "get NAME", short: "Show a role", example: "get owner",
-		method: "GET", path: pathRoles + "{}/", arguments: aRole, id: "name",
+		method: "GET", path: pathRoles + "{}/", arguments: []argument{roleArgument}, id: "name",
 	},
 	{
 		use: "create", short: "Create a role", example: "create --name clerk --permissions orders:read,orders:write",
 		method: "POST", path: pathRoles, id: "name", body: []field{
-			{member: "name", usage: "what to call it", kind: roleName, required: true},
-			{member: "permissions", usage: "what it grants", kind: permissionItems, required: true},
+			{member: "name", usage: "the name of the role", value: roleName, required: true},
+			{member: "permissions", usage: "the permissions of the role", value: permissionList, required: true},
 		},
 	},
 	{
-		use: "update NAME", short: "Change what a role grants, from the next request on", example: "update clerk --permissions orders:read",
-		method: "PATCH", path: pathRoles + "{}/", arguments: aRole, id: "name",
-		body: []field{{member: "permissions", usage: "what it grants, in the place of what it granted", kind: permissionItems}},
+		use: "update NAME", short: "Replace the permissions of a role, from the next request on", example: "update clerk --permissions orders:read",
+		method: "PATCH", path: pathRoles + "{}/", arguments: []argument{roleArgument}, id: "name",
+		body: []field{{member: "permissions", usage: "all permissions of the role", value: permissionList}},
 	},
 	{
-		use: "delete NAME", short: "Remove a role that no member has", example: "delete clerk",
-		method: "DELETE", path: pathRoles + "{}/", arguments: aRole, done: "Role %s is removed.",
+		use: "delete NAME", short: "Delete a role that no member has", example: "delete clerk",
+		method: "DELETE", path: pathRoles + "{}/", arguments: []argument{roleArgument}, done: "Deleted role %s.",
 	},
 }}
 
-var permissionItems = kind{name: "permissions", several: true, source: pathPermissions, read: items.read}
-
-var permissionNoun = noun{name: "permissions", short: "Permissions: the words that roles and keys are made of", actions: []action{
+var permissionNoun = noun{name: "permissions", short: "Permissions: what roles and API keys consist of", verbs: []action{
 	{
 		use: "list", short: "List the permissions", example: "list --all",
-		method: "GET", path: pathPermissions, list: "key built_in description", id: "key",
+		method: "GET", path: pathPermissions, columns: "key built_in description", id: "key",
 	},
 	{
 		use: "get KEY", short: "Show a permission", example: "get events:write",
-		method: "GET", path: pathPermissions + "{}/", arguments: aPermission, id: "key",
+		method: "GET", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, id: "key",
 	},
 	{
 		use: "create", short: "Create a permission of your own product", example: "create --key orders:read --description \"Read orders\"",
 		method: "POST", path: pathPermissions, id: "key", body: []field{
-			{member: "key", usage: "its words, with colons between them", kind: permission, required: true},
-			{member: "description", usage: "what it allows", kind: prose},
+			{member: "key", usage: "words with colons between them, such as orders:read", value: permission, required: true},
+			{member: "description", usage: "what the permission allows", value: anyText},
 		},
 	},
 	{
-		use: "update KEY", short: "Describe a permission in other words", example: "update orders:read --description \"Read all orders\"",
-		method: "PATCH", path: pathPermissions + "{}/", arguments: aPermission, id: "key",
-		body: []field{{member: "description", usage: "what it allows", kind: prose}},
+		use: "update KEY", short: "Change the description of a permission", example: "update orders:read --description \"Read all orders\"",
+		method: "PATCH", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, id: "key",
+		body: []field{{member: "description", usage: "what the permission allows", value: anyText}},
 	},
 	{
-		use: "delete KEY", short: "Remove a permission that no role or key has", example: "delete orders:read",
-		method: "DELETE", path: pathPermissions + "{}/", arguments: aPermission, done: "Permission %s is removed.",
+		use: "delete KEY", short: "Delete a permission that no role and no API key has", example: "delete orders:read",
+		method: "DELETE", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, done: "Deleted permission %s.",
 	},
 }}
 
 // planFields are what a plan includes.
-func planFields(limitRequired bool) []field {
+func planFields(isNew bool) []field {
 	return []field{
-		{member: "api_keys", usage: "whether it includes API keys", kind: yes},
-		{member: "webhooks", usage: "whether it includes webhooks", kind: yes},
-		{member: "api_rate_limit_per_minute", usage: "requests that each key may make in a minute, or unlimited",
-			kind: unlimitable(0, 1_000_000_000), required: limitRequired},
-		{member: "max_subscriptions", usage: "webhook subscriptions that an organization may have, or unlimited, which means 5000",
-			kind: unlimitable(0, 5_000)},
-		{member: "max_api_keys", usage: "live API keys that an organization may have, or unlimited, which means 10000",
-			kind: unlimitable(0, 10_000)},
-		{member: "max_stored_bytes_per_day", usage: "bytes that an organization may add to the database in a UTC day, or unlimited",
-			kind: unlimitable(0, 1_000_000_000_000_000)},
+		{member: "api_keys", usage: "whether the plan includes API keys", value: boolean},
+		{member: "webhooks", usage: "whether the plan includes webhooks", value: boolean},
+		{member: "api_rate_limit_per_minute", usage: "requests per minute and API key, or unlimited", value: limit(0, 1_000_000_000), required: isNew},
+		{member: "max_subscriptions", usage: "webhook subscriptions per organization, or unlimited, which means 5000", value: limit(0, 5_000)},
+		{member: "max_api_keys", usage: "active API keys per organization, or unlimited, which means 10000", value: limit(0, 10_000)},
+		{member: "max_stored_bytes_per_day", usage: "bytes that an organization may store per day (UTC), or unlimited", value: limit(0, 1_000_000_000_000_000)},
 	}
 }
 
-var planNoun = noun{name: "plans", short: "Plans: what organizations have bought", actions: []action{
+var planNoun = noun{name: "plans", short: "Plans: the features and limits that organizations have bought", verbs: []action{
 	{
 		use: "list", short: "List the plans", example: "list",
-		method: "GET", path: pathPlans, list: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys max_stored_bytes_per_day", id: "name",
+		method: "GET", path: pathPlans, columns: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys max_stored_bytes_per_day", id: "name",
 	},
 	{
 		use: "get NAME", short: "Show a plan", example: "get growth",
-		method: "GET", path: pathPlans + "{}/", arguments: aPlan, id: "name",
+		method: "GET", path: pathPlans + "{}/", arguments: []argument{planArgument}, id: "name",
 	},
 	{
 		use: "create", short: "Create a plan", example: "create --name pro --api-keys --webhooks --api-rate-limit-per-minute 1200",
 		method: "POST", path: pathPlans, id: "name",
-		body: append([]field{{member: "name", usage: "what to call it", kind: planName, required: true}}, planFields(true)...),
+		body: append([]field{{member: "name", usage: "the name of the plan", value: planName, required: true}}, planFields(true)...),
 	},
 	{
-		use: "update NAME", short: "Change a plan, for all that are on it, from the next request on",
+		use: "update NAME", short: "Change a plan for all its organizations, from the next request on",
 		example: "update growth --api-rate-limit-per-minute 1200\nupdate free --webhooks=false",
-		method:  "PATCH", path: pathPlans + "{}/", arguments: aPlan, id: "name", body: planFields(false),
+		method:  "PATCH", path: pathPlans + "{}/", arguments: []argument{planArgument}, id: "name", body: planFields(false),
 	},
 	{
-		use: "delete NAME", short: "Remove a plan that no organization is on", example: "delete pro",
-		method: "DELETE", path: pathPlans + "{}/", arguments: aPlan, done: "Plan %s is removed.",
+		use: "delete NAME", short: "Delete a plan that no organization has", example: "delete pro",
+		method: "DELETE", path: pathPlans + "{}/", arguments: []argument{planArgument}, done: "Deleted plan %s.",
 	},
 }}

@@ -1,126 +1,138 @@
 package cli
 
-var aSubscription = argument{name: "SUBSCRIPTION", kind: idOf(subscriptionIDs)}
+import "github.com/keyhook/keyhook/server/cli/client"
 
-// attemptColumns show what a table of attempts is looked at for.
+var (
+	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOf(subscriptionID)}
+	eventArgument        = argument{name: "EVENT", value: idOf(eventID)}
+)
+
+// attemptColumns are the columns for attempts: when, what, and why it failed.
 const attemptColumns = "id attempted_at event_type attempt_number trigger outcome response_status duration_ms error next_attempt_at"
 
-// remoteByEnvironment is for the commands whose --url is the API's.
-const remoteByEnvironment = "Here --url is where events are sent. Name a server elsewhere by " + envURL + " and " + envToken + "."
+// urlIsReceiver is for the commands whose --url is a field of the API.
+const urlIsReceiver = "Here --url is the URL of the receiver. Use " + client.EnvURL + " and " + client.EnvToken + " to name a server on another machine."
 
-// subscriptionFields are what may be set of a subscription.
+// subscriptionFields are the settings of a subscription.
 func subscriptionFields(isNew bool) []field {
+	eventTypes, isActive := `the event types to send, such as order.created or order.*; "" means every type`, "whether to send deliveries"
+	if isNew {
+		eventTypes = "the event types to send, such as order.created or order.* (default: every type)"
+		isActive += " (default true)"
+	}
 	return []field{
-		{member: "url", usage: "where events are sent", kind: line, required: isNew},
-		{member: "event_types", usage: "which events, as order.created or order.*; empty is every type", kind: items},
-		{member: "audit_events", usage: "whether audit events are among them; true needs audit:read", kind: yes},
-		{member: "description", usage: "a note for people", kind: prose},
-		{member: "is_active", usage: "whether anything is sent", kind: yes},
-		{member: "rate_limit_per_second", usage: "requests a second at most, or unlimited", kind: unlimitable(1, 10_000)},
+		{member: "url", usage: "the URL of the receiver", value: someText, required: isNew},
+		{member: "event_types", usage: eventTypes, value: words},
+		{member: "audit_events", usage: "whether to send audit events too; true needs the permission audit:read", value: boolean},
+		{member: "description", usage: "a note for people", value: anyText},
+		{member: "is_active", usage: isActive, value: boolean},
+		{member: "rate_limit_per_second", usage: "the most requests per second, or unlimited", value: limit(1, 10_000)},
 	}
 }
 
-var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", actions: []action{
+var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
 		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing",
-		method: "GET", path: pathSubscriptions, list: "id url event_types status consecutive_failures pending_deliveries last_error",
-		query: []field{{member: "status", usage: "only those with this status", kind: choice("healthy", "failing", "disabled")}},
+		method: "GET", path: pathSubscriptions, columns: "id url event_types status consecutive_failures pending_deliveries last_error",
+		query: []field{{member: "status", usage: "only subscriptions with this status", value: oneOf("healthy", "failing", "disabled")}},
 	},
 	{
 		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{aSubscription},
+		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument},
 	},
 	{
-		use: "create", short: "Create a subscription; its signing secret is shown this once",
-		long:    remoteByEnvironment,
-		example: "create --url https://example.com/hook --event-types order.*,user.created",
+		use: "create", short: "Create a subscription and show its signing secret, only this once",
+		long:    urlIsReceiver,
+		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created",
 		method:  "POST", path: pathSubscriptions, secret: "secret", body: subscriptionFields(true),
 	},
 	{
-		use: "update SUBSCRIPTION", short: "Change a subscription", long: remoteByEnvironment, example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other",
-		method: "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{aSubscription}, body: subscriptionFields(false),
+		use: "update SUBSCRIPTION", short: "Change a subscription", long: urlIsReceiver,
+		example: "update sub_01h455vb4pex5vsknk084sn02q --url https://example.com/other --event-types \"\"",
+		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
 	},
 	{
-		use: "delete SUBSCRIPTION", short: "Remove a subscription; nothing more is sent", example: "delete sub_01h455vb4pex5vsknk084sn02q",
-		method: "DELETE", path: pathSubscriptions + "{}/", arguments: []argument{aSubscription}, done: "Subscription %s is removed.",
+		use: "delete SUBSCRIPTION", short: "Delete a subscription; nothing more is sent to it", example: "delete sub_01h455vb4pex5vsknk084sn02q",
+		method: "DELETE", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, done: "Deleted subscription %s.",
 	},
 	{
-		use: "rotate-secret SUBSCRIPTION", short: "Make a new signing secret, which is shown this once",
+		use: "rotate-secret SUBSCRIPTION", short: "Replace the signing secret and show the new one, only this once",
 		long:    "The command is refused while the secret from before the last rotation still signs. Use --force to rotate anyway.",
 		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
-		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{aSubscription}, secret: "secret",
+		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{subscriptionArgument}, secret: "secret",
 		body: []field{
-			{member: "overlap_seconds", flag: "overlap", usage: "how long the old one signs too, up to 168h (default 24h)", kind: seconds(week)},
-			{member: "force", usage: "end the overlap of the last rotation now; receivers that still have the older secret then refuse deliveries", kind: yes},
+			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret still signs too, up to 168h (default 24h)", value: durationUpTo(week)},
+			{member: "force", usage: "end the overlap of the last rotation now; receivers that still have the older secret then refuse deliveries", value: boolean},
 		},
 	},
 	{
-		use: "test SUBSCRIPTION", short: "Send a test event now; it fails where the receiver does not take it",
+		use: "test SUBSCRIPTION", short: "Send a test event now, and fail if the receiver does not accept it",
 		example: "test sub_01h455vb4pex5vsknk084sn02q",
-		method:  "POST", path: pathSubscriptions + "{}/test/", arguments: []argument{aSubscription},
-		holds: "outcome=succeeded", fails: "the receiver has not taken it",
+		method:  "POST", path: pathSubscriptions + "{}/test/", arguments: []argument{subscriptionArgument},
+		condition: "outcome=succeeded", failure: "the receiver did not accept the test event",
 	},
 	{
-		use: "replay SUBSCRIPTION", short: "Send again what a subscription has not got",
-		long:    "That is what ended failed, and what came while it was disabled or its plan lacked webhooks. Repeating it makes nothing twice.",
+		use: "replay SUBSCRIPTION", short: "Send the events again that a subscription did not get",
+		long: "These are events whose delivery failed in the end, and events that came while the subscription was disabled or its plan had no\n" +
+			"webhooks. The operation is idempotent.",
 		example: "replay sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
-		method:  "POST", path: pathSubscriptions + "{}/replay/", arguments: []argument{aSubscription}, id: "deliveries",
+		method:  "POST", path: pathSubscriptions + "{}/replay/", arguments: []argument{subscriptionArgument}, id: "deliveries",
 		body: []field{
-			{member: "since", usage: "events from this time on, or from so long ago on, as 24h", kind: past, required: true},
-			{member: "until", usage: "events before this time, or before so long ago", kind: past},
-			{member: "event_types", usage: "only events of these types", kind: items},
-			{member: "only", usage: "only what failed, or what was missed (default all)", kind: choice("failed", "missed", "all")},
-			{member: "dry_run", usage: "count, and send nothing", kind: yes},
+			{member: "since", usage: "events from this time on; a duration such as 24h is the time before now", value: timeOrAgo, required: true},
+			{member: "until", usage: "events before this time; a duration such as 1h is the time before now", value: timeOrAgo},
+			{member: "event_types", usage: "only events of these types", value: words},
+			{member: "only", usage: "only failed deliveries, or only missed events (default all)", value: oneOf("failed", "missed", "all")},
+			{member: "dry_run", usage: "count the events, and send nothing", value: boolean},
 		},
 	},
 	{
-		use: "reactivate SUBSCRIPTION", short: "Have a disabled subscription sent to again, beginning with what waits",
+		use: "reactivate SUBSCRIPTION", short: "Send to a disabled or paused subscription again, pending deliveries first",
 		example: "reactivate sub_01h455vb4pex5vsknk084sn02q",
-		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{aSubscription}, fixed: object{"is_active": true},
+		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": true},
 	},
 	{
-		use: "pause SUBSCRIPTION", short: "Have nothing sent to a subscription until it is reactivated; what comes waits",
+		use: "pause SUBSCRIPTION", short: "Send nothing to a subscription until you reactivate it; new deliveries are kept",
 		example: "pause sub_01h455vb4pex5vsknk084sn02q",
-		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{aSubscription}, fixed: object{"is_active": false},
+		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": false},
 	},
 }}
 
-var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was sent, and what was answered", actions: []action{
+var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was sent, and how receivers responded", verbs: []action{
 	{
-		use: "list SUBSCRIPTION", short: "List the delivery attempts of a subscription, the latest first",
+		use: "list SUBSCRIPTION", short: "List the delivery attempts of a subscription, newest first",
 		example: "list sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
-		method:  "GET", path: pathSubscriptions + "{}/deliveries/", arguments: []argument{aSubscription}, list: attemptColumns,
+		method:  "GET", path: pathSubscriptions + "{}/deliveries/", arguments: []argument{subscriptionArgument}, columns: attemptColumns,
 		query: append([]field{
-			{member: "outcome", usage: "only those that ended so", kind: choice("succeeded", "failed")},
-			{member: "event_type", usage: "only events of this type", kind: line},
-			{member: "event_id", usage: "only this event", kind: idOf(eventIDs)},
-		}, period...),
+			{member: "outcome", usage: "only attempts with this outcome", value: oneOf("succeeded", "failed")},
+			{member: "event_type", usage: "only events of this type", value: someText},
+			{member: "event_id", usage: "only this event", value: idOf(eventID)},
+		}, periodFields...),
 	},
 	{
 		use: "redeliver SUBSCRIPTION ATTEMPT", short: "Send the event of an attempt again",
 		example: "redeliver sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
 		method:  "POST", path: pathSubscriptions + "{}/deliveries/{}/redeliver/", id: "deliveries",
-		arguments: []argument{aSubscription, {name: "ATTEMPT", kind: idOf(attemptIDs)}},
+		arguments: []argument{subscriptionArgument, {name: "ATTEMPT", value: idOf(attemptID)}},
 	},
 }}
 
-var eventNoun = noun{name: "events", short: "Events: what has happened, and who was told", actions: []action{
+var eventNoun = noun{name: "events", short: "Events: what happened, and which subscriptions got it", verbs: []action{
 	{
-		use: "list", short: "List the events of an organization, the latest first", example: "list --limit 10",
-		method: "GET", path: pathEvents, list: "id timestamp type deliveries",
+		use: "list", short: "List the events of an organization, newest first", example: "list --limit 10",
+		method: "GET", path: pathEvents, columns: "id timestamp type deliveries",
 	},
 	{
-		use: "get EVENT", short: "Show an event, and where each of its deliveries stands", example: "get evt_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathEvents + "{}/", arguments: []argument{{name: "EVENT", kind: idOf(eventIDs)}},
+		use: "get EVENT", short: "Show an event and the state of its deliveries", example: "get evt_01h455vb4pex5vsknk084sn02q",
+		method: "GET", path: pathEvents + "{}/", arguments: []argument{eventArgument},
 		table: "deliveries: subscription_id state attempts next_attempt_at",
 	},
 	{
-		use: "publish TYPE [JSON|-]", short: "Publish an event: it is durable once this returns",
-		long:    "JSON is the event's data, an object; - reads it from the standard input.",
+		use: "publish TYPE [JSON|-]", short: "Publish an event; when the command returns, the event is on disk",
+		long:    "JSON is the data of the event, an object. Use - to read it from the standard input.",
 		example: "publish order.created '{\"number\": 1001}' --idempotency-key order-1001",
 		method:  "POST", path: pathEvents, arguments: []argument{
-			{name: "TYPE", member: "type", kind: line}, {name: "JSON", member: "data", kind: document, fallback: "{}"},
+			{name: "TYPE", member: "type", value: someText}, {name: "JSON", member: "data", value: jsonObject, fallback: "{}"},
 		},
-		body: []field{{member: "idempotency_key", usage: "publishing again with it makes nothing twice", kind: line}},
+		body: []field{{member: "idempotency_key", usage: "a second event with the same key is not published", value: someText}},
 	},
 }}

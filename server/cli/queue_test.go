@@ -16,10 +16,10 @@ func TestQueueDiscard(t *testing.T) {
 		args, in string
 		asked    int // requests
 	}{
-		"drops nothing unless it is told yes": {"queue discard", "y\n", 0},
-		"drops nothing where nobody answers":  {"queue discard", "", 0},
-		"drops when it is told yes":           {"queue discard", "yes\n", 1},
-		"does not ask with --yes":             {"queue discard --yes", "", 1},
+		"drops nothing without the answer yes": {"queue discard", "y\n", 0},
+		"drops nothing without an answer":      {"queue discard", "", 0},
+		"drops after the answer yes":           {"queue discard", "yes\n", 1},
+		"does not ask with --yes":              {"queue discard --yes", "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,16 +1,15 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/backup"
@@ -19,15 +18,18 @@ import (
 func newRestore(schema string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Put a backup in the place of the database of a stopped server",
-		Long: `Put a backup in the place of the database of a stopped server. FILE is checked first, whether it is whole
-and whether the encryption key is its own: encryption.key, or the key file beside the database, which is
-not in the backup. What was there before is set aside, not removed.
+		Short: "Replace the database of a stopped server with a backup",
+		Long: `Replace the database of a stopped server with a backup. The command first checks that FILE is complete and that the
+encryption key is right. The key is not in the backup. It is the setting encryption.key, or the key file beside the
+database. The command renames the present database and does not delete it.
 
-What FILE takes for undelivered may have been delivered since it was made. So its queue is held: the
-server takes requests and events, and sends nothing until "keyhook queue release", which sends what waits,
-or "keyhook queue discard", which drops it.`,
-		Args: cobra.ExactArgs(1),
+Deliveries that are pending in FILE may have succeeded after the backup was made. So the queue is held after a restore:
+the server accepts requests and events, but sends nothing. To end the hold, run one of these two commands:
+
+  keyhook queue release   sends all pending deliveries
+  keyhook queue discard   drops the deliveries that are pending in the backup, and sends only new ones`,
+		Example: "  keyhook restore backups/keyhook-20300131-120000.000.db",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(cmd.Flags())
 			if err != nil {
@@ -41,58 +43,51 @@ or "keyhook queue discard", which drops it.`,
 			if err != nil {
 				return err
 			}
-			return tellRestored(cmd.OutOrStdout(), restored, args[0])
+			return printRestored(cmd.OutOrStdout(), restored, args[0])
 		},
 	}
-	config.Flags(cmd.Flags())
+	databaseFlags(cmd)
 	return cmd
 }
 
-// tellRestored says what was done, and what is left to the operator.
-func tellRestored(out io.Writer, r backup.Restored, from string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "restored\t%s\n", r.Database)
-	fmt.Fprintf(w, "from\t%s\n", from)
-	fmt.Fprintf(w, "holds\t%s\n", contents(r.Contents))
-	fmt.Fprintf(w, "key\t%s fits\n", r.KeyID)
+// printRestored prints what was done, and what the operator has to do now.
+func printRestored(out io.Writer, r backup.Restored, from string) error {
+	t := output.Table{}
+	t.Add("restored", r.Database)
+	t.Add("from", from)
+	t.Add("contains", contents(r.Contents))
+	t.Add("key", r.KeyID+" is right")
 	if r.Aside != "" {
-		fmt.Fprintf(w, "before\tset aside as %s\n", filepath.Base(r.Aside))
+		t.Add("before", "renamed to "+filepath.Base(r.Aside))
 	}
-	fmt.Fprint(w, "queue\theld: nothing is sent until you say so\n")
+	t.Add("queue", "held: nothing is sent until you release or discard it")
 	for i, waiting := range r.Waiting {
 		name := ""
 		if i == 0 {
-			name = "waiting"
+			name = "pending"
 		}
-		fmt.Fprintf(w, "%s\t%s for %s (%s)\n", name, counted(waiting.Pending, "delivery", "deliveries"), waiting.SubscriptionID, host(waiting.URL))
+		t.Add(name, fmt.Sprintf("%s for %s (%s)", output.Count(waiting.Pending, "delivery", "deliveries"), waiting.SubscriptionID, host(waiting.URL)))
 	}
-	if err := w.Flush(); err != nil {
+	if err := t.Write(out); err != nil {
 		return err
 	}
 	_, err := fmt.Fprint(out, `
-Start the server, look at what waits with "keyhook queue show", and then:
+Start the server. Look at the pending deliveries with "keyhook queue show". Then run one of these two commands:
 
-  keyhook queue release   sends it; receivers may get again what they have had since the backup was made
-  keyhook queue discard   drops it, and sends only what is published from the restore on
+  keyhook queue release   sends the pending deliveries; receivers may get events a second time
+  keyhook queue discard   drops the pending deliveries, and sends only events that are published from now on
 
-Keys, tokens and signing secrets are those of the backup, too: what has been revoked or rotated since it was made is
-good again until you do so once more. What is set aside knows what that was.
+Keys, tokens and signing secrets are the ones of the backup, too. Those that were revoked or rotated after the backup are
+valid again. Revoke or rotate them again. The renamed database shows which ones they are.
 `)
 	return err
 }
 
-// host is what of a receiver's address may be shown.
+// host returns the host of a receiver's URL. The rest of the URL may be secret.
 func host(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "?"
 	}
 	return u.Host
-}
-
-func writeJSON(out io.Writer, v any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
 }

@@ -8,46 +8,43 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// misuse is an error of whoever typed the command, found after it has begun.
-type misuse struct{ error }
-
-func (m misuse) Unwrap() error { return m.error }
-
-// Run executes the command that args name and returns the exit code. An error is printed here, once, to the root's error
-// stream. Commands without Args take none, and a command that only groups others shows its help. Call it once per root.
+// Run runs the command that args name, prints its error to the error stream of root, and returns the exit code. A command
+// without Args takes no arguments, and a command that only groups others prints its help. Call Run once per root.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	begun := false
-	arrange(root)
+	groupCommands(root)
 	prepare(root, &begun)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
 	}
-	var misused misuse
-	if !begun || errors.As(err, &misused) {
-		// Whatever fails before a command begins is about how it was called: cobra has no type for that.
+	var usage output.UsageError
+	if !begun || errors.As(err, &usage) {
+		// An error before the command begins is about the command line. Cobra has no type for that.
 		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v; see %s --help\n", err, cmd.CommandPath())
 		return ExitUsage
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", err)
+	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", withMend(err))
 	return exitCode(err)
 }
 
-// prepare gives cmd and all below it the same manners, and has them say when they begin.
+// prepare makes cmd and all commands below it refuse unknown arguments, and set begun when they begin.
 func prepare(cmd *cobra.Command, begun *bool) {
 	for _, child := range cmd.Commands() {
 		prepare(child, begun)
 	}
 	if !cmd.Runnable() {
-		cmd.SuggestionsMinimumDistance = 2 // cobra sets its default only where it does the refusing
+		cmd.SuggestionsMinimumDistance = 2 // cobra sets its default only if it refuses the command itself
 		cmd.Args = refuseUnknown
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	if cmd.Args == nil {
-		cmd.Args = cobra.NoArgs // cobra's own default takes and ignores any
+		cmd.Args = cobra.NoArgs // the default of cobra ignores all arguments
 	}
 	run := cmd.RunE
 	if run == nil {
@@ -60,14 +57,14 @@ func prepare(cmd *cobra.Command, begun *bool) {
 	}
 }
 
-// refuseUnknown is for groups, where an argument can only be a command that does not exist.
+// refuseUnknown is for groups: an argument of a group is a command that does not exist.
 func refuseUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	near := cmd.SuggestionsFor(args[0])
 	begins := func(name string) bool { return strings.HasPrefix(name, args[0]) }
-	if slices.ContainsFunc(near, begins) { // then it is hardly a slip of the finger
+	if slices.ContainsFunc(near, begins) { // the user began to type it
 		near = slices.DeleteFunc(near, func(name string) bool { return !begins(name) })
 	}
 	if len(near) > 0 {

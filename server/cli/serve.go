@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // UntilSignal returns a context that ends with the first SIGTERM or SIGINT. The second one ends the process at once.
@@ -26,12 +31,11 @@ func UntilSignal(ctx context.Context) context.Context {
 	return ctx
 }
 
-// otherMemory is what the process needs in the Go heap beside request bodies, under full load.
+// otherMemory is the part of the Go heap that is not for request bodies, under full load.
 const otherMemory = 24 << 20 // bytes
 
-// TuneMemory tells the garbage collector how much memory a server may use, where the environment does not. Bodies may take
-// the given number of bytes. Near the limit the collector runs more often, so a flood of large bodies does not take twice
-// their memory.
+// TuneMemory sets the memory limit of the garbage collector, unless the environment sets it. bodies is the memory for request
+// bodies. Near the limit the collector runs more often, so many large bodies do not take twice their memory.
 func TuneMemory(bodies int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(150) // saves processor time at full load, for a few megabytes
@@ -41,7 +45,7 @@ func TuneMemory(bodies int64) {
 	}
 }
 
-// errListen says that an address cannot be listened on.
+// errListen means that a server cannot listen on an address.
 var errListen = errors.New("cannot listen")
 
 // Listen listens on the address of a setting. The error says what to do about it.
@@ -53,22 +57,48 @@ func Listen(setting, address string) (net.Listener, error) {
 	mend := "choose another address"
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		mend = "stop what listens there, or choose another address"
+		mend = "stop the program that listens there, or choose another address"
 	case errors.Is(err, syscall.EACCES):
-		mend = "ports below 1024 are for root alone; choose another, such as 8080"
+		mend = "only root may use ports below 1024, so choose another port, such as 8080"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		mend = "this machine has no such address; choose one that it has, or 0.0.0.0 for all"
+		mend = "choose an address of this machine, or 0.0.0.0 for all of them"
 	}
-	return nil, fmt.Errorf("%w: %s: %w; %s", errListen, setting, err, mend)
+	return nil, fault.Advise(fmt.Errorf("%w: %s: %w", errListen, setting, err), "%s", mend)
 }
 
-// Welcome tells a first operator where to begin. token is empty where it came from the settings: then it is known
-// already, and nothing secret is printed.
+// Welcome prints the first steps for the first operator. token is empty if it comes from the settings. Then the operator knows
+// it, and Welcome prints no secret.
 func Welcome(out io.Writer, database, url, token string) {
-	fmt.Fprintf(out, "\nWelcome to Keyhook. Its database is %s, with the organization \"Default\" and the operator \"admin\".\n\n  address  %s\n", database, url)
+	fmt.Fprintf(out, `
+Welcome to Keyhook. Its database is %s, with the organization "Default" and the operator "admin".
+
+  address  %s
+`, database, url)
 	if token == "" {
-		fmt.Fprint(out, "  token    the one set as bootstrap.token\n\n")
+		fmt.Fprint(out, "  token    the setting bootstrap.token\n\n")
 		return
 	}
-	fmt.Fprintf(out, "  token    %s  (valid for 24 hours, and kept nowhere in clear)\n\nTry it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/whoami/\n\nCreate a token that lasts, on this machine:\n\n  keyhook token create --name NAME\n\n", token, token, url)
+	fmt.Fprintf(out, `  token    %[1]s  (valid for 24 hours; only its hash is stored)
+
+Try it:
+
+  curl -H 'Authorization: Bearer %[1]s' %[2]s/api/v1/whoami/
+
+Create a token that does not expire, on this machine:
+
+  keyhook token create --name NAME
+
+`, token, url)
+}
+
+// LogNotices logs what an operator must know about a store that was just opened, and what to do.
+func LogNotices(log *slog.Logger, store *storage.Store) {
+	if hold := store.Held(); hold != nil {
+		log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then run `keyhook queue release` or `keyhook queue discard`",
+			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
+	}
+	if store.BootstrapRefused() {
+		log.Warn("bootstrap.token is not a valid access token: it was revoked, or it was set after the first authenticated request; " +
+			"create a token with `keyhook token create`")
+	}
 }

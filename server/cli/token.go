@@ -7,39 +7,42 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
 const flagUser = "user"
 
-// newToken is about the credential of an operator who comes from elsewhere, or who has lost the first one.
+// newToken returns the command for access tokens. An operator who has lost the first token creates another one with it.
 func newToken() *cobra.Command {
-	group := &cobra.Command{Use: "token", Short: "Access tokens: for people, and for back ends"}
-	connectable(group)
-	outputFlags(group)
+	group := &cobra.Command{Use: "token", Short: "Access tokens, for people and back ends"}
+	client.Flags(group)
+	output.Flags(group)
 	group.AddCommand(newTokenCreate())
 	return group
 }
 
-// tokenCreate is the request, once it is known whose token it is and where.
+// tokenCreate is the request. createToken adds the user and the organization.
 var tokenCreate = action{
-	use: "create", short: "Create an access token, which is shown this once",
-	long: "Without --user it is the first operator's: this is the way back in for who has lost that token. Without --organization\n" +
-		"it is for the organization that you act in, over the local socket the first one.",
+	use: "create", short: "Create an access token and show it, only this once",
+	long: "Without --user, the token is for the first operator. Use this after you have lost the operator's token. Without --organization,\n" +
+		"the token is for the organization that you act in. Over the local socket, that is the first organization.",
 	example: "create\ncreate --user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 720h",
 	method:  "POST", path: pathUsers + "{}/access-tokens/", secret: "token",
-	body: append([]field{{member: "name", usage: "what to call it", kind: line}}, expiry...),
+	body: append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
 }
 
 func newTokenCreate() *cobra.Command {
 	cmd := tokenCreate.command("keyhook token")
-	cmd.Flags().String(flagUser, "admin", "whose: the `id`, e-mail address or name of a user")
-	must(cmd.RegisterFlagCompletionFunc(flagUser, idOf(userIDs).complete))
+	cmd.Flags().String(flagUser, "admin", "the `user`: an id, e-mail address or name")
+	must(cmd.RegisterFlagCompletionFunc(flagUser, idOf(userID).complete))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		user := text(cmd, flagUser)
-		if _, err := line.read(user); err != nil {
-			return misuse{fmt.Errorf("--%s: %w", flagUser, err)}
+		user := cmd.Flags().Lookup(flagUser).Value.String()
+		if _, err := someText.parse(user); err != nil {
+			return output.UsageError{Err: fmt.Errorf("--%s: %w", flagUser, err)}
 		}
-		out, err := newOutput(cmd)
+		out, err := output.New(cmd)
 		if err != nil {
 			return err
 		}
@@ -52,46 +55,42 @@ func newTokenCreate() *cobra.Command {
 	return cmd
 }
 
-func createToken(cmd *cobra.Command, c client, user string, out output) error {
+func createToken(cmd *cobra.Command, c client.Client, user string, out output.Printer) error {
 	ctx := cmd.Context()
-	id, err := c.findUser(ctx, user)
+	id, err := findUser(ctx, c, user)
 	if err != nil {
 		return err
 	}
-	organization, err := c.actingIn(ctx)
+	organization, err := actingIn(ctx, c)
 	if err != nil {
 		return err
 	}
 	a := tokenCreate
-	a.arguments = []argument{{name: "USER", kind: idOf(userIDs)}}
-	a.fixed = object{"organization_id": organization}
+	a.arguments = []argument{{name: "USER", value: idOf(userID)}}
+	a.fixedBody = map[string]any{"organization_id": organization}
 	path, body, err := a.request(cmd, []string{id})
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, c, path, body, nil, out)
+	return a.send(ctx, c, path, body, nil, out)
 }
 
-// actingIn returns the organization that requests of this client act in.
-func (c client) actingIn(ctx context.Context) (id string, err error) {
-	got, err := c.send(ctx, "GET", "/api/v1/whoami/", nil)
+// actingIn returns the organization in which the requests of this client act.
+func actingIn(ctx context.Context, c client.Client) (id string, err error) {
+	got, err := c.Do(ctx, "GET", "/api/v1/whoami/", nil)
 	if err != nil {
 		return "", err
 	}
-	if !got.ok() {
-		return "", c.refused(got)
-	}
-	me, err := parseObject(got.body)
+	me, err := parseObject(got)
 	return me.text("organization.id"), err
 }
 
-// findUser returns the id of the user whom a text means: by id, by e-mail address whatever its case, or by a name that
-// only one has.
-func (c client) findUser(ctx context.Context, meant string) (id string, err error) {
-	if _, err := idOf(userIDs).read(meant); err == nil {
+// findUser returns the id of a user. The text is an id, an e-mail address in any case, or a name that only one user has.
+func findUser(ctx context.Context, c client.Client, meant string) (id string, err error) {
+	if _, err := idOf(userID).parse(meant); err == nil {
 		return meant, nil
 	}
-	all, err := c.pages(ctx, pathUsers, "", maxItems)
+	all, err := c.List(ctx, pathUsers, "", maxItems)
 	if err != nil {
 		return "", err
 	}
@@ -110,9 +109,9 @@ func (c client) findUser(ctx context.Context, meant string) (id string, err erro
 	}
 	switch len(named) {
 	case 0:
-		return "", fmt.Errorf("there is no user %s: see \"keyhook users list\"", shown(meant))
+		return "", fmt.Errorf("there is no user %s; see \"keyhook users list\"", output.Quote(meant))
 	case 1:
 		return named[0], nil
 	}
-	return "", fmt.Errorf("%d users have the name %s: name one by its id, of \"keyhook users list\"", len(named), shown(meant))
+	return "", fmt.Errorf("%d users have the name %s; give the id of one of them, see \"keyhook users list\"", len(named), output.Quote(meant))
 }

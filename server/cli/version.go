@@ -1,20 +1,19 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
 	"runtime"
 	"runtime/debug"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// build is what the binary knows of its making. The driver's two modules are named because a mismatch of theirs is the
-// first thing to rule out after a crash in SQLite.
+// build says what the binary was built from. It has the two modules of the SQLite driver, because they must match: that is the
+// first thing to check after a crash in SQLite.
 type build struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // with "-dirty" where the tree had changes
+	Revision string `json:"revision"` // with "-dirty" if the tree had changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	SQLite   string `json:"modernc_sqlite"`
@@ -62,20 +61,21 @@ func newVersion() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show what this binary was built from",
+		Short: "Show the version, and what this binary was built from",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := readBuild()
 			if asJSON {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(b)
+				return output.WriteJSON(cmd.OutOrStdout(), b)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintf(w, "keyhook\t%s\nrevision\t%s\ngo\t%s %s\nmodernc.org/sqlite\t%s\nmodernc.org/libc\t%s\n",
-				b.Version, b.Revision, b.Go, b.Platform, b.SQLite, b.Libc)
-			return w.Flush()
+			t := output.Table{}
+			t.Add("keyhook", b.Version)
+			t.Add("revision", b.Revision)
+			t.Add("go", b.Go+" "+b.Platform)
+			t.Add("modernc.org/sqlite", b.SQLite)
+			t.Add("modernc.org/libc", b.Libc)
+			return t.Write(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

@@ -31,7 +31,7 @@ func TestCertificate(t *testing.T) {
 	certificate := write(t, "tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o600)
 	secret := write(t, "tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})), 0o600)
 
-	t.Run("is none where the server speaks plain HTTP", func(t *testing.T) {
+	t.Run("is nil for plain HTTP", func(t *testing.T) {
 		t.Parallel()
 		if got, err := (config.Server{}).Certificate(); got != nil || err != nil {
 			t.Errorf("%v, error %v", got, err)
@@ -44,7 +44,7 @@ func TestCertificate(t *testing.T) {
 			t.Errorf("%+v, error %v", got, err)
 		}
 	})
-	t.Run("that cannot be read is told by the names of the settings", func(t *testing.T) {
+	t.Run("that cannot be read is a problem that names the settings", func(t *testing.T) {
 		t.Parallel()
 		for _, s := range []config.Server{
 			{TLSCertFile: filepath.Join(t.TempDir(), "none"), TLSKeyFile: secret}, {TLSCertFile: certificate, TLSKeyFile: certificate},

@@ -1,21 +1,27 @@
-// Package config owns the settings: their names, defaults, limits, and how flags, environment and file become one Config.
-// It does not know what any setting does.
+// Package config owns the settings: their names, defaults and limits, and how flags, environment variables and a file become
+// one Config. It does not know what a setting does.
 //
-// It is the only importer of viper. One table (table.go) describes every setting; flags, names of the environment,
-// defaults, limits and `config show` are all derived from it.
+// It is the only importer of viper. One table (table.go) describes each setting. The flags, the names of the environment
+// variables, the defaults and `config show` come from that table.
 package config
 
 import (
+	"crypto/tls"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// Config is every setting of one process, with the dotted names of the file as nested fields. Load gives one that
-// holds, Default one to start from in code; it is passed by value and nobody changes it afterwards.
+// Config has all settings of a process. The dotted names of the settings are its nested fields: webhooks.retry_max is
+// Webhooks.RetryMax. Load returns a valid one, and Default is where code starts from. It is passed by value.
 type Config struct {
 	Server     Server
 	Storage    Storage
@@ -29,22 +35,22 @@ type Config struct {
 	Log        Log
 }
 
-// Server is how the process is reached.
+// Server is how clients reach the process.
 type Server struct {
-	Listen         string         // host:port; port 0 takes a free one
-	BaseURL        string         // as callers know it, without a slash at the end; empty: see URL
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For and X-Forwarded-Proto are believed
-	TLSCertFile    string         // PEM; empty, as TLSKeyFile, for plain HTTP
+	Listen         string         // host:port; port 0 means any free port
+	BaseURL        string         // the public URL, without a slash at the end; empty: see URL
+	TrustedProxies []netip.Prefix // their X-Forwarded-For and X-Forwarded-Proto count
+	TLSCertFile    string         // PEM; empty, like TLSKeyFile, for plain HTTP
 	TLSKeyFile     string
-	ShutdownGrace  time.Duration // what requests and attempts in flight get at a stop
+	ShutdownGrace  time.Duration // time for requests and attempts in flight when the server stops
 
-	TokenRate             int   // requests a second of one organization without API keys
+	TokenRate             int   // requests per second of one organization without API keys
 	ConnectionsPerAddress int   // at once
 	BodyMemory            int64 // bytes, for the bodies of all requests
 }
 
-// URL returns BaseURL, or else the address that the server listens on as a URL. listening is the address really bound,
-// which is another than Listen where that leaves the port open. An unspecified host is named localhost.
+// URL returns BaseURL. Without a BaseURL it makes a URL of listening, the address that the server has bound. The port in
+// Listen may be 0, so listening may differ from it. An unspecified host becomes localhost.
 func (s Server) URL(listening string) string {
 	if s.BaseURL != "" {
 		return s.BaseURL
@@ -63,7 +69,20 @@ func (s Server) URL(listening string) string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// Storage is the one file and what is kept in it.
+// Certificate returns the TLS configuration of the server; nil for plain HTTP. The error is Problems.
+func (s Server) Certificate() (*tls.Config, error) {
+	if s.TLSCertFile == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+	if err != nil {
+		return nil, Problems{NewProblem("server.tls_cert_file, server.tls_key_file", "",
+			fault.Advise(err, "write the paths of a PEM certificate chain and of its private key"))}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// Storage is the database file and how long its rows are kept.
 type Storage struct {
 	Path            string
 	Synchronous     string // SynchronousFull or SynchronousNormal
@@ -73,8 +92,8 @@ type Storage struct {
 
 // The values of Storage.Synchronous.
 const (
-	SynchronousFull   = "full"   // an answer is on the disk
-	SynchronousNormal = "normal" // a power cut may take the last moments
+	SynchronousFull   = "full"   // a write is on the disk before it is acknowledged
+	SynchronousNormal = "normal" // a power cut may lose the last writes
 )
 
 // Keys is the form of API keys.
@@ -82,14 +101,14 @@ type Keys struct {
 	Prefix string // without the underscore
 }
 
-// Webhooks is how deliveries are sent, repeated and given up.
+// Webhooks is how deliveries are sent and retried.
 type Webhooks struct {
 	HeaderPrefix               string // without the hyphen that follows it
-	MaxAttempts                int    // in total, the first included
+	MaxAttempts                int    // including the first
 	RetryBase                  time.Duration
 	RetryFactor                float64
 	RetryMax                   time.Duration
-	Timeout                    time.Duration // of one attempt, the response's body included
+	Timeout                    time.Duration // of one attempt, including the response body
 	Concurrency                int
 	ConcurrencyPerSubscription int
 	PollInterval               time.Duration
@@ -97,37 +116,37 @@ type Webhooks struct {
 	DisabledAfter              int // consecutive failed attempts; more than FailingAfter
 }
 
-// Egress is where deliveries may go.
+// Egress is where deliveries may be sent.
 type Egress struct {
 	AllowHTTP       bool
-	AllowedNetworks []netip.Prefix // exceptions from what is refused: loopback, private, reserved, this machine
-	DeniedNetworks  []netip.Prefix // refused always, also inside AllowedNetworks
-	CAFile          string         // PEM; trusted beside the system's roots
+	AllowedNetworks []netip.Prefix // allowed although they are loopback, private, reserved or this machine
+	DeniedNetworks  []netip.Prefix // always refused, also inside AllowedNetworks
+	CAFile          string         // PEM; trusted in addition to the system's roots
 }
 
-// Encryption is what signing secrets are sealed with.
+// Encryption is how signing secrets are encrypted.
 type Encryption struct {
-	Key Secret // zero: the key file beside the database
+	Key redact.Text // zero: the server uses the key file next to the database
 }
 
-// Bootstrap is what the first start makes.
+// Bootstrap is the credential of the first operator.
 type Bootstrap struct {
-	Token Secret // zero: one is minted and printed
+	Token redact.Text // zero: the server makes one and prints it
 }
 
-// OIDC is the issuer whose tokens are taken beside our own. All fields are empty where there is none.
+// OIDC is the identity provider whose tokens are accepted. All fields are empty if there is none.
 type OIDC struct {
 	Issuer            string
 	Audience          string
 	OrganizationClaim string
 }
 
-// Metrics is where the process is observed.
+// Metrics is where Prometheus scrapes the process.
 type Metrics struct {
-	Listen string // host:port of a listener of its own; empty: the main one
+	Listen string // host:port of a separate listener; empty: the main listener
 }
 
-// Log is what the process writes about itself.
+// Log is what the process logs.
 type Log struct {
 	Level  slog.Level
 	Format string // LogJSON or LogText
@@ -139,18 +158,29 @@ const (
 	LogText = "text"
 )
 
-// Default returns every setting as it is when nobody says otherwise.
+// Logger returns a logger that writes to w, with this level and format.
+func (l Log) Logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: l.Level}
+	if l.Format == LogText {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// Default returns the defaults of all settings.
 func Default() Config {
 	var c Config
 	for _, s := range table {
-		if err := s.value.set(&c, s.fallback); err != nil {
-			panic("config: default of " + s.name + ": " + err.Error()) // the table is wrong, as its test says
+		value, err := s.kind.parse(s.Default)
+		if err != nil {
+			panic("config: default of " + s.Name + ": " + err.Error()) // the table is wrong
 		}
+		c.set(s.Name, value)
 	}
 	return c
 }
 
-// Dev returns c for a developer's machine: deliveries may go to http:// and to this machine, and the log is for eyes.
+// Dev returns c for development: deliveries may go to http:// URLs and to this machine, and the log is text.
 func (c Config) Dev() Config {
 	c.Egress.AllowHTTP = true
 	c.Egress.AllowedNetworks = slices.Concat(c.Egress.AllowedNetworks, loopback)
@@ -160,46 +190,15 @@ func (c Config) Dev() Config {
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// Validate returns Problems with all that is wrong with c, or nil. What Load returns is valid already; it is for a
-// Config made in code.
-func (c Config) Validate() error {
-	return c.problems(nil, func(string) string { return "" }).orNil()
-}
+func (c *Config) set(name string, value any) { c.field(name).Set(reflect.ValueOf(value)) }
 
-// problems checks each setting alone and then those that depend on each other, leaving out what is known to be bad.
-// source says where a setting came from.
-func (c Config) problems(bad map[string]bool, source func(name string) string) Problems {
-	var found Problems
-	failed := make(map[string]bool)
-	for _, s := range table {
-		if bad[s.name] {
-			failed[s.name] = true
-		} else if err := s.value.check(&c); err != nil {
-			failed[s.name] = true
-			found = append(found, Problem{s.name, source(s.name), err.Error()})
-		}
-	}
-	for _, r := range rules {
-		if slices.ContainsFunc(r.names, func(name string) bool { return failed[name] }) {
-			continue
-		}
-		if wrong := r.broken(c); wrong != "" {
-			found = append(found, Problem{r.names[0], source(r.names[0]), wrong})
-		}
-	}
-	return found
-}
+func (c *Config) get(name string) any { return c.field(name).Interface() }
 
-// shown is a text in a message: quoted, and cut where it is long.
-func shown(text string) string {
-	const most = 80
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most]) + "…"
+// field finds the field of a setting: Webhooks.RetryMax for webhooks.retry_max.
+func (c *Config) field(name string) reflect.Value {
+	field := reflect.ValueOf(c).Elem()
+	for part := range strings.SplitSeq(strings.ReplaceAll(name, "_", ""), ".") {
+		field = field.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, part) })
 	}
-	return `"` + strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '�'
-		}
-		return r
-	}, text) + `"`
+	return field
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,163 +12,149 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 const maxFile = 1 << 20
 
-// document is a configuration file: what it sets, as text with its place, and what is wrong with it. It is read as
-// nodes, not into a map, since a map has lost what must be refused: duplicates, nulls, and how a scalar was written.
-type document struct {
+// file is a configuration file. It is read as YAML nodes, because viper's own reader loses what the problems need: lines,
+// duplicate and unknown keys, nulls, and how a scalar was written. Viper gets each value as text.
+type file struct {
 	path     string
-	texts    map[string]string // by setting
+	texts    map[string]any    // by setting
 	places   map[string]string // by setting: "keyhook.yaml:12"
 	problems Problems
 }
 
-// readDocument reads the file at path; source says who named it. No path is a file that sets nothing.
-func readDocument(path, source string) *document {
-	d := &document{path: path, texts: map[string]string{}, places: map[string]string{}}
+// readFile reads the file at path. source is the flag or variable that names it. Without a path, the file is empty.
+func readFile(path, source string) *file {
+	f := &file{path: path, texts: map[string]any{}, places: map[string]string{}}
 	if path == "" {
-		return d
+		return f
 	}
 	data, err := readAtMost(path, maxFile)
 	if err != nil {
-		d.problems = Problems{{Source: source, Message: fmt.Sprintf("cannot read the file %s: %v", shown(path), reason(err))}}
-		return d
+		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", shown(path), reason(err)), "check the path and its permissions"))}
+	} else if err := f.decode(data); err != nil {
+		message := quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
+		f.problems = append(f.problems, NewProblem("", path, advise("is not valid YAML: "+message, "correct that line")))
 	}
-	var root yaml.Node
-	decoder := yaml.NewDecoder(strings.NewReader(string(data)))
-	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		return d // nothing but comments
-	} else if err != nil {
-		d.syntax(err)
-		return d
-	}
-	if err := decoder.Decode(new(yaml.Node)); err == nil {
-		d.wrong("", root.Content[0], "is followed by a second document; keep everything in one")
-	} else if !errors.Is(err, io.EOF) {
-		d.syntax(err)
-	}
-	top := root.Content[0]
-	if top.Kind == yaml.MappingNode {
-		d.section("", top)
-	} else if !isNothing(top) {
-		d.wrong("", top, "is no mapping; begin with a line like server:")
-	}
-	return d
+	return f
 }
 
-// quoted is what the parser cites out of the file. A secret may be in it, so it is not passed on.
+// quoted is text that the YAML parser quotes from the file. It may be a secret, so it is removed.
 var quoted = regexp.MustCompile("'[^'<][^']+'|`[^`]*`")
 
-func (d *document) syntax(err error) {
-	message := quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
-	d.problems = append(d.problems, Problem{Source: d.path, Message: "is not valid YAML: " + message})
+func (f *file) decode(data []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var root, second yaml.Node
+	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+		return nil // only comments
+	} else if err != nil {
+		return err
+	}
+	if err := decoder.Decode(&second); err == nil {
+		f.wrong("", &second, advise("begins a second document", "keep all settings in one document"))
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	if top := root.Content[0]; top.Kind == yaml.MappingNode {
+		f.section("", top)
+	} else if !isEmpty(top) {
+		f.wrong("", top, advise("is not a mapping", "begin with a section, such as server:"))
+	}
+	return nil
 }
 
-// section reads the keys of one mapping; prefix is its dotted name with a dot at the end, empty at the top.
-func (d *document) section(prefix string, mapping *yaml.Node) {
-	seen := map[string]int{}
+// section reads the keys of a mapping. prefix is its name with a dot, empty at the top of the file.
+func (f *file) section(prefix string, mapping *yaml.Node) {
+	lines := map[string]int{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		key, node := mapping.Content[i], mapping.Content[i+1]
-		if key.Kind != yaml.ScalarNode || key.Tag != "!!str" {
-			d.wrong("", key, "has a key that is no plain name; write the name of a setting")
-			continue
-		}
+		key, value := mapping.Content[i], mapping.Content[i+1]
 		name := prefix + key.Value
-		if line, again := seen[name]; again {
-			d.wrong(name, key, "stands in line "+strconv.Itoa(line)+" already; keep one of the two")
-			continue
-		}
-		seen[name] = key.Line
-		s, isSetting := find(name)
+		setting, isSetting := find(name)
+		first, again := lines[name]
+		lines[name] = key.Line
 		switch {
-		case isSetting && prefix != "": // not server.listen: in one word
-			d.setting(s, node)
-		case prefix == "" && isSection(name):
-			d.subsection(name, node)
-		default:
-			d.unknown(prefix, key, name)
+		case key.Tag != "!!str":
+			f.wrong("", key, advise("has a key that is not a plain name", "write the name of a setting"))
+		case again:
+			f.wrong(name, key, advise(fmt.Sprintf("is in line %d already", first), "keep one of the two"))
+		case isSetting && prefix != "":
+			f.setting(setting, value)
+		case prefix != "" || !isSection(name):
+			f.unknown(name, key)
+		case value.Kind == yaml.MappingNode:
+			f.section(name+".", value)
+		case !isEmpty(value):
+			f.wrong(name, value, advise("is a section", "write its settings below it, indented"))
 		}
 	}
 }
 
-func (d *document) subsection(name string, node *yaml.Node) {
-	switch {
-	case node.Kind == yaml.MappingNode:
-		d.section(name+".", node)
-	case isNothing(node): // all its settings are commented out
-	default:
-		d.wrong(name, node, "is a section; write its settings below it, indented")
+func (f *file) unknown(name string, key *yaml.Node) {
+	mend := suggest(name, names(), "remove it")
+	if _, isSetting := find(name); isSetting {
+		section, setting, _ := strings.Cut(name, ".")
+		mend = "write " + setting + " below " + section + ":, indented"
 	}
+	f.wrong("", key, advise(shown(name)+" is not a setting", mend))
 }
 
-func (d *document) unknown(prefix string, key *yaml.Node, name string) {
-	message := shown(name) + " is no setting"
-	known := sections()
-	for _, s := range Settings() {
-		known = append(known, s.Name)
+func (f *file) setting(s Setting, value *yaml.Node) {
+	var text string
+	var err error
+	if isList := s.Kind == networks.label; isList && value.Kind == yaml.SequenceNode {
+		text, err = listText(value)
+	} else if text, err = scalarText(value); err == nil && isList {
+		err = advise("is a list", "write [10.0.0.0/8], or one item per line with a hyphen before it")
 	}
-	section, rest, dotted := strings.Cut(key.Value, ".")
-	if _, flat := find(key.Value); prefix == "" && dotted && flat {
-		message += "; write " + rest + " below " + section + ":, indented"
-	} else {
-		message += didYouMean(name, "", known) + "; remove it"
-	}
-	d.wrong("", key, message)
-}
-
-// setting takes a scalar as it was written. So 0600 stays four characters and a long number keeps its digits.
-func (d *document) setting(s Setting, node *yaml.Node) {
-	text, wrong := "", ""
-	if node.Kind == yaml.SequenceNode && s.Kind == kindNetworks {
-		items := make([]string, 0, len(node.Content))
-		for _, item := range node.Content {
-			one, bad := scalar(item)
-			if bad != "" {
-				wrong = "has an item that " + bad
-			}
-			items = append(items, one)
-		}
-		text = strings.Join(items, ",")
-	} else if text, wrong = scalar(node); wrong == "" && s.Kind == kindNetworks {
-		wrong = "is a list; write [10.0.0.0/8], or one item a line with a hyphen before it"
-	}
-	if wrong != "" {
-		d.wrong(s.Name, node, wrong)
+	if err != nil {
+		f.wrong(s.Name, value, err)
 		return
 	}
-	d.texts[s.Name] = text
-	d.places[s.Name] = d.place(node)
+	f.texts[s.Name], f.places[s.Name] = text, f.place(value)
 }
 
-// scalar returns the text of a node, or what is wrong with it. The text itself is never part of that.
-func scalar(node *yaml.Node) (text, wrong string) {
+// scalarText returns a scalar as it was written: 0600 keeps its zero, and a long number keeps its digits. The error does not
+// show the text, which may be a secret.
+func scalarText(node *yaml.Node) (string, error) {
 	switch {
-	case node.Kind == yaml.AliasNode:
-		return "", "is a YAML alias; write the value out, in quotes if it begins with *"
-	case node.Kind != yaml.ScalarNode:
-		return "", "takes a single value, not a list or section"
 	case node.Tag == "!!null":
-		return "", `has no value; write one, "" for none, or remove the line`
-	case node.Tag != "!!str" && node.Tag != "!!int" && node.Tag != "!!float" && node.Tag != "!!bool" && node.Tag != "!!timestamp":
-		return "", "has a YAML tag; write the value in quotes if it begins with !"
+		return "", advise("has no value", `write one, or "" for none, or remove the line`)
+	case node.Kind != yaml.ScalarNode || !plain.MatchString(node.Tag):
+		return "", advise("is not a single plain value", "write one, in quotes if it begins with * or !")
 	}
-	return node.Value, ""
+	return node.Value, nil
 }
 
-// isNothing tells a key with nothing behind it from one that says null.
-func isNothing(node *yaml.Node) bool {
-	return node.Kind == yaml.ScalarNode && node.Tag == "!!null" && node.Value == ""
+var plain = regexp.MustCompile(`^!!(str|int|float|bool|timestamp)$`)
+
+// listText joins the items of a list with commas.
+func listText(list *yaml.Node) (string, error) {
+	var items []string
+	for _, node := range list.Content {
+		item, err := scalarText(node)
+		if err != nil {
+			what, mend := fault.Split(err)
+			return "", advise("has an item that "+what, mend)
+		}
+		items = append(items, item)
+	}
+	return strings.Join(items, ","), nil
 }
 
-func (d *document) wrong(name string, node *yaml.Node, message string) {
-	d.problems = append(d.problems, Problem{name, d.place(node), message})
+// isEmpty reports whether a key has nothing after it, not even null.
+func isEmpty(node *yaml.Node) bool { return node.Tag == "!!null" && node.Value == "" }
+
+func (f *file) wrong(name string, node *yaml.Node, err error) {
+	f.problems = append(f.problems, NewProblem(name, f.place(node), err))
 }
 
-func (d *document) place(node *yaml.Node) string { return d.path + ":" + strconv.Itoa(node.Line) }
+func (f *file) place(node *yaml.Node) string { return f.path + ":" + strconv.Itoa(node.Line) }
 
-// readAtMost reads a file of up to most bytes.
+// readAtMost reads a file of at most most bytes.
 func readAtMost(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -175,19 +162,15 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
 	data, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err != nil {
-		return nil, err
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it is larger than %d bytes", most)
 	}
-	if int64(len(data)) > most {
-		return nil, fmt.Errorf("it is larger than %d bytes", most)
-	}
-	return data, nil
+	return data, err
 }
 
-// reason is an error without the path that it names.
+// reason returns an error without the path that it names.
 func reason(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, isPath := errors.AsType[*fs.PathError](err); isPath {
 		return at.Err
 	}
 	return err

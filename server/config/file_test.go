@@ -3,18 +3,23 @@ package config_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/keyhook/keyhook/server/config"
 )
 
 func TestFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, text, want string }{
-		{"a misspelt setting", "webhooks:\n  tiemout: 5s\n", `keyhook.yaml:2: "webhooks.tiemout" is no setting (did you mean webhooks.timeout?)`},
-		{"a misspelt section", "webhook:\n  timeout: 5s\n", "(did you mean webhooks?)"},
-		{"a name nothing like a setting", "server:\n  zzzzzzzzzz: 1\n", `"server.zzzzzzzzzz" is no setting; remove it`},
-		{"a section in capitals", "Server:\n  listen: :1\n", "(did you mean server?)"},
-		{"a setting in capitals", "server:\n  Listen: :1\n", "(did you mean server.listen?)"},
+		{"a misspelt setting", "webhooks:\n  tiemout: 5s\n", `keyhook.yaml:2: "webhooks.tiemout" is not a setting; did you mean webhooks.timeout?`},
+		{"a misspelt section", "webhook:\n  timeout: 5s\n", "did you mean webhooks?"},
+		{"a name nothing like a setting", "server:\n  zzzzzzzzzz: 1\n", `"server.zzzzzzzzzz" is not a setting; remove it`},
+		{"a section in capitals", "Server:\n  listen: :1\n", "did you mean server?"},
+		{"a setting in capitals", "server:\n  Listen: :1\n", "did you mean server.listen?"},
 		{"a setting with its dot", "server.listen: :1\n", "write listen below server:, indented"},
-		{"a setting below itself", "server:\n  server.listen: :1\n", "is no setting"},
+		{"a setting below itself", "server:\n  server.listen: :1\n", "is not a setting"},
 		{"a bare number for a duration", "webhooks:\n  timeout: 5\n", `keyhook.yaml:2): "5" has no unit; write "5s"`},
 		{"a null", "webhooks:\n  max_attempts: null\n", "has no value"},
 		{"a tilde", "webhooks:\n  max_attempts: ~\n", "has no value"},
@@ -23,26 +28,26 @@ func TestFilesThatAreRefused(t *testing.T) {
 		{"a null section", "webhooks: null\n", "is a section"},
 		{"a scalar for a section", "webhooks: 5\n", "is a section"},
 		{"a list for a section", "webhooks: [1]\n", "is a section"},
-		{"a list for a scalar", "webhooks:\n  max_attempts: [5]\n", "single value"},
-		{"a map for a scalar", "webhooks:\n  max_attempts: {a: 5}\n", "single value"},
+		{"a list for a scalar", "webhooks:\n  max_attempts: [5]\n", "not a single plain value"},
+		{"a map for a scalar", "webhooks:\n  max_attempts: {a: 5}\n", "not a single plain value"},
 		{"a scalar for a list", "egress:\n  allowed_networks: 10.0.0.0/8\n", "is a list"},
-		{"a map for a list", "egress:\n  allowed_networks: {a: b}\n", "single value"},
-		{"a list in a list", "egress:\n  allowed_networks: [[10.0.0.1]]\n", "single value"},
-		{"a setting twice", "keys:\n  prefix: a\n  prefix: b\n", "keyhook.yaml:3): stands in line 2 already"},
-		{"a section twice", "keys:\n  prefix: a\nlog:\n  level: info\nkeys:\n  prefix: b\n", "keyhook.yaml:5): stands in line 1 already"},
-		{"an alias", "keys:\n  prefix: &a svc\nlog:\n  level: *a\n", "is a YAML alias"},
-		{"a merge", "keys: &a\n  prefix: svc\nlog:\n  <<: *a\n", "no plain name"},
-		{"a tag", "keys:\n  prefix: !x svc\n", "has a YAML tag"},
-		{"a key that is a list", "? [a]\n: b\n", "no plain name"},
-		{"a key that is a number", "5: b\n", "no plain name"},
-		{"a scalar alone", "hello\n", "is no mapping"},
-		{"a list alone", "- hello\n", "is no mapping"},
+		{"a map for a list", "egress:\n  allowed_networks: {a: b}\n", "not a single plain value"},
+		{"a list in a list", "egress:\n  allowed_networks: [[10.0.0.1]]\n", "not a single plain value"},
+		{"a setting twice", "keys:\n  prefix: a\n  prefix: b\n", "keyhook.yaml:3): is in line 2 already"},
+		{"a section twice", "keys:\n  prefix: a\nlog:\n  level: info\nkeys:\n  prefix: b\n", "keyhook.yaml:5): is in line 1 already"},
+		{"an alias", "keys:\n  prefix: &a svc\nlog:\n  level: *a\n", "not a single plain value"},
+		{"a merge", "keys: &a\n  prefix: svc\nlog:\n  <<: *a\n", "not a plain name"},
+		{"a tag", "keys:\n  prefix: !x svc\n", "not a single plain value"},
+		{"a key that is a list", "? [a]\n: b\n", "not a plain name"},
+		{"a key that is a number", "5: b\n", "not a plain name"},
+		{"a scalar alone", "hello\n", "is not a mapping"},
+		{"a list alone", "- hello\n", "is not a mapping"},
 		{"a second document", "log:\n  level: info\n---\nlog:\n  level: warn\n", "second document"},
 		{"broken syntax", "log: [\n", "is not valid YAML"},
 		{"broken syntax in a second document", "log:\n  level: info\n---\n[", "is not valid YAML"},
 		{"a tab", "log:\n\tlevel: info\n", "is not valid YAML"},
 		{"no text at all", "\x00\x01\x02", "is not valid YAML"},
-		{"an octal number", "webhooks:\n  max_attempts: 010\n", "no whole number"},
+		{"an octal number", "webhooks:\n  max_attempts: 010\n", "not a whole number"},
 		{"yes for true", "egress:\n  allow_http: yes\n", "write true or false"},
 		{"a negative duration", "webhooks:\n  timeout: -5s\n", "out of range"},
 		{"deep nesting", strings.Repeat("[", 20000), "is not valid YAML"},
@@ -57,8 +62,8 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzLoad asserts that a file either is refused with Problems or gives a configuration that is valid, and that the
-// text of a secret is in neither.
+// FuzzLoad asserts that a file is refused with Problems, which show no secret, or that `config show` shows a configuration that
+// loads again to the same one.
 func FuzzLoad(f *testing.F) {
 	for _, text := range []string{
 		"", "# comment\n", "webhooks:\n  timeout: 5s\n", "webhooks: {timeout: 5, max_attempts: 0x5}\n", "a: &a [*a]\n",
@@ -68,15 +73,28 @@ func FuzzLoad(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := loadFile(t, text)
+		path := write(t, "keyhook.yaml", text, 0o600)
+		c, err := config.Load(parse(t, "--config", path))
 		if err != nil {
 			if strings.Contains(problemsOf(t, err).Error(), canary) {
 				t.Errorf("a secret is shown: %v", err)
 			}
 			return
 		}
-		if err := c.Validate(); err != nil {
-			t.Errorf("loaded, but not valid: %v", err)
+		list, err := config.Explain(parse(t, "--config", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var args []string
+		for _, s := range list {
+			if !s.Secret {
+				args = append(args, "--"+s.Flag+"="+s.Value)
+			}
+		}
+		again, err := config.Load(parse(t, args...))
+		again.Encryption, again.Bootstrap = c.Encryption, c.Bootstrap
+		if diff := cmp.Diff(c, again, asValues, cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("loaded again, error %v (-first +again):\n%s", err, diff)
 		}
 	})
 }

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"slices"
 
@@ -12,155 +10,165 @@ import (
 
 const fromDefault = "default"
 
-// Load reads the settings: flags before KEYHOOK_* of the environment, before the file that --config or KEYHOOK_CONFIG
-// names, before the defaults. flags has what Flags defined, or is nil for none. A variable that is empty counts as not
-// set. The error is Problems, with all that is wrong at once.
+// Load reads the settings from the flags, the environment, the file that --config or KEYHOOK_CONFIG names, and the defaults,
+// in this order of precedence. flags were defined by Flags; nil means none. An empty variable counts as not set. The error
+// is Problems, with all problems at once.
 func Load(flags *pflag.FlagSet) (Config, error) {
-	c, _, err := load(flags)
-	return c, err
+	l := newLoader(flags)
+	c := l.load()
+	if len(l.problems) > 0 {
+		return Config{}, l.problems
+	}
+	return c, nil
 }
 
-// Explain loads as Load does, and returns the value of each setting with the place it came from. Secrets are redacted.
+// Explain loads the settings like Load, and returns the value and the source of each. Secrets are redacted.
 func Explain(flags *pflag.FlagSet) ([]Effective, error) {
-	c, source, err := load(flags)
-	if err != nil {
-		return nil, err
+	l := newLoader(flags)
+	c := l.load()
+	if len(l.problems) > 0 {
+		return nil, l.problems
 	}
-	list := make([]Effective, len(table))
-	for i, s := range table {
-		known, _ := find(s.name)
-		list[i] = Effective{known, s.value.text(&c), source[s.name]}
+	var list []Effective
+	for _, s := range table {
+		list = append(list, Effective{s, show(c.get(s.Name)), l.sources[s.Name]})
 	}
 	return list, nil
 }
 
-func load(flags *pflag.FlagSet) (Config, map[string]string, error) {
-	path, by := filePath(flags)
-	file := readDocument(path, by)
-	l := loader{layers: layers(flags, file), flags: flags, file: file}
-	found := append(file.problems, strayEnvironment(os.Environ())...)
-
-	c := Default()
-	bad, source := map[string]bool{}, map[string]string{}
-	for _, s := range table {
-		text, from, err := l.text(s)
-		source[s.name] = from
-		if err == nil {
-			err = s.value.set(&c, text)
-		}
-		if err != nil {
-			bad[s.name] = true
-			found = append(found, Problem{s.name, from, err.Error()})
-		}
-	}
-	found = append(found, c.problems(bad, func(name string) string { return source[name] })...)
-	if len(found) > 0 {
-		slices.SortStableFunc(found, func(a, b Problem) int { return order(a.Setting) - order(b.Setting) })
-		return Config{}, nil, found
-	}
-	if isDev(flags) {
-		c = overlay(c, source)
-	}
-	return c, source, nil
+// loader reads the settings once.
+type loader struct {
+	flags    *pflag.FlagSet
+	file     *file
+	viper    *viper.Viper
+	sources  map[string]string // by setting
+	problems Problems
 }
 
-// layers hands the sources to viper, which knows their order. Keys are bound one by one, never by AutomaticEnv: a
-// variable named as a section would replace the whole of it. For the same reason keys are flat: nothing splits at dots.
-func layers(flags *pflag.FlagSet, file *document) *viper.Viper {
-	v := viper.NewWithOptions(viper.KeyDelimiter("/"))
-	for _, s := range Settings() {
-		v.SetDefault(s.Name, s.Default)
-		must(v.BindEnv(s.Name, s.Env))
-		if flag := lookup(flags, s.Flag); flag != nil {
-			must(v.BindPFlag(s.Name, flag))
-		}
+// newLoader gives viper all sources. Viper knows their precedence. Each variable is bound by its name, because with
+// AutomaticEnv a variable such as KEYHOOK_WEBHOOKS would replace a whole section.
+func newLoader(flags *pflag.FlagSet) *loader {
+	if flags == nil {
+		flags = pflag.NewFlagSet("", pflag.ContinueOnError)
+		Flags(flags)
 	}
-	fromFile := make(map[string]any, len(file.texts))
-	for name, text := range file.texts {
-		fromFile[name] = text
+	l := &loader{flags: flags, file: &file{}, viper: viper.New(), sources: map[string]string{}}
+	l.bind(configFile)
+	for _, s := range all {
+		l.bind(s)
 	}
-	must(v.MergeConfigMap(fromFile))
-	return v
+	l.file = readFile(l.viper.GetString(configFile.Name), l.source(configFile))
+	must(l.viper.MergeConfigMap(l.file.texts))
+	return l
 }
 
-// must is for errors that viper documents for wrong arguments only.
+// configFile is the path of the file. Keyhook does not search well-known places, because the settings must not depend on the
+// working directory.
+var configFile = Setting{Name: flagConfig, Env: EnvFile, Flag: flagConfig}
+
+func (l *loader) bind(s Setting) {
+	l.viper.SetDefault(s.Name, s.Default)
+	must(l.viper.BindEnv(s.Name, s.Env))
+	if flag := l.flags.Lookup(s.Flag); flag != nil {
+		must(l.viper.BindPFlag(s.Name, flag))
+	}
+}
+
+// must is for errors that viper returns only for invalid arguments.
 func must(err error) {
 	if err != nil {
 		panic("config: " + err.Error())
 	}
 }
 
-type loader struct {
-	layers *viper.Viper
-	flags  *pflag.FlagSet
-	file   *document
+// load returns the configuration. It is valid if there are no problems.
+func (l *loader) load() (c Config) {
+	l.problems = append(l.file.problems, unknownVariables(os.Environ())...)
+	failed := map[string]bool{}
+	for _, s := range table {
+		text, err := l.text(s)
+		var value any
+		if err == nil {
+			value, err = s.kind.parse(text)
+		}
+		if err != nil {
+			failed[s.Name] = true
+			l.wrong(s.Name, err)
+			continue
+		}
+		c.set(s.Name, value)
+	}
+	for _, r := range rules {
+		if slices.ContainsFunc(r.names, func(name string) bool { return failed[name] }) {
+			continue
+		}
+		if what, mend := r.broken(c); what != "" {
+			l.wrong(r.names[0], advise(what, mend))
+		}
+	}
+	slices.SortStableFunc(l.problems, func(a, b Problem) int { return index(a.Setting) - index(b.Setting) })
+	if dev, _ := l.flags.GetBool(flagDev); dev {
+		c = l.dev(c)
+	}
+	return c
 }
 
-// text returns what a setting is set to and where. The text of a secret may come out of a file of its own.
-func (l loader) text(s setting) (text, source string, err error) {
-	source = l.source(s.name)
-	if !s.secret {
-		return l.layers.GetString(s.name), source, nil
+// wrong adds the problems of a setting. An error may join several.
+func (l *loader) wrong(name string, err error) {
+	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
+		for _, one := range joined.Unwrap() {
+			l.wrong(name, one)
+		}
+		return
 	}
-	fileSource := l.source(s.companion())
-	switch {
-	case source != fromDefault && fileSource != fromDefault:
-		return "", source, fmt.Errorf("is set beside %s (%s); keep one of the two", s.companion(), fileSource)
-	case fileSource != fromDefault:
-		text, err = readSecret(l.layers.GetString(s.companion()))
-		return text, fileSource, err
-	}
-	text = l.layers.GetString(s.name)
-	if source != fromDefault && text == "" {
-		return "", source, errors.New("is empty; give it a value, or leave it out")
-	}
-	return text, source, nil
+	l.problems = append(l.problems, NewProblem(name, l.sources[name], err))
 }
 
-// source names the place that viper took a setting from.
-func (l loader) source(name string) string {
-	s, _ := find(name)
-	if flag := lookup(l.flags, s.Flag); flag != nil && flag.Changed {
+// text returns the text of a setting, and notes its source. The text of a secret may be in a file of its own.
+func (l *loader) text(s Setting) (string, error) {
+	text, source := l.viper.GetString(s.Name), l.source(s)
+	l.sources[s.Name] = source
+	if !s.Secret {
+		return text, nil
+	}
+	companion := s.companion()
+	switch from := l.source(companion); {
+	case source == fromDefault && from == fromDefault:
+		return "", nil
+	case source == fromDefault:
+		l.sources[s.Name] = from
+		return readSecret(l.viper.GetString(companion.Name))
+	case from != fromDefault:
+		return "", advise("is set, and so is "+companion.Name+" ("+from+")", "keep one of the two")
+	case text == "":
+		return "", advise("is empty", "write a value, or remove the setting")
+	}
+	return text, nil
+}
+
+// source returns where viper got the value of a setting, which viper does not tell.
+func (l *loader) source(s Setting) string {
+	switch place, inFile := l.file.places[s.Name]; {
+	case l.flags.Changed(s.Flag):
 		return "--" + s.Flag
-	}
-	if os.Getenv(s.Env) != "" {
+	case os.Getenv(s.Env) != "":
 		return s.Env
-	}
-	if place, set := l.file.places[name]; set {
+	case inFile:
 		return place
 	}
 	return fromDefault
 }
 
-// overlay is Dev for a loaded configuration: a log format that someone asked for stays.
-func overlay(c Config, source map[string]string) Config {
-	dev := c.Dev()
-	source["egress.allow_http"], source["egress.allowed_networks"] = "--"+flagDev, "--"+flagDev
-	if source["log.format"] == fromDefault {
-		source["log.format"] = "--" + flagDev
-	} else {
-		dev.Log.Format = c.Log.Format
+// dev applies Dev. A log format that was set stays.
+func (l *loader) dev(c Config) Config {
+	format := c.Log.Format
+	c = c.Dev()
+	changed := []string{"egress.allow_http", "egress.allowed_networks", "log.format"}
+	if l.sources["log.format"] != fromDefault {
+		c.Log.Format, changed = format, changed[:2]
 	}
-	return dev
-}
-
-// filePath returns the file to read and who named it; no path where nobody did. There is no search in well-known places:
-// which file counts must not depend on where the process was started.
-func filePath(flags *pflag.FlagSet) (path, source string) {
-	if flag := lookup(flags, flagConfig); flag != nil && flag.Changed {
-		return flag.Value.String(), "--" + flagConfig
+	for _, name := range changed {
+		l.sources[name] = "--" + flagDev
 	}
-	return os.Getenv(EnvFile), EnvFile
-}
-
-func isDev(flags *pflag.FlagSet) bool {
-	flag := lookup(flags, flagDev)
-	return flag != nil && flag.Value.String() == "true"
-}
-
-func lookup(flags *pflag.FlagSet, name string) *pflag.Flag {
-	if flags == nil {
-		return nil
-	}
-	return flags.Lookup(name)
+	return c
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
 // asValues tells cmp how to compare what it cannot look into.
 var asValues = cmp.Options{
 	cmpopts.EquateComparable(netip.Prefix{}),
-	cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() == b.Reveal() }),
+	cmp.Comparer(func(a, b redact.Text) bool { return a.Reveal() == b.Reveal() }),
 }
 
-// parse gives the flags of a command line.
+// parse returns the flags of a command line.
 func parse(tb testing.TB, args ...string) *pflag.FlagSet {
 	tb.Helper()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -62,8 +63,7 @@ func problemsOf(tb testing.TB, err error) config.Problems {
 	return problems
 }
 
-// values has three valid values for every setting, none of them its default: for file, environment and flag. Those of
-// the file are YAML.
+// values has three valid values for every setting: for the file (in YAML), the environment and the flag. None is the default.
 var values = map[string][3]string{
 	"server.listen":                         {"127.0.0.1:1", "[::1]:2", "localhost:3"},
 	"server.base_url":                       {"https://a.example", "http://b.example:81/keys", "https://c.example"},
@@ -104,7 +104,7 @@ var values = map[string][3]string{
 	"log.format":                            {"text", "text", "text"},
 }
 
-// needs are the settings without which another is refused.
+// needs are the flags that a setting needs beside itself.
 var needs = map[string][]string{
 	"server.tls_cert_file":    {"--server.tls_key_file=k"},
 	"server.tls_key_file":     {"--server.tls_cert_file=c"},
@@ -163,7 +163,7 @@ func TestEverySettingIsTakenFromTheNearestSource(t *testing.T) {
 	}
 }
 
-// effective loads and returns the value of one setting, secrets revealed, and its source.
+// effective returns the value of one setting, even of a secret, and its source.
 func effective(t *testing.T, name string, args ...string) (value, source string) {
 	t.Helper()
 	flags := parse(t, args...)
@@ -264,7 +264,7 @@ func TestLoad(t *testing.T) {
 	t.Run("a file that was named must exist", func(t *testing.T) {
 		t.Parallel()
 		_, err := config.Load(parse(t, "--config", filepath.Join(t.TempDir(), "none.yaml")))
-		if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "--config" || !strings.Contains(p[0].Message, "no such file") {
+		if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "--config" || !strings.Contains(p[0].String(), "no such file") {
 			t.Errorf("got %v", p)
 		}
 	})
@@ -272,12 +272,12 @@ func TestLoad(t *testing.T) {
 	t.Run("a file larger than a megabyte is refused", func(t *testing.T) {
 		t.Parallel()
 		_, err := loadFile(t, strings.Repeat("# comment\n", 1<<17))
-		if p := problemsOf(t, err); !strings.Contains(p[0].Message, "larger than") {
+		if p := problemsOf(t, err); !strings.Contains(p[0].String(), "larger than") {
 			t.Errorf("got %v", p)
 		}
 	})
 
-	t.Run("--dev opens http and loopback beside what is configured", func(t *testing.T) {
+	t.Run("--dev allows http and loopback in addition to the configuration", func(t *testing.T) {
 		t.Parallel()
 		c, err := loadFile(t, "egress:\n  allowed_networks: [10.0.0.0/8]\n", "--dev")
 		if err != nil {
@@ -294,7 +294,7 @@ func TestLoad(t *testing.T) {
 		}
 	})
 
-	t.Run("--dev leaves a log format that was asked for", func(t *testing.T) {
+	t.Run("--dev keeps a log format that was set", func(t *testing.T) {
 		t.Parallel()
 		for arg, want := range map[string]string{"--log.format=json": "json", "--log.level=debug": "text"} {
 			if c, err := config.Load(parse(t, "--dev", arg)); err != nil || c.Log.Format != want {
@@ -320,11 +320,11 @@ func TestTheFileMayBeNamedInTheEnvironment(t *testing.T) {
 func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, want string }{
 		{"KEYHOOK_WEBHOOKS_TIEMOUT", "did you mean KEYHOOK_WEBHOOKS_TIMEOUT?"},
-		{"KEYHOOK_DB", "is no setting; unset it"},
-		{"KEYHOOK_WEBHOOKS", "is no setting"},
-		{"KEYHOOK_LISTEN", "is no setting"},
+		{"KEYHOOK_DB", "is not a setting; unset it"},
+		{"KEYHOOK_WEBHOOKS", "is not a setting"},
+		{"KEYHOOK_LISTEN", "is not a setting"},
 		{"KEYHOOK_BOOTSTRAP_TOKEN_FILES", "did you mean KEYHOOK_BOOTSTRAP_TOKEN_FILE?"},
-		{"KEYHOOK_LOG_LEVEL_FILE", "is no setting"},
+		{"KEYHOOK_LOG_LEVEL_FILE", "is not a setting"},
 		{"KEYHOOK_PORT_8080_TCP_ADDR", "enableServiceLinks: false"},
 		{"KEYHOOK_SERVICE_HOST", "enableServiceLinks: false"},
 		{"KEYHOOK_CONSOLE_SERVICE_PORT_HTTP", "enableServiceLinks: false"},
@@ -333,7 +333,7 @@ func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 			t.Setenv(tt.name, "a value nobody should see")
 			_, err := config.Load(nil)
 			p := problemsOf(t, err)
-			if len(p) != 1 || p[0].Source != tt.name || !strings.Contains(p[0].Message, tt.want) {
+			if len(p) != 1 || p[0].Source != tt.name || !strings.Contains(p[0].String(), tt.want) {
 				t.Errorf("got %v, want %q", p, tt.want)
 			}
 			if strings.Contains(err.Error(), "nobody") {
@@ -341,7 +341,7 @@ func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
 			}
 		})
 	}
-	t.Run("names of other parts are left alone", func(t *testing.T) {
+	t.Run("variables of the commands and tests are ignored", func(t *testing.T) {
 		for _, name := range []string{"KEYHOOK_URL", "KEYHOOK_TOKEN", "KEYHOOK_WEBHOOK_SECRET", "KEYHOOK_TEST_REQUIRE", "KEYHOOKS_X", "NOT_KEYHOOK_X"} {
 			t.Setenv(name, "x")
 		}

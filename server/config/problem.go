@@ -3,32 +3,50 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Problem is one thing wrong with the configuration. It never holds the text of a secret.
 type Problem struct {
-	Setting string // dotted name; empty where it is of no setting that exists
-	Source  string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL" or "--log.level"; empty for a Config made in code
-	Message string // what is wrong, and what to write instead
+	Setting string // dotted name; empty if there is no such setting
+	Source  string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL" or "--log.level"; empty if none is known
+	What    string // what is wrong
+	Mend    string // what to write instead; may be empty
+}
+
+// NewProblem makes a Problem of an error, whose mend is that of its fault.Advice.
+func NewProblem(setting, source string, err error) Problem {
+	what, mend := fault.Split(err)
+	return Problem{setting, source, what, mend}
+}
+
+// Where returns the setting and its source.
+func (p Problem) Where() string {
+	switch {
+	case p.Setting == "":
+		return p.Source
+	case p.Source == "" || p.Source == fromDefault:
+		return p.Setting
+	default:
+		return p.Setting + " (" + p.Source + ")"
+	}
 }
 
 // String returns the problem in one line.
 func (p Problem) String() string {
-	switch {
-	case p.Setting == "":
-		return p.Source + ": " + p.Message
-	case p.Source == "" || p.Source == fromDefault:
-		return p.Setting + ": " + p.Message
-	default:
-		return p.Setting + " (" + p.Source + "): " + p.Message
+	text := p.Where() + ": " + p.What
+	if p.Mend != "" {
+		text += "; " + p.Mend
 	}
+	return text
 }
 
-// Problems is all that is wrong with the configuration at once; Load and Validate return it as their error. Find it with
+// Problems is everything that is wrong with the configuration. Load returns it as its error. Find it with
 // errors.As.
 type Problems []Problem
 
-// Error returns one line for a single problem, and else a line for each below a first one that counts them.
+// Error returns one line for a single problem. For several it returns a line with their number, and one line for each.
 func (p Problems) Error() string {
 	if len(p) == 1 {
 		return "configuration: " + p[0].String()
@@ -39,12 +57,4 @@ func (p Problems) Error() string {
 		text.WriteString("\n  " + problem.String())
 	}
 	return text.String()
-}
-
-// orNil keeps an empty list from being an error that is not nil.
-func (p Problems) orNil() error {
-	if len(p) == 0 {
-		return nil
-	}
-	return p
 }

@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// canary is long enough for a secret, and may be shown nowhere.
+// canary is a valid secret, which must never be shown.
 const canary = "canary0123456789012345678901234567890123456"
 
-// private holds a configuration where fmt may not call its methods.
+// private holds a configuration in a field whose methods fmt cannot call.
 type private struct{ config config.Config }
 
 func TestASecretIsShownNowhere(t *testing.T) {
 	t.Parallel()
-	secret := config.NewSecret(canary)
+	secret := redact.New(canary)
 	c := config.Default()
 	c.Bootstrap.Token = secret
 	asJSON, err := json.Marshal(c)
@@ -98,7 +99,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 		{"unless it is larger than 4 KiB", secret(strings.Repeat("x", 4097), 0o600), "larger than 4096 bytes"},
 		{"unless anyone may write it", secret(canary, 0o602), "chmod o-w"},
 		{"unless it is not there", func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no such file"},
-		{"unless it is a directory", func(t *testing.T) string { return t.TempDir() }, "no file"},
+		{"unless it is a directory", func(t *testing.T) string { return t.TempDir() }, "regular file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +112,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 				} {
 					c, err := load()
 					if tt.want != "" {
-						if p := problemsOf(t, err); len(p) != 1 || p[0].Setting != name || !strings.Contains(p[0].Message, tt.want) {
+						if p := problemsOf(t, err); len(p) != 1 || p[0].Setting != name || !strings.Contains(p[0].String(), tt.want) {
 							t.Errorf("%s by %s: got %v, want %q", name, source, err, tt.want)
 						}
 						continue
@@ -127,7 +128,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 		t.Parallel()
 		path := write(t, "secret", canary, 0o600)
 		_, err := loadFile(t, "bootstrap:\n  token: "+canary+"\n", "--bootstrap.token_file", path)
-		if p := problemsOf(t, err); len(p) != 1 || !strings.Contains(p[0].Message, "bootstrap.token_file (--bootstrap.token_file); keep one") {
+		if p := problemsOf(t, err); len(p) != 1 || !strings.Contains(p[0].String(), "bootstrap.token_file (--bootstrap.token_file); keep one") {
 			t.Errorf("got %v", err)
 		}
 	})

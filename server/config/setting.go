@@ -1,65 +1,192 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
-// Setting is what may be said about one name: for documents, tests and `config show`.
+// Setting is one setting and its names.
 type Setting struct {
-	Name    string // dotted, as in the file
-	Env     string // as in the environment
-	Flag    string // without its hyphens
-	Default string // as text; empty for none
-	Kind    string // what a value looks like
-	Why     string // what it is for, in a line
-	Secret  bool   // never shown
+	Name        string // dotted, as in the file
+	Env         string // the name of its environment variable
+	Flag        string // without hyphens
+	Default     string // as text; empty for none
+	Kind        string // what a value looks like
+	Description string // one line
+	Secret      bool   // never shown; its value may be in a file, see companion
+
+	kind kind
 }
 
-// Effective is a setting with its value as it is in force.
+// Effective is a setting with its value.
 type Effective struct {
 	Setting
-	Value  string // redacted where it is a secret
+	Value  string // redacted if it is a secret
 	Source string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL", "--log.level" or "default"
 }
 
-// Settings returns every name there is, in the order of the table. A secret is followed by the setting of the file that
-// may hold it.
+func newSetting(name, fallback string, kind kind, description string) Setting {
+	return Setting{
+		Name: name, Env: envPrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), Flag: flagName(name), Default: fallback,
+		Kind: kind.label, Description: description, Secret: kind.label == "secret", kind: kind,
+	}
+}
+
+// companion returns the setting of the file that holds a secret.
+func (s Setting) companion() Setting {
+	return newSetting(s.Name+"_file", "", text("path", isLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
+}
+
+// Settings returns all settings in the order of the table. A secret is followed by the setting of the file that may hold it.
 func Settings() []Setting { return slices.Clone(all) }
 
-var all = func() []Setting {
-	var list []Setting
+var all = func() (list []Setting) {
 	for _, s := range table {
-		list = append(list, Setting{s.name, s.env(), flagName(s.name), s.fallback, s.value.kind(), s.why, s.secret})
-		if s.secret {
-			name := s.companion()
-			list = append(list, Setting{name, envName(name), flagName(name), "", kindText,
-				"a file that holds " + s.name + ", in place of it; one line break at its end is not part of it", false})
+		list = append(list, s)
+		if s.Secret {
+			list = append(list, s.companion())
 		}
 	}
 	return list
 }()
 
-// order is the place of a setting in the table, or -1 where there is none of that name.
-func order(name string) int {
+// index returns the place of a setting in all; -1 if there is no setting of that name.
+func index(name string) int {
 	return slices.IndexFunc(all, func(s Setting) bool { return s.Name == name })
 }
 
 func find(name string) (Setting, bool) {
-	if i := order(name); i >= 0 {
+	if i := index(name); i >= 0 {
 		return all[i], true
 	}
 	return Setting{}, false
 }
 
-// sections are the names before the dots.
-func sections() []string {
-	var list []string
-	for _, s := range all {
-		section, _, _ := strings.Cut(s.Name, ".")
-		list = append(list, section)
-	}
-	return slices.Compact(list)
+// isSection reports whether a name stands before the dot in the name of a setting.
+func isSection(name string) bool {
+	return slices.ContainsFunc(all, func(s Setting) bool { return strings.HasPrefix(s.Name, name+".") })
 }
 
-func isSection(name string) bool { return slices.Contains(sections(), name) }
+// names returns the names of all sections and settings.
+func names() (list []string) {
+	for _, s := range all {
+		section, _, _ := strings.Cut(s.Name, ".")
+		list = append(list, section, s.Name)
+	}
+	return list
+}
+
+const envPrefix = "KEYHOOK_"
+
+// EnvFile is the environment variable with the path of the configuration file.
+const EnvFile = envPrefix + "CONFIG"
+
+// EnvWebhookSecret is the environment variable with the signing secret of a subscription, for commands that verify.
+const EnvWebhookSecret = envPrefix + "WEBHOOK_SECRET"
+
+// otherVariables belong to the commands that are clients or receivers, and to the tests.
+var otherVariables = []string{EnvFile, EnvWebhookSecret, envPrefix + "URL", envPrefix + "TOKEN", envPrefix + "TEST_REQUIRE"}
+
+// serviceLink is a variable that Kubernetes sets in every pod for a Service whose name begins with keyhook.
+var serviceLink = regexp.MustCompile(`^KEYHOOK_(.*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// unknownVariables returns a problem for each variable with our prefix that nothing reads, such as a misspelt setting.
+func unknownVariables(environ []string) (found Problems) {
+	known := slices.Clone(otherVariables)
+	for _, s := range all {
+		known = append(known, s.Env)
+	}
+	slices.Sort(environ)
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
+			continue
+		}
+		mend := suggest(name, known, "unset it")
+		if serviceLink.MatchString(name) {
+			mend = "Kubernetes sets it for a Service of that name: add enableServiceLinks: false to the pod's spec"
+		}
+		found = append(found, NewProblem("", name, advise("is not a setting", mend)))
+	}
+	return found
+}
+
+// suggest returns the mend for an unknown name: the known name that was probably meant, or else the given mend.
+func suggest(name string, known []string, mend string) string {
+	if len(name) > 64 { // no name is longer, and the search costs the product of the lengths
+		return mend
+	}
+	best, least := "", 2+len(strings.TrimPrefix(name, envPrefix))/4
+	for _, candidate := range known {
+		if d := distance(name, candidate); d < least {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return mend
+	}
+	return "did you mean " + best + "? If not, " + mend
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(row[j]+1, diagonal+1, replaced)
+		}
+	}
+	return row[len(b)]
+}
+
+// Flags with names of their own. Every other flag has the name of its setting.
+const (
+	flagConfig = "config"
+	flagDev    = "dev"
+	flagListen = "listen"
+)
+
+func flagName(name string) string {
+	if name == "server.listen" {
+		return flagListen
+	}
+	return name
+}
+
+// Flags defines --config, --dev, --listen, and a hidden flag for each setting, such as --webhooks.timeout=5s. Forty more
+// lines in the help would hide the three. --server.listen is the same flag as --listen.
+func Flags(flags *pflag.FlagSet) {
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(flagName(name))
+	})
+	flags.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
+	flags.Bool(flagDev, false, "for development: deliver also to http:// and to this machine, and log as text")
+	for _, s := range all {
+		flags.String(s.Flag, s.Default, strings.Replace(s.Description, s.Kind, "`"+s.Kind+"`", 1))
+		flag := flags.Lookup(s.Flag)
+		flag.Hidden = s.Flag != flagListen
+		if s.Default == "false" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// DatabaseFlags defines --config and --storage.path, for commands that look for the database of a server.
+func DatabaseFlags(flags *pflag.FlagSet) {
+	flags.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
+	s, _ := find("storage.path")
+	flags.String(s.Flag, s.Default, "the database `file` of the server")
+}

@@ -1,5 +1,5 @@
-// Package docs owns the documents for users: Markdown files that the binary carries and serves as HTML, so that they
-// describe the version that runs and need no network. It knows nothing of HTTP.
+// Package docs owns the documents for users. They are Markdown files in the binary, which serves them as HTML, so they describe
+// the running version and need no network. It does not know HTTP.
 package docs
 
 import (

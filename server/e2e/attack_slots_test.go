@@ -40,7 +40,7 @@ func TestAttackSlowSubscriptions(t *testing.T) {
 	for range 3 {
 		attacker.must(t, "POST", "/api/v1/events/", event("slow", object{}), nil)
 	}
-	if f := v.publish(t.Context(), 2*time.Second, 10*time.Second); f.failed() > 0 || f.missing > 0 {
+	if f := v.publishFor(t.Context(), 2*time.Second, 10*time.Second); f.failed() > 0 || f.missing > 0 {
 		t.Errorf("the victim noticed: %s", f)
 	}
 }

@@ -25,7 +25,7 @@ func (a attack) measure(b *testing.B, p *process, v *victim) {
 	if a.grace == 0 {
 		a.grace = 15 * time.Second
 	}
-	v.publish(b.Context(), a.during/2, a.grace).report(b, "alone")
+	v.publishFor(b.Context(), a.during/2, a.grace).report(b, "alone")
 	p.forgetPeak(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	var running sync.WaitGroup
@@ -37,7 +37,7 @@ func (a attack) measure(b *testing.B, p *process, v *victim) {
 		}
 	})
 	sleep(ctx, a.lead)
-	beside := v.publish(ctx, a.during, a.grace)
+	beside := v.publishFor(ctx, a.during, a.grace)
 	cancel()
 	running.Wait()
 	beside.report(b, "beside")

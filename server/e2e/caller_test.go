@@ -98,6 +98,96 @@ func (c caller) try(ctx context.Context, method, path string, body, result any) 
 	return json.Unmarshal(a.body, result)
 }
 
+// key makes an API key and returns its id and the value of its header Authorization.
+func (c caller) key(tb testing.TB, scope string) (id, authorization string) {
+	tb.Helper()
+	var key struct{ ID, Key string }
+	c.must(tb, "POST", "/api/v1/api-keys/", object{"name": "e2e", "scope": scope}, &key)
+	return key.ID, "ApiKey " + key.Key
+}
+
+// subscribe makes a subscription and returns its id. No types are all types.
+func (c caller) subscribe(tb testing.TB, url string, types ...string) string {
+	tb.Helper()
+	var sub struct{ ID string }
+	c.must(tb, "POST", "/api/v1/webhooks/subscriptions/", object{"url": url, "event_types": append([]string{}, types...)}, &sub)
+	return sub.ID
+}
+
+// publish publishes an event without data and returns its id.
+func (c caller) publish(tb testing.TB, eventType string) string {
+	tb.Helper()
+	var made struct{ ID string }
+	c.must(tb, "POST", "/api/v1/events/", event(eventType, object{}), &made)
+	return made.ID
+}
+
+// drained waits until nothing is pending for a subscription.
+func (c caller) drained(tb testing.TB, subscription string) {
+	tb.Helper()
+	var state struct {
+		Pending int64 `json:"pending_deliveries"`
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; sleep(tb.Context(), 10*time.Millisecond) {
+		c.must(tb, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/", nil, &state)
+		if state.Pending == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%d deliveries are still pending", state.Pending)
+		}
+	}
+}
+
+// attempts reads the whole log of a subscription and counts the records of each attempt, by event id and number.
+func (c caller) attempts(tb testing.TB, subscription string) map[string]int {
+	tb.Helper()
+	recorded := map[string]int{}
+	for cursor := ""; ; {
+		var page struct {
+			Data []struct {
+				EventID string `json:"event_id"`
+				Number  int    `json:"attempt_number"`
+			}
+			NextCursor *string `json:"next_cursor"`
+		}
+		c.must(tb, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/deliveries/?limit=200"+cursor, nil, &page)
+		for _, a := range page.Data {
+			recorded[fmt.Sprintf("%s %d", a.EventID, a.Number)]++
+		}
+		if page.NextCursor == nil {
+			return recorded
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+}
+
+// whoami asks whom a credential belongs to. It returns the code of a refusal, or the user's e-mail address.
+func (p *process) whoami(tb testing.TB, authorization string) (status int, code, email string) {
+	tb.Helper()
+	c := p.caller
+	c.authorization = authorization
+	a, err := c.call(tb.Context(), "GET", "/api/v1/whoami/", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var body struct{ User struct{ Email string } }
+	if err := json.Unmarshal(a.body, &body); err != nil {
+		tb.Fatal(err)
+	}
+	return a.status, a.code(), body.User.Email
+}
+
+// get makes a request without a credential.
+func get(tb testing.TB, url string) (status int, text string) {
+	tb.Helper()
+	a, err := newCaller(url, "").call(tb.Context(), "GET", "", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a.status, string(a.body)
+}
+
 // object is a JSON object.
 type object = map[string]any
 
@@ -128,22 +218,6 @@ func (p *process) tenant(tb testing.TB, name string) *tenant {
 	t := p.account(tb, name, "enterprise")
 	_, t.authorization = t.key(tb, everything)
 	return t
-}
-
-// key makes an API key and returns its id and what it sends as Authorization.
-func (t *tenant) key(tb testing.TB, scope string) (id, authorization string) {
-	tb.Helper()
-	var key struct{ ID, Key string }
-	t.must(tb, "POST", "/api/v1/api-keys/", object{"name": "e2e", "scope": scope}, &key)
-	return key.ID, "ApiKey " + key.Key
-}
-
-// subscribe makes a subscription and returns its id. No types are all types.
-func (t *tenant) subscribe(tb testing.TB, url string, types ...string) string {
-	tb.Helper()
-	var sub struct{ ID string }
-	t.must(tb, "POST", "/api/v1/webhooks/subscriptions/", object{"url": url, "event_types": append([]string{}, types...)}, &sub)
-	return sub.ID
 }
 
 // subscribeMany makes n subscriptions from eight connections.

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,9 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -26,11 +22,7 @@ func service(t *testing.T) (dir, private string) {
 		require(t, "root on Linux")
 	}
 	dir, private = t.TempDir(), t.TempDir()
-	for parent := dir; parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
-		if err := os.Chmod(parent, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	openToAll(t, dir)
 	if err := os.Chmod(private, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -41,24 +33,12 @@ func service(t *testing.T) (dir, private string) {
 	return dir, private
 }
 
-// ended runs a command of the program as root, and returns its exit code and what it said.
-func ended(t *testing.T, dir string, args ...string) (code int, said string) {
+// onDatabase runs a command of the program as root on the database in dir, and returns its exit code and its output.
+func onDatabase(t *testing.T, dir string, args ...string) (code int, said string) {
 	t.Helper()
-	cmd := keyhook(t, args...)
+	cmd := keyhook(t, t.TempDir(), args...)
 	cmd.Env = append(cmd.Env, "KEYHOOK_STORAGE_PATH="+filepath.Join(dir, "keyhook.db"), "KEYHOOK_SERVER_LISTEN=127.0.0.1:0")
 	return finish(t, cmd)
-}
-
-// finish runs a command, for 20 s at most.
-func finish(t *testing.T, cmd *exec.Cmd) (code int, said string) {
-	t.Helper()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	context.AfterFunc(ctx, func() { cmd.Process.Kill() }) //nolint:errcheck // it has ended then
-	_ = cmd.Run()                                         // the exit code says it
-	return cmd.ProcessState.ExitCode(), out.String()
 }
 
 // owners expects all below a directory to belong to a user, and every file to be that user's alone.
@@ -92,7 +72,7 @@ func TestRootActsAsOwner(t *testing.T) {
 		{"rekey"},
 		{"doctor"},
 	} {
-		if code, said := ended(t, dir, args...); code != 0 {
+		if code, said := onDatabase(t, dir, args...); code != 0 {
 			t.Errorf("%v: exit code %d: %s", args, code, said)
 		}
 		owners(t, dir, nobody)
@@ -123,18 +103,14 @@ func TestRootActsAsOwner(t *testing.T) {
 		if !strings.Contains(p.said(), fmt.Sprintf("chown %d:%[1]d %s", nobody, filepath.Join(dir, "backups"))) {
 			t.Errorf("the log does not say what mends that: %s", p.said())
 		}
-		if code, said := ended(t, dir, "backup"); code != 8 || !strings.Contains(said, "chown") {
+		if code, said := onDatabase(t, dir, "backup"); code != 8 || !strings.Contains(said, "chown") {
 			t.Errorf("exit code %d: %s", code, said)
 		}
 	})
 
 	t.Run("a database below a directory that its owner may not enter is no reason to give that away", func(t *testing.T) {
 		within := filepath.Join(t.TempDir(), "private")
-		for parent := filepath.Dir(within); parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
-			if err := os.Chmod(parent, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
+		openToAll(t, filepath.Dir(within))
 		if err := errors.Join(os.Mkdir(within, 0o700), os.Mkdir(filepath.Join(within, "data"), 0o700)); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +119,7 @@ func TestRootActsAsOwner(t *testing.T) {
 		stop()
 		give(t, nobody, hidden, filepath.Join(hidden, "keyhook.db"))
 		for _, command := range []string{"backup", "rekey", "serve"} {
-			if code, said := ended(t, hidden, command); code != 8 || !strings.Contains(said, within+" belongs to uid 0") || !strings.Contains(said, "if it is for Keyhook only") || !strings.Contains(said, "mount namespace") {
+			if code, said := onDatabase(t, hidden, command); code != 8 || !strings.Contains(said, within+" belongs to uid 0") || !strings.Contains(said, "if it is for Keyhook only") || !strings.Contains(said, "mount namespace") {
 				t.Errorf("%s: exit code %d: %s", command, code, said)
 			}
 		}
@@ -156,7 +132,7 @@ func TestRootActsAsOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, to := range []string{shared, filepath.Join(shared, "copy.db"), below} {
-			if code, said := ended(t, dir, "backup", to); code != 8 || !strings.Contains(said, "chmod go-w "+shared) {
+			if code, said := onDatabase(t, dir, "backup", to); code != 8 || !strings.Contains(said, "chmod go-w "+shared) {
 				t.Errorf("%s: exit code %d: %s", to, code, said)
 			}
 		}
@@ -164,7 +140,7 @@ func TestRootActsAsOwner(t *testing.T) {
 			if err := os.Chmod(shared, mode); err != nil {
 				t.Fatal(err)
 			}
-			if code, said := ended(t, dir, "backup", filepath.Join(shared, fmt.Sprintf("%o.db", mode.Perm()))); code != 0 {
+			if code, said := onDatabase(t, dir, "backup", filepath.Join(shared, fmt.Sprintf("%o.db", mode.Perm()))); code != 0 {
 				t.Errorf("mode %v: exit code %d: %s", mode, code, said)
 			}
 		}
@@ -180,13 +156,13 @@ func TestRootActsAsOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		give(t, nobody, left)
-		if code, said := ended(t, dir, "backup", sticky); code != 8 || !strings.Contains(said, left) {
+		if code, said := onDatabase(t, dir, "backup", sticky); code != 8 || !strings.Contains(said, left) {
 			t.Errorf("exit code %d: %s", code, said)
 		}
 		if err := os.Remove(left); err != nil {
 			t.Fatal(err)
 		}
-		if code, said := ended(t, dir, "backup", filepath.Join(sticky, "copy.db")); code != 0 {
+		if code, said := onDatabase(t, dir, "backup", filepath.Join(sticky, "copy.db")); code != 0 {
 			t.Errorf("exit code %d: %s", code, said)
 		}
 		owners(t, filepath.Join(sticky, "copy.db"), 0)
@@ -202,7 +178,7 @@ func TestPlantedDatabase(t *testing.T) {
 	before := contents(t, private)
 	path := filepath.Join(dir, "keyhook.db")
 	copied := filepath.Join(private, "copy.db")
-	if code, said := ended(t, dir, "backup", copied); code != 0 {
+	if code, said := onDatabase(t, dir, "backup", copied); code != 0 {
 		t.Fatal(said)
 	}
 	for _, name := range []string{path, path + ".key"} {
@@ -211,7 +187,7 @@ func TestPlantedDatabase(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"serve"}, {"backup"}, {"backup", dir}, {"restore", copied}, {"rekey"}, {"doctor"}} {
-		code, said := ended(t, dir, args...)
+		code, said := onDatabase(t, dir, args...)
 		if want := map[bool]int{true: 1, false: 8}[args[0] == "doctor"]; code != want || !strings.Contains(said, private) {
 			t.Errorf("%v: exit code %d: %s", args, code, said)
 		}
@@ -220,7 +196,7 @@ func TestPlantedDatabase(t *testing.T) {
 	if err := os.Symlink(filepath.Join(private, "keyhook.db"), settings); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := ended(t, dir, "config", "init", settings); code != 1 || !strings.Contains(said, settings) {
+	if code, said := onDatabase(t, dir, "config", "init", settings); code != 1 || !strings.Contains(said, settings) {
 		t.Errorf("config init: exit code %d: %s", code, said)
 	}
 	if after := contents(t, private); fmt.Sprint(before) != fmt.Sprint(after) {
@@ -234,7 +210,7 @@ func TestSwappedNames(t *testing.T) {
 	t.Parallel()
 	dir, private := service(t)
 	copied := filepath.Join(private, "copy.db")
-	if code, said := ended(t, dir, "backup", copied); code != 0 {
+	if code, said := onDatabase(t, dir, "backup", copied); code != 0 {
 		t.Fatal(said)
 	}
 	target := filepath.Join(private, "target")
@@ -254,7 +230,7 @@ func TestSwappedNames(t *testing.T) {
 	refused := 0
 	for range 3 {
 		for _, args := range [][]string{{"backup"}, {"backup", dir}, {"rekey"}, {"restore", copied}, {"doctor"}} {
-			if code, said := ended(t, dir, args...); code < 0 {
+			if code, said := onDatabase(t, dir, args...); code < 0 {
 				t.Errorf("%v did not end: %s", args, said)
 			} else if code > 0 {
 				refused++
@@ -275,10 +251,7 @@ func TestSecondMount(t *testing.T) {
 	if os.Getuid() != 0 || runtime.GOOS != "linux" {
 		require(t, "root on Linux")
 	}
-	unshare, err := exec.LookPath("unshare")
-	if err != nil {
-		require(t, "unshare")
-	}
+	unshare := tool(t, "unshare")
 	dir, other := t.TempDir(), t.TempDir()
 	p := start(t, dir)
 	key, err := os.ReadFile(filepath.Join(dir, "keyhook.db.key"))
@@ -286,7 +259,7 @@ func TestSecondMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"serve", "rekey", "doctor", "backup"} {
-		cmd := keyhook(t, name)
+		cmd := keyhook(t, t.TempDir(), name)
 		cmd.Env = append(cmd.Env, "KEYHOOK_STORAGE_PATH="+filepath.Join(other, "keyhook.db"), "KEYHOOK_SERVER_LISTEN=127.0.0.1:0")
 		cmd.Args = append([]string{unshare, "--mount", "sh", "-c", `mount --bind "$0" "$1" && shift && exec "$@"`,
 			filepath.Join(dir, "keyhook.db"), filepath.Join(other, "keyhook.db"), cmd.Path}, cmd.Args[1:]...)
@@ -303,70 +276,5 @@ func TestSecondMount(t *testing.T) {
 	// The event, and the one of the first operator's token.
 	if events := count(t, filepath.Join(dir, "keyhook.db"), "SELECT count(*) FROM events"); events != 2 {
 		t.Errorf("%d events are kept", events)
-	}
-}
-
-// TestFirstStartOnFullDisk begins where there is no room, and then where there is.
-func TestFirstStartOnFullDisk(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ name, size, says string }{
-		{"too few bytes", "size=700k", "a first start needs 1024 KB in "},
-		{"too few files", "size=4m,nr_inodes=3", "a first start makes up to 8 files in "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			if out, err := exec.Command("mount", "-t", "tmpfs", "-o", tt.size+",mode=0700", "tmpfs", dir).CombinedOutput(); err != nil {
-				require(t, fmt.Sprintf("root, and to be allowed to mount (%v: %s)", err, out))
-			}
-			t.Cleanup(func() {
-				if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
-					t.Errorf("umount: %v: %s", err, out)
-				}
-			})
-			code, said := ended(t, dir, "serve")
-			if code != 8 || !strings.Contains(said, tt.says) || !strings.Contains(said, dir) || !strings.Contains(said, "storage.path") {
-				t.Errorf("exit code %d: %s", code, said)
-			}
-			if out, err := exec.Command("mount", "-o", "remount,size=4m,nr_inodes=100", dir).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			if code := start(t, dir).end(syscall.SIGTERM); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
-			if strings.HasPrefix(tt.says, "a first start needs") {
-				fullAgain(t, dir)
-			}
-		})
-	}
-}
-
-// fullAgain fills a disk on which a server has stopped, but for one page. The index of SQLite's write-ahead log does not fit.
-func fullAgain(t *testing.T, dir string) {
-	t.Helper()
-	free, _, known := disk.Free(dir)
-	if !known {
-		t.Fatal("it is not known how much is free")
-	}
-	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, free-4096), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for args, want := range map[string]struct {
-		code int
-		says string
-	}{
-		"serve":  {8, "the disk of storage.path is full; make room there"},
-		"rekey":  {8, "the disk of storage.path is full; make room there"},
-		"backup": {1, "there is no room left in " + dir},
-	} {
-		if code, said := ended(t, dir, args); code != want.code || !strings.Contains(said, want.says) {
-			t.Errorf("%s: exit code %d: %s", args, code, said)
-		}
-	}
-	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
-		t.Fatal(err)
-	}
-	if code := start(t, dir).end(syscall.SIGTERM); code != 0 {
-		t.Errorf("exit code %d", code)
 	}
 }

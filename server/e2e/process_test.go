@@ -23,14 +23,17 @@ const operatorToken = "an-operator-token-for-tests"
 
 // process is a running `keyhook serve`. Its database is dir/keyhook.db and survives it.
 type process struct {
-	caller // as the operator
-	cmd    *exec.Cmd
-	dir    string
-	url    string
+	caller  // as the operator
+	cmd     *exec.Cmd
+	dir     string
+	url     string
+	metrics string // host:port of the listener for metrics; empty without one
+	stdout  string // the path of the file that takes the standard output, complete once the process is ready
 
 	ended chan struct{} // closed when the process has ended
 	mu    sync.Mutex
 	log   []string // the last lines
+	race  bool     // whether the race detector has reported anything
 }
 
 // keptLines is how much of the log is kept for a test that fails.
@@ -40,12 +43,14 @@ const keptLines = 1000
 // as KEYHOOK_WEBHOOKS_TIMEOUT=5s. Deliveries may go to this machine. The log level must let the line "ready" through.
 func start(tb testing.TB, dir string, settings ...string) *process {
 	tb.Helper()
-	p := &process{cmd: exec.Command(binary, "serve", "--dev", "--log.format=json"), dir: dir, ended: make(chan struct{})}
-	p.cmd.Dir = dir
-	p.cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tb.TempDir(),
-		"KEYHOOK_SERVER_LISTEN=127.0.0.1:0", "KEYHOOK_BOOTSTRAP_TOKEN=" + operatorToken,
-	}, settings...)
+	p := &process{cmd: keyhook(tb, dir, "serve", "--dev", "--log.format=json"), dir: dir, ended: make(chan struct{})}
+	p.cmd.Env = append(append(p.cmd.Env, "KEYHOOK_SERVER_LISTEN=127.0.0.1:0", "KEYHOOK_BOOTSTRAP_TOKEN="+operatorToken), settings...)
+	stdout, err := os.Create(filepath.Join(tb.TempDir(), "stdout"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer stdout.Close()
+	p.cmd.Stdout, p.stdout = stdout, stdout.Name()
 	logged, err := p.cmd.StderrPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -53,11 +58,15 @@ func start(tb testing.TB, dir string, settings ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { p.end(syscall.SIGKILL) })
-	ready := make(chan string, 1)
+	tb.Cleanup(func() {
+		if p.end(syscall.SIGKILL); p.race {
+			tb.Errorf("the race detector has reported:\n%s", p.said())
+		}
+	})
+	ready := make(chan struct{})
 	go p.follow(logged, ready)
 	select {
-	case p.url = <-ready:
+	case <-ready:
 	case <-p.ended:
 		tb.Fatalf("serve ended before it was ready:\n%s", p.said())
 	case <-time.After(time.Minute):
@@ -67,23 +76,47 @@ func start(tb testing.TB, dir string, settings ...string) *process {
 	return p
 }
 
-// follow keeps the log and tells the URL once. It ends with the process.
-func (p *process) follow(logged io.Reader, ready chan<- string) {
+// follow keeps the log, and closes ready when the URL is known. It ends with the process.
+func (p *process) follow(logged io.Reader, ready chan<- struct{}) {
 	defer close(p.ended)
 	lines := bufio.NewScanner(logged)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		p.mu.Lock()
-		if p.log = append(p.log, lines.Text()); len(p.log) > 2*keptLines {
-			p.log = slices.Clone(p.log[keptLines:])
+		p.keep(lines.Text())
+		var line struct{ Msg, URL, Address string }
+		if ready == nil || json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue
 		}
-		p.mu.Unlock()
-		var line struct{ Msg, URL string }
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "ready" {
-			ready <- line.URL
+		switch line.Msg {
+		case "metrics have a listener of their own":
+			p.metrics = line.Address
+		case "ready":
+			p.url = line.URL
+			close(ready)
+			ready = nil
 		}
 	}
 	_ = p.cmd.Wait() // the exit code says it
+}
+
+// keep adds a line to the log.
+func (p *process) keep(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.race = p.race || strings.Contains(line, "WARNING: DATA RACE")
+	if p.log = append(p.log, line); len(p.log) > 2*keptLines {
+		p.log = slices.Clone(p.log[keptLines:])
+	}
+}
+
+// printed returns what the process has written to its standard output.
+func (p *process) printed(tb testing.TB) string {
+	tb.Helper()
+	text, err := os.ReadFile(p.stdout)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
 }
 
 // said returns the end of the log so far.
@@ -108,6 +141,27 @@ func (p *process) end(s os.Signal) int {
 	_ = p.cmd.Process.Signal(s) // it may have ended by itself
 	<-p.ended
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// wait returns the exit code of a process that ends by itself.
+func (p *process) wait(tb testing.TB) int {
+	tb.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(time.Minute):
+		tb.Fatalf("it has not ended after a minute:\n%s", p.said())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// await waits for an event that must happen soon.
+func await(tb testing.TB, c <-chan struct{}) {
+	tb.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		tb.Fatal("it did not happen within 20 s")
+	}
 }
 
 // status returns a field of /proc/PID/status that is in kB, in bytes; 0 once the process has ended.

@@ -25,7 +25,7 @@ func (p *process) victim(tb testing.TB) *victim {
 	tb.Helper()
 	v := &victim{tenant: p.tenant(tb, "victim"), receiver: receive(tb, 204, 0)}
 	v.subscribe(tb, v.receiver.url, "victim.tick")
-	v.publish(tb.Context(), time.Second, 10*time.Second) // so that connections and caches are warm
+	v.publishFor(tb.Context(), time.Second, 10*time.Second) // so that connections and caches are warm
 	return v
 }
 
@@ -65,9 +65,9 @@ func (f figures) String() string {
 		f.published.part(0.5), f.published.part(0.99), f.delivered.part(0.5), f.delivered.part(0.99), f.missing, f.failed(), strings.Join(failures, ", "))
 }
 
-// publish publishes for a while, then waits until everything has arrived, but at most for grace. An event that has not
+// publishFor publishes for a while, then waits until everything has arrived, but at most for grace. An event that has not
 // arrived by then counts with the time that has passed.
-func (v *victim) publish(ctx context.Context, during, grace time.Duration) figures {
+func (v *victim) publishFor(ctx context.Context, during, grace time.Duration) figures {
 	f := figures{errors: map[string]int{}}
 	due := map[int]time.Time{} // of events that were acknowledged
 	var mu sync.Mutex

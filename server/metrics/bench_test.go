@@ -11,31 +11,32 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// What counting costs: go test -bench . ./server/metrics. A request costs some 14 µs, an attempt some 100 µs.
+// What counting costs: go test -bench . ./server/metrics. A request costs about 14 µs and an attempt about 100 µs, so a cache of
+// the series, which saves 0.1 µs of each, is not worth its code.
 
 func BenchmarkRequest(b *testing.B) {
-	ended := metrics.New().Requests(http.MethodGet, "/api/v1/whoami/")
+	m := metrics.New()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			ended(http.StatusOK, "", 100*time.Microsecond)
+			m.Observe(http.MethodGet, "/api/v1/whoami/", http.StatusOK, "", 100*time.Microsecond)
 		}
 	})
 }
 
-func BenchmarkStranger(b *testing.B) {
-	ended := metrics.New().Requests(http.MethodGet, "/api/v1/whoami/")
+func BenchmarkUnauthenticatedRequest(b *testing.B) {
+	m := metrics.New()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			ended(http.StatusUnauthorized, "invalid_key", 100*time.Microsecond)
+			m.Observe(http.MethodGet, "/api/v1/whoami/", http.StatusUnauthorized, "invalid_key", 100*time.Microsecond)
 		}
 	})
 }
 
 func BenchmarkAttempt(b *testing.B) {
 	for name, r := range map[string]webhook.Result{
-		"succeeded": {Succeeded: true, DurationMS: 20}, "failed": {Error: "http_status: 503", DurationMS: 20},
+		"succeeded": {Succeeded: true, DurationMS: 20}, "failed": {Failure: webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}, DurationMS: 20},
 	} {
 		b.Run(name, func(b *testing.B) {
 			m := metrics.New()
@@ -57,7 +58,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// nothing is a ResponseWriter that keeps nothing.
+// nothing is a ResponseWriter that discards everything.
 type nothing struct{ io.Writer }
 
 func (nothing) Header() http.Header { return http.Header{} }

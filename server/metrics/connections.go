@@ -2,19 +2,19 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// connections counts the connections of the HTTP floor.
+// connections counts the connections of the HTTP server.
 type connections struct {
 	open    prometheus.Gauge
 	refused *prometheus.CounterVec
 }
 
-func newConnections() connections {
+func newConnections(f factory) connections {
 	c := connections{
-		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "http_connections", Help: "Connections that are open, those of the local socket included.",
+		open: f.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "http_connections", Help: "Open connections, including those of the local socket.",
 		}),
-		refused: counters("http_connections_refused_total",
-			"Connections that the server closed: its address had too many (address), or it was idle and few were left (idle).", "reason"),
+		refused: f.counters("http_connections_refused_total",
+			"Connections that the server closed, by reason: address (the client address had too many) or idle (few were left).", "reason"),
 	}
 	for _, reason := range []string{"address", "idle"} {
 		c.refused.WithLabelValues(reason)
@@ -22,15 +22,13 @@ func newConnections() connections {
 	return c
 }
 
-func (c *connections) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.open, c.refused}
-}
-
-// ConnectionOpened counts a connection that is open from now on.
-func (m *Metrics) ConnectionOpened() { m.conns.open.Inc() }
+// ConnectionOpened counts a new connection.
+func (m *Metrics) ConnectionOpened() { m.connections.open.Inc() }
 
 // ConnectionClosed counts the end of a connection.
-func (m *Metrics) ConnectionClosed() { m.conns.open.Dec() }
+func (m *Metrics) ConnectionClosed() { m.connections.open.Dec() }
 
-// ConnectionRefused counts a connection that was closed for others. The reasons must be out of a bounded set.
-func (m *Metrics) ConnectionRefused(reason string) { m.conns.refused.WithLabelValues(reason).Inc() }
+// ConnectionRefused counts a connection that the server closed. The reason must come from a bounded set.
+func (m *Metrics) ConnectionRefused(reason string) {
+	m.connections.refused.WithLabelValues(reason).Inc()
+}

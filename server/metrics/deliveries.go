@@ -2,103 +2,89 @@ package metrics
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// deliveries counts events and what becomes of them.
+// deliveries counts events, attempts and deliveries.
 type deliveries struct {
 	published   prometheus.Counter
 	attempts    *prometheus.CounterVec
 	failures    *prometheus.CounterVec
 	seconds     *prometheus.HistogramVec
-	over        *prometheus.CounterVec
+	ended       *prometheus.CounterVec
 	transitions *prometheus.CounterVec
-
-	// The series of the hot path, by their values.
-	byOutcome [webhook.Interrupted + 1]prometheus.Counter
-	duration  [webhook.Failed + 1]prometheus.Observer
-	byState   [webhook.Dropped + 1]prometheus.Counter
 }
 
-// classes are what the error of a failed attempt begins with, and other for what is none of them.
-var classes = []string{
-	"dns_error", "connect_error", "tls_error", "timeout", "blocked_address", "http_status", "protocol_error", other,
-}
-
+// other labels failures of no known class.
 const other = "other"
 
-func newDeliveries() deliveries {
+// newDeliveries makes each series at zero, so that Prometheus sees its first count as an increase.
+func newDeliveries(f factory) deliveries {
 	d := deliveries{
-		published: counter("events_published_total", "Events accepted from publishers; repetitions under an idempotency key are not."),
-		attempts: counters("delivery_attempts_total",
-			"Attempts that ended, tests included, by outcome; those interrupted are counted by the start that finds them.", "outcome"),
-		failures: counters("delivery_attempt_failures_total", "Attempts that failed, by the class of their error.", "class"),
-		seconds: histograms("delivery_attempt_duration_seconds",
-			"Time from the look-up of the receiver's name to the end of its answer, by outcome.",
+		published: f.counter("events_published_total", "Events accepted from publishers, without repetitions of an idempotency key."),
+		attempts: f.counters("delivery_attempts_total",
+			"Attempts that ended, including tests, by outcome. Interrupted attempts are counted at the next start.", "outcome"),
+		failures: f.counters("delivery_attempt_failures_total", "Attempts that failed, by error class.", "class"),
+		seconds: f.histograms("delivery_attempt_duration_seconds",
+			"Time from the DNS lookup of the receiver to the end of its response, by outcome.",
 			[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30}, "outcome"),
-		over:        counters("deliveries_ended_total", "Deliveries that ended with an attempt, by state; tests are none.", "state"),
-		transitions: counters("subscription_transitions_total", "Changes of a subscription's health, by its new status.", "status"),
+		ended:       f.counters("deliveries_ended_total", "Deliveries that ended with an attempt, without tests, by state.", "state"),
+		transitions: f.counters("subscription_transitions_total", "Changes of the status of subscriptions, by new status.", "status"),
 	}
-	for _, o := range []webhook.Outcome{webhook.Succeeded, webhook.Failed, webhook.Interrupted} {
-		d.byOutcome[o] = d.attempts.WithLabelValues(o.String())
+	for _, outcome := range []webhook.Outcome{webhook.Succeeded, webhook.Failed, webhook.Interrupted} {
+		d.attempts.WithLabelValues(outcome.String())
 	}
-	for _, o := range []webhook.Outcome{webhook.Succeeded, webhook.Failed} {
-		d.duration[o] = d.seconds.WithLabelValues(o.String())
+	for _, outcome := range []webhook.Outcome{webhook.Succeeded, webhook.Failed} {
+		d.seconds.WithLabelValues(outcome.String())
 	}
-	for _, s := range []webhook.DeliveryState{webhook.Delivered, webhook.Exhausted} {
-		d.byState[s] = d.over.WithLabelValues(s.String())
+	for _, state := range []webhook.DeliveryState{webhook.Delivered, webhook.Exhausted} {
+		d.ended.WithLabelValues(state.String())
 	}
-	for _, class := range classes {
-		d.failures.WithLabelValues(class)
+	for _, class := range webhook.FailureClasses() {
+		d.failures.WithLabelValues(string(class))
 	}
+	d.failures.WithLabelValues(other)
 	for _, status := range []webhook.Status{webhook.Healthy, webhook.Failing, webhook.Disabled} {
 		d.transitions.WithLabelValues(string(status))
 	}
 	return d
 }
 
-func (d *deliveries) collectors() []prometheus.Collector {
-	return []prometheus.Collector{d.published, d.attempts, d.failures, d.seconds, d.over, d.transitions}
-}
-
-// Published counts events that were accepted.
+// Published counts accepted events.
 func (m *Metrics) Published(events int) { m.deliveries.published.Add(float64(events)) }
 
-// Ended counts an attempt and what it led to.
-func (m *Metrics) Ended(r webhook.Result, made webhook.Settled) { m.deliveries.ended(r, made) }
-
-func (d *deliveries) ended(r webhook.Result, made webhook.Settled) {
+// Ended counts a finished attempt, and its delivery if that ended with it.
+func (m *Metrics) Ended(r webhook.Result, made webhook.Settled) {
+	d := &m.deliveries
 	outcome := webhook.Succeeded
 	if !r.Succeeded {
 		outcome = webhook.Failed
-		d.failures.WithLabelValues(class(r.Error)).Inc()
+		d.failures.WithLabelValues(label(r.Failure.Class)).Inc()
 	}
-	d.byOutcome[outcome].Inc()
-	d.duration[outcome].Observe(float64(r.DurationMS) / 1000)
+	d.attempts.WithLabelValues(outcome.String()).Inc()
+	d.seconds.WithLabelValues(outcome.String()).Observe(float64(r.DurationMS) / 1000)
 	if r.Trigger != webhook.ByTest && (made.State == webhook.Delivered || made.State == webhook.Exhausted) {
-		d.byState[made.State].Inc()
+		d.ended.WithLabelValues(made.State.String()).Inc()
 	}
 }
 
-// class is what an error begins with.
-func class(text string) string {
-	word, _, _ := strings.Cut(text, ":")
-	if !slices.Contains(classes, word) {
+// label returns the label of a class. Unknown classes share one, so a mistake elsewhere cannot add series.
+func label(class webhook.FailureClass) string {
+	if !slices.Contains(webhook.FailureClasses(), class) {
 		return other
 	}
-	return word
+	return string(class)
 }
 
-// Interrupted counts attempts that were cut off by a stop or a crash.
+// Interrupted counts attempts that a stop or a crash interrupted.
 func (m *Metrics) Interrupted(attempts int) {
-	m.deliveries.byOutcome[webhook.Interrupted].Add(float64(attempts))
+	m.deliveries.attempts.WithLabelValues(webhook.Interrupted.String()).Add(float64(attempts))
 }
 
-// Turned counts a change of a subscription's health.
+// Turned counts a change of the status of a subscription.
 func (m *Metrics) Turned(status webhook.Status) {
 	m.deliveries.transitions.WithLabelValues(string(status)).Inc()
 }

@@ -2,5 +2,5 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Gatherer is what a scrape shows, for tools that check it.
+// Gatherer returns the registry, for tools that check metrics.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }

@@ -1,8 +1,7 @@
-// Package metrics owns what the process tells Prometheus about itself: which numbers there are, what they are called, and
-// how they are shown. It does not know who counts: the other floors call its methods through hooks of their own, and the
-// store is asked for the rest at every scrape.
+// Package metrics owns the metrics of the process: their names, their labels, and how Prometheus reads them. It does not know
+// who counts: other packages call its methods through hooks, and a source answers the rest at every scrape.
 //
-// No label has values that a caller could choose. What is counted often is looked up once, when the process starts.
+// No label has values that callers of the API could choose.
 package metrics
 
 import (
@@ -13,51 +12,54 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// namespace is what all names begin with but those of the Go runtime and of the process.
+// namespace begins all names, except those of the Go runtime and of the process.
 const namespace = "keyhook"
 
-// Metrics counts. Use New; all methods may be called at any time by anybody, and return at once.
+// Metrics counts. Use New. All methods may be called at any time by any goroutine, and none waits.
 type Metrics struct {
-	registry   *prometheus.Registry
-	handler    http.Handler
-	requests   requests
-	conns      connections
-	deliveries deliveries
-	commits    commits
-	sample     sample
+	registry    *prometheus.Registry
+	handler     http.Handler
+	requests    requests
+	connections connections
+	deliveries  deliveries
+	commits     commits
+	state       state
 }
 
-// New returns metrics that stand at zero.
+// New returns metrics that are all zero.
 func New() *Metrics {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	f := factory{promauto.With(registry)}
+	f.buildInfo()
 	m := &Metrics{
-		registry:   prometheus.NewRegistry(),
-		requests:   newRequests(),
-		conns:      newConnections(),
-		deliveries: newDeliveries(),
-		commits:    newCommits(),
-		sample:     newSample(),
+		registry:    registry,
+		requests:    newRequests(f),
+		connections: newConnections(f),
+		deliveries:  newDeliveries(f),
+		commits:     newCommits(f),
+		state:       newState(),
 	}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuild())
-	m.registry.MustRegister(m.requests.collectors()...)
-	m.registry.MustRegister(m.conns.collectors()...)
-	m.registry.MustRegister(m.deliveries.collectors()...)
-	m.registry.MustRegister(m.commits.collectors()...)
-	m.registry.MustRegister(&m.sample)
-	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorHandling:  promhttp.ContinueOnError, // half of the numbers are better than none
-		CoalesceGather: true,                     // so that many scrapes at once read the database once
+	registry.MustRegister(&m.state)
+	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorHandling:  promhttp.ContinueOnError, // some metrics are better than none
+		CoalesceGather: true,                     // many scrapes at once read the database once
 	})
 	return m
 }
 
-// ServeHTTP answers a scrape, whatever the path. What is read for it is bounded in time.
+// ServeHTTP answers a scrape on any path. It reads the database for a limited time.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
-// newBuild tells what the binary was built from.
-func newBuild() prometheus.Collector {
+// factory makes metrics and registers them.
+type factory struct{ promauto.Factory }
+
+// buildInfo makes the metric about the build of the binary.
+func (f factory) buildInfo() {
 	version, revision := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = cmp.Or(info.Main.Version, version)
@@ -67,31 +69,27 @@ func newBuild() prometheus.Collector {
 			}
 		}
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
+	f.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info",
-		Help:        "What the binary was built from; always 1.",
+		Help:        "Version, revision and Go version of the binary; always 1.",
 		ConstLabels: prometheus.Labels{"version": version, "revision": revision, "goversion": runtime.Version()},
-	})
-	build.Set(1)
-	return build
+	}).Set(1)
 }
 
-// counter makes a counter without labels.
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+func (f factory) counter(name, help string) prometheus.Counter {
+	return f.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 }
 
 // counters makes a counter with labels.
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return f.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-// histogram makes a histogram without labels.
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return f.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
 }
 
 // histograms makes a histogram with labels.
-func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return f.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 }

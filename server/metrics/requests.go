@@ -3,115 +3,62 @@ package metrics
 import (
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts what the HTTP floor answers.
+// requests counts the requests of the HTTP server.
 type requests struct {
-	total       *prometheus.CounterVec
-	seconds     *prometheus.HistogramVec
-	rateLimited prometheus.Counter
-	throttled   prometheus.Counter
-	strangers   *prometheus.CounterVec
+	total           *prometheus.CounterVec
+	seconds         *prometheus.HistogramVec
+	rateLimited     prometheus.Counter
+	throttled       prometheus.Counter
+	unauthenticated *prometheus.CounterVec
 }
 
-func newRequests() requests {
+func newRequests(f factory) requests {
 	return requests{
-		total: counters("http_requests_total",
-			"HTTP requests by the pattern of their route, method and status; the route none is every path that there is not.",
+		total: f.counters("http_requests_total",
+			"HTTP requests by route pattern, method and status. The route none is every path without a route.",
 			"route", "method", "status"),
-		seconds: histograms("http_request_duration_seconds",
-			"Time from a request's header to the end of its answer, by the pattern of its route and method.",
+		seconds: f.histograms("http_request_duration_seconds",
+			"Time from the header of a request to the end of its response, by route pattern and method.",
 			[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}, "route", "method"),
-		rateLimited: counter("http_rate_limited_total", "Requests refused because the rate window of their key, or the rate of their organization without keys, was used up."),
-		throttled:   counter("http_throttled_total", "Requests refused because their address had failed to authenticate too often."),
-		strangers:   counters("authentication_failures_total", "Requests answered with 401, by the code of the answer.", "code"),
+		rateLimited: f.counter("http_rate_limited_total",
+			"Requests refused because their key used up its window, or their organization used up its rate without API keys."),
+		throttled: f.counter("http_throttled_total",
+			"Requests refused because their address failed to authenticate too often."),
+		unauthenticated: f.counters("authentication_failures_total", "Requests answered with 401, by problem code.", "code"),
 	}
 }
 
-func (r *requests) collectors() []prometheus.Collector {
-	return []prometheus.Collector{r.total, r.seconds, r.rateLimited, r.throttled, r.strangers}
-}
-
-// statuses are the ones that have a label of their own. Any other is "other", which is the first.
-var statuses = [...]int{
-	0, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308,
-	400, 401, 403, 404, 405, 406, 408, 409, 410, 411, 412, 413, 415, 416, 417, 422, 426, 428, 429, 431,
-	500, 501, 502, 503, 504,
-}
-
-// placeOf is where a status stands in statuses; 0 is other.
-var placeOf = func() (places [600]uint8) {
-	for i, status := range statuses {
-		places[status] = uint8(i)
-	}
-	return places
-}()
-
-// Codes of answers that are counted on their own, whatever their status: some proxies want a 403 in place of a 429.
+// Problem codes with a counter of their own, whatever the status: some proxies need a 403 where others get a 429.
 const (
 	codeRateLimited = "rate_limited"
 	codeThrottled   = "too_many_failures"
 )
 
-// Requests returns what is to be called at the end of each request with that method to that route; code is the problem's
-// of its answer, empty for a success. The method and the route must be out of a bounded set, and so must the codes.
-func (m *Metrics) Requests(method, route string) func(status int, code string, took time.Duration) {
-	r := &line{requests: &m.requests, method: method, route: route}
-	return r.ended
-}
-
-// line counts the requests of one method to one route. Its series come into being with the first request that they
-// count, so that what is never called is not shown.
-type line struct {
-	*requests
-	method, route string
-	byStatus      [len(statuses)]atomic.Pointer[prometheus.Counter]
-	duration      atomic.Pointer[prometheus.Observer]
-}
-
-func (l *line) ended(status int, code string, took time.Duration) {
-	place := 0
-	if status > 0 && status < len(placeOf) {
-		place = int(placeOf[status])
-	}
-	(*l.counter(place)).Inc()
-	(*l.observer()).Observe(took.Seconds())
-	if code == "" {
-		return
-	}
+// Observe counts a finished request. The method and the route must come from a bounded set. code is the code of the problem
+// in the response, and empty for a success.
+func (m *Metrics) Observe(method, route string, status int, code string, took time.Duration) {
+	r := &m.requests
+	r.total.WithLabelValues(route, method, statusLabel(status)).Inc()
+	r.seconds.WithLabelValues(route, method).Observe(took.Seconds())
 	switch {
 	case code == codeRateLimited:
-		l.rateLimited.Inc()
+		r.rateLimited.Inc()
 	case code == codeThrottled:
-		l.throttled.Inc()
-	case status == http.StatusUnauthorized:
-		l.strangers.WithLabelValues(code).Inc()
+		r.throttled.Inc()
+	case code != "" && status == http.StatusUnauthorized:
+		r.unauthenticated.WithLabelValues(code).Inc()
 	}
 }
 
-// counter returns the counter of a status. Two that make it at once make the same.
-func (l *line) counter(place int) *prometheus.Counter {
-	if known := l.byStatus[place].Load(); known != nil {
-		return known
+// statusLabel returns the value of the status label. A status that HTTP does not define is "other".
+func statusLabel(status int) string {
+	if http.StatusText(status) == "" {
+		return other
 	}
-	label := other
-	if place > 0 {
-		label = strconv.Itoa(statuses[place])
-	}
-	made := l.total.WithLabelValues(l.route, l.method, label)
-	l.byStatus[place].Store(&made)
-	return &made
-}
-
-func (l *line) observer() *prometheus.Observer {
-	if known := l.duration.Load(); known != nil {
-		return known
-	}
-	made := l.seconds.WithLabelValues(l.route, l.method)
-	l.duration.Store(&made)
-	return &made
+	return strconv.Itoa(status)
 }

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// What a connection may cost that nobody vouches for.
+// Limits of a connection, which needs no credential.
 const (
 	readTimeout    = 5 * time.Second
 	writeTimeout   = 30 * time.Second
-	idleTimeout    = 5 * time.Minute // longer than what lies between two scrapes
+	idleTimeout    = 5 * time.Minute // longer than the time between two scrapes
 	maxHeaderBytes = 8 << 10
 	maxConnections = 64
-	grace          = 5 * time.Second // for scrapes under way at a stop
+	grace          = 5 * time.Second // for scrapes in progress at a stop
 )
 
-// Serve answers /metrics, in plain HTTP and to anybody, and nothing else, from l until ctx ends. It owns l and closes it.
+// Serve serves only /metrics, in plain HTTP and without credentials, on l until ctx ends. It owns l and closes it.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m)

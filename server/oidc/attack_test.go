@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// TestForgeries has what somebody without a key of the issuer's may try. The issuer's keys are public.
+// TestForgeries has tokens that an attacker without a private key of the issuer could make. The public keys are known.
 func TestForgeries(t *testing.T) {
 	t.Parallel()
 	twin := keys().rsa // the issuer's RSA key, published without an algorithm
@@ -61,20 +61,20 @@ func TestForgeries(t *testing.T) {
 	for name, tt := range map[string]struct{ raw, code string }{
 		"signed with another key under a known id":         {by(stranger, nil), "invalid_key"},
 		"signed with another key under no id":              {by(stranger, map[string]any{"kid": ""}), "invalid_key"},
-		"signed with another key of the issuer's":          {by(keys().ecdsa, map[string]any{"kid": "ed"}), "invalid_key"},
-		"unsigned, and says so":                            {by(keys().rsa, map[string]any{"alg": "none"}), "invalid_key"},
-		"unsigned, and says so in capitals":                {parts[0] + "x." + parts[1] + ".", "invalid_key"},
+		"signed with another key of the issuer":            {by(keys().ecdsa, map[string]any{"kid": "ed"}), "invalid_key"},
+		"unsigned, with the algorithm none":                {by(keys().rsa, map[string]any{"alg": "none"}), "invalid_key"},
+		"unsigned, with a damaged header":                  {parts[0] + "x." + parts[1] + ".", "invalid_key"},
 		"HS256 with the public key in DER":                 {symmetric("HS256", "rsa", der), "invalid_key"},
 		"HS256 with the public key in PEM":                 {symmetric("HS256", "rsa", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), "invalid_key"},
 		"HS256 with the modulus":                           {symmetric("HS256", "twin", public.N.Bytes()), "invalid_key"},
 		"HS256 with nothing":                               {symmetric("HS256", "", nil), "invalid_key"},
-		"RS256 by the name of HS256":                       {symmetric("RS256", "rsa", der), "invalid_key"},
+		"HS256 under the id of an RSA key":                 {symmetric("RS256", "rsa", der), "invalid_key"},
 		"an RSA key under ES256":                           {token{header: map[string]any{"alg": "ES256", "kid": "rsa"}, claims: i.token(keys().rsa).claims, key: keys().rsa, algorithm: "RS256"}.encode(t), "invalid_key"},
 		"an RSA key under ES256, of no algorithm":          {token{header: map[string]any{"alg": "ES256", "kid": "twin"}, claims: i.token(keys().rsa).claims, key: keys().rsa, algorithm: "RS256"}.encode(t), "invalid_key"},
 		"an ECDSA key under ES384":                         {token{header: map[string]any{"alg": "ES384", "kid": "ec"}, claims: i.token(keys().rsa).claims, key: keys().ecdsa, algorithm: "ES384"}.encode(t), "invalid_key"},
 		"another algorithm than the key is for":            {by(keys().rsa, map[string]any{"alg": "RS512"}), "invalid_key"},
 		"an algorithm that does not exist":                 {token{header: map[string]any{"alg": "XS256", "kid": "rsa"}, claims: i.token(keys().rsa).claims, key: keys().rsa, algorithm: "RS256"}.encode(t), "invalid_key"},
-		"an algorithm that is no text":                     {token{header: map[string]any{"alg": 1, "kid": "rsa"}, claims: i.token(keys().rsa).claims, key: keys().rsa, algorithm: "RS256"}.encode(t), "invalid_key"},
+		"an algorithm that is not a string":                {token{header: map[string]any{"alg": 1, "kid": "rsa"}, claims: i.token(keys().rsa).claims, key: keys().rsa, algorithm: "RS256"}.encode(t), "invalid_key"},
 		"no algorithm":                                     {token{header: map[string]any{"kid": "rsa"}, claims: i.token(keys().rsa).claims, key: keys().rsa, algorithm: "RS256"}.encode(t), "invalid_key"},
 		"a key of its own in the header":                   {by(stranger, map[string]any{"jwk": json.RawMessage(self)}), "invalid_key"},
 		"a key of its own in the header, of an unknown id": {by(stranger, map[string]any{"jwk": json.RawMessage(self), "kid": "mine"}), "invalid_key"},
@@ -82,14 +82,14 @@ func TestForgeries(t *testing.T) {
 		"the address of its own certificate":               {by(stranger, map[string]any{"x5u": foreign.url + "/cert"}), "invalid_key"},
 		"a certificate of its own":                         {by(stranger, map[string]any{"x5c": []string{"AA=="}}), "invalid_key"},
 		"an extension that must be understood":             {by(keys().rsa, map[string]any{"crit": []string{"exp"}, "exp": 1}), "invalid_key"},
-		"an extension of the library's":                    {by(keys().rsa, map[string]any{"crit": []string{"b64"}, "b64": false}), "invalid_key"},
+		"an extension that the library supports":           {by(keys().rsa, map[string]any{"crit": []string{"b64"}, "b64": false}), "invalid_key"},
 		"an empty list of extensions":                      {by(keys().rsa, map[string]any{"crit": []string{}}), "invalid_key"},
 		"a logout token":                                   {by(keys().rsa, map[string]any{"typ": "logout+jwt"}), "wrong_token_type"},
 		"a proof of possession":                            {by(keys().rsa, map[string]any{"typ": "dpop+jwt"}), "wrong_token_type"},
-		"a type that is no text":                           {by(keys().rsa, map[string]any{"typ": 1}), "wrong_token_type"},
+		"a type that is not a string":                      {by(keys().rsa, map[string]any{"typ": 1}), "wrong_token_type"},
 		"a token in a token":                               {by(keys().rsa, map[string]any{"cty": "JWT"}), "wrong_token_type"},
 		"an access token":                                  {by(keys().rsa, map[string]any{"typ": "at+jwt"}), ""},
-		"an access token, at length":                       {by(keys().rsa, map[string]any{"typ": "application/at+JWT"}), ""},
+		"an access token with the full media type":         {by(keys().rsa, map[string]any{"typ": "application/at+JWT"}), ""},
 		"pointers that an honest issuer may add":           {by(keys().rsa, map[string]any{"jku": foreign.url, "x5u": foreign.url, "x5t": "AA", "jwk": json.RawMessage(self)}), ""},
 		"other claims under the signature":                 {parts[0] + "." + b64(changed) + "." + parts[2], "invalid_key"},
 		"a bit of the header changed":                      {flipped(0), "invalid_key"},
@@ -110,7 +110,7 @@ func TestForgeries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { v.want(t, tt.raw, tt.code) })
 	}
-	t.Run("bring nobody to ask where they point", func(t *testing.T) {
+	t.Run("cause no request to the addresses in them", func(t *testing.T) {
 		if n := foreign.requests(keysPath) + foreign.requests("/cert") + foreign.requests("/"); n > 0 {
 			t.Errorf("%d times", n)
 		}
@@ -142,7 +142,7 @@ func FuzzBearer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		looks := access.LooksForeign(raw)
 		c, ok := access.Foreign(raw)
-		if !looks || !ok || strings.HasPrefix(raw, good[:len(good)-1]) { // the last character has bits that say nothing
+		if !looks || !ok || strings.HasPrefix(raw, good[:len(good)-1]) { // the last character has unused bits
 			return
 		}
 		if identity, err := v.Verify(t.Context(), c); err == nil || identity != (access.Identity{}) {

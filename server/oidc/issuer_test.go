@@ -31,11 +31,11 @@ import (
 
 const audience = "keyhook"
 
-// key is a key pair of an issuer's.
+// key is a key pair of an issuer.
 type key struct {
 	id, algorithm string
 	private       crypto.Signer
-	anyAlgorithm  bool // it is published without naming one
+	anyAlgorithm  bool // published without an algorithm
 }
 
 func newKey(id, algorithm string) key {
@@ -56,17 +56,17 @@ func newKey(id, algorithm string) key {
 	return key{id: id, algorithm: algorithm, private: private}
 }
 
-// The keys of most tests: making one takes a while.
+// keys are the keys of most tests. Making one takes a while.
 var keys = sync.OnceValue(func() (shared struct{ rsa, rsaPSS, ecdsa, ed, stranger key }) {
 	shared.rsa, shared.ecdsa, shared.ed = newKey("rsa", "RS256"), newKey("ec", "ES256"), newKey("ed", "EdDSA")
 	shared.rsaPSS = key{id: "pss", algorithm: "PS512", private: newKey("", "PS512").private}
-	shared.stranger = newKey("rsa", "RS256") // it calls itself as the issuer's own does
+	shared.stranger = newKey("rsa", "RS256") // it has the id of the issuer's own key
 	return shared
 })
 
 var b64 = base64.RawURLEncoding.EncodeToString
 
-// public returns the key as a set of keys shows it.
+// public returns the key as in a JWK set.
 func (k key) public() map[string]any {
 	shown := map[string]any{"kid": k.id, "use": "sig"}
 	if !k.anyAlgorithm {
@@ -87,7 +87,7 @@ func (k key) public() map[string]any {
 
 var hashes = map[string]crypto.Hash{"256": crypto.SHA256, "384": crypto.SHA384, "512": crypto.SHA512}
 
-// sign signs as an algorithm has it, whatever the key was made for.
+// sign signs with an algorithm, even if the key is for another one.
 func (k key) sign(tb testing.TB, algorithm, input string) []byte {
 	tb.Helper()
 	if algorithm == "none" {
@@ -121,12 +121,12 @@ func (k key) sign(tb testing.TB, algorithm, input string) []byte {
 	return signature
 }
 
-// token is what is to be signed; a test changes what it is about.
+// token is a token before its signature. Tests change parts of it.
 type token struct {
 	header, claims map[string]any
-	payload        string // in place of claims
+	payload        string // instead of claims
 	key            key
-	algorithm      string // the key signs by; empty is the header's
+	algorithm      string // of the signature; empty: that of the header
 }
 
 func (x token) encode(tb testing.TB) string {
@@ -149,7 +149,7 @@ func (x token) encode(tb testing.TB) string {
 	return input + "." + b64(x.key.sign(tb, algorithm, input))
 }
 
-// hmacSigned signs with a secret, as somebody does who takes a public key for one.
+// hmacSigned signs with a symmetric secret. Attackers use a public key as the secret.
 func hmacSigned(x token, secret []byte) string {
 	header, _ := json.Marshal(x.header)
 	payload, _ := json.Marshal(x.claims)
@@ -165,7 +165,7 @@ type issuer struct {
 
 	mu        sync.Mutex
 	keys      []map[string]any
-	answer    http.HandlerFunc // in place of everything, unless nil
+	answer    http.HandlerFunc // of all requests, unless nil
 	asked     map[string]int   // by path
 	strangers int              // requests for anything else
 }
@@ -190,7 +190,7 @@ func (i *issuer) publish(published ...key) {
 	}
 }
 
-// do has the issuer answer everything with h; nil is what it should answer.
+// do makes h answer all requests; nil restores the normal answers.
 func (i *issuer) do(h http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -203,7 +203,7 @@ func (i *issuer) requests(path string) int {
 	return i.asked[path]
 }
 
-// ServeHTTP answers as an issuer does.
+// ServeHTTP is the issuer's HTTP API.
 func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -227,7 +227,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// RoundTrip answers without a wire, for bubbles in which time is made up.
+// RoundTrip answers without a network, for tests in virtual time.
 func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	done := make(chan struct{})
@@ -244,7 +244,7 @@ func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// token returns a good token, to be changed.
+// token returns a valid token.
 func (i *issuer) token(k key) token {
 	now := time.Now().Unix()
 	return token{
@@ -254,7 +254,7 @@ func (i *issuer) token(k key) token {
 	}
 }
 
-// verifier is what is tested, and what it says in the log.
+// verifier is the tested verifier with its log.
 type verifier struct {
 	*oidc.Verifier
 	log  *lines
@@ -278,7 +278,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// run makes a verifier of the issuer's tokens and runs it until the test ends.
+// run makes a verifier for the issuer and runs it until the test ends.
 func run(tb testing.TB, i *issuer, change ...func(*oidc.Options)) verifier {
 	tb.Helper()
 	log := &lines{}
@@ -302,7 +302,7 @@ func run(tb testing.TB, i *issuer, change ...func(*oidc.Options)) verifier {
 	return v
 }
 
-// verify verifies a text as the server does with what looks like such a token.
+// verify verifies a text as the server does: only if it looks like a token.
 func (v verifier) verify(tb testing.TB, raw string) (access.Identity, error) {
 	tb.Helper()
 	c, ok := access.Foreign(raw)
@@ -312,7 +312,7 @@ func (v verifier) verify(tb testing.TB, raw string) (access.Identity, error) {
 	return v.Verify(tb.Context(), c)
 }
 
-// want verifies a token that is to be refused with the code, or to pass where that is empty. It returns the reason.
+// want verifies a token and checks that it is refused with the code, or accepted if the code is empty. It returns the reason.
 func (v verifier) want(tb testing.TB, raw, code string) (why string) {
 	tb.Helper()
 	identity, err := v.verify(tb, raw)

@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/server/oidc"
 )
 
-// inBubble runs a test in made up time, with an issuer that has the key ed.
+// inBubble runs a test in virtual time, with an issuer that has the key ed.
 func inBubble(t *testing.T, name string, test func(t *testing.T, i *issuer, v verifier)) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
@@ -35,7 +35,7 @@ func TestKeys(t *testing.T) {
 		return k
 	}
 
-	inBubble(t, "that the issuer adds are found as soon as a token names them", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "a new key counts at the first token that names it", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		time.Sleep(31 * time.Second)
 		i.publish(keys().ed, keys().ecdsa)
@@ -45,7 +45,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 	})
-	inBubble(t, "that nobody has make the issuer asked once in 30 seconds at most", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "tokens with unknown keys cause at most one request to the issuer in 30 seconds", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		began := time.Now()
 		for n := range 600 { // a minute of them
@@ -61,7 +61,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 	})
-	inBubble(t, "that nobody has are asked for once by all who want one at the same time", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "callers who want an unknown key at the same time share one request to the issuer", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		time.Sleep(time.Minute)
 		i.do(func(w http.ResponseWriter, r *http.Request) {
@@ -85,14 +85,14 @@ func TestKeys(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 	})
-	inBubble(t, "that the issuer gives up count for five minutes more at most", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "a removed key counts for at most five more minutes", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		i.publish(keys().ecdsa)
 		time.Sleep(5*time.Minute + time.Second)
 		v.want(t, i.token(keys().ed).encode(t), "invalid_key")
 		v.want(t, i.token(keys().ecdsa).encode(t), "")
 	})
-	inBubble(t, "that the issuer gives up, all of them, leave none", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "when the issuer removes all keys, none counts", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		i.publish()
 		time.Sleep(5*time.Minute + time.Second)
@@ -101,7 +101,7 @@ func TestKeys(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		v.want(t, i.token(keys().ed).encode(t), "")
 	})
-	inBubble(t, "that are known count on while the issuer is down, and no others", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "while the issuer is down, only the known keys count", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		i.do(down)
 		for range 20 {
@@ -122,7 +122,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("the log: %s", text)
 		}
 	})
-	inBubble(t, "are found where they have moved to", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "keys are found at their new URL", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		moved := func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
@@ -138,7 +138,7 @@ func TestKeys(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		v.want(t, i.token(keys().ecdsa).encode(t), "")
 	})
-	inBubble(t, "of an issuer that does not answer are not waited for longer than 10 seconds", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "nobody waits longer than 10 seconds for an issuer that does not answer", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		time.Sleep(time.Minute)
 		i.do(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -151,7 +151,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("the next one has waited too: %s", time.Since(at))
 		}
 	})
-	inBubble(t, "that are not known are not waited for when the server stops", func(t *testing.T, i *issuer, v verifier) {
+	inBubble(t, "nobody waits for unknown keys when the server stops", func(t *testing.T, i *issuer, v verifier) {
 		v.want(t, i.token(keys().ed).encode(t), "")
 		time.Sleep(time.Minute)
 		i.do(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -161,7 +161,7 @@ func TestKeys(t *testing.T) {
 		at := time.Now()
 		v.stop()
 		wg.Wait()
-		v.want(t, i.token(keys().ed).encode(t), "") // requests under way end as they should
+		v.want(t, i.token(keys().ed).encode(t), "") // requests in progress end normally
 		time.Sleep(time.Hour)
 		v.want(t, i.token(renamed("late")).encode(t), "issuer_unavailable")
 		if d := time.Since(at); d != time.Hour {

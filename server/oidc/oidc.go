@@ -1,5 +1,5 @@
 // Package oidc owns the verification of tokens that an identity provider, the issuer, has signed: which algorithms and
-// keys count, and what such a token must say. It does not know users, organizations or HTTP requests.
+// keys it accepts, and which claims a token must have. It does not know users, organizations or HTTP requests.
 //
 // It follows OpenID Connect Core 1.0 section 3.1.3.7 and Discovery 1.0, RFC 9068 for access tokens, and the advice of RFC
 // 8725.
@@ -8,24 +8,27 @@ package oidc
 import (
 	"context"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
+	"slices"
+	"strings"
 
-	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Options say whose tokens count. Issuer and Audience are required.
+// Options configure a Verifier. Issuer and Audience are required.
 type Options struct {
-	Issuer            string // as its tokens name it, to the letter
-	Audience          string // as its tokens name us
-	OrganizationClaim string // which claim names the organization; empty is none
+	Issuer            string // exactly as its tokens name it
+	Audience          string // exactly as its tokens name this service
+	OrganizationClaim string // the claim that names the organization; empty: none does
 	Roots             *x509.CertPool
-	Transport         http.RoundTripper // in place of the package's own, which trusts Roots; nil for the system's
-	Logger            *slog.Logger      // nil is slog.Default
+	Transport         http.RoundTripper // nil: a transport of the package, which trusts Roots, or the system's roots if Roots is nil
+	Logger            *slog.Logger      // nil: slog.Default
 }
 
 // Verifier verifies tokens. Use New.
@@ -37,69 +40,92 @@ type Verifier struct {
 	log    *slog.Logger
 }
 
-// New returns a verifier. Nothing can be verified until Run has asked the issuer for its keys.
+// New returns a verifier. It accepts no token until Run has received the keys of the issuer.
 func New(o Options) *Verifier {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	return &Verifier{
 		issuer: o.Issuer, audience: o.Audience, organizationClaim: o.OrganizationClaim,
-		source: newSource(o), keys: keySet{wanted: make(chan struct{}, 1)}, log: o.Logger,
+		source: newSource(o), keys: newKeySet(), log: o.Logger,
 	}
 }
 
-// algorithms that count. The issuer holds a key that we do not have, so none is symmetric, and "none" is none of them.
-var algorithms = []string{
-	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+// algorithms are the accepted signature algorithms. Keyhook has only public keys, so no symmetric algorithm is among them,
+// and neither is "none".
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Verify returns what a token says of its holder. Its signature is verified every time, so that a key that the issuer
-// gives up is given up here with the next look at its keys.
+// types are the accepted values of typ, in lower case: any JWT, and access tokens (RFC 9068 section 2.1). A token without a
+// typ is accepted too. Other tokens of an issuer name their type (RFC 8725 section 3.11), and may have been made for
+// somebody else: a logout token, a proof of possession, the response of an introspection.
+var types = []string{"", "jwt", "at+jwt"}
+
+// Verify returns the identity in a token. It verifies the signature each time, so a key that the issuer removes stops
+// counting as soon as Run learns of that.
 //
-// Faults: Unauthenticated, with the code invalid_key where the token is malformed or not signed by the issuer, and
-// wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type or invalid_claims where it is;
-// Unavailable where its key is not known and the issuer does not answer. Each has the reason as its private cause, without
+// Faults: Unauthenticated, with the code invalid_key if the token is malformed or not signed by the issuer, and
+// wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type or invalid_claims if it is signed;
+// Unavailable if its key is unknown and the issuer does not answer. Each fault has the reason as its private cause, without
 // the token.
 func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Identity, error) {
-	a := &attempt{Verifier: v}
-	_, err := oidc.NewVerifier(v.issuer, a, &oidc.Config{
-		ClientID: v.audience, SupportedSigningAlgs: algorithms,
-		Now: func() time.Time { return time.Now().Add(-leeway - time.Second) }, // it drops fractions of seconds
-	}).Verify(ctx, c.Reveal())
-	switch {
-	case a.err != nil:
-		return access.Identity{}, a.err
-	case err != nil: // before the signature, or by a check that has ours before it
-		return access.Identity{}, invalid(err)
+	payload, err := v.verifySignature(ctx, c.Reveal())
+	if err != nil {
+		return access.Identity{}, err
 	}
-	return a.identity, nil
+	return v.identify(payload)
 }
 
-// attempt is one verification. It is the key set that the library asks, and keeps why it refused: the library would make
-// a text of that.
-type attempt struct {
-	*Verifier
-	identity access.Identity
-	err      error
-}
-
-// VerifySignature implements oidc.KeySet. It looks at the claims too, more strictly than the library does.
-func (a *attempt) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	if payload, err = a.signed(ctx, token); err == nil {
-		a.identity, err = a.read(payload)
+// verifySignature returns the payload of a token if a key of the issuer has signed it. It uses two fields of the header:
+// the algorithm, which must be accepted and fit the key, and the key id, which only selects among the keys of the issuer. It
+// ignores keys that the token contains or points to (jwk, jku, x5c, x5u).
+func (v *Verifier) verifySignature(ctx context.Context, token string) ([]byte, error) {
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, invalid(err)
 	}
-	a.err = err
-	return payload, err
+	header := jws.Signatures[0].Header
+	if _, found := header.ExtraHeaders["crit"]; found {
+		return nil, invalid(errors.New("its header has crit, so it needs an extension that Keyhook does not support"))
+	}
+	keys, err := v.keys.find(ctx, header.KeyID, header.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if payload, err := jws.Verify(key.Key); err == nil {
+			return payload, checkType(header)
+		}
+	}
+	return nil, invalid(fmt.Errorf("its signature does not match the issuer's key %.100q", header.KeyID))
 }
 
-const maxCause = 200 // characters of a reason: it may quote the token's header, which anybody may have written
+func checkType(header jose.Header) error {
+	typ, found := header.ExtraHeaders[jose.HeaderType]
+	text, isText := typ.(string)
+	if found && !isText || !slices.Contains(types, strings.TrimPrefix(strings.ToLower(text), "application/")) {
+		return wrongType(fmt.Errorf("its typ is %.100q", fmt.Sprint(typ)))
+	}
+	if cty, found := header.ExtraHeaders[jose.HeaderContentType]; found {
+		return wrongType(fmt.Errorf("its cty is %.100q", fmt.Sprint(cty)))
+	}
+	return nil
+}
 
-// invalid refuses a token that the issuer has not signed, whatever else it may be.
+// maxCause is the most characters of a reason, which may quote what a caller wrote into the token.
+const maxCause = 200
+
+// invalid refuses a token that the issuer has not signed.
 func invalid(why error) error {
 	return fault.New(fault.Unauthenticated, "invalid_key",
 		"This token is not valid here; get a new one from the identity provider.").Because(shorten(why))
 }
 
-type shortened string
-
-func (s shortened) Error() string { return string(s) }
+// shorten cuts the text of an error.
+func shorten(err error) error {
+	if text := []rune(err.Error()); len(text) > maxCause {
+		return errors.New(string(text[:maxCause]) + "…")
+	}
+	return err
+}

@@ -2,6 +2,7 @@ package oidc
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -10,32 +11,35 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 )
 
-// What an answer of the issuer may cost.
+// Limits of a request to the issuer.
 const (
-	fetchTime = 10 * time.Second // both documents
-	maxBody   = 1 << 20          // of each, in bytes
+	fetchTime = 10 * time.Second // for both documents
+	maxBody   = 1 << 20          // bytes of each document
 	maxHeader = 64 << 10
 	maxKeys   = 100
 )
 
-// source is where the issuer's keys come from. Only one goroutine asks it.
+// minRSA is the least number of bits of an RSA key (RFC 7518 section 3.3).
+const minRSA = 2048
+
+// source gets the keys from the issuer. Only one goroutine uses it.
 type source struct {
 	issuer string
 	client *http.Client
-	keys   string // the address of the keys; empty until it is found
+	keys   string // the URL of the keys; empty until discovery
 }
 
 func newSource(o Options) source {
 	transport := o.Transport
 	if transport == nil {
-		// The operator has named the issuer, so it may live in a private network: it needs no guard. It gets none of the
-		// environment's proxies either: whom we trust is to depend on the settings alone.
+		// The operator has named the issuer, so it may be in a private network. The transport ignores the proxies of the
+		// environment: which issuer is trusted depends on the settings only.
 		transport = &http.Transport{
 			DialContext:            (&net.Dialer{Timeout: fetchTime}).DialContext,
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
@@ -47,25 +51,14 @@ func newSource(o Options) source {
 		}
 	}
 	return source{issuer: o.Issuer, client: &http.Client{
-		Transport: bounded{transport},
+		Transport: transport,
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
-			return fmt.Errorf("the issuer redirects to %s, which is not followed; set oidc.issuer to the address that answers by itself", to.URL.Redacted())
+			return fmt.Errorf("the issuer redirects to %s, and Keyhook follows no redirects; set oidc.issuer to the final URL", to.URL.Redacted())
 		},
 	}}
 }
 
-// bounded cuts the bodies of answers.
-type bounded struct{ http.RoundTripper }
-
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, maxBody)
-	}
-	return response, err
-}
-
-// fetch asks the issuer for its keys, and before, where that is not known or no longer holds, for their address.
+// fetch returns the keys of the issuer. It discovers their URL first if that is unknown or failed last time.
 func (s *source) fetch(ctx context.Context) (keys []jose.JSONWebKey, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("no answer within %s", fetchTime))
 	defer cancel()
@@ -75,60 +68,43 @@ func (s *source) fetch(ctx context.Context) (keys []jose.JSONWebKey, err error) 
 		}
 	}
 	if keys, err = s.download(ctx); err != nil {
-		defer func() { s.keys = "" }() // it may have moved
+		defer func() { s.keys = "" }() // the keys may have moved
 		return keys, fmt.Errorf("get keys from %s: %w", s.keys, err)
 	}
 	return keys, nil
 }
 
-// discover returns the address of the keys. That the document is the issuer's own, the library sees to.
+// discover returns the URL of the keys (OpenID Connect Discovery 1.0 section 4).
 func (s *source) discover(ctx context.Context) (string, error) {
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, s.client), s.issuer)
-	if err != nil {
-		return "", shorten(err)
-	}
 	var document struct {
+		Issuer  string `json:"issuer"`
 		JWKSURI string `json:"jwks_uri"`
 	}
-	if err := provider.Claims(&document); err != nil {
+	if err := s.get(ctx, strings.TrimSuffix(s.issuer, "/")+"/.well-known/openid-configuration", &document); err != nil {
 		return "", err
 	}
-	at, err := url.Parse(document.JWKSURI)
-	issuer, _ := url.Parse(s.issuer) // the settings were checked
-	switch {
-	case err != nil || at.Host == "" || at.User != nil:
-		return "", errors.New("its jwks_uri is missing, or no address")
-	case at.Scheme != "https" && (at.Scheme != "http" || at.Scheme != issuer.Scheme || at.Hostname() != issuer.Hostname()):
-		return "", errors.New("its jwks_uri is not https: whoever stands in between could put in keys of their own")
+	if document.Issuer != s.issuer {
+		return "", fmt.Errorf("its document is that of the issuer %.100q; set oidc.issuer to exactly that, if you trust it", document.Issuer)
 	}
-	return at.String(), nil
+	keys, err := url.Parse(document.JWKSURI)
+	issuer, _ := url.Parse(s.issuer) // config has checked it
+	switch {
+	case err != nil || keys.Host == "" || keys.User != nil:
+		return "", errors.New("its jwks_uri is missing or not a URL")
+	case keys.Scheme != "https" && (keys.Scheme != "http" || keys.Scheme != issuer.Scheme || keys.Hostname() != issuer.Hostname()):
+		return "", errors.New("its jwks_uri is not https, so anybody on the network path could replace the keys")
+	}
+	return keys.String(), nil
 }
 
-// download returns the keys that can verify something. Others may stand among them: keys to encrypt, or of algorithms
-// that are not known here (RFC 7517 section 5). A set without any is an answer and an error: the issuer has given up all
-// that there were.
+// download returns the keys that can verify signatures. The set may contain other keys (RFC 7517 section 5). An empty result
+// that is not nil comes with an error: the issuer has removed all of its keys.
 func (s *source) download(ctx context.Context) ([]jose.JSONWebKey, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.keys, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := s.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("status %d", response.StatusCode)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(body, &set); err != nil {
-		return nil, fmt.Errorf("no set of keys: %w", err)
+	if err := s.get(ctx, s.keys, &set); err != nil {
+		return nil, err
 	}
 	keys := []jose.JSONWebKey{}
 	for _, text := range set.Keys {
@@ -143,10 +119,38 @@ func (s *source) download(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// shorten cuts an error that may quote a whole answer.
-func shorten(err error) error {
-	if text := []rune(err.Error()); len(text) > maxCause {
-		return shortened(string(text[:maxCause]) + "…")
+// get reads a JSON document.
+func (s *source) get(ctx context.Context, address string, document any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
 	}
-	return err
+	response, err := s.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, maxBody))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, document); err != nil {
+		return fmt.Errorf("decode its JSON: %w", err)
+	}
+	return nil
+}
+
+// usable reports whether a key can verify signatures: it is public, strong enough, and not for encryption. The library
+// checks that the key fits the algorithm of a token.
+func usable(key jose.JSONWebKey) bool {
+	if key.Use != "" && key.Use != "sig" || !key.Valid() || !key.IsPublic() {
+		return false
+	}
+	if k, isRSA := key.Key.(*rsa.PublicKey); isRSA {
+		return k.N.BitLen() >= minRSA
+	}
+	return true
 }

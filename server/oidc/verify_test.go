@@ -22,7 +22,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// serve has the issuer listen, on loopback, and speak as the address says.
+// serve makes the issuer listen on loopback, and sets its URL.
 func (i *issuer) serve(tb testing.TB) {
 	tb.Helper()
 	server := httptest.NewServer(i)
@@ -35,7 +35,7 @@ func onTheWire(o *oidc.Options) { o.Transport = nil }
 func TestVerify(t *testing.T) {
 	t.Parallel()
 
-	t.Run("takes tokens of every sort of key, over HTTP", func(t *testing.T) {
+	t.Run("accepts tokens of every kind of key, over HTTP", func(t *testing.T) {
 		t.Parallel()
 		published := []key{keys().rsa, keys().rsaPSS, keys().ecdsa, keys().ed, newKey("ec384", "ES384"), newKey("ec512", "ES512")}
 		any := keys().rsaPSS
@@ -55,7 +55,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("the issuer was asked %v", i.asked)
 		}
 	})
-	t.Run("trusts an authority of the operator's, as egress.ca_file names it, and no other", func(t *testing.T) {
+	t.Run("trusts only the authorities of egress.ca_file and of the system", func(t *testing.T) {
 		t.Parallel()
 		i := newIssuer(keys().rsa)
 		server := httptest.NewTLSServer(i)
@@ -74,7 +74,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("the log would say %s", why)
 		}
 	})
-	t.Run("says what the token says", func(t *testing.T) {
+	t.Run("returns the identity in the token", func(t *testing.T) {
 		t.Parallel()
 		i := newIssuer(keys().ed)
 		v := run(t, i, func(o *oidc.Options) { o.OrganizationClaim = "org" })
@@ -82,16 +82,16 @@ func TestVerify(t *testing.T) {
 			claims map[string]any
 			want   access.Identity
 		}{
-			"the subject":                     {nil, access.Identity{Subject: "u-1"}},
-			"a verified address":              {map[string]any{"email": "a@example.com", "email_verified": true}, access.Identity{Subject: "u-1", Email: "a@example.com"}},
-			"no address that is not verified": {map[string]any{"email": "a@example.com", "email_verified": false}, access.Identity{Subject: "u-1"}},
-			"no address of which nobody says": {map[string]any{"email": "a@example.com"}, access.Identity{Subject: "u-1"}},
-			"no address verified by a text":   {map[string]any{"email": "a@example.com", "email_verified": "true"}, access.Identity{Subject: "u-1"}},
-			"no address of another case":      {map[string]any{"email": "a@example.com", "Email_Verified": true}, access.Identity{Subject: "u-1"}},
-			"no subject of another case":      {map[string]any{"Sub": "u-2", "SUB": "u-3"}, access.Identity{Subject: "u-1"}},
-			"the organization":                {map[string]any{"org": "acme"}, access.Identity{Subject: "u-1", Organization: "acme"}},
-			"the one organization of a list":  {map[string]any{"org": []string{"acme"}}, access.Identity{Subject: "u-1", Organization: "acme"}},
-			"no organization of an empty one": {map[string]any{"org": []string{}}, access.Identity{Subject: "u-1"}},
+			"the subject":                       {nil, access.Identity{Subject: "u-1"}},
+			"a verified address":                {map[string]any{"email": "a@example.com", "email_verified": true}, access.Identity{Subject: "u-1", Email: "a@example.com"}},
+			"no address that is not verified":   {map[string]any{"email": "a@example.com", "email_verified": false}, access.Identity{Subject: "u-1"}},
+			"no address without email_verified": {map[string]any{"email": "a@example.com"}, access.Identity{Subject: "u-1"}},
+			"no address verified by a string":   {map[string]any{"email": "a@example.com", "email_verified": "true"}, access.Identity{Subject: "u-1"}},
+			"no address of another case":        {map[string]any{"email": "a@example.com", "Email_Verified": true}, access.Identity{Subject: "u-1"}},
+			"no subject of another case":        {map[string]any{"Sub": "u-2", "SUB": "u-3"}, access.Identity{Subject: "u-1"}},
+			"the organization":                  {map[string]any{"org": "acme"}, access.Identity{Subject: "u-1", Organization: "acme"}},
+			"the one organization of a list":    {map[string]any{"org": []string{"acme"}}, access.Identity{Subject: "u-1", Organization: "acme"}},
+			"no organization of an empty one":   {map[string]any{"org": []string{}}, access.Identity{Subject: "u-1"}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				x := i.token(keys().ed)
@@ -103,7 +103,7 @@ func TestVerify(t *testing.T) {
 			})
 		}
 	})
-	t.Run("reads no organization where the settings name no claim", func(t *testing.T) {
+	t.Run("returns no organization if the settings name no claim", func(t *testing.T) {
 		t.Parallel()
 		i := newIssuer(keys().ed)
 		x := i.token(keys().ed)
@@ -114,7 +114,7 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// TestClaims has for each claim what it must not be. All of these tokens are signed by the issuer.
+// TestClaims has invalid values of each claim, in tokens that the issuer has signed.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(keys().ed)
@@ -195,7 +195,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestLeeway looks at the very edges of a minute's difference between the clocks.
+// TestLeeway checks the exact limits of the leeway of one minute.
 func TestLeeway(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -231,8 +231,8 @@ func TestLeeway(t *testing.T) {
 	}
 }
 
-// TestIssuersThatAreNone has answers that hold no keys, for whatever reason.
-func TestIssuersThatAreNone(t *testing.T) {
+// TestBrokenIssuers has answers of issuers from which no keys can be read.
+func TestBrokenIssuers(t *testing.T) {
 	t.Parallel()
 	elsewhere := newIssuer(keys().ed)
 	elsewhere.serve(t)
@@ -271,8 +271,8 @@ func TestIssuersThatAreNone(t *testing.T) {
 		"a page":               {answers("<html>" + strings.Repeat("x", 5000)), "decode"},
 		"nothing":              {answers(""), "decode"},
 		"an empty object":      {answers("{}"), "issuer"},
-		"another issuer":       {discovers(elsewhere.url, elsewhere.url+keysPath), "did not match"},
-		"the issuer, almost":   {discovers("{url}/", "{url}"+keysPath), "did not match"},
+		"another issuer":       {discovers(elsewhere.url, elsewhere.url+keysPath), "is that of the issuer"},
+		"the issuer, almost":   {discovers("{url}/", "{url}"+keysPath), "is that of the issuer"},
 		"no address of keys":   {discovers("{url}", ""), "jwks_uri"},
 		"keys in a file":       {discovers("{url}", "file:///etc/passwd"), "jwks_uri"},
 		"keys over plain HTTP": {discovers("{url}", "http://keys.example.com/keys"), "jwks_uri"},
@@ -285,7 +285,7 @@ func TestIssuersThatAreNone(t *testing.T) {
 		"a cut connection": {func(*issuer) http.HandlerFunc {
 			return func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 		}, "EOF"},
-		"keys that are a page":  {publishes("<html>"), "no set of keys"},
+		"keys that are a page":  {publishes("<html>"), "decode"},
 		"no keys":               {publishes(`{"keys":[]}`), "none of its keys"},
 		"a set of something":    {publishes(`{"keys":[1,"x",null,{},{"kty":"x"}]}`), "none of its keys"},
 		"a secret":              {publishes(`{"keys":[{"kty":"oct","kid":"ed","k":"` + b64(make([]byte, 64)) + `"}]}`), "none of its keys"},
@@ -307,7 +307,7 @@ func TestIssuersThatAreNone(t *testing.T) {
 			}
 		})
 	}
-	t.Run("that are redirected to are never asked", func(t *testing.T) {
+	t.Run("a redirect is never followed", func(t *testing.T) {
 		if n := elsewhere.requests(discoveryPath); n > 0 {
 			t.Errorf("%d times", n)
 		}
@@ -342,13 +342,13 @@ func TestOddKeysAmongGoodOnes(t *testing.T) {
 	}, i.keys...)
 	v := run(t, i)
 	v.want(t, i.token(keys().ed).encode(t), "")
-	v.want(t, i.token(keys().rsa).encode(t), "invalid_key") // it is there to encrypt
+	v.want(t, i.token(keys().rsa).encode(t), "invalid_key") // it is for encryption
 }
 
 func TestVerifyGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(keys().ed)
-	v := oidc.New(oidc.Options{Issuer: i.url, Audience: audience, Transport: i}) // nobody runs it
+	v := oidc.New(oidc.Options{Issuer: i.url, Audience: audience, Transport: i}) // without Run
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c, _ := access.Foreign(i.token(keys().ed).encode(t))

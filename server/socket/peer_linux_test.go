@@ -16,7 +16,7 @@ import (
 // nobody is a user who owns nothing.
 const nobody = 65534
 
-// asNobody runs f in a thread that belongs to another user. The thread ends with it: it is never handed back.
+// asNobody runs f in a thread of another user. The thread ends with f, so that no other goroutine gets it.
 func asNobody(t *testing.T, f func() (string, error)) (said string, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -54,14 +54,14 @@ func TestOthersStayOut(t *testing.T) {
 	if said != "" || !errors.Is(err, os.ErrPermission) {
 		t.Errorf("another user was told %q, error %v", said, err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil { // a lax file system, or a lax operator
+	if err := os.Chmod(path, 0o666); err != nil { // as on a file system without modes, or by an operator
 		t.Fatal(err)
 	}
 	said, err = asNobody(t, func() (string, error) { return ask(t, path) })
 	if said != "" || errors.Is(err, os.ErrPermission) {
 		t.Errorf("with the mode changed, another user was told %q, error %v", said, err)
 	}
-	if !strings.Contains(log.String(), "another user was refused") || !strings.Contains(log.String(), "uid=65534") {
+	if !strings.Contains(log.String(), "refused a process of another user") || !strings.Contains(log.String(), "uid=65534") {
 		t.Errorf("the log says %s", log)
 	}
 	if said, err := ask(t, path); said != "in" {
@@ -69,7 +69,7 @@ func TestOthersStayOut(t *testing.T) {
 	}
 }
 
-// TestStranger connects to sockets that another user has made.
+// TestStranger connects to sockets of another user.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

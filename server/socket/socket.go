@@ -1,5 +1,5 @@
-// Package socket owns the local socket: the way in for who may open the database file anyway. It knows where it stands,
-// how to listen on it and connect to it, and who is let in. It does not know what is said over it.
+// Package socket owns the local socket, for users who may open the database file anyway: its path, how to listen on it and
+// connect to it, and which users may connect. It does not know the protocol.
 package socket
 
 import (
@@ -16,8 +16,8 @@ import (
 	"syscall"
 )
 
-// Path returns where the socket stands of the process that owns a database: beside the file itself, whatever symbolic
-// links lead to it. The database need not exist.
+// Path returns the path of the socket of the server that owns a database. It is next to the file itself, even if the path of
+// the database is a symbolic link. The database need not exist.
 func Path(database string) (string, error) {
 	if target, err := filepath.EvalSymlinks(database); err == nil {
 		database = target
@@ -28,36 +28,35 @@ func Path(database string) (string, error) {
 	return path + suffix, err
 }
 
-// suffix is added to the name of the database.
+// suffix is what Path adds to the path of the database.
 const suffix = ".sock"
 
-// ErrInTheWay is returned by Listen where something stands at the path that is no socket.
+// ErrInTheWay is returned by Listen if the path of the socket is taken by something that is not a socket.
 var ErrInTheWay = errors.New("not a socket")
 
-// Listen listens beside a database that this process owns, so a socket that stands there already was left behind by an
-// owner that was killed, and is replaced. Only processes of this user and of root get through. Closing the listener
-// removes the socket.
+// Listen listens next to a database that this process owns. A socket that is there already belonged to a server that was
+// killed, so Listen replaces it. Only processes of this user and of root may connect. Closing the listener removes the socket.
 //
-// A system that offers no such socket, or a path that is too long for one, keeps no server from serving: that is a
-// warning in the log, and the listener is nil.
+// If the system has no such sockets, or the path is too long, Listen logs a warning and returns no listener: the server can
+// work without it.
 func Listen(database string, log *slog.Logger) (net.Listener, error) {
 	path, err := Path(database)
 	if err != nil {
 		return nil, fmt.Errorf("local socket: %w", err)
 	}
-	if err := sweep(path); err != nil {
+	if err := removeStale(path); err != nil {
 		return nil, err
 	}
 	l, err := listen(path)
 	if err != nil {
-		log.Warn("no local socket: the commands need --url and --token here", "path", path, "cause", err)
+		log.Warn("cannot make the local socket; commands on this machine need --url and --token", "path", path, "cause", err)
 		return nil, nil
 	}
 	return &listener{UnixListener: l, path: path, log: log}, nil
 }
 
-// sweep removes what a dead owner has left.
-func sweep(path string) error {
+// removeStale removes the socket of a server that was killed.
+func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -65,10 +64,10 @@ func sweep(path string) error {
 	case err != nil:
 		return fmt.Errorf("local socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: %s stands where the local socket belongs; move it away, or set storage.path to another file", ErrInTheWay, path)
+		return fmt.Errorf("%w: %s is at the path of the local socket; move it away, or set storage.path to another file", ErrInTheWay, path)
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("remove the local socket that a killed server has left: %w", err)
+		return fmt.Errorf("remove the local socket of a killed server: %w", err)
 	}
 	return nil
 }
@@ -85,12 +84,12 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	l := found.(*net.UnixListener)
-	l.SetUnlinkOnClose(false) // the name may be another than the path
+	l.SetUnlinkOnClose(false) // the name may differ from the path
 	return l, nil
 }
 
-// listener lets in processes of this user and of root. The mode of the socket says so already; this is for a file system
-// that has no modes, and for an operator who changed it.
+// listener accepts only processes of this user and of root. The mode of the socket does the same, but some file systems have
+// no modes, and an operator may change the mode.
 type listener struct {
 	*net.UnixListener
 	path   string
@@ -98,7 +97,7 @@ type listener struct {
 	remove sync.Once
 }
 
-// Accept returns the next connection of somebody who may connect.
+// Accept returns the next connection of a process that may connect.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -109,12 +108,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err == nil && (!known || uid == 0 || uid == os.Geteuid()) {
 			return conn, nil
 		}
-		l.log.Warn("a process of another user was refused at the local socket", "path", l.path, "uid", uid, "cause", err)
-		_ = conn.Close() // whoever it is learns no more
+		l.log.Warn("refused a process of another user at the local socket", "path", l.path, "uid", uid, "cause", err)
+		_ = conn.Close() // the process learns no more
 	}
 }
 
-// Close stops listening and removes the socket, once: after that, the place may be another process's.
+// Close stops listening and removes the socket. It removes it only once, because later the path may belong to another process.
 func (l *listener) Close() error {
 	err := l.UnixListener.Close()
 	l.remove.Do(func() {
@@ -125,12 +124,12 @@ func (l *listener) Close() error {
 	return err
 }
 
-// ErrStranger is returned by Dial where a process listens that cannot be the server of the database.
+// ErrStranger is returned by Dial if the process that listens cannot be the server of the database.
 var ErrStranger = errors.New("a process of another user listens")
 
-// Dial connects to the socket at a path. It returns ErrStranger where the process that listens there belongs neither to this
-// user, nor to root, nor to the owner of the database: in a directory that all may write to, as /tmp, anybody can make a
-// socket of that name while no server runs.
+// Dial connects to the socket at a path. It returns ErrStranger unless the process that listens belongs to this user, to root
+// or to the owner of the database. In a directory that anyone may write to, such as /tmp, anyone can make a socket of that
+// name while no server runs.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	name, release, err := address(path)
 	if err != nil {
@@ -147,7 +146,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// checkListener returns ErrStranger where the process at the other end is not trusted.
+// checkListener returns ErrStranger if the process at the other end is not trusted.
 func checkListener(conn *net.UnixConn, path string) error {
 	uid, known, err := peer(conn)
 	if err != nil || !known || uid == 0 || uid == os.Geteuid() {
@@ -158,13 +157,13 @@ func checkListener(conn *net.UnixConn, path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w on %s (uid %d), so nothing was sent to it; look at who made that socket, and remove it", ErrStranger, path, uid)
+	return fmt.Errorf("%w on %s (uid %d), so nothing was sent to it; find out who made that socket, and remove it", ErrStranger, path, uid)
 }
 
-// longest is how many bytes the address of a socket may have, the NUL at its end left out.
+// longest is how many bytes the address of a socket may have, without the NUL at its end.
 const longest = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// address returns a name for the socket that is short enough for the system; release is called once it has been used.
+// address returns a name of the socket that is short enough for the system. Call release after using it.
 func address(path string) (name string, release func(), err error) {
 	if len(path) <= longest {
 		return path, func() {}, nil
@@ -173,9 +172,9 @@ func address(path string) (name string, release func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	name, err = through(dir, filepath.Base(path))
+	name, err = nameIn(dir, filepath.Base(path))
 	if err == nil && len(name) > longest {
-		err = fmt.Errorf("its path has %d bytes where %d fit: choose a shorter storage.path", len(path), longest)
+		err = fmt.Errorf("its path has %d bytes, and the system allows %d; choose a shorter storage.path", len(path), longest)
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, dir.Close())

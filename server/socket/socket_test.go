@@ -33,7 +33,7 @@ func (t *text) String() string {
 	return t.b.String()
 }
 
-// listen listens beside a database in dir and says "in" to whoever gets through.
+// listen listens next to a database and writes "in" to each accepted connection.
 func listen(t *testing.T, database string) (path string, log *text) {
 	t.Helper()
 	log = &text{}
@@ -64,7 +64,7 @@ func listen(t *testing.T, database string) (path string, log *text) {
 	return path, log
 }
 
-// ask connects and returns what is said.
+// ask connects and returns what it reads.
 func ask(t *testing.T, path string) (string, error) {
 	conn, err := socket.Dial(t.Context(), path)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestListen(t *testing.T) {
 	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)
 
-	t.Run("lets its own user in, shows the socket to nobody else, and removes it", func(t *testing.T) {
+	t.Run("accepts its own user, hides the socket from others, and removes it at the end", func(t *testing.T) {
 		t.Parallel()
 		database := filepath.Join(t.TempDir(), "keyhook.db")
 		l, err := socket.Listen(database, quiet)
@@ -104,7 +104,7 @@ func TestListen(t *testing.T) {
 		}
 	})
 
-	t.Run("stands beside the file itself, whatever leads there", func(t *testing.T) {
+	t.Run("is next to the file itself, also through symbolic links", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		file, link := filepath.Join(dir, "keyhook.db"), filepath.Join(dir, "link.db")
@@ -116,7 +116,7 @@ func TestListen(t *testing.T) {
 		}
 	})
 
-	t.Run("replaces a socket that a killed owner has left", func(t *testing.T) {
+	t.Run("replaces the socket of a killed server", func(t *testing.T) {
 		t.Parallel()
 		database := filepath.Join(t.TempDir(), "keyhook.db")
 		left, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: database + ".sock"})
@@ -136,7 +136,7 @@ func TestListen(t *testing.T) {
 		"a directory":     func(path string) error { return os.Mkdir(path, 0o700) },
 		"a symbolic link": func(path string) error { return os.Symlink("elsewhere", path) },
 	} {
-		t.Run("refuses to remove "+name+" that stands in the way", func(t *testing.T) {
+		t.Run("refuses to remove "+name+" at its path", func(t *testing.T) {
 			t.Parallel()
 			database := filepath.Join(t.TempDir(), "keyhook.db")
 			if err := make(database + ".sock"); err != nil {
@@ -152,7 +152,7 @@ func TestListen(t *testing.T) {
 		})
 	}
 
-	t.Run("works where the path is longer than the address of a socket may be", func(t *testing.T) {
+	t.Run("works with a path that is longer than the address of a socket may be", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -164,7 +164,7 @@ func TestListen(t *testing.T) {
 		}
 	})
 
-	t.Run("warns, and keeps no server from serving, where even the name is too long", func(t *testing.T) {
+	t.Run("is only missing, with a warning, if even its name is too long", func(t *testing.T) {
 		t.Parallel()
 		database := filepath.Join(t.TempDir(), strings.Repeat("n", 150))
 		log := &text{}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// peer returns the user of the process at the other end, as it was when that connected (unix(7), SO_PEERCRED).
+// peer returns the user that the process at the other end had when it connected (unix(7), SO_PEERCRED).
 func peer(conn *net.UnixConn) (uid int, known bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -26,8 +26,8 @@ func peer(conn *net.UnixConn) (uid int, known bool, err error) {
 	return int(credentials.Uid), true, nil
 }
 
-// private gives a socket that has no name yet the mode 0600, which the file gets that bind(2) makes. To change the mode of the
-// file afterwards would change that of whatever stands at its name by then.
+// private sets the mode of a socket to 0600 before bind(2) makes its file with that mode. Changing the mode of the file later
+// could change another file that has its name by then.
 func private(_, _ string, raw syscall.RawConn) error {
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) }); err != nil {
@@ -36,7 +36,7 @@ func private(_, _ string, raw syscall.RawConn) error {
 	return failed
 }
 
-// through names a file by the directory that is open here, however long the path of that is.
-func through(dir *os.File, base string) (string, error) {
+// nameIn names a file by its open directory, so that the length of the directory's path does not matter.
+func nameIn(dir *os.File, base string) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), base), nil
 }

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// peer knows nobody here: the mode of the socket has to do.
+// peer knows no users on this system. Only the mode of the socket protects it.
 func peer(*net.UnixConn) (uid int, known bool, err error) { return 0, false, nil }
 
-// private relies on the umask of the process here, which keeps others out.
+// private relies on the umask of the process, which keeps other users out.
 func private(_, _ string, _ syscall.RawConn) error { return nil }
 
-// through has no shorter name here.
-func through(dir *os.File, base string) (string, error) { return filepath.Join(dir.Name(), base), nil }
+// nameIn has no shorter name on this system.
+func nameIn(dir *os.File, base string) (string, error) { return filepath.Join(dir.Name(), base), nil }

@@ -2,8 +2,8 @@ package access
 
 import "slices"
 
-// The types of audit events. Each is published as an event too, so an organization can subscribe to its own. A new one
-// goes into auditTypes too.
+// The types of audit events. Keyhook also publishes each audit event as an event, so an organization can subscribe to its
+// own. Add every new type to auditTypes.
 const (
 	KeyCreated           = "api_key_created"
 	KeyRevoked           = "api_key_revoked"
@@ -45,8 +45,8 @@ const (
 	DatabaseRestored     = "database_restored"
 )
 
-// auditTypes are all of them. Nobody else may publish an event under one of these names, and to read such an event needs
-// AuditRead. None of them has a dot, so names with a dot are free for the host product, whatever is added here later.
+// auditTypes lists all types of audit events. Only Keyhook may publish events of these types, and reading them requires
+// AuditRead. No name has a dot, so later additions never take a name with a dot from the host product.
 var auditTypes = []string{
 	KeyCreated, KeyRevoked, KeyRotated, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
 	SubscriptionFailing, SubscriptionDisabled, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
@@ -59,17 +59,17 @@ var auditTypes = []string{
 // AuditTypes returns the types of all audit events, as a copy.
 func AuditTypes() []string { return slices.Clone(auditTypes) }
 
-// IsAuditType reports whether an event type is that of an audit event.
+// IsAuditType reports whether an event type belongs to audit events.
 func IsAuditType(eventType string) bool { return slices.Contains(auditTypes, eventType) }
 
-// HealthNews reports whether events of a type tell of the health of a subscription. One customer can cause any number of
-// them by letting receivers fail. So such an event goes to healthy subscriptions of another host only, and an organization
-// gets a bounded number of these deliveries a minute. The audit log has all of them.
+// HealthNews reports whether events of a type announce a change in the health of a subscription. One customer can cause any
+// number of them with receivers that fail. So these events go only to healthy subscriptions of another host, and an
+// organization gets a limited number of such deliveries per minute. The audit log has all of them.
 func HealthNews(eventType string) bool {
 	return eventType == SubscriptionFailing || eventType == SubscriptionDisabled
 }
 
-// Actor is who did something, as the audit log names it.
+// Actor is the person or program that did something, as the audit log shows it.
 type Actor struct {
 	Type         string `db:"actor_type"` // "user", "api_key" or "system"
 	ID           string `db:"actor_id"`   // public id; empty for the appliance itself
@@ -78,11 +78,11 @@ type Actor struct {
 	IP           string `db:"ip"`
 	RequestID    string `db:"request_id"`
 
-	Authority Authority `db:"-"` // what it acts by; zero for the appliance itself, which grants nothing
+	Authority Authority `db:"-"` // the credential; zero for the appliance itself, which grants nothing
 }
 
-// LogOrganization returns the organization whose audit log has what the actor changes for the whole instance, such as a role or a
-// user. That is the credential's own. The organization acted in may be a customer's, who must not read it.
+// LogOrganization returns the organization whose audit log records changes to the whole instance, such as to a role or a
+// user. It is the credential's own organization. The organization acted in may belong to a customer, who must not read them.
 func (a Actor) LogOrganization() int64 {
 	if a.Authority.Home != 0 {
 		return a.Authority.Home
@@ -108,7 +108,7 @@ type AuditEvent struct {
 	Details        string `db:"details"` // a JSON object
 }
 
-// AuditFilter narrows the audit log; a zero field does not narrow. Before is the row id to go on from, newest first.
+// AuditFilter selects audit events. A zero field selects all. Before is the row id at which the page begins, newest first.
 type AuditFilter struct {
 	Before int64
 	Limit  int
@@ -118,8 +118,8 @@ type AuditFilter struct {
 	Until  int64  // exclusive
 }
 
-// AuditPage is a part of the log, newest first. Where Next is not 0, the search ended early, because it had looked at enough:
-// Next is the row id to go on from. The page may hold fewer events than the limit then, or none.
+// AuditPage is a part of the log, newest first. If Next is not 0, the search reached its limit of rows before the page was
+// full. The page may then have few events or none, and Next is the row id of the next page.
 type AuditPage struct {
 	Events []AuditEvent
 	Next   int64

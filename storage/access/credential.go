@@ -4,38 +4,38 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"hash/crc32"
-	"log/slog"
+	"regexp"
 	"strings"
+
+	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// TokenPrefix begins every access token, as "kat_…"; the prefix of API keys is a setting.
-const TokenPrefix = "kat"
+// TokenPrefix begins every access token: "kat_…". The prefix of API keys is a setting; DefaultKeyPrefix is its default.
+const (
+	TokenPrefix      = "kat"
+	DefaultKeyPrefix = "svc"
+)
 
-// The form of a credential: prefix, underscore, 30 random characters, 6 of checksum. 30 characters of base62 are 178
-// bits, so a plain SHA-256 is enough to store it by.
+// The form of a minted credential: prefix, underscore, 30 random characters, 6 characters of checksum. 30 characters of
+// base62 are 178 bits, so the store can look a credential up by a plain SHA-256 of it.
 const (
 	randomChars   = 30
 	checksumChars = 6
 	shownChars    = 6  // of the random part, in a display prefix
 	maxPrefix     = 16 // characters
 	base62        = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	redacted      = "[redacted]"
 )
 
-// Digest is the SHA-256 of a whole credential: all that is stored of one.
+// Digest is the SHA-256 of a whole credential. Only digests are stored.
 type Digest [sha256.Size]byte
 
-// Credential is a raw API key or access token. It redacts itself wherever it is printed, logged or marshalled; the raw
-// text leaves through Reveal alone. The zero value is none.
-type Credential struct {
-	// A pointer, because fmt asks no methods under some verbs, nor of what lies in an unexported field: it prints an address
-	// then. So credentials are compared by their digests and not with ==.
-	raw *string
-}
+// Credential is a raw API key, access token or session cookie. Credentials are compared by their digests, not with ==. The
+// zero value is no credential.
+type Credential struct{ redact.Text }
 
-func credential(raw string) Credential { return Credential{&raw} }
+func credential(raw string) Credential { return Credential{redact.New(raw)} }
 
-// Mint makes a credential with the given prefix out of crypto/rand, which cannot fail.
+// Mint makes a credential with the given prefix from crypto/rand, which cannot fail.
 func Mint(prefix string) Credential {
 	body := make([]byte, 0, len(prefix)+1+randomChars+checksumChars)
 	body = append(append(body, prefix...), '_')
@@ -43,7 +43,7 @@ func Mint(prefix string) Credential {
 		var pool [64]byte
 		rand.Read(pool[:])
 		for _, b := range pool {
-			// 248 is the largest multiple of 62 in a byte: what lies above would favour the first characters.
+			// 248 is the largest multiple of 62 in a byte: larger bytes would favour the first characters.
 			if b < 248 && len(body) < len(prefix)+1+randomChars {
 				body = append(body, base62[b%62])
 			}
@@ -53,11 +53,39 @@ func Mint(prefix string) Credential {
 	return credential(string(append(body, sum[:]...)))
 }
 
-// Parse reads a credential of the form that Mint gives, whatever its prefix, so that keys outlive a change of the
-// setting. ok is false where the form or the checksum is wrong: such a text was never minted and needs no look-up.
-func Parse(raw string) (c Credential, ok bool) {
+// ValidKeyPrefix reports whether s can be the prefix of a credential: a lower-case letter, and up to 15 lower-case letters
+// and digits.
+func ValidKeyPrefix(s string) bool { return s != "" && len(s) <= maxPrefix && lowerWord(s) }
+
+// LooksMinted reports whether raw has the form that Mint gives, whatever its checksum, and returns the prefix.
+func LooksMinted(raw string) (prefix string, ok bool) {
 	under := len(raw) - checksumChars - randomChars - 1
-	if under < 1 || under > maxPrefix || raw[under] != '_' || !lowerWord(raw[:under]) || !isBase62(raw[under+1:]) {
+	if under < 1 || raw[under] != '_' || !ValidKeyPrefix(raw[:under]) || !isBase62(raw[under+1:]) {
+		return "", false
+	}
+	return raw[:under], true
+}
+
+var word = regexp.MustCompile(`\w{36,}`)
+
+// ShortenMinted returns a text in which every word that LooksMinted is cut to what Display shows.
+func ShortenMinted(text string) string {
+	return word.ReplaceAllStringFunc(text, func(w string) string {
+		prefix, ok := LooksMinted(w)
+		if !ok {
+			return w
+		}
+		return shorten(prefix, w)
+	})
+}
+
+// shorten cuts a credential behind its prefix and six more characters.
+func shorten(prefix, raw string) string { return raw[:len(prefix)+1+shownChars] + "…" }
+
+// Parse reads a credential of the form that Mint gives. It takes any prefix, so keys stay valid when the setting changes.
+// ok is false where the form or the checksum is wrong: such a text was never minted and needs no look-up.
+func Parse(raw string) (c Credential, ok bool) {
+	if _, ok := LooksMinted(raw); !ok {
 		return Credential{}, false
 	}
 	cut := len(raw) - checksumChars
@@ -67,7 +95,7 @@ func Parse(raw string) (c Credential, ok bool) {
 	return credential(raw), true
 }
 
-// lowerWord reports whether s is lower-case letters and digits, beginning with a letter.
+// lowerWord reports whether s has only lower-case letters and digits, and begins with a letter.
 func lowerWord(s string) bool {
 	for i, c := range []byte(s) {
 		if (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
@@ -86,8 +114,8 @@ func isBase62(s string) bool {
 	return true
 }
 
-// Opaque wraps a token of any form, as a self-hoster may set for the first start. ok is false unless it is 20 to 200
-// visible ASCII characters.
+// Opaque wraps a token of any form, such as the one that an operator sets for the first start. ok is false unless it is 20
+// to 200 visible ASCII characters.
 func Opaque(raw string) (c Credential, ok bool) {
 	if len(raw) < 20 || len(raw) > 200 {
 		return Credential{}, false
@@ -100,7 +128,7 @@ func Opaque(raw string) (c Credential, ok bool) {
 	return credential(raw), true
 }
 
-// Prefix returns what stands before the first underscore; empty where there is none.
+// Prefix returns the text before the first underscore; empty where there is none.
 func (c Credential) Prefix() string {
 	prefix, _, found := strings.Cut(c.Reveal(), "_")
 	if !found {
@@ -111,39 +139,18 @@ func (c Credential) Prefix() string {
 
 // Digest returns the SHA-256 of the whole credential.
 func (c Credential) Digest() Digest {
-	var buffer [64]byte // a longer one, that an operator has chosen, goes to the heap
+	var buffer [64]byte // a longer token, which only an operator can choose, goes to the heap
 	return sha256.Sum256(append(buffer[:0], c.Reveal()...))
 }
 
 // Display returns enough of the credential to recognize it and too little to rebuild it: the prefix, six characters and
-// an ellipsis. Of an opaque token it shows no character.
+// an ellipsis. It shows no character of an opaque token.
 func (c Credential) Display() string {
-	raw := c.Reveal()
-	if _, minted := Parse(raw); !minted {
+	if _, minted := Parse(c.Reveal()); !minted {
 		return "…"
 	}
-	return raw[:strings.IndexByte(raw, '_')+1+shownChars] + "…"
+	return shorten(c.Prefix(), c.Reveal())
 }
-
-// Reveal returns the raw text, empty for the zero value. It is meant for the one response that shows it.
-func (c Credential) Reveal() string {
-	if c.raw == nil {
-		return ""
-	}
-	return *c.raw
-}
-
-// String redacts.
-func (c Credential) String() string { return redacted }
-
-// GoString redacts.
-func (c Credential) GoString() string { return redacted }
-
-// LogValue redacts.
-func (c Credential) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// MarshalText redacts, and with it JSON.
-func (c Credential) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // checksum is the CRC-32 (IEEE) of body as six base62 digits, most significant first.
 func checksum(body string) (digits [checksumChars]byte) {

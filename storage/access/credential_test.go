@@ -127,6 +127,46 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestTheFormOfACredential(t *testing.T) {
+	t.Parallel()
+	raw := access.Mint("svc").Reveal()
+	t.Run("is known from its prefix and its length, whatever its checksum", func(t *testing.T) {
+		t.Parallel()
+		for _, text := range []string{raw, raw[:39] + "z", "svc_" + strings.Repeat("0", 36)} {
+			if prefix, ok := access.LooksMinted(text); !ok || prefix != "svc" {
+				t.Errorf("%q has the prefix %q: %v", text, prefix, ok)
+			}
+		}
+		for _, text := range []string{"", raw + "0", raw[:39], raw[4:], "_" + raw[4:], "Svc" + raw[3:], "svc-" + raw[4:]} {
+			if _, ok := access.LooksMinted(text); ok {
+				t.Errorf("%q passes", text)
+			}
+		}
+	})
+	t.Run("begins with a lower-case letter and up to 15 more letters and digits", func(t *testing.T) {
+		t.Parallel()
+		for _, prefix := range []string{"a", "svc", access.DefaultKeyPrefix, access.TokenPrefix, "a2345678901234bc"} {
+			if !access.ValidKeyPrefix(prefix) {
+				t.Errorf("%q is refused", prefix)
+			}
+		}
+		for _, prefix := range []string{"", "2a", "A", "a_b", "a-b", "a ", "é", strings.Repeat("a", 17)} {
+			if access.ValidKeyPrefix(prefix) {
+				t.Errorf("%q passes", prefix)
+			}
+		}
+	})
+	t.Run("is cut to its display wherever it stands in a text", func(t *testing.T) {
+		t.Parallel()
+		other := strings.Repeat("a", 40)
+		text := "got " + raw + ", and \"" + raw + "\", and " + other + "."
+		want := "got " + raw[:10] + "…, and \"" + raw[:10] + "…\", and " + other + "."
+		if got := access.ShortenMinted(text); got != want {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"", "svc_", access.Mint("svc").Reveal(), access.Mint("kat").Reveal() + "x", "svc_" + strings.Repeat("0", 36), "\xff_"} {
 		f.Add(seed)

@@ -1,23 +1,23 @@
 package access
 
-// Status is where a key or an access token stands in its life.
+// Status is the status of a key or an access token.
 type Status string
 
-// The states of a key. Revoked wins over expired.
+// The statuses. A key that is revoked and has expired is Revoked.
 const (
 	Active  Status = "active"
 	Revoked Status = "revoked"
 	Expired Status = "expired"
 )
 
-// Key is an API key as it is kept: everything but the key itself.
+// Key is an API key as it is stored: everything but the key itself.
 type Key struct {
 	RowID          int64  `db:"id"`
 	ID             string `db:"public_id"`
 	OrganizationID string `db:"organization_public_id"`
-	CreatedBy      string `db:"created_by"` // the public id of the user that it acts as
+	CreatedBy      string `db:"created_by"` // public id of the user whose permissions it uses
 	Name           string `db:"name"`
-	Scope          Scope  `db:"scope"` // fixed for life
+	Scope          Scope  `db:"scope"` // never changes
 	KeyPrefix      string `db:"key_prefix"`
 	Window         int64  `db:"window_id"` // names the rate window; a rotated key shares its predecessor's
 	CreatedAt      int64  `db:"created_at"`
@@ -25,15 +25,15 @@ type Key struct {
 	LastUsedAt     *int64 `db:"last_used_at"`
 	RevokedAt      *int64 `db:"revoked_at"`
 
-	// The public ids of its neighbours in a line of rotated keys. Of the key of a Principal they are not read.
+	// The public ids of the key before and the key after it in a line of rotated keys. A Principal's key has neither.
 	Replaces  *string `db:"replaces"`
 	RotatedTo *string `db:"rotated_to"`
 }
 
-// Status returns where the key stands at now.
+// Status returns the status at now.
 func (k Key) Status(now int64) Status { return status(k.RevokedAt, k.ExpiresAt, now) }
 
-// AccessToken is a user's bearer token in one organization, as it is kept: everything but the token itself.
+// AccessToken is a user's bearer token in one organization, as it is stored: everything but the token itself.
 type AccessToken struct {
 	RowID          int64  `db:"id"`
 	ID             string `db:"public_id"`
@@ -47,7 +47,7 @@ type AccessToken struct {
 	RevokedAt      *int64 `db:"revoked_at"`
 }
 
-// Status returns where the token stands at now.
+// Status returns the status at now.
 func (t AccessToken) Status(now int64) Status { return status(t.RevokedAt, t.ExpiresAt, now) }
 
 func status(revokedAt, expiresAt *int64, now int64) Status {
@@ -60,8 +60,8 @@ func status(revokedAt, expiresAt *int64, now int64) Status {
 	return Active
 }
 
-// NewKey asks for a key. Scope is what is requested; what is granted is for the store to say, in one transaction with
-// the look-up of what the creator holds.
+// NewKey asks for a key. Scope is what the creator requests. The store grants what the creator holds, and reads that in the
+// same transaction.
 type NewKey struct {
 	Credential Credential
 	Name       string
@@ -69,8 +69,8 @@ type NewKey struct {
 	ExpiresAt  *int64
 }
 
-// RotatedKey is the key that takes the place of another one. NotGranted is what the other's scope has and its own has
-// not: what its creator does not hold.
+// RotatedKey is a key that replaces another one. NotGranted is the part of the other key's scope that the new key lacks,
+// because its creator does not hold it.
 type RotatedKey struct {
 	Key
 	NotGranted Scope

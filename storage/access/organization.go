@@ -1,7 +1,7 @@
 package access
 
-// Organization is a tenant: it has one plan, members, keys, subscriptions and events of its own. Times are in
-// milliseconds since the epoch, UTC, here and in all of the vocabulary.
+// Organization is a tenant: it has one plan, and its own members, keys, subscriptions and events. Times are in milliseconds
+// since the epoch, UTC, in this whole package.
 type Organization struct {
 	RowID      int64   `db:"id"`
 	ID         string  `db:"public_id"`
@@ -19,7 +19,7 @@ type OrganizationChange struct {
 	ExternalID *string
 }
 
-// User is a person or a machine that may belong to organizations.
+// User is a person or a program that can be a member of organizations.
 type User struct {
 	RowID      int64   `db:"id"`
 	ID         string  `db:"public_id"`
@@ -27,7 +27,7 @@ type User struct {
 	Name       string  `db:"name"`
 	ExternalID *string `db:"external_id"` // the identity provider's "sub", unique
 	IsActive   bool    `db:"is_active"`   // false refuses every credential of the user
-	BuiltIn    bool    `db:"built_in"`    // the one that the local socket stands for: operator of every organization, and never changed
+	BuiltIn    bool    `db:"built_in"`    // the user of the local socket: operator of every organization, never changed
 	CreatedAt  int64   `db:"created_at"`
 	UpdatedAt  int64   `db:"updated_at"`
 }
@@ -40,7 +40,7 @@ type UserChange struct {
 	IsActive   *bool
 }
 
-// Member is a user seen from an organization.
+// Member is a user in an organization.
 type Member struct {
 	UserRow   int64  `db:"user_id"` // orders the list
 	UserID    string `db:"user_public_id"`

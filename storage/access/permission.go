@@ -1,5 +1,5 @@
-// Package access owns the vocabulary of who may do what: organizations, users, roles, permissions, plans, keys, scopes,
-// principals and audit events. It is pure: it knows no SQL, no HTTP and no clock.
+// Package access owns the types that say who may do what: organizations, users, roles, permissions, plans, keys, scopes,
+// principals, audit events and public ids. It knows no SQL statement, no HTTP and no clock.
 package access
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The built-in permission keys. Roles, key scopes and the route table speak this one vocabulary, to which an operator
-// adds the keys of the host product.
+// The built-in permission keys. Roles, key scopes and the route table use them. An operator adds the keys of the host
+// product.
 const (
 	APIKeysRead   = "api_keys:read"
 	APIKeysWrite  = "api_keys:write"
@@ -22,15 +22,15 @@ const (
 	PlatformActAs = "platform:act_as"
 )
 
-// MaxPermissionKey bounds a permission key, in bytes.
+// MaxPermissionKey limits a permission key, in bytes.
 const MaxPermissionKey = 100
 
-// Permission is one word of the vocabulary.
+// Permission is a permission key with its description.
 type Permission struct {
 	RowID       int64  `db:"id"`
 	Key         string `db:"key"`
 	Description string `db:"description"`
-	BuiltIn     bool   `db:"built_in"` // cannot be removed
+	BuiltIn     bool   `db:"built_in"` // cannot be deleted
 	CreatedAt   int64  `db:"created_at"`
 }
 
@@ -57,5 +57,5 @@ func ValidPermissionKey(s string) bool {
 	return len(s) <= MaxPermissionKey && permissionKey.MatchString(s)
 }
 
-// isPlatform reports whether key belongs to the operator's own permissions.
+// isPlatform reports whether only operators hold the permission.
 func isPlatform(key string) bool { return strings.HasPrefix(key, "platform:") }

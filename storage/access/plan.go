@@ -1,6 +1,6 @@
 package access
 
-// Plan says what an organization may use. Changing it takes effect on the next request and the next attempt.
+// Plan says what an organization may use. A change takes effect on the next request and the next attempt.
 type Plan struct {
 	RowID              int64  `db:"id"`
 	Name               string `db:"name"`
@@ -14,8 +14,9 @@ type Plan struct {
 	UpdatedAt          int64  `db:"updated_at"`
 }
 
-// OrganizationRate is how many requests a minute all API keys of an organization may make together: what the keys that it
-// may have can make, and never less than one key. So keys that are made and revoked in turn add nothing. RateLimitPerMinute must be set.
+// OrganizationRate returns how many requests per minute all API keys of an organization may make together: the limit of one
+// key times the number of keys that the organization may have, or once if it may have none. So creating and revoking keys in
+// turn gives no more requests. RateLimitPerMinute must be set.
 func (p Plan) OrganizationRate() int64 {
 	keys := int64(MostAPIKeys)
 	if p.MaxAPIKeys != nil {
@@ -24,14 +25,14 @@ func (p Plan) OrganizationRate() int64 {
 	return *p.RateLimitPerMinute * keys
 }
 
-// What an organization may have at most, whatever its plan says. Keyhook is measured up to these.
+// The most that an organization may have under any plan. Keyhook is measured up to these numbers.
 const (
 	MostSubscriptions = 5_000
 	MostAPIKeys       = 10_000
 )
 
-// PlanChange is a partial update of a plan; nil leaves a field as it is. The fields Set… say that the field after them is
-// meant, because nil is one of its values.
+// PlanChange is a partial update of a plan; nil leaves a field as it is. Fields for which nil is a value have a field Set…
+// before them, which says whether to change them.
 type PlanChange struct {
 	APIKeys             *bool
 	Webhooks            *bool

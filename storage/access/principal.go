@@ -1,31 +1,29 @@
 package access
 
-// Principal is who a request acts for: a user in an organization, by a token or narrowed by a key. It is a snapshot and
-// is not changed once made.
+// Principal is the user and the organization that a request acts for, with the permissions of its credential. It is a
+// snapshot and never changes.
 type Principal struct {
 	User         User
-	Organization Organization // the one acted in
-	Home         Organization // the credential's own; differs only for those who may act in another
-	Plan         Plan         // of Home: it governs the credential
-	Permissions  Scope        // effective: what the role grants now, narrowed by the key's scope
+	Organization Organization // the organization acted in
+	Home         Organization // the credential's own organization; differs only with PlatformActAs
+	Plan         Plan         // of Home; its limits apply to the credential
+	Permissions  Scope        // permissions of the role, narrowed by the key's scope
 	Key          *Key         // nil unless authenticated by a key
-	Token        *AccessToken // nil unless authenticated by an access token, or by a session got with it
+	Token        *AccessToken // nil unless authenticated by an access token, or by a session that it started
 	Session      *Session     // nil unless authenticated by a session
 }
 
-// Can reports whether the principal holds the permission. A key can never do more than its scope, because Permissions
-// is narrowed already.
+// Can reports whether the principal holds the permission. Permissions are already narrowed to a key's scope.
 func (p Principal) Can(permission string) bool { return p.Permissions.Has(permission) }
 
-// In returns the principal acting in another organization. Whether it may is for the caller to ask with
-// Can(PlatformActAs).
+// In returns the principal acting in another organization. The caller must check Can(PlatformActAs) first.
 func (p Principal) In(o Organization) Principal {
 	p.Organization = o
 	return p
 }
 
-// Authority names, by row ids, the credential that an actor acts by. A transaction reads by it what the actor holds at
-// that moment, because the credential or the role may have changed since the request began.
+// Authority names, by row ids, the credential of an actor. A transaction uses it to read the actor's present permissions,
+// because the credential or the role may have changed since the request began.
 type Authority struct {
 	User  int64
 	Home  int64 // the credential's own organization
@@ -33,7 +31,7 @@ type Authority struct {
 	Token int64 // 0 unless the credential is an access token, or a session of one
 }
 
-// Authority returns what the principal acts by.
+// Authority returns the row ids of the principal's credential.
 func (p Principal) Authority() Authority {
 	a := Authority{User: p.User.RowID, Home: p.Home.RowID}
 	if p.Key != nil {
@@ -45,7 +43,7 @@ func (p Principal) Authority() Authority {
 	return a
 }
 
-// Actor returns the principal as the audit log names it, for a request from ip.
+// Actor returns the principal as the audit log shows it, for a request from ip.
 func (p Principal) Actor(ip, requestID string) Actor {
 	a := Actor{
 		Type: "user", ID: p.User.ID, Name: p.User.Name, Organization: p.Organization.RowID, IP: ip, RequestID: requestID,

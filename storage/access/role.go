@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// The built-in roles. What they grant follows the vocabulary as it grows, so it is computed and not stored.
+// The built-in roles. They also grant permissions that an operator adds later, so their permissions are computed, not stored.
 const (
 	RoleOperator = "operator" // every permission
-	RoleOwner    = "owner"    // every permission but the operator's own
-	RoleMember   = "member"   // every permission to read but the operator's own
+	RoleOwner    = "owner"    // every permission except platform:…
+	RoleMember   = "member"   // every permission that ends with :read, except platform:…
 )
 
 // Role is a named set of permissions, the same for every organization of the instance.
 type Role struct {
 	RowID       int64  `db:"id"`
 	Name        string `db:"name"`
-	Permissions Scope  `db:"permissions"` // what it grants at present
+	Permissions Scope  `db:"permissions"` // what it grants now
 	BuiltIn     bool   `db:"built_in"`
 	CreatedAt   int64  `db:"created_at"`
 }
@@ -26,16 +26,16 @@ type RoleChange struct {
 	Permissions *Scope
 }
 
-// BuiltInRole returns what the built-in role of that name grants out of the whole vocabulary; ok is false where there is
-// no such built-in role.
-func BuiltInRole(name string, vocabulary Scope) (granted Scope, ok bool) {
+// BuiltInRole returns what the built-in role of that name grants out of all permissions. ok is false if there is no such
+// built-in role.
+func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
 	switch name {
 	case RoleOperator:
-		return vocabulary, true
+		return all, true
 	case RoleOwner:
-		return vocabulary.filter(func(key string) bool { return !isPlatform(key) }), true
+		return all.filter(func(key string) bool { return !isPlatform(key) }), true
 	case RoleMember:
-		return vocabulary.filter(func(key string) bool {
+		return all.filter(func(key string) bool {
 			return !isPlatform(key) && strings.HasSuffix(key, ":read")
 		}), true
 	}
@@ -44,5 +44,5 @@ func BuiltInRole(name string, vocabulary Scope) (granted Scope, ok bool) {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 
-// ValidName reports whether s can name a plan or a role, which are addressed by name in paths and in bodies.
+// ValidName reports whether s can be the name of a plan or a role. Paths and bodies hold these names.
 func ValidName(s string) bool { return nameForm.MatchString(s) }

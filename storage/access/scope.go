@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Scope is an immutable set of permission keys, kept sorted. The zero value is empty and grants nothing.
+// Scope is an immutable, sorted set of permission keys. The zero value is empty and grants nothing.
 type Scope struct {
 	keys []string
 }
 
-// NewScope returns the set of the given keys; order and repetition do not matter.
+// NewScope returns the set of the given keys, in any order, with or without repetitions.
 func NewScope(keys ...string) Scope {
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
 	return Scope{slices.Compact(sorted)}
 }
 
-// ParseScope reads a space-delimited list of permission keys, as OAuth 2.0 writes scopes (RFC 6749 section 3.3). Extra
-// spaces and repetitions are dropped. malformed lists the tokens that are no permission keys, in the order written;
-// whether the rest are known is for the store to say.
+// ParseScope reads a space-delimited list of permission keys, as OAuth 2.0 writes scopes (RFC 6749 section 3.3). It drops
+// extra spaces and repetitions. malformed lists the words that are not permission keys, in their order. The store checks
+// whether the other keys exist.
 func ParseScope(s string) (scope Scope, malformed []string) {
 	var keys []string
 	for token := range strings.SplitSeq(s, " ") {
@@ -36,13 +36,13 @@ func ParseScope(s string) (scope Scope, malformed []string) {
 	return NewScope(keys...), malformed
 }
 
-// Has reports whether the set holds key.
+// Has reports whether the set has the key.
 func (s Scope) Has(key string) bool {
 	_, found := slices.BinarySearch(s.keys, key)
 	return found
 }
 
-// HasAll reports whether the set holds all keys of o, as it does where o is empty.
+// HasAll reports whether the set has all keys of o. Every set has all keys of an empty one.
 func (s Scope) HasAll(o Scope) bool {
 	for _, key := range o.keys {
 		if !s.Has(key) {

@@ -5,10 +5,10 @@ import (
 	"encoding/base64"
 )
 
-// sessionBytes is how much of crypto/rand the cookie of a session holds.
+// sessionBytes is the number of random bytes in the cookie of a session.
 const sessionBytes = 32
 
-// Session is a session of the console, as it is kept: everything but what its cookie holds.
+// Session is a session of the console, as it is stored: everything but the value of its cookie.
 type Session struct {
 	RowID     int64  `db:"id"`
 	ID        string `db:"public_id"`
@@ -16,14 +16,14 @@ type Session struct {
 	ExpiresAt int64  `db:"expires_at"`
 }
 
-// MintSession makes what the cookie of a session holds: 256 bits of crypto/rand, which cannot fail.
+// MintSession makes the value of a session's cookie: 256 bits from crypto/rand, which cannot fail.
 func MintSession() Credential {
 	var b [sessionBytes]byte
 	rand.Read(b[:])
 	return credential(base64.RawURLEncoding.EncodeToString(b[:]))
 }
 
-// ParseSession reads what a cookie holds. ok is false where MintSession cannot have made it.
+// ParseSession reads the value of a cookie. ok is false if MintSession cannot have made it.
 func ParseSession(raw string) (c Credential, ok bool) {
 	if len(raw) != base64.RawURLEncoding.EncodedLen(sessionBytes) {
 		return Credential{}, false

@@ -1,5 +1,4 @@
-// Package backup owns what is said of copies of the database: what they are called, and what is told of one. It knows
-// neither SQL nor how a copy is made.
+// Package backup owns the names of backups and the reports about them. It does not know SQL, or how a backup is made.
 package backup
 
 import (
@@ -8,36 +7,36 @@ import (
 	"time"
 )
 
-// Contents is what a database holds.
+// Contents describes the contents of a database.
 type Contents struct {
 	Events     int64 `db:"events"`
 	Deliveries int64 `db:"deliveries"`
-	Pending    int64 `db:"pending"` // of the deliveries
-	// KeyID names the encryption key that its signing secrets are sealed with. The key itself is in no copy.
+	Pending    int64 `db:"pending"` // pending deliveries
+	// KeyID is the id of the encryption key of the signing secrets. A backup never has the key itself.
 	KeyID string `db:"-"`
 }
 
-// Report tells of a copy that was made and checked.
+// Report describes a backup that was made and checked.
 type Report struct {
 	File      string // absolute
 	Bytes     int64
 	SHA256    string // in hexadecimal
-	CreatedAt int64  // in milliseconds: what was acknowledged before is in it
+	CreatedAt int64  // in milliseconds; the backup has everything that was acknowledged before
 	Took      time.Duration
-	Removed   []string // older copies that made room for it
-	Warning   string   // what failed once the copy was made; empty where nothing did
+	Removed   []string // older backups that were deleted
+	Warning   string   // what failed after the backup was made; empty if nothing did
 	Contents
 }
 
-// Restored tells of a copy that was put in the place of a database.
+// Restored describes a backup that replaced a database.
 type Restored struct {
 	Database string
-	Aside    string // where what was there before is now; empty where nothing was
+	Aside    string // the new name of the database from before; empty if there was none
 	Contents
-	Waiting []Waiting // the subscriptions for which most is pending
+	Waiting []Waiting // the subscriptions with the most pending deliveries
 }
 
-// Waiting is what is pending for one subscription.
+// Waiting counts the pending deliveries of one subscription.
 type Waiting struct {
 	SubscriptionID string
 	URL            string
@@ -46,12 +45,12 @@ type Waiting struct {
 
 const dated = "20060102-150405.000"
 
-// Name returns what a copy of a database is called that nobody named: sorted by name, copies are sorted by time.
+// Name returns the default name of a backup. Sorted by name, backups are sorted by time.
 func Name(database string, at time.Time) string {
 	return stem(database) + "-" + at.UTC().Format(dated) + ".db"
 }
 
-// IsDated reports whether Name has made the name, for a database of that name.
+// IsDated reports whether name is a default name for backups of the database.
 func IsDated(name, database string) bool {
 	rest, ours := strings.CutPrefix(name, stem(database)+"-")
 	at, isDB := strings.CutSuffix(rest, ".db")
@@ -63,6 +62,6 @@ func stem(database string) string { return strings.TrimSuffix(database, ".db") }
 
 var bare = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.db$`)
 
-// ValidName reports whether a caller from elsewhere may give a copy that name: a bare one, that leads to no other
-// directory and is no file beside a database.
+// ValidName reports whether a caller of the API may give a backup this name: one that has no directory, and that no file of
+// a database has.
 func ValidName(name string) bool { return bare.MatchString(name) }

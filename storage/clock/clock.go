@@ -1,5 +1,5 @@
-// Package clock owns the judgment of the wall clock: whether it agrees with what was seen of it before. It reads no clock
-// and keeps nothing.
+// Package clock decides whether to trust the wall clock, by comparing it with its earlier values. It reads no clock and stores
+// nothing.
 package clock
 
 import (
@@ -9,40 +9,40 @@ import (
 )
 
 const (
-	// Tolerance is the largest jump of the wall clock that is not doubted.
+	// Tolerance is the largest jump of the wall clock that causes no doubt.
 	Tolerance = time.Hour
-	// Steady is how long a clock that has jumped must run without another jump before it is trusted again. A stop that is
-	// no longer than this does not start the count anew: a machine that is off every night would never get there.
+	// Steady is how long a clock must run without another jump before it is trusted again. A stop of up to this long does not
+	// restart the count, or else a machine that is off every night would never trust its clock.
 	Steady = 24 * time.Hour
 )
 
-// State is what is known of the wall clock. The zero value knows nothing. Times are milliseconds since the epoch.
+// State is what is known about the wall clock. The zero value knows nothing. Times are milliseconds since the epoch.
 type State struct {
-	Seen  int64  `json:"seen"` // the last time that the clock has shown
+	Seen  int64  `json:"seen"` // the last observed time
 	Doubt *Doubt `json:"doubt,omitempty"`
 }
 
-// Doubt says that the clock has jumped, and that nobody has confirmed the new time yet.
+// Doubt says that the clock jumped, and that the new time is not confirmed.
 type Doubt struct {
-	Since    int64         `json:"since"`    // when the last jump was found, by the new time
+	Since    int64         `json:"since"`    // when the last jump was observed, in the new time
 	Trusted  int64         `json:"trusted"`  // the last time before the first jump
-	Expected int64         `json:"expected"` // what the clock would show now without the jump; the time of a stop is not known, so not in it
+	Expected int64         `json:"expected"` // the time now without the jump; it does not include stops, whose length is unknown
 	Agreed   time.Duration `json:"agreed"`   // how long the clock has run without another jump
 }
 
-// Change is what an observation has changed.
+// Change is the result of an observation.
 type Change int
 
 // The changes.
 const (
 	Nothing   Change = iota
-	Jumped           // the clock is doubted, or doubted anew
-	Returned         // the clock shows again what it would without the jump
-	Confirmed        // the clock has run without a jump for as long as Steady
+	Jumped           // the clock jumped, for the first time or again
+	Returned         // the clock is back at the expected time
+	Confirmed        // the clock ran without a jump for as long as Steady
 )
 
-// Observe returns the state once the clock shows now. The elapsed time since the last observation comes from a clock that
-// does not jump; it is 0 at a start, where nobody knows.
+// Observe returns the state after the clock shows now. elapsed is the time since the last observation, from a clock that does
+// not jump. It is 0 at a start, because the length of a stop is unknown.
 func (s State) Observe(elapsed time.Duration, now int64) (State, Change) {
 	switch {
 	case s == State{}:
@@ -54,7 +54,7 @@ func (s State) Observe(elapsed time.Duration, now int64) (State, Change) {
 		}
 		return State{Seen: now, Doubt: &Doubt{Since: now, Trusted: s.Seen, Expected: expected}}, Jumped
 	}
-	doubt := *s.Doubt // a copy: states are shared
+	doubt := *s.Doubt // a copy, because states are shared
 	doubt.Expected += elapsed.Milliseconds()
 	ahead := now - s.Seen - elapsed.Milliseconds()
 	switch {
@@ -74,10 +74,10 @@ func (s State) Observe(elapsed time.Duration, now int64) (State, Change) {
 
 func near(a, b int64) bool { return max(a-b, b-a) <= Tolerance.Milliseconds() }
 
-// Trusted reports whether the clock is not doubted.
+// Trusted reports whether there is no doubt.
 func (s State) Trusted() bool { return s.Doubt == nil }
 
-// Jump is how far the clock is ahead of what was expected; negative where it is behind, 0 where it is trusted.
+// Jump returns how far the clock is ahead of the expected time. It is negative for a clock behind, and 0 for a trusted one.
 func (s State) Jump() time.Duration {
 	if s.Doubt == nil {
 		return 0
@@ -86,7 +86,7 @@ func (s State) Jump() time.Duration {
 	return time.Duration(min(max(s.Seen-s.Doubt.Expected, -most), most)) * time.Millisecond
 }
 
-// TrustedAt is when a doubted clock is trusted again by itself, if it runs on without another jump and without a stop.
+// TrustedAt returns when the clock is trusted again, if it runs without another jump and without a stop.
 func (s State) TrustedAt() int64 {
 	if s.Doubt == nil {
 		return s.Seen
@@ -94,8 +94,7 @@ func (s State) TrustedAt() int64 {
 	return s.Seen + (Steady - s.Doubt.Agreed).Milliseconds()
 }
 
-// Warning tells an operator what a doubted clock means and what to do; empty where the clock is trusted. Anybody may read
-// it.
+// Warning tells an operator what the doubt means. It is empty for a trusted clock. It is public.
 func (s State) Warning() string {
 	if s.Doubt == nil {
 		return ""
@@ -105,13 +104,13 @@ func (s State) Warning() string {
 		direction, normal = "back", ""
 	}
 	return fmt.Sprintf("The clock has jumped %s %s since %s, the last trusted time.%s Nothing is deleted by age for now. "+
-		"If the clock is wrong, set it right. If it is right, do nothing: deleting starts again at %s, or after `keyhook clock accept`.",
+		"If the clock is wrong, set it right. If it is right, do nothing: deleting starts again at %s.",
 		rough(s.Jump().Abs()), direction, stamp(s.Doubt.Trusted), normal, stamp(s.TrustedAt()))
 }
 
 func stamp(at int64) string { return time.UnixMilli(at).UTC().Format(time.RFC3339) }
 
-// rough writes a duration as people say it.
+// rough writes a duration in days, hours or minutes.
 func rough(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

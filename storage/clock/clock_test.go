@@ -71,7 +71,7 @@ func TestWarning(t *testing.T) {
 	for jump, want := range map[time.Duration]string{
 		48 * time.Hour: "The clock has jumped 2 days ahead since 2030-01-31T12:00:00Z, the last trusted time. After a long stop or a restore this is normal. " +
 			"Nothing is deleted by age for now. If the clock is wrong, set it right. " +
-			"If it is right, do nothing: deleting starts again at 2030-02-03T12:00:00Z, or after `keyhook clock accept`.",
+			"If it is right, do nothing: deleting starts again at 2030-02-03T12:00:00Z.",
 		-3 * time.Hour:   "The clock has jumped 3 hours back since 2030-01-31T12:00:00Z, the last trusted time. Nothing is deleted by age for now.",
 		61 * time.Minute: "The clock has jumped 61 minutes ahead since",
 	} {

@@ -1,6 +1,5 @@
-// Package disk owns the place of the database: which names stand beside it, with whose rights they are used, how a file is
-// opened that somebody else may have planted, what kind of file system it is, and how much room is left. It knows nothing
-// of what is in the files.
+// Package disk owns the place of the database: file names, owners, modes, safe opening, the file system and its free
+// space. It does not know what the files contain.
 package disk
 
 import (
@@ -11,41 +10,43 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Why a place is refused. Each comes wrapped in a sentence that says what to do.
+// Reasons to refuse a place. Each is wrapped in a sentence that says what to do.
 var (
 	ErrAccess     = errors.New("the files cannot be used")
 	ErrFileSystem = errors.New("the file system cannot hold a database")
 )
 
-// The modes of access(2).
+// Modes of access(2).
 const (
 	mayRead   = 4
 	mayWrite  = 2
 	maySearch = 1
 )
 
-// Resolve follows symbolic links, so that a file has one name however it is reached, and says with whose rights it is to be
-// used (see Locate). The file may be missing, its directory must not be: ErrAccess. A link to a missing file is followed
-// too: the files beside the database must have the same names before and after its first start.
+// Resolve follows symbolic links, so that a file has one name however it is reached. It also returns the user who must
+// access it (see Locate). The file may be missing, but a missing directory is ErrAccess. It also follows a link to a
+// missing file. So the files beside the database have the same names before and after its first start.
 func Resolve(path string) (resolved string, user User, err error) {
 	resolved, user, err = Locate(path)
 	if err != nil {
 		return "", user, err
 	}
 	if _, err := os.Lstat(filepath.Dir(resolved)); errors.Is(err, fs.ErrNotExist) {
-		return "", user, fmt.Errorf("%w: storage.path is %s, but there is no directory %s; create it (mkdir -p %s), or set storage.path",
-			ErrAccess, path, filepath.Dir(path), quote(filepath.Dir(path)))
+		return "", user, fault.Advise(fmt.Errorf("%w: storage.path is %s, but there is no directory %s", ErrAccess, path, filepath.Dir(path)),
+			"create it (mkdir -p %s), or set storage.path", quote(filepath.Dir(path)))
 	}
 	if _, err := os.Lstat(resolved); user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
-		_, user, err = Locate(resolved + Key) // a database that is lost had the owner of its key
+		_, user, err = Locate(resolved + Key) // a lost database had the owner of its key
 		return resolved, user, err
 	}
 	return resolved, user, nil
 }
 
-// What stands beside a database, by the end of its name.
+// Suffixes of the files beside a database.
 const (
 	WAL     = "-wal" // the write-ahead log of SQLite
 	Journal = "-journal"
@@ -63,8 +64,8 @@ func Database(path string) []string {
 	return []string{path, path + WAL, path + "-shm", path + Journal}
 }
 
-// Beside returns every name that Keyhook or SQLite uses for the database at path, the database first. A copy of it may have
-// none of them.
+// Beside returns every name that Keyhook or SQLite uses for the database at path, the database first. A copy of the
+// database must not take any of these names.
 func Beside(path string) []string {
 	names := Database(path)
 	for _, suffix := range []string{Lock, Key, FreshKey, Socket, Partial, Restoring} {
@@ -73,7 +74,7 @@ func Beside(path string) []string {
 	return names
 }
 
-// Check asks whether this process may make and change the files of the database at path. Its errors are ErrAccess.
+// Check reports whether this process may create and change the files of the database at path. Its errors are ErrAccess.
 func Check(path string) error {
 	dir := filepath.Dir(path)
 	info, err := os.Stat(dir)
@@ -81,7 +82,8 @@ func Check(path string) error {
 		return Explain(dir, err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%w: storage.path is %s, but %s is not a directory; set storage.path to a file in one", ErrAccess, path, dir)
+		return fault.Advise(fmt.Errorf("%w: storage.path is %s, but %s is not a directory", ErrAccess, path, dir),
+			"set storage.path to a file in one")
 	}
 	if err := access(dir, mayRead|mayWrite|maySearch); err != nil {
 		return Explain(dir, err)
@@ -97,9 +99,9 @@ func Check(path string) error {
 	return nil
 }
 
-// CheckKinds refuses what SQLite must not open in the place of its own files beside the database at path: a link, a pipe, a
-// directory, a second name of another file, or a file of a user who is neither this one nor the owner of the database. It
-// is ErrAccess.
+// CheckKinds refuses files beside the database at path that SQLite must not open. These are links, pipes, directories
+// and hard links to other files. So are files of users other than this one and the owner of the database. The error is
+// ErrAccess.
 func CheckKinds(path string) error { return checkKinds(path, Database(path)[1:]) }
 
 func checkKinds(path string, names []string) error {
@@ -117,41 +119,44 @@ func checkKinds(path string, names []string) error {
 		if err != nil {
 			return Explain(name, err)
 		}
-		if err := errors.Join(plain(name, info), ownedBy(users, name, info)); err != nil {
+		if err := errors.Join(checkPlain(name, info), checkOwnedBy(users, name, info)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Explain makes a sentence of an error of the system about name: who asks, whose it is, and the very command that mends
-// it. It is ErrAccess, and wraps err too.
+// Explain turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
+// that fixes it. The result is ErrAccess and also wraps err.
 func Explain(name string, err error) error {
 	if pathed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathed.Err // the sentence names the path
 	}
 	switch {
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: %s is on a read-only file system; mount it writable, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
+		return fault.Advise(fmt.Errorf("%w: %s is on a read-only file system (%w)", ErrAccess, name, err),
+			"mount it writable, or set storage.path to a file elsewhere")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w: there is no room for %s; make room on that disk, or set storage.path to a file elsewhere (%w)", ErrAccess, name, err)
+		return fault.Advise(fmt.Errorf("%w: there is no room for %s (%w)", ErrAccess, name, err),
+			"make room on that disk, or set storage.path to a file elsewhere")
 	case errors.Is(err, fs.ErrPermission):
 		who := fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid())
 		owner, mend := owner(name)
-		return fmt.Errorf("%w: %s may not be used by this process (%s): %s; %s, or set storage.path to a file elsewhere (%w)", ErrAccess, name, who, owner, mend, err)
+		return fault.Advise(fmt.Errorf("%w: %s may not be used by this process (%s, %w): %s", ErrAccess, name, who, err, owner),
+			"%s, or set storage.path to a file elsewhere", mend)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrAccess, name, err)
 }
 
-// owner tells whose name is and what mends that this process may not use it. Where name cannot even be seen, that is about
-// the directory that hides it.
-func owner(name string) (belongs, mend string) {
+// owner says who owns name, and how to give this process access. If a directory hides name, the answer is about
+// that directory.
+func owner(name string) (belongs, fix string) {
 	if target, err := os.Readlink(name); err == nil {
-		// No chown: it would give away whatever the link leads to, and the link may have been planted.
+		// No chown, because it would give away the target of the link, and the link may have been planted.
 		return "it is a symbolic link to " + target, "remove the link if it is not yours, or let this user read where it leads"
 	}
 	info, err := os.Stat(name)
-	isHidden := false // by a directory that this process may not search, rather than missing
+	isHidden := false // by a directory that this process may not search, not missing
 	for err != nil && name != filepath.Dir(name) {
 		isHidden = errors.Is(err, fs.ErrPermission)
 		name = filepath.Dir(name)
@@ -172,7 +177,7 @@ func owner(name string) (belongs, mend string) {
 		}
 		return belongs, "run: chmod " + bits + " " + quote(name)
 	}
-	if isHidden { // the directory may protect more than the database, as /root and /var/lib/private do
+	if isHidden { // the directory may protect other files too, as /root and /var/lib/private do
 		return belongs, fmt.Sprintf("this user may not enter it; if it is for Keyhook only, run as root: chown %d:%d %s; if not, run the command where the server runs, such as in its container or its mount namespace (nsenter)",
 			os.Geteuid(), os.Getegid(), quote(name))
 	}
@@ -181,7 +186,7 @@ func owner(name string) (belongs, mend string) {
 
 func octal(info fs.FileInfo) string { return fmt.Sprintf("%04o", info.Mode().Perm()) }
 
-// quote writes a path as a shell takes it.
+// quote quotes a path for a shell.
 func quote(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,", r)

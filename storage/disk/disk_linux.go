@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// MountOf finds the mount that the absolute path is on.
+// MountOf returns the mount of an absolute path.
 func MountOf(path string) (Mount, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -15,8 +15,8 @@ func MountOf(path string) (Mount, error) {
 	return mountOf(path, file)
 }
 
-// Free returns how many bytes this process can still write where path is, and how many there are in all. ok is false where
-// that cannot be told.
+// Free returns how many bytes this process can still write at path, and the total. ok is false if the system does not
+// say.
 func Free(path string) (free, total uint64, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(path, &s); err != nil || s.Bsize <= 0 {
@@ -25,7 +25,7 @@ func Free(path string) (free, total uint64, ok bool) {
 	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), true
 }
 
-// FreeFiles returns how many files can still be made where path is. ok is false where that cannot be told, as on a file
+// FreeFiles returns how many files can still be created at path. ok is false if the system does not say, as on a file
 // system without such a limit.
 func FreeFiles(path string) (free uint64, ok bool) {
 	var s syscall.Statfs_t

@@ -2,11 +2,11 @@
 
 package disk
 
-// MountOf is known on Linux only.
+// MountOf works only on Linux.
 func MountOf(string) (Mount, error) { return Mount{}, nil }
 
-// Free is known on Linux only.
+// Free works only on Linux.
 func Free(string) (free, total uint64, ok bool) { return 0, 0, false }
 
-// FreeFiles is known on Linux only.
+// FreeFiles works only on Linux.
 func FreeFiles(string) (free uint64, ok bool) { return 0, false }

@@ -10,7 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// mounts is what a container with many volumes sees.
+// mounts is the mount table of a container with many volumes.
 const mounts = `1 0 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/l,upperdir=/u
 2 1 0:22 / /proc rw - proc proc rw
 3 1 254:1 /volumes/data /data rw,relatime master:1 - ext4 /dev/vda1 rw
@@ -67,7 +67,7 @@ func TestMounts(t *testing.T) {
 		})
 	}
 
-	t.Run("of an unknown kind are no reason to refuse", func(t *testing.T) {
+	t.Run("unknown file systems are accepted", func(t *testing.T) {
 		t.Parallel()
 		if m, err := disk.MountIn("/data/keyhook.db", ""); err != nil || m != (disk.Mount{}) || m.CheckMount("x") != nil || m.Passing() != "" {
 			t.Errorf("%+v, error %v", m, err)
@@ -78,7 +78,7 @@ func TestMounts(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 
-	t.Run("takes a directory of one's own, with and without files", func(t *testing.T) {
+	t.Run("an own directory is accepted, with and without files", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		for range 2 {
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses a directory that is a file", func(t *testing.T) {
+	t.Run("a file in place of the directory is refused", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -102,7 +102,7 @@ func TestCheck(t *testing.T) {
 		}
 	})
 
-	t.Run("quotes a path for the shell where that is needed", func(t *testing.T) {
+	t.Run("a path is quoted for the shell if necessary", func(t *testing.T) {
 		t.Parallel()
 		_, _, err := disk.Resolve(filepath.Join(t.TempDir(), "it's here", "keyhook.db"))
 		if !errors.Is(err, disk.ErrAccess) || !strings.Contains(err.Error(), `it'\''s here')`) {
@@ -141,7 +141,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestLocate asks as root with whose rights a file is to be used.
+// TestLocate needs root. It checks which user must access a file.
 func TestLocate(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -155,7 +155,7 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, made := range []struct {
-		name, target string // a directory without one
+		name, target string // no target: a directory
 		uid          int
 	}{
 		{"ours", "", 0}, {"home", "", 1000}, {"home/data", "", 65532}, {"home/data/roots", "", 0},

@@ -8,34 +8,36 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Mount is where a file system is mounted and of what type it is. The zero value is one of which nothing is known.
+// Mount is the mount point and the type of a file system. The zero value is unknown.
 type Mount struct {
 	Point string
-	Type  string // as the kernel calls it: "ext4", "nfs4", "fuse.sshfs"
+	Type  string // the kernel's name: "ext4", "nfs4", "fuse.sshfs"
 }
 
-// remote are the types of file systems that are another machine's, or the host's of a virtual one. Locks, shared memory and
-// flushing do not mean there what SQLite's write-ahead log relies on: files break there without any error.
-var remote = []string{
+// remoteTypes are file systems of another machine, or of the host of a virtual one. Locks, shared memory and flushing
+// do not work there as SQLite's write-ahead log needs. Files break there without any error.
+var remoteTypes = []string{
 	"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "9p", "virtiofs", "afs", "auristorfs", "ceph", "glusterfs",
 	"lustre", "beegfs", "orangefs", "gpfs", "gfs2", "ocfs2", "coda", "ncpfs", "davfs", "vboxsf", "vmhgfs", "prl_fs",
 	"fakeowner", "drvfs",
 }
 
-// Remote reports whether the file system is a network's, or passes through a program (FUSE), so that no database may stand
-// on it. A container's own layer made by fuse-overlayfs is local.
+// Remote reports whether the file system is on a network or passes through a program (FUSE). It cannot hold a database
+// then. A container's own layer made by fuse-overlayfs counts as local.
 func (m Mount) Remote() bool {
-	return slices.Contains(remote, m.Type) || (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
+	return slices.Contains(remoteTypes, m.Type) || (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
 }
 
-// Layer reports whether the file system is the writable layer of a container, which goes with the container.
+// Layer reports whether the file system is the writable layer of a container, which is lost with the container.
 func (m Mount) Layer() bool {
 	return slices.Contains([]string{"overlay", "aufs", "fuse.fuse-overlayfs"}, m.Type)
 }
 
-// Memory reports whether the file system goes with the power.
+// Memory reports whether the file system is lost when the power fails.
 func (m Mount) Memory() bool { return m.Type == "tmpfs" || m.Type == "ramfs" }
 
 // CheckMount refuses a file system that cannot hold the database at path: ErrFileSystem.
@@ -43,11 +45,11 @@ func (m Mount) CheckMount(path string) error {
 	if !m.Remote() {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is on %s (mounted at %s), a network or pass-through file system, where SQLite's files break without any error; "+
-		"put it on a local disk or a named volume and set storage.path", ErrFileSystem, path, m.Type, m.Point)
+	return fault.Advise(fmt.Errorf("%w: %s is on %s (mounted at %s), a network or pass-through file system, where SQLite's files break without any error", ErrFileSystem, path, m.Type, m.Point),
+		"put it on a local disk or a named volume and set storage.path")
 }
 
-// Passing returns a warning about a place that does not last, empty where it does.
+// Passing returns a warning if the file system is lost with the container or the power, otherwise "".
 func (m Mount) Passing() string {
 	switch {
 	case m.Layer():
@@ -58,8 +60,8 @@ func (m Mount) Passing() string {
 	return ""
 }
 
-// mountOf finds the mount that the absolute path is on, in the format of /proc/PID/mountinfo (proc_pid_mountinfo(5)). Of
-// mounts over each other the last one counts.
+// mountOf finds the mount of the absolute path in a /proc/PID/mountinfo file (proc_pid_mountinfo(5)). If mounts cover
+// each other, the last one counts.
 func mountOf(path string, mountinfo io.Reader) (Mount, error) {
 	var found Mount
 	lines := bufio.NewScanner(mountinfo)
@@ -70,20 +72,20 @@ func mountOf(path string, mountinfo io.Reader) (Mount, error) {
 		if len(fields) < 5 || separator < 0 || separator+1 >= len(fields) {
 			continue
 		}
-		if point := unescape(fields[4]); holds(point, path) && len(point) >= len(found.Point) {
+		if point := unescape(fields[4]); isAtOrAbove(point, path) && len(point) >= len(found.Point) {
 			found = Mount{Point: point, Type: fields[separator+1]}
 		}
 	}
 	return found, lines.Err()
 }
 
-// holds reports whether path is point or below it.
-func holds(point, path string) bool {
+// isAtOrAbove reports whether path is point or below it.
+func isAtOrAbove(point, path string) bool {
 	rest, below := strings.CutPrefix(filepath.Clean(path), point)
 	return below && (rest == "" || point == "/" || rest[0] == '/')
 }
 
-// unescape undoes the octal escapes of spaces and the like.
+// unescape decodes the octal escapes of spaces and similar characters.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

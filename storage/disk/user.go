@@ -8,26 +8,28 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// User is a user with whose rights files are used.
+// User is a user who accesses files.
 type User struct{ UID, GID int }
 
-// Self is the user of this process.
+// Self returns the user of this process.
 func Self() User { return User{os.Geteuid(), os.Getegid()} }
 
 func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GID) }
 
-// Locate follows the symbolic links in a path, as Resolve does, and says with whose rights the file is to be used. The file
-// and directories on the way to it may be missing.
+// Locate follows the symbolic links in a path, as Resolve does, and returns the user who must access the file. The file
+// and directories on the way may be missing.
 //
-// For a process that is not root, that is the process itself. Root acts as the user who can change what the path leads to:
-// the last owner on the way that is not root. If root kept its own rights there, that user could replace a directory by a
-// link between two system calls, and root would write wherever the link leads. A link that is not root's is followed with
-// the rights of its owner, whoever owns its target.
+// A process that is not root accesses files as itself. Root acts as the user who can change what the path leads to: the
+// last owner on the way that is not root. Otherwise that user could replace a directory by a link between two system
+// calls. Root would then write to the link's target. Root follows a link of another user with the rights of the link's
+// owner, whoever owns its target.
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
-	settled := user.UID != 0
+	isDecided := user.UID != 0
 	path, err = absolute(path)
 	if err != nil {
 		return "", user, err
@@ -37,7 +39,7 @@ func Locate(path string) (resolved string, user User, err error) {
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
-		next := filepath.Join(resolved, name) // also for "." and "..": resolved holds no links
+		next := filepath.Join(resolved, name) // correct for "." and "..", because resolved contains no links
 		info, err := os.Lstat(next)
 		if errors.Is(err, fs.ErrNotExist) {
 			return filepath.Join(next, filepath.Join(rest...)), user, nil
@@ -46,8 +48,8 @@ func Locate(path string) (resolved string, user User, err error) {
 			return "", user, Explain(next, err)
 		}
 		isLink := info.Mode().Type() == fs.ModeSymlink
-		if owner, known := ownerOf(info); known && !settled && owner.UID != 0 {
-			user, settled = owner, isLink
+		if owner, known := ownerOf(info); known && !isDecided && owner.UID != 0 {
+			user, isDecided = owner, isLink
 		}
 		if !isLink {
 			resolved = next
@@ -68,11 +70,11 @@ func Locate(path string) (resolved string, user User, err error) {
 	return resolved, user, nil
 }
 
-// maxLinks bounds how many links are followed, as the kernel does.
+// maxLinks is how many links are followed, like in the kernel.
 const maxLinks = 40
 
-// absolute puts the working directory before a relative path. It does not clean the path: where a directory is a link,
-// its ".." is not the directory before it.
+// absolute puts the working directory before a relative path. It does not clean the path, because ".." after a link is
+// not the directory before the link.
 func absolute(path string) (string, error) {
 	if filepath.IsAbs(path) {
 		return path, nil
@@ -81,7 +83,7 @@ func absolute(path string) (string, error) {
 	return dir + "/" + path, err
 }
 
-// ownerOf returns whose a file is; known is false where the system does not tell.
+// ownerOf returns the owner of a file. known is false if the system does not say.
 func ownerOf(info fs.FileInfo) (owner User, known bool) {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known {
@@ -90,8 +92,9 @@ func ownerOf(info fs.FileInfo) (owner User, known bool) {
 	return User{int(stat.Uid), int(stat.Gid)}, true
 }
 
-// CheckReplaceable refuses a directory in which root is to make files as itself, where other users could replace them by
-// links: one of root's that its group or all may write to, without the sticky bit. The directories above count too.
+// CheckReplaceable refuses a directory in which other users could replace the files of root by links. That is a
+// directory of root that its group or everybody may write to, without the sticky bit. The directories above it count
+// too.
 func (u User) CheckReplaceable(dir string) error {
 	if Self().UID != 0 || u.UID != 0 {
 		return nil
@@ -102,8 +105,8 @@ func (u User) CheckReplaceable(dir string) error {
 			return Explain(dir, err)
 		}
 		if err == nil && isReplaceable(info) {
-			return fmt.Errorf("%w: others than root may replace files in %s (mode %s), so root makes none there; run: chmod go-w %s, or: chmod +t %s, or name another directory",
-				ErrAccess, dir, octal(info), quote(dir), quote(dir))
+			return fault.Advise(fmt.Errorf("%w: others than root may replace files in %s (mode %s), so root makes none there", ErrAccess, dir, octal(info)),
+				"run: chmod go-w %s, or: chmod +t %s, or name another directory", quote(dir), quote(dir))
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
@@ -111,7 +114,7 @@ func (u User) CheckReplaceable(dir string) error {
 	}
 }
 
-// isReplaceable reports whether users other than its owner and root may rename and remove what is in a directory.
+// isReplaceable reports whether users other than the owner and root may rename and remove files in a directory.
 func isReplaceable(dir fs.FileInfo) bool {
 	if dir.Mode()&fs.ModeSticky != 0 {
 		return false
@@ -131,8 +134,8 @@ func (u User) Become() error {
 	return nil
 }
 
-// Do runs fn with the rights of the user, in a process that is root; all goroutines have those rights meanwhile. In any
-// other process it only runs fn.
+// Do runs fn with the rights of the user if the process is root. All goroutines have those rights during that time. In
+// any other process it only runs fn.
 func (u User) Do(fn func() error) error {
 	if Self().UID != 0 || u.UID == 0 {
 		return fn()
@@ -146,6 +149,6 @@ func (u User) Do(fn func() error) error {
 }
 
 func (u User) refused(err error) error {
-	return fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w); run the command as that user",
-		ErrAccess, u, err)
+	return fault.Advise(fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w)", ErrAccess, u, err),
+		"run the command as that user")
 }

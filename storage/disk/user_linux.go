@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-const unchanged = -1
+const keepID = -1
 
 // become changes the real, effective and saved ids of all threads.
 func (u User) become() error {
@@ -19,13 +19,13 @@ func (u User) become() error {
 	return syscall.Setresuid(u.UID, u.UID, u.UID)
 }
 
-// borrow changes the effective ids of all threads. The real id stays root's, so that the user cannot signal the process.
-// undo may be called whatever the error is.
+// borrow changes the effective ids of all threads. The real id stays root's, so that the user cannot signal the
+// process. undo may be called even after an error.
 func (u User) borrow() (undo func() error, err error) {
 	gid := os.Getegid()
 	groups, err := syscall.Getgroups()
 	undo = func() error {
-		return errors.Join(syscall.Setresuid(unchanged, 0, unchanged), syscall.Setresgid(unchanged, gid, unchanged), syscall.Setgroups(groups))
+		return errors.Join(syscall.Setresuid(keepID, 0, keepID), syscall.Setresgid(keepID, gid, keepID), syscall.Setgroups(groups))
 	}
 	if err != nil {
 		return func() error { return nil }, err
@@ -33,10 +33,10 @@ func (u User) borrow() (undo func() error, err error) {
 	if err := syscall.Setgroups([]int{u.GID}); err != nil {
 		return undo, err
 	}
-	if err := syscall.Setresgid(unchanged, u.GID, unchanged); err != nil {
+	if err := syscall.Setresgid(keepID, u.GID, keepID); err != nil {
 		return undo, err
 	}
-	return undo, syscall.Setresuid(unchanged, u.UID, unchanged)
+	return undo, syscall.Setresuid(keepID, u.UID, keepID)
 }
 
 // access is access(2) with the effective ids.

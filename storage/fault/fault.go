@@ -1,7 +1,12 @@
-// Package fault owns the kinds of failure that a caller may be told about. It knows neither HTTP statuses nor SQL:
-// the server maps a kind to a status in one table, and storage maps a constraint to a kind in another.
+// Package fault owns the failures that callers and operators see. It does not know HTTP statuses or SQL: the server maps a
+// kind to a status in one table, and storage maps a constraint to a kind in another.
 //
-// An error that is not a fault is internal: it is logged, and its text never reaches a caller.
+// An Error is for a caller of the API. Any other error is internal: it is logged, and its text never reaches a caller.
+//
+// An Advice is for an operator. It keeps what happened apart from the mend, which is what to do about it. Storage states
+// facts, and gives a mend only in terms that it knows, such as a file to move away. The server and the commands add the mends
+// that name paths, headers, flags and commands. Each has one table from a code or a sentinel error to the mend. So nobody has
+// to cut an error text into parts.
 package fault
 
 import (
@@ -10,45 +15,45 @@ import (
 	"strings"
 )
 
-// Kind says whose move it is after a failure.
+// Kind says what sort of failure it is, and so who can do something about it.
 type Kind uint8
 
-// The kinds. The zero value is Internal, so that an error nobody classified is never shown.
+// The kinds. The zero value is Internal, so that an error without a kind is never shown.
 const (
-	Internal        Kind = iota // ours; the caller learns nothing but the request id
+	Internal        Kind = iota // a fault of Keyhook; the caller gets only the request id
 	Malformed                   // the request cannot be parsed
-	Unauthenticated             // no credential, or one that does not hold
-	Forbidden                   // the credential holds, but not for this
-	NotFound                    // nothing there, or nothing that this caller may know of
-	Conflict                    // the state of the resource forbids it
-	Invalid                     // parsed, but one or more fields are wrong
+	Unauthenticated             // no credential, or an invalid one
+	Forbidden                   // a valid credential without the permission
+	NotFound                    // it does not exist, or this caller may not know that it does
+	Conflict                    // the state of the resource forbids the request
+	Invalid                     // one or more fields are wrong
 	TooLarge                    // larger than the limit that the message names
-	Limited                     // too many requests; later is fine
-	Unavailable                 // cannot be done now; the same request may succeed later
+	Limited                     // too many requests; try again later
+	Unavailable                 // not possible now; the same request may succeed later
 )
 
-// Field is one thing wrong with one field of a request.
+// Field is one problem with one field of a request.
 type Field struct {
-	Field   string // name as the caller wrote it, nested with dots: "events.3.type"
+	Field   string // the name that the caller wrote, with dots between levels: "events.3.type"
 	Code    string // stable, snake_case
 	Message string // what to do, in a sentence
 }
 
-// Error is a failure that may be shown to a caller. Message and Fields are public; the cause behind Unwrap is not.
+// Error is a failure that a caller may see. Message and Fields are public; the cause that Unwrap returns is not.
 type Error struct {
 	Kind    Kind
-	Code    string // stable, snake_case: clients branch on it
-	Message string // one sentence that says what to do
+	Code    string // stable, snake_case: clients depend on it
+	Message string // what happened, and what to do if that is not in a table of mends
 	Fields  []Field
 	cause   error
 }
 
-// New makes a fault. The message is formatted with args and is public: put nothing into it that the caller may not see.
+// New makes a fault. The message is formatted with args. It is public, so it must not have secrets or internal facts.
 func New(kind Kind, code, format string, args ...any) *Error {
 	return &Error{Kind: kind, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Fields makes an Invalid fault out of all that is wrong with a request, or nil where nothing is.
+// Fields makes an Invalid fault of all problems with a request, or nil if there are none.
 func Fields(fields []Field) error {
 	if len(fields) == 0 {
 		return nil
@@ -60,20 +65,20 @@ func Fields(fields []Field) error {
 	}
 }
 
-// Missing is the NotFound fault for a thing of the given sort ("api key", "subscription"). It is the same whether the
-// thing never existed, is gone, or belongs to another organization.
+// Missing is the NotFound fault for a thing of the given sort ("API key", "subscription"). It is the same if the thing never
+// existed, was deleted, or belongs to another organization.
 func Missing(sort string) *Error {
 	return New(NotFound, "not_found", "There is no such %s.", sort)
 }
 
-// Because returns a copy of e that remembers the private cause, for the log.
+// Because returns a copy of e with a private cause, for the log.
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
 	return &c
 }
 
-// Error returns the public message, followed by the private cause if there is one: it is for logs, not for callers.
+// Error returns the public message and the private cause. It is for logs, not for callers.
 func (e *Error) Error() string {
 	var text strings.Builder
 	text.WriteString(e.Code + ": " + e.Message)
@@ -89,16 +94,16 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// As finds the fault in err's chain; ok is false for an internal error.
+// As finds the fault in the chain of err. ok is false for an internal error.
 func As(err error) (e *Error, ok bool) {
 	ok = errors.As(err, &e)
 	return e, ok
 }
 
-// KindOf returns the kind of err: Internal unless a fault is in its chain.
+// KindOf returns the kind of err, which is Internal if no fault is in its chain.
 func KindOf(err error) Kind {
 	if err == nil {
-		return Internal // without the allocation that As costs, since most requests ask it about no error at all
+		return Internal // most requests ask about no error, and As would allocate
 	}
 	if e, ok := As(err); ok {
 		return e.Kind

@@ -1,8 +1,8 @@
-// Package faultdisk owns a disk for tests that fails on demand and loses its power on demand. It stands between SQLite and
-// the real file system, for every database that the process opens. It knows nothing of what is stored.
+// Package faultdisk owns a disk for tests that can fail and lose power on demand. It does not know what is stored. It
+// stands between SQLite and the real file system, for every database that the process opens.
 //
-// It is imported by tests only. It goes beneath the driver, into names that no promise of compatibility covers: expect work
-// here when the driver changes.
+// Only tests import it. It uses internal names of the driver that may change without notice. Expect work here when the
+// driver changes.
 package faultdisk
 
 import (
@@ -22,27 +22,27 @@ const (
 	Truncate
 )
 
-// Fault has operations fail.
+// Fault makes operations fail.
 type Fault struct {
 	Op   Op
-	File string // the end of the names of the files that it is about: "-wal", ".db"; empty is all
+	File string // suffix of the file names, such as "-wal" or ".db"; empty: all files
 	From int    // the first operation that fails, counted from 1; 0 is 1
-	Once bool   // no other fails
-	Code int32  // what SQLite is told: sqlite.org/rescode.html
+	Once bool   // only that operation fails
+	Code int32  // the code that SQLite gets: sqlite.org/rescode.html
 }
 
-// disk is the state of the one disk that there is.
+// disk is the state of the only disk.
 var disk struct {
 	sync.Mutex
 	fault   *Fault
-	seen    int // operations that the fault might be about
+	seen    int // operations that match the fault
 	hits    int
 	tracked bool
 	files   map[string]*file  // by path
 	open    map[uintptr]*file // by SQLite's handle
 }
 
-// Break has operations fail from now on, and forgets an earlier fault.
+// Break makes operations fail from now on. It replaces an earlier fault.
 func Break(f Fault) {
 	disk.Lock()
 	defer disk.Unlock()
@@ -50,7 +50,7 @@ func Break(f Fault) {
 	disk.fault, disk.seen, disk.hits = &f, 0, 0
 }
 
-// Mend ends what Break began, and returns how many operations have failed.
+// Mend ends the fault and returns how many operations have failed.
 func Mend() (hits int) {
 	disk.Lock()
 	defer disk.Unlock()
@@ -65,8 +65,8 @@ func Hits() int {
 	return disk.hits
 }
 
-// strikes returns the code of the fault where it is about this operation; 0 where none is. The lock is held.
-func strikes(op Op, path string) int32 {
+// faultFor returns the code of the fault if it matches this operation, otherwise 0. The caller holds the lock.
+func faultFor(op Op, path string) int32 {
 	f := disk.fault
 	if f == nil || f.Op != op || !strings.HasSuffix(path, f.File) {
 		return 0
@@ -78,13 +78,13 @@ func strikes(op Op, path string) int32 {
 	return f.Code
 }
 
-// struck is strikes for a handle, by which SQLite names an open file.
-func struck(op Op, handle uintptr) int32 {
+// faultForHandle is faultFor for a handle, SQLite's name of an open file.
+func faultForHandle(op Op, handle uintptr) int32 {
 	disk.Lock()
 	defer disk.Unlock()
 	path := ""
 	if f := disk.open[handle]; f != nil {
 		path = f.path
 	}
-	return strikes(op, path)
+	return faultFor(op, path)
 }

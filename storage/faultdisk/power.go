@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// sector is what a disk writes at once.
+// sector is the unit that a disk writes at once.
 const sector = 512
 
-// file is what the disk holds of a file, and what has only been handed to it.
+// file holds the flushed content of a file and the changes that are not flushed.
 type file struct {
 	path    string
 	durable []byte
 	pending []change
 }
 
-// change is a write that was not flushed yet, or where bytes is nil a truncation.
+// change is a write that is not flushed, or a truncation if bytes is nil.
 type change struct {
 	at    int64
 	bytes []byte
 }
 
-// Track has the disk remember, of the files that are opened from now on, what was flushed and what was not. With false it
-// forgets all of it.
+// Track makes the disk record flushed and unflushed changes of files that are opened from now on. Track(false) forgets
+// all of it.
 func Track(on bool) {
 	disk.Lock()
 	defer disk.Unlock()
@@ -38,8 +38,8 @@ func Track(on bool) {
 	}
 }
 
-// Cut writes into a directory what the files of another directory hold if the power fails now: all that was flushed and,
-// of the rest, any sectors by chance. Names of files last as soon as they are given.
+// Cut writes what a power failure would leave of the files in one directory into another directory. That is everything
+// flushed, and random sectors of the rest. New file names always survive.
 func Cut(from, to string, chance *rand.Rand) error {
 	disk.Lock()
 	defer disk.Unlock()
@@ -50,15 +50,15 @@ func Cut(from, to string, chance *rand.Rand) error {
 		}
 		left := append([]byte(nil), f.durable...)
 		for _, c := range f.pending {
-			left = c.partly(left, chance)
+			left = c.applyPartly(left, chance)
 		}
 		errs = append(errs, os.WriteFile(filepath.Join(to, filepath.Base(path)), left, 0o600))
 	}
 	return errors.Join(errs...)
 }
 
-// partly makes some of a change.
-func (c change) partly(content []byte, chance *rand.Rand) []byte {
+// applyPartly makes a random part of a change.
+func (c change) applyPartly(content []byte, chance *rand.Rand) []byte {
 	if c.bytes == nil {
 		if chance.IntN(2) == 0 {
 			return c.apply(content)
@@ -85,8 +85,8 @@ func (c change) apply(content []byte) []byte {
 	return content
 }
 
-// handed notes a change that was handed to the disk.
-func handed(handle uintptr, c change) {
+// noteWrite records an unflushed change.
+func noteWrite(handle uintptr, c change) {
 	disk.Lock()
 	defer disk.Unlock()
 	if f := disk.open[handle]; disk.tracked && f != nil {
@@ -94,8 +94,8 @@ func handed(handle uintptr, c change) {
 	}
 }
 
-// flushed notes that all that was handed over is on the disk.
-func flushed(handle uintptr) {
+// noteFlush records that all changes of a file are flushed.
+func noteFlush(handle uintptr) {
 	disk.Lock()
 	defer disk.Unlock()
 	f := disk.open[handle]

@@ -14,8 +14,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The power fails again and again while events are published: with synchronous=full nothing is lost that was
-// acknowledged, with normal the last moments may be, and neither damages the file.
+// The power fails repeatedly while events are published. With synchronous=full no acknowledged event is lost. With
+// normal the last moments may be lost. Neither damages the file.
 func TestPowerCut(t *testing.T) {
 	for _, tt := range []struct {
 		synchronous string
@@ -68,7 +68,7 @@ func TestPowerCut(t *testing.T) {
 					<-progress
 				}
 				mu.Lock()
-				c := cut{t.TempDir(), slices.Clone(acked)} // what is acknowledged from here on may be lost or not
+				c := cut{t.TempDir(), slices.Clone(acked)} // later events may be lost or not
 				mu.Unlock()
 				if err := faultdisk.Cut(dir, c.dir, chance); err != nil {
 					t.Fatal(err)
@@ -82,13 +82,13 @@ func TestPowerCut(t *testing.T) {
 
 			total, gone := 0, 0
 			for i, c := range cuts {
-				after := open(t, filepath.Join(c.dir, "keyhook.db")) // which checks it too
+				after := open(t, filepath.Join(c.dir, "keyhook.db")) // open also checks the file
 				if err := after.publish(t, 10); err != nil {
 					t.Errorf("after cut %d: %v", i, err)
 				}
 				after.close(t)
 				total += len(c.acked)
-				gone += lost(c.acked, events(t, after.path))
+				gone += countLost(c.acked, events(t, after.path))
 			}
 			if (gone > 0) != tt.loses {
 				t.Errorf("%d of %d acknowledged events are lost (seed %d)", gone, total, seed)

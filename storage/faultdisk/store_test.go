@@ -21,13 +21,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// None of these tests is parallel to another: they share the one disk.
+// These tests are not parallel, because they share the only disk.
 func TestMain(m *testing.M) {
 	faultdisk.Install()
 	os.Exit(m.Run())
 }
 
-// The codes that SQLite is told.
+// The codes that SQLite gets.
 const (
 	full          = 13
 	cantOpen      = 14
@@ -39,14 +39,14 @@ const (
 	writeAheadLog = "-wal"
 )
 
-// rig is a store on the disk, and what it has acknowledged.
-type rig struct {
+// fixture is a store on the disk, with the events that it has acknowledged.
+type fixture struct {
 	*storage.Store
-	path  string
-	owner access.Principal
-	acked []string
-	ended chan error // gets what Run returns
-	stop  context.CancelFunc
+	path      string
+	owner     access.Principal
+	acked     []string
+	runResult chan error // receives what Run returns
+	stop      context.CancelFunc
 }
 
 func options(t *testing.T, path string) storage.Options {
@@ -56,29 +56,29 @@ func options(t *testing.T, path string) storage.Options {
 	return o
 }
 
-// open opens a store that has a subscription to every event.
-func open(t *testing.T, path string) *rig {
+// open opens a store with a subscription to every event.
+func open(t *testing.T, path string) *fixture {
 	t.Helper()
 	x := openWith(t, options(t, path))
 	storagetest.Subscription(t, x.Store, x.owner, "https://example.com/hook")
 	return x
 }
 
-func openWith(t *testing.T, o storage.Options) *rig {
+func openWith(t *testing.T, o storage.Options) *fixture {
 	t.Helper()
 	store, err := storage.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	x := &rig{Store: store, path: o.Path, ended: make(chan error, 1), stop: stop}
-	go func() { x.ended <- store.Run(ctx) }()
+	x := &fixture{Store: store, path: o.Path, runResult: make(chan error, 1), stop: stop}
+	go func() { x.runResult <- store.Run(ctx) }()
 	x.owner = storagetest.Operator(t, store)
 	return x
 }
 
-// publish publishes an event of a size and remembers it if that is acknowledged.
-func (x *rig) publish(t *testing.T, size int) error {
+// publish publishes an event of the given size and remembers it if it is acknowledged.
+func (x *fixture) publish(t *testing.T, size int) error {
 	t.Helper()
 	published, err := x.PublishEvents(t.Context(), x.owner.Organization.RowID,
 		[]webhook.NewEvent{{Type: "a", Data: []byte(`"` + strings.Repeat("x", size) + `"`)}})
@@ -89,15 +89,15 @@ func (x *rig) publish(t *testing.T, size int) error {
 }
 
 // close ends a store that has not failed.
-func (x *rig) close(t *testing.T) {
+func (x *fixture) close(t *testing.T) {
 	t.Helper()
 	x.stop()
-	if err := errors.Join(<-x.ended, x.Close()); err != nil {
+	if err := errors.Join(<-x.runResult, x.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// events lists what a file that nobody has open holds, and checks that it is sound.
+// events checks a closed file and lists its events.
 func events(t *testing.T, path string) []string {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -128,8 +128,8 @@ func events(t *testing.T, path string) []string {
 	return list
 }
 
-// lost counts what was acknowledged and is not there.
-func lost(acked, there []string) (n int) {
+// countLost counts acknowledged events that are missing.
+func countLost(acked, there []string) (n int) {
 	slices.Sort(there)
 	for _, id := range acked {
 		if _, found := slices.BinarySearch(there, id); !found {
@@ -139,8 +139,8 @@ func lost(acked, there []string) (n int) {
 	return n
 }
 
-// until waits until a condition holds, 5 seconds at most, and returns how long that took.
-func until(t *testing.T, what string, holds func() bool) time.Duration {
+// waitUntil waits at most 5 seconds for a condition and returns how long that took.
+func waitUntil(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -154,8 +154,8 @@ func until(t *testing.T, what string, holds func() bool) time.Duration {
 	}
 }
 
-// Whichever write fails, once or from then on: the caller is told, nothing that was acknowledged is lost, reading goes on,
-// and the store heals as soon as the disk does.
+// Any write may fail, once or from then on. The caller gets the error, no acknowledged event is lost, and reads go on.
+// The store works again as soon as the disk does.
 func TestWritesThatFail(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -198,59 +198,59 @@ func TestWritesThatFail(t *testing.T) {
 			if !atCheckpoint && refused < 40 {
 				t.Errorf("%d writes were refused, want many more", refused)
 			}
-			until(t, "well again", func() bool { return unready(t, x.Store) == nil })
+			waitUntil(t, "well again", func() bool { return readyError(t, x.Store) == nil })
 
 			faultdisk.Break(tt.fault)
-			until(t, "degraded", func() bool {
-				_ = x.publish(t, 6000) // is refused, or the checkpoint is
+			waitUntil(t, "degraded", func() bool {
+				_ = x.publish(t, 6000) // either this or the checkpoint is refused
 				return x.Degraded()[tt.reason]
 			})
-			if err := unready(t, x.Store); err == nil || !strings.Contains(err.Error(), "disk") {
+			if err := readyError(t, x.Store); err == nil || !strings.Contains(err.Error(), "disk") {
 				t.Errorf("it says that it is %v", err)
 			}
 			faultdisk.Mend()
 			t.Logf("%d refused, %d acknowledged, healed in %s", refused, len(x.acked),
-				until(t, "healed", func() bool { return unready(t, x.Store) == nil && !x.Degraded()[tt.reason] }))
+				waitUntil(t, "healed", func() bool { return readyError(t, x.Store) == nil && !x.Degraded()[tt.reason] }))
 			x.close(t)
-			if n := lost(x.acked, events(t, x.path)); n > 0 {
+			if n := countLost(x.acked, events(t, x.path)); n > 0 {
 				t.Errorf("%d of %d acknowledged events are lost", n, len(x.acked))
 			}
 		})
 	}
 }
 
-// Giving back the room of what was forgotten fails: it is tried again until it works.
+// Returning the space of deleted rows fails. It is repeated until it works.
 func TestTruncatingThatFails(t *testing.T) {
 	o := options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	o.KeepEvents = time.Millisecond
 	x := openWith(t, o)
-	for range 200 { // nobody waits for them
+	for range 200 { // nobody waits for these
 		if err := x.publish(t, 6000); err != nil {
 			t.Fatal(err)
 		}
 	}
 	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Truncate, Code: ioTruncate, File: databaseFile})
-	until(t, "degraded", func() bool { return x.Degraded()["io_error"] })
+	waitUntil(t, "degraded", func() bool { return x.Degraded()["io_error"] })
 	if hits := faultdisk.Mend(); hits == 0 {
 		t.Error("nothing was truncated")
 	}
-	until(t, "healed", func() bool { return unready(t, x.Store) == nil })
+	waitUntil(t, "healed", func() bool { return readyError(t, x.Store) == nil })
 	x.close(t)
 }
 
-// storageToken is the operator's.
+// storageToken is the operator's token.
 func storageToken() access.Credential {
 	token, _ := access.Opaque(storagetest.OperatorToken)
 	return token
 }
 
 func TestReadsThatFail(t *testing.T) {
-	t.Run("once are told to the caller, and that is all", func(t *testing.T) {
+	t.Run("a read that fails once is only an error for its caller", func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		failed := 0
 		for range 2 {
 			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead, Once: true})
-			until(t, "a read that fails", func() bool {
+			waitUntil(t, "a read that fails", func() bool {
 				err := errors.Join(x.publish(t, 100), x.Ping(t.Context()))
 				if _, e := x.Events(t.Context(), x.owner.Organization.RowID, 0, 100); e != nil {
 					err = e
@@ -265,21 +265,21 @@ func TestReadsThatFail(t *testing.T) {
 			})
 			faultdisk.Mend()
 		}
-		if err := errors.Join(x.publish(t, 10), unready(t, x.Store)); err != nil || failed == 0 {
+		if err := errors.Join(x.publish(t, 10), readyError(t, x.Store)); err != nil || failed == 0 {
 			t.Errorf("%d failed, then: %v", failed, err)
 		}
 		x.close(t)
 	})
 
-	t.Run("again and again end the process", func(t *testing.T) {
+	t.Run("reads that keep failing end the process", func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead})
 		defer faultdisk.Mend()
-		until(t, "the end", func() bool {
+		waitUntil(t, "the end", func() bool {
 			_ = x.publish(t, 100)
 			_, _ = x.Events(t.Context(), x.owner.Organization.RowID, 0, 100)
 			select {
-			case err := <-x.ended:
+			case err := <-x.runResult:
 				if !errors.Is(err, storage.ErrFailed) {
 					t.Errorf("it ended with %v", err)
 				}
@@ -291,11 +291,11 @@ func TestReadsThatFail(t *testing.T) {
 	})
 }
 
-// What cannot be flushed cannot be promised: the store ends at once, and acknowledges nothing more.
+// Data that cannot be flushed cannot be promised. The store ends at once and acknowledges nothing more.
 func TestFlushingThatFails(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string
-		tells      bool // the caller of the write
+		tells      bool // the caller of the write gets the error
 	}{
 		{"of the log at a commit", writeAheadLog, true},
 		{"of the database at a checkpoint", databaseFile, false},
@@ -314,7 +314,7 @@ func TestFlushingThatFails(t *testing.T) {
 				t.Errorf("the write that cannot be flushed: %v", err)
 			}
 			select {
-			case err := <-x.ended:
+			case err := <-x.runResult:
 				if !errors.Is(err, storage.ErrFailed) {
 					t.Errorf("it ended with %v", err)
 				}
@@ -329,13 +329,13 @@ func TestFlushingThatFails(t *testing.T) {
 			if err := x.publish(t, 100); fault.KindOf(err) != fault.Unavailable {
 				t.Errorf("a write after the end: %v", err)
 			}
-			if err := unready(t, x.Store); err == nil {
+			if err := readyError(t, x.Store); err == nil {
 				t.Error("it calls itself ready")
 			}
 			if err := x.Close(); err != nil {
 				t.Error(err)
 			}
-			// The next process finds the file as this one has left it.
+			// The next process finds the file as this one left it.
 			copied := filepath.Join(t.TempDir(), "keyhook.db")
 			for _, suffix := range []string{"", writeAheadLog} {
 				text, err := os.ReadFile(path + suffix)
@@ -348,7 +348,7 @@ func TestFlushingThatFails(t *testing.T) {
 			}
 			next := open(t, copied)
 			next.close(t)
-			if n := lost(x.acked, events(t, copied)); n > 0 {
+			if n := countLost(x.acked, events(t, copied)); n > 0 {
 				t.Errorf("%d of %d acknowledged events are lost", n, len(x.acked))
 			}
 		})
@@ -365,8 +365,8 @@ func TestOpeningThatFails(t *testing.T) {
 	}
 }
 
-// unready returns why the store cannot be written; nil where it can.
-func unready(t *testing.T, store *storage.Store) error {
+// readyError returns why the store cannot be written, or nil.
+func readyError(t *testing.T, store *storage.Store) error {
 	t.Helper()
 	_, err := store.Ready(t.Context())
 	return err

@@ -10,18 +10,18 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// The driver's SQLite is C turned into Go: its memory is outside of Go's, and a pointer to a function is a number. at and
-// the two functions below it are all that knows how.
+// The driver's SQLite is C translated to Go. Its memory is outside Go's, and a function pointer is a number. Only at,
+// toC and toGo know how.
 
 type address = uintptr
 
-// at is what stands at an address of SQLite's memory.
+// at returns a pointer to an address of SQLite's memory.
 func at[T any](a address) *T { return *(**T)(unsafe.Pointer(&a)) }
 
-// toC turns a function into a pointer of C. The function must be a top-level one, which never moves.
+// toC turns a function into a C pointer. The function must be a top-level one, which never moves.
 func toC[F any](f F) address { return *(*address)(unsafe.Pointer(&struct{ f F }{f})) }
 
-// toGo turns a pointer of C into a function.
+// toGo turns a C pointer into a function.
 func toGo[F any](a address) F { return *(*F)(unsafe.Pointer(&struct{ a address }{a})) }
 
 type (
@@ -36,11 +36,10 @@ type (
 	opening  = func(*libc.TLS, address, address, address, int32, address) int32
 )
 
-// system is the file system of the machine, as SQLite sees it.
+// system is SQLite's view of the machine's file system.
 var system address
 
-// originals are the tables of methods of the files of system, by those that stand in for them: databases and logs have
-// different ones.
+// originals maps our method tables to those of the system, and back. Databases and logs have different tables.
 var originals struct {
 	sync.Mutex
 	of      map[address]address
@@ -49,7 +48,7 @@ var originals struct {
 
 var once sync.Once
 
-// Install puts the disk beneath every database that is opened from now on. It is for TestMain.
+// Install puts the disk below every database that is opened from now on. Call it in TestMain.
 func Install() {
 	once.Do(func() {
 		disk.files, disk.open = map[string]*file{}, map[uintptr]*file{}
@@ -73,15 +72,15 @@ func Install() {
 	})
 }
 
-// original returns the methods that a file has of the system.
+// original returns the system's methods of a file.
 func original(handle address) *methods {
 	originals.Lock()
 	defer originals.Unlock()
 	return at[methods](originals.of[*at[address](handle)])
 }
 
-// standIn returns the table of methods that stands in for another, making it where it is the first of its sort.
-func standIn(tls *libc.TLS, table address) address {
+// replaceMethods returns our method table for a table of the system. It makes one for each kind of file.
+func replaceMethods(tls *libc.TLS, table address) address {
 	originals.Lock()
 	defer originals.Unlock()
 	if ours, known := originals.standIn[table]; known {
@@ -102,10 +101,10 @@ func open(tls *libc.TLS, _, name, handle address, flags int32, out address) int3
 		path = libc.GoString(name)
 	}
 	disk.Lock()
-	code := strikes(Open, path)
+	code := faultFor(Open, path)
 	disk.Unlock()
 	if code != 0 {
-		*at[address](handle) = 0 // there is nothing to be closed
+		*at[address](handle) = 0 // there is nothing to close
 		return code
 	}
 	result := toGo[opening](at[vfs](system).FxOpen)(tls, system, name, handle, flags, out)
@@ -113,7 +112,7 @@ func open(tls *libc.TLS, _, name, handle address, flags int32, out address) int3
 	if table == 0 {
 		return result
 	}
-	*at[address](handle) = standIn(tls, table)
+	*at[address](handle) = replaceMethods(tls, table)
 	if path == "" {
 		return result
 	}
@@ -123,7 +122,7 @@ func open(tls *libc.TLS, _, name, handle address, flags int32, out address) int3
 	if f == nil {
 		f = &file{path: path}
 		if disk.tracked {
-			f.durable, _ = os.ReadFile(path) // nothing where it is new
+			f.durable, _ = os.ReadFile(path) // empty if the file is new
 			disk.files[path] = f
 		}
 	}
@@ -148,36 +147,36 @@ func closeFile(tls *libc.TLS, handle address) int32 {
 }
 
 func read(tls *libc.TLS, handle, buffer address, n int32, offset int64) int32 {
-	if code := struck(Read, handle); code != 0 {
+	if code := faultForHandle(Read, handle); code != 0 {
 		return code
 	}
 	return toGo[transfer](original(handle).FxRead)(tls, handle, buffer, n, offset)
 }
 
 func write(tls *libc.TLS, handle, buffer address, n int32, offset int64) int32 {
-	if code := struck(Write, handle); code != 0 {
+	if code := faultForHandle(Write, handle); code != 0 {
 		return code
 	}
 	content := append([]byte{}, unsafe.Slice(at[byte](buffer), n)...)
-	handed(handle, change{offset, content})
+	noteWrite(handle, change{offset, content})
 	return toGo[transfer](original(handle).FxWrite)(tls, handle, buffer, n, offset)
 }
 
 func truncate(tls *libc.TLS, handle address, size int64) int32 {
-	if code := struck(Truncate, handle); code != 0 {
+	if code := faultForHandle(Truncate, handle); code != 0 {
 		return code
 	}
-	handed(handle, change{at: size})
+	noteWrite(handle, change{at: size})
 	return toGo[shorten](original(handle).FxTruncate)(tls, handle, size)
 }
 
 func syncFile(tls *libc.TLS, handle address, flags int32) int32 {
-	if code := struck(Sync, handle); code != 0 {
+	if code := faultForHandle(Sync, handle); code != 0 {
 		return code
 	}
 	result := toGo[flush](original(handle).FxSync)(tls, handle, flags)
 	if result == 0 {
-		flushed(handle)
+		noteFlush(handle)
 	}
 	return result
 }

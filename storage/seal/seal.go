@@ -1,14 +1,13 @@
-// Package seal owns the encryption of signing secrets at rest: keys, a ring of them, and the form of a sealed text. It
-// knows nothing of subscriptions and files: what a text belongs to is a string of the caller's, and where a key is kept
-// is the caller's business.
+// Package seal owns the encryption of signing secrets in the database: keys, rings of keys, and the form of a sealed text. It
+// does not know subscriptions or files: the caller passes a name for the owner of a text, and stores the keys.
 //
-// A sealed text is ASCII and describes itself:
+// A sealed text is ASCII:
 //
 //	v1.<key id>.<base64url of nonce, ciphertext and tag>
 //
-// It is AES-256-GCM with a random nonce (NIST SP 800-38D, section 8.2.2), under a key derived by HKDF-SHA256 (RFC 5869)
-// from the operator's, so that another use of the same key gives nothing away here. Version, key id and the caller's
-// string are bound into it as associated data: a text that was moved to another row, or relabelled, does not open.
+// It is AES-256-GCM with a random nonce (NIST SP 800-38D, section 8.2.2). The key is derived from the operator's key by
+// HKDF-SHA256 (RFC 5869), so another use of the operator's key reveals nothing about it. Version, key id and the caller's name
+// are associated data, so a text that somebody moves to another row or relabels does not open.
 package seal
 
 import (
@@ -24,13 +23,13 @@ import (
 	"strings"
 )
 
-// Why a text cannot be opened, besides UnknownKeyError.
+// The reasons why a text cannot be opened, besides UnknownKeyError.
 var (
 	ErrDamaged = errors.New("the sealed text is damaged, or was sealed for something else")
 	ErrVersion = errors.New("the sealed text has a form that this version of Keyhook does not know")
 )
 
-// UnknownKeyError says that a text was sealed with a key that is not in the ring.
+// UnknownKeyError says that the key of a text is not in the ring.
 type UnknownKeyError struct {
 	ID string // 8 hex digits
 }
@@ -43,13 +42,13 @@ func (e *UnknownKeyError) Error() string {
 const (
 	version = "v1"
 	idSize  = 8
-	info    = "keyhook seal v1" // the label of the derivation; another one would be another key
+	info    = "keyhook seal v1" // of the key derivation; another text gives another key
 )
 
-// encoding is strict, so that there is one text for one ciphertext and no bit of it can be changed unseen.
+// encoding is strict, so a ciphertext has only one text, and no changed bit goes unnoticed.
 var encoding = base64.RawURLEncoding.Strict()
 
-// Ring seals with its first key and opens with any. It is safe for concurrent use and cannot be changed.
+// Ring seals with its first key and opens with all its keys. It never changes, and is safe for concurrent use.
 type Ring struct {
 	keys []ringKey
 }
@@ -59,8 +58,8 @@ type ringKey struct {
 	aead cipher.AEAD
 }
 
-// NewRing makes a ring that seals with active and also opens what the older keys have sealed. A zero key among them is a
-// mistake of the program and panics: ParseKey and NewKey never return one.
+// NewRing makes a ring that seals with active, and also opens texts that the older keys have sealed. It panics for a zero
+// key, which ParseKey and NewKey never return.
 func NewRing(active Key, older ...Key) *Ring {
 	r := &Ring{keys: []ringKey{newRingKey(active)}}
 	for _, k := range older {
@@ -69,7 +68,7 @@ func NewRing(active Key, older ...Key) *Ring {
 	return r
 }
 
-// newRingKey derives. None of the steps can fail for a key of this size.
+// newRingKey derives the key that encrypts. No step can fail for a key of this size.
 func newRingKey(k Key) ringKey {
 	if k.IsZero() {
 		panic("seal: a ring of the zero key")
@@ -89,10 +88,10 @@ func newRingKey(k Key) ringKey {
 	return ringKey{k.ID(), aead}
 }
 
-// ActiveID returns the id of the key that seals. A text whose KeyID is another one is due for sealing anew.
+// ActiveID returns the id of the key that seals.
 func (r *Ring) ActiveID() string { return r.keys[0].id }
 
-// IDs returns the ids of all keys, each once, that of the one that seals first.
+// IDs returns the ids of all keys without repetitions. The first id is that of the key that seals.
 func (r *Ring) IDs() []string {
 	var ids []string
 	for _, k := range r.keys {
@@ -103,8 +102,8 @@ func (r *Ring) IDs() []string {
 	return ids
 }
 
-// Seal encrypts plaintext for associated, which names what it belongs to: only Open with the same name gives it back. Two
-// seals of one plaintext differ. One key may seal 2^32 texts.
+// Seal encrypts plaintext. associated names its owner, and only Open with the same name returns the plaintext. Sealing one
+// plaintext twice gives two texts. One key may seal 2^32 texts.
 func (r *Ring) Seal(plaintext []byte, associated string) []byte {
 	active := r.keys[0]
 	ciphertext := active.aead.Seal(nil, nil, plaintext, binding(active.id, associated))
@@ -113,19 +112,19 @@ func (r *Ring) Seal(plaintext []byte, associated string) []byte {
 	return encoding.AppendEncode(sealed, ciphertext)
 }
 
-// Open decrypts what Seal gave for the same associated name. The error is, or wraps, an UnknownKeyError, ErrVersion or
-// ErrDamaged; it holds nothing of the text but the id of its key.
+// Open decrypts a text that Seal returned for the same associated name. The error is or wraps an UnknownKeyError, ErrVersion
+// or ErrDamaged. It has no part of the text, except the id of its key.
 func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
 	id, encoded, err := split(sealed)
 	if err != nil {
 		return nil, err
 	}
 	ciphertext, err := encoding.AppendDecode(nil, encoded)
-	if err != nil || bytes.ContainsAny(encoded, "\r\n") { // which decoding skips
+	if err != nil || bytes.ContainsAny(encoded, "\r\n") { // decoding skips line breaks
 		return nil, fmt.Errorf("%w: not base64", ErrDamaged)
 	}
 	known := false
-	for _, k := range r.keys { // ids are short: two keys could share one
+	for _, k := range r.keys { // ids are short, so two keys may have the same id
 		if k.id != id {
 			continue
 		}
@@ -140,14 +139,13 @@ func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
 	return nil, ErrDamaged
 }
 
-// KeyID returns the id of the key that a text was sealed with, without opening it. The error wraps ErrVersion or
-// ErrDamaged.
+// KeyID returns the id of the key of a sealed text, without opening it. The error wraps ErrVersion or ErrDamaged.
 func KeyID(sealed []byte) (string, error) {
 	id, _, err := split(sealed)
 	return id, err
 }
 
-// split takes a sealed text apart and looks at the form of its parts.
+// split splits a sealed text and checks the form of its parts.
 func split(sealed []byte) (id string, encoded []byte, err error) {
 	head, rest, _ := bytes.Cut(sealed, []byte("."))
 	if string(head) != version {
@@ -164,7 +162,7 @@ func split(sealed []byte) (id string, encoded []byte, err error) {
 	return id, encoded, nil
 }
 
-// binding is the associated data. The first two parts have a fixed form, so no two triples give the same bytes.
+// binding returns the associated data. The first two parts have a fixed form, so different parts give different bytes.
 func binding(id, associated string) []byte {
 	return []byte(version + "." + id + "." + associated)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/backup"
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // BackupOptions name a database and the place of its copy.
@@ -152,7 +153,7 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return "", writer, err
 	}
 	if slices.Contains(disk.Beside(path), file) {
-		return "", writer, fmt.Errorf("%w: %s belongs to the database; name another file", ErrExists, file)
+		return "", writer, fault.Advise(fmt.Errorf("%w: %s belongs to the database", ErrExists, file), "name another file")
 	}
 	return file, writer, nil
 }
@@ -175,7 +176,7 @@ func MakeBackupDirectory(dir string) error {
 		return fmt.Errorf("make the directory of backups: %w", disk.Explain(dir, err))
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return fmt.Errorf("%w: backups go to %s, which is not a directory; move it away", disk.ErrAccess, dir)
+		return fault.Advise(fmt.Errorf("%w: backups go to %s, which is not a directory", disk.ErrAccess, dir), "move it away")
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func (o BackupOptions) checkName(path string) error {
 	case o.Replace, errors.Is(err, os.ErrNotExist):
 		return nil
 	case err == nil:
-		return fmt.Errorf("%w: %s; name another, or replace it with --force", ErrExists, path)
+		return fmt.Errorf("%w: %s", ErrExists, path)
 	default:
 		return disk.Explain(path, err)
 	}
@@ -215,7 +216,8 @@ func claim(name string) (*os.File, error) {
 			return nil, err
 		} // else another run saw the file before it was locked, and took it for a leftover
 	}
-	return nil, fmt.Errorf("%w into %s: other runs keep making %s; wait until they end", ErrBackupRunning, filepath.Dir(name), filepath.Base(name))
+	return nil, fault.Advise(fmt.Errorf("%w into %s: other runs keep making %s", ErrBackupRunning, filepath.Dir(name), filepath.Base(name)),
+		"wait until they end")
 }
 
 // claimTries bounds the attempts of a run to claim its file while others make files of the same name.
@@ -244,7 +246,7 @@ func removeUnclaimed(name string) error {
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return fmt.Errorf("%w into %s; wait for its end", ErrBackupRunning, filepath.Dir(f.Name()))
+		return fault.Advise(fmt.Errorf("%w into %s", ErrBackupRunning, filepath.Dir(f.Name())), "wait for its end")
 	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", f.Name(), err)
@@ -265,7 +267,8 @@ func stillNamed(f *os.File) bool {
 // rename gives an open file another name. It refuses where another file has taken its present name.
 func rename(f *os.File, name string) error {
 	if !stillNamed(f) {
-		return fmt.Errorf("%w: %s was replaced while it was written; let nobody else write to its directory", disk.ErrAccess, f.Name())
+		return fault.Advise(fmt.Errorf("%w: %s was replaced while it was written", disk.ErrAccess, f.Name()),
+			"let nobody else write to its directory")
 	}
 	return os.Rename(f.Name(), name)
 }

@@ -81,15 +81,17 @@ func unusable(err error) bool {
 // Explain says what an error of SQLite means for a file that is being opened, and what to do.
 func Explain(err error) error {
 	if isFull(err) {
-		return fmt.Errorf("%w: the disk of storage.path is full; make room there (%w)", disk.ErrAccess, err)
+		return fault.Advise(fmt.Errorf("%w: the disk of storage.path is full (%w)", disk.ErrAccess, err), "make room there")
 	}
 	switch code(err) & primaryMask {
 	case sqliteNotADB:
-		return fmt.Errorf("%w: it was left as it is; set storage.path to another file, or put the database back from a backup (%w)", ErrForeignFile, err)
+		return fault.Advise(fmt.Errorf("%w: it was left as it is (%w)", ErrForeignFile, err),
+			"set storage.path to another file, or put the database back from a backup")
 	case sqliteCorrupt:
-		return fmt.Errorf("%w: it was left as it is; put the database back from a backup (%w)", ErrDamaged, err)
+		return fault.Advise(fmt.Errorf("%w: it was left as it is (%w)", ErrDamaged, err), "put the database back from a backup")
 	case sqliteReadOnly, sqliteCantOpen:
-		return fmt.Errorf("%w: look at the modes of the files of storage.path and at its mount (%w)", disk.ErrAccess, err)
+		return fault.Advise(fmt.Errorf("%w: SQLite may not open or write them (%w)", disk.ErrAccess, err),
+			"check the modes of the files of storage.path, and how their file system is mounted")
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // State is what stands at a path.
@@ -150,10 +151,12 @@ func (o Options) examineHeader() error {
 	defer f.Close()
 	header := make([]byte, size)
 	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte(magic)) {
-		return fmt.Errorf("%w: %s is no database at all; set storage.path to another file, or put the database back from a backup", ErrForeignFile, o.Path)
+		return fault.Advise(fmt.Errorf("%w: %s is no database at all", ErrForeignFile, o.Path),
+			"set storage.path to another file, or put the database back from a backup")
 	}
 	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {
-		return fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, o.Path)
+		return fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, o.Path),
+			"set storage.path to another file")
 	}
 	if user := binary.BigEndian.Uint32(header[versionAt:]); int64(user) > o.version() {
 		return o.newer(int64(user))

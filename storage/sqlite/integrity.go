@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // After a crash the structure of the file is checked, so that damage is found before a request meets it. A small file is
@@ -26,7 +28,7 @@ func (f *File) checkFirst(ctx context.Context, db sqlx.QueryerContext, size int6
 		return nil
 	}
 	began := time.Now()
-	if err := checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas); err != nil {
+	if err := checkDatabase(ctx, db, "quick_check(1)"); err != nil {
 		return err
 	}
 	f.o.Logger.Warn("the database was not closed by its last owner; it was checked and is sound", "bytes", size, "took", time.Since(began))
@@ -51,7 +53,7 @@ func (f *File) checkLater(ctx context.Context) error {
 	for _, table := range tables {
 		limited, cancel := context.WithTimeout(ctx, checkLimit)
 		f.checking.Store(&cancel) // see watchLog
-		err := checkIntegrity(limited, db, `quick_check("`+table+`")`, leftAsItWas)
+		err := checkDatabase(limited, db, `quick_check("`+table+`")`)
 		late := limited.Err() != nil
 		f.checking.Store(nil)
 		cancel()
@@ -74,8 +76,14 @@ func (f *File) checkLater(ctx context.Context) error {
 	return nil
 }
 
-// leftAsItWas is what an operator is told of a database that is refused because it is damaged.
-const leftAsItWas = "it was left as it is; put the database back from a backup"
+// checkDatabase is checkIntegrity for the database itself, as opposed to a copy of it.
+func checkDatabase(ctx context.Context, db sqlx.QueryerContext, check string) error {
+	err := checkIntegrity(ctx, db, check, "it was left as it is")
+	if errors.Is(err, ErrDamaged) {
+		return fault.AdviseMissing(err, "put the database back from a backup")
+	}
+	return err
+}
 
 // checkIntegrity runs a check of SQLite's: quick_check reads the structure, and integrity_check compares indexes with their
 // tables too. ErrDamaged wraps about and what was found first.

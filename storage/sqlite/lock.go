@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // ErrInUse is returned by Open when another process owns the file.
@@ -32,12 +33,13 @@ func lock(path string) (*ownership, error) {
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		owner := readLock(f).owner
 		f.Close()
-		return nil, fmt.Errorf("%w: %s belongs to the running process %s; stop that one first, or set storage.path to another file",
-			ErrInUse, path, owner)
+		return nil, fault.Advise(fmt.Errorf("%w: %s belongs to the running process %s", ErrInUse, path, owner),
+			"stop that one first, or set storage.path to another file")
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%w: lock %s: %w; storage.path must be on a local file system", disk.ErrFileSystem, name, err)
+		return nil, fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, name, err),
+			"storage.path must be on a local file system")
 	}
 	if err := writeLock(f, readLock(f).made); err != nil {
 		f.Close()
@@ -83,7 +85,8 @@ func lockDatabase(path string, how int) (*os.File, error) {
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = usedElsewhere(path)
 	} else if err != nil {
-		err = fmt.Errorf("%w: lock %s: %w; storage.path must be on a local file system", disk.ErrFileSystem, path, err)
+		err = fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, path, err),
+			"storage.path must be on a local file system")
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -121,8 +124,8 @@ func checkOtherNames(path string) error {
 
 // usedElsewhere refuses a database that another process has open by another name.
 func usedElsewhere(path string) error {
-	return fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container; stop that one first, or set storage.path to another file",
-		ErrInUse, path)
+	return fault.Advise(fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container", ErrInUse, path),
+		"stop that one first, or set storage.path to another file")
 }
 
 // onlyName refuses a database that has a second name (a hard link): SQLite keeps part of it in files beside the name that it
@@ -140,8 +143,8 @@ func onlyName(path string, f *os.File) error {
 	if err != nil || mount.Point == "" {
 		mount.Point = "/"
 	}
-	return fmt.Errorf("%w: %s has %d names (hard links), and a database must have one; find the others with: find %s -xdev -inum %d, and remove them",
-		disk.ErrAccess, path, stat.Nlink, mount.Point, stat.Ino)
+	return fault.Advise(fmt.Errorf("%w: %s has %d names (hard links), and a database must have one", disk.ErrAccess, path, stat.Nlink),
+		"find the others with: find %s -xdev -inum %d, and remove them", mount.Point, stat.Ino)
 }
 
 // madeLine stands in the lock file, below the owner's process id, once there is a database. It tells a database that was

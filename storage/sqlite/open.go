@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Open locks, checks and opens the database, and creates it where there is none. A process that is root takes on the rights
@@ -91,16 +92,17 @@ func checkPlace(o Options) error {
 // on a disk that is too full. Without the latter, the start would fail midway, and each time at another file.
 func mayBegin(path string) error {
 	if disk.Exists(path) && !disk.IsOwn(path) {
-		return fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too; move it away", disk.ErrAccess, path, disk.Self())
+		return fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, path, disk.Self()),
+			"move it away")
 	}
 	dir := filepath.Dir(path)
 	if free, _, known := disk.Free(dir); known && free < firstStart {
-		return fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free; make room there, or set storage.path to a file on another disk",
-			disk.ErrAccess, firstStart>>10, dir, free>>10)
+		return fault.Advise(fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free", disk.ErrAccess, firstStart>>10, dir, free>>10),
+			"make room there, or set storage.path to a file on another disk")
 	}
 	if free, known := disk.FreeFiles(dir); known && free < firstFiles {
-		return fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i); remove some there, or set storage.path to a file on another disk",
-			disk.ErrAccess, firstFiles, dir, free)
+		return fault.Advise(fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i)", disk.ErrAccess, firstFiles, dir, free),
+			"remove some there, or set storage.path to a file on another disk")
 	}
 	return nil
 }
@@ -128,7 +130,7 @@ func (f *File) identify(ctx context.Context, i *inspection) error {
 	err := i.read(ctx, func(db *sqlx.DB) error {
 		switch {
 		case i.outdated > 0: // whatever its size: a damaged file is not upgraded
-			return checkIntegrity(ctx, db, "quick_check(1)", leftAsItWas)
+			return checkDatabase(ctx, db, "quick_check(1)")
 		case i.leftOpen:
 			return f.checkFirst(ctx, db, i.size)
 		}
@@ -211,7 +213,7 @@ func fileSize(path string) (int64, error) {
 		return 0, disk.Explain(path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%w: %s is not a regular file; set storage.path to another", ErrForeignFile, path)
+		return 0, fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, path), "set storage.path to another")
 	}
 	return info.Size(), nil
 }

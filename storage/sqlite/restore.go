@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // RestoreOptions say what is put where.
@@ -140,7 +141,7 @@ func checkRestored(from, path string) error {
 	case err != nil:
 		return disk.Explain(from, err)
 	case presentErr == nil && os.SameFile(copied, present):
-		return fmt.Errorf("%s is the database itself; name a copy of it", from)
+		return fault.Advise(fmt.Errorf("%s is the database itself", from), "name a copy of it")
 	case copied.Mode().IsRegular() && copied.Size() == 0:
 		return fmt.Errorf("%w: %s is empty", ErrForeignFile, from)
 	}
@@ -239,7 +240,8 @@ func foldLog(ctx context.Context, path string) error {
 	}
 	// The last one to close the file removes the log.
 	if _, err := os.Lstat(path + disk.WAL); result.Busy > 0 || !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: another program has %s open, such as Litestream or a backup; stop it first", ErrInUse, path)
+		return fault.Advise(fmt.Errorf("%w: another program has %s open, such as Litestream or a backup", ErrInUse, path),
+			"stop it first")
 	}
 	return nil
 }

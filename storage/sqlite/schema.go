@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Why Open refuses a file. Each comes wrapped in a sentence that says what to do.
@@ -55,9 +57,10 @@ func readVersion(ctx context.Context, db sqlx.QueryerContext, path string) (foun
 	case len(have) == 0 && app == 0 && found == 0:
 		return 0, nil, nil
 	case app != applicationID:
-		return 0, nil, fmt.Errorf("%w: %s holds another application's tables; set storage.path to another file", ErrForeignFile, path)
+		return 0, nil, fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, path),
+			"set storage.path to another file")
 	case found < 1:
-		return 0, nil, fmt.Errorf("%w: %s has schema %d, which no version has written; restore a backup", ErrSchema, path, found)
+		return 0, nil, fault.Advise(fmt.Errorf("%w: %s has schema %d, which no version has written", ErrSchema, path, found), "restore a backup")
 	}
 	return found, have, nil
 }

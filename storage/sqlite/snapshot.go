@@ -14,6 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Why a copy cannot be made or used, besides what Open refuses. Each comes wrapped in a sentence that says what to do.
@@ -44,7 +45,8 @@ type source struct {
 func openSource(ctx context.Context, path string) (*source, error) {
 	size, err := fileSize(path)
 	if err == nil && size == 0 {
-		err = fmt.Errorf("%w: there is no database at %s; set storage.path to where it is", ErrForeignFile, path)
+		err = fault.Advise(fmt.Errorf("%w: there is no database at %s", ErrForeignFile, path),
+			"set storage.path to where it is")
 	}
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ type Copies struct {
 func (c Copies) check(ctx context.Context, path string) (err error) {
 	db, err := openCopy(ctx, path)
 	if code(err)&primaryMask == sqliteNotADB {
-		return fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
+		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
 	}
 	if err != nil {
 		return err
@@ -116,13 +118,14 @@ func (c Copies) check(ctx context.Context, path string) (err error) {
 	found, _, err := readVersion(ctx, db, path)
 	switch {
 	case code(err)&primaryMask == sqliteNotADB, errors.Is(err, ErrForeignFile), err == nil && found == 0:
-		return fmt.Errorf("%w: %s; name another file", ErrForeignFile, path)
+		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
 	case code(err)&primaryMask == sqliteCorrupt:
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	case err != nil:
 		return err
 	case found > c.Version:
-		return fmt.Errorf("%w: %s has schema %d and this binary knows %d; use the newer binary", ErrNewerSchema, path, found, c.Version)
+		return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, c.Version),
+			"use the newer binary")
 	}
 	if err := checkCopy(ctx, db, path); err != nil || c.Inspect == nil {
 		return err
@@ -155,8 +158,8 @@ func digest(f *os.File) (sum string, size int64, err error) {
 func requireSpace(from *source, dir, otherwise string) error {
 	free, _, known := disk.Free(dir)
 	if need := uint64(from.size + spareSpace); known && free < need {
-		return fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free; make room there, or %s",
-			ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20, otherwise)
+		return fault.Advise(fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free", ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20),
+			"make room there, or %s", otherwise)
 	}
 	return nil
 }

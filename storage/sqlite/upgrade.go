@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Step takes a file from one schema version to the next. It runs without foreign keys, so that it can rebuild a table; they
@@ -198,5 +199,6 @@ func (o Options) newer(found int64) error {
 			break
 		}
 	}
-	return fmt.Errorf("%w: %s has schema %d and this binary knows %d; run the newer binary, or %s", ErrNewerSchema, path, found, o.version(), mend)
+	return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, o.version()),
+		"run the newer binary, or %s", mend)
 }

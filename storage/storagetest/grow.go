@@ -11,27 +11,29 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Size is how much Grow puts into a file.
+// Size says what Grow writes into a file.
 type Size struct {
-	// History is how many deliveries have come to their end, each by one attempt that succeeded, over all subscriptions in
-	// turn; ten of one event.
+	// History is the number of ended deliveries. Each has one successful attempt. They are spread over all
+	// subscriptions, ten per event.
 	History int
-	// Closed deliveries wait for disabled subscriptions, Failing ones for failing subscriptions whose next probe is minutes
-	// away, and Later ones for healthy subscriptions until minutes from now. None is due before the benchmark ends.
+	// Closed deliveries wait for disabled subscriptions. Failing ones wait for failing subscriptions whose next probe
+	// is minutes away. Later ones are due at healthy subscriptions in some minutes. None is due before the benchmark
+	// ends.
 	Closed, Failing, Later int
 }
 
 // fanOut is how many deliveries of the history share an event.
 const fanOut = 10
 
-// Grow fills a file as months of work would have: it writes rows by the million where Publish would take minutes. The file
-// must have some dozens of subscriptions, all of them healthy, and nobody may have it open. A quarter of them each becomes
-// disabled and failing where Size says that something waits for such; see StaysHealthy.
+// Grow fills a file like months of work. It writes millions of rows, for which Publish would need minutes. The file
+// must have some dozens of healthy subscriptions, and nobody may have it open. If Size asks for closed deliveries, a
+// quarter of the subscriptions becomes disabled. If it asks for failing ones, another quarter becomes failing. See
+// StaysHealthy.
 func Grow(tb testing.TB, path string, size Size) {
 	tb.Helper()
 	db, err := sql.Open("sqlite", (&url.URL{
 		Scheme: "file", Path: path,
-		// What is half written when the power fails is thrown away with its benchmark.
+		// If the power fails, the benchmark and its file are thrown away.
 		RawQuery: "_pragma=synchronous(off)&_pragma=cache_size(-256000)&_pragma=foreign_keys(off)&_pragma=journal_size_limit(0)",
 	}).String())
 	if err != nil {
@@ -49,7 +51,7 @@ type grower struct {
 	now int64
 }
 
-// The parts of the subscriptions by their row id: which of them something waits for.
+// Parts of the subscriptions, by row id.
 const (
 	anySubscription = "id > 0"
 	disabledQuarter = "id > 1 AND id % 4 = 1"
@@ -57,7 +59,7 @@ const (
 	healthyHalf     = "id > 1 AND id % 4 IN (0, 3)"
 )
 
-// StaysHealthy reports whether Grow leaves the subscription with that row id healthy.
+// StaysHealthy reports whether Grow leaves the subscription with this row id healthy.
 func StaysHealthy(row int) bool { return row == 1 || row%4 == 0 || row%4 == 3 }
 
 func (g grower) grow(size Size) error {
@@ -82,8 +84,8 @@ func (g grower) grow(size Size) error {
 	)
 }
 
-// deliveries inserts n deliveries, in turn over the subscriptions of a part, with their events, and with an attempt each
-// where they are of the past.
+// deliveries inserts n deliveries for the subscriptions of a part, in turn, with their events. Delivered ones also get
+// an attempt.
 func (g grower) deliveries(n int, part string, state webhook.DeliveryState, dueAt int64) error {
 	if n == 0 {
 		return nil
@@ -113,7 +115,7 @@ func (g grower) deliveries(n int, part string, state webhook.DeliveryState, dueA
 		fmt.Sprintf(`INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
 		 SELECT %d + i, %d + i / %d, r.id, %d, 0, %d, %d + i / 1000
 		 FROM numbers JOIN receivers r ON r.place = i %% %d`,
-			delivery+1, event+1, fanOut, state, state, dueAt, receivers), // one attempt where it was delivered
+			delivery+1, event+1, fanOut, state, state, dueAt, receivers), // a delivered one has one attempt
 	}
 	if state == webhook.Delivered {
 		statements = append(statements, fmt.Sprintf(`

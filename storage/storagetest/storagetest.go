@@ -1,5 +1,5 @@
-// Package storagetest owns what the tests of every package need of a store: a real file, and tenants to fill it with. It
-// is imported by tests only.
+// Package storagetest owns what tests of all packages need of a store: a real file and organizations in it. It does not
+// know what is tested. Only tests import it.
 package storagetest
 
 import (
@@ -30,7 +30,7 @@ func Schema(tb testing.TB) string {
 	return string(text)
 }
 
-// Options returns what Open opens a store with, for tests that change something about it.
+// Options returns the options that Open uses, for tests that change some of them.
 func Options(tb testing.TB, path string) storage.Options {
 	tb.Helper()
 	token, ok := access.Opaque(OperatorToken)
@@ -39,21 +39,21 @@ func Options(tb testing.TB, path string) storage.Options {
 	}
 	return storage.Options{
 		Path: path, Schema: Schema(tb), Bootstrap: token,
-		// Tests are about rules; what survives the loss of power is tested where it belongs.
+		// Most tests need no durability. Other tests cover the loss of power.
 		Synchronous: storage.Normal,
 		Logger:      slog.New(slog.DiscardHandler),
 	}
 }
 
-// Open makes a store on a new file and runs it until the test ends. Inside a synctest bubble the store lives in it.
+// Open makes a store on a new file and runs it until the test ends. In a synctest bubble the store runs inside it.
 func Open(tb testing.TB) *storage.Store {
 	tb.Helper()
 	store, _ := OpenWith(tb, Options(tb, filepath.Join(tb.TempDir(), "keyhook.db")))
 	return store
 }
 
-// OpenWith opens and runs a store; stop, which may be called more than once, ends and closes it, as the end of the test
-// does.
+// OpenWith opens and runs a store. stop ends and closes it, and may be called more than once. The end of the test calls
+// it too.
 func OpenWith(tb testing.TB, o storage.Options) (store *storage.Store, stop func()) {
 	tb.Helper()
 	store, err := storage.Open(context.Background(), o)
@@ -89,8 +89,8 @@ func Operator(tb testing.TB, store *storage.Store) access.Principal {
 	return p
 }
 
-// Tenant makes an organization on the given plan with one member, who has the given role, and returns that member with
-// an access token.
+// Tenant makes an organization on the given plan with one member of the given role. It returns that member with an
+// access token.
 func Tenant(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
 	tb.Helper()
 	by := Operator(tb, store).Actor("127.0.0.1", "test")
@@ -136,7 +136,8 @@ func Key(tb testing.TB, store *storage.Store, p access.Principal, permissions ..
 	return key, credential
 }
 
-// Subscription makes a subscription of the principal's organization to the given types; none is every type.
+// Subscription makes a subscription of the principal's organization to the given types. Without types it gets every
+// type.
 func Subscription(tb testing.TB, store *storage.Store, p access.Principal, url string, types ...string) (webhook.Subscription, webhook.Secret) {
 	tb.Helper()
 	wanted := webhook.Types(types)

@@ -5,18 +5,18 @@ import (
 	"unicode/utf8"
 )
 
-// MaxResponseBody bounds what is stored of a receiver's answer, in characters.
+// MaxResponseBody limits the part of a receiver's response that is stored, in characters.
 const MaxResponseBody = 2000
 
 // Outcome is how an attempt ended.
 type Outcome uint8
 
-// The outcomes, as they are stored. An attempt is Sending from before its first byte until its end is recorded.
+// The outcomes, as they are stored. An attempt is Sending from before its first byte until its result is recorded.
 const (
 	Sending Outcome = iota
 	Succeeded
 	Failed
-	Interrupted // cut off by a crash or a stop of Keyhook itself: no failure of the receiver
+	Interrupted // by a crash or a stop of Keyhook itself: not a failure of the receiver
 )
 
 var outcomeNames = [...]string{"sending", "succeeded", "failed", "interrupted"}
@@ -34,7 +34,7 @@ func ParseOutcome(s string) (o Outcome, ok bool) {
 	return 0, false
 }
 
-// Trigger is why an attempt was made. A delivery keeps the trigger of its first attempt; all later ones are retries.
+// Trigger is why an attempt was made. A delivery stores the trigger of its first attempt; all later attempts are retries.
 type Trigger uint8
 
 // The triggers, as they are stored.
@@ -60,16 +60,16 @@ type Attempt struct {
 	Number         int     `db:"attempt_number"`
 	Trigger        Trigger `db:"cause"`
 	Outcome        Outcome `db:"outcome"`
-	ResponseStatus *int    `db:"response_status"` // nil where there was no answer
+	ResponseStatus *int    `db:"response_status"` // nil if there was no response
 	ResponseBody   string  `db:"response_body"`
 	DurationMS     int64   `db:"duration_ms"`
-	Error          string  `db:"error"` // begins with its class; empty on success
+	Error          string  `db:"error"` // Failure.String; empty on success
 	AttemptedAt    int64   `db:"attempted_at"`
 	NextAttemptAt  *int64  `db:"next_attempt_at"`
 }
 
-// AttemptFilter narrows a list of attempts, newest first; a zero field does not narrow. Before and BeforeAt are the row
-// id and the time of the attempt to go on from.
+// AttemptFilter selects attempts, newest first. A zero field selects all. Before and BeforeAt are the row id and the time of
+// the attempt at which the page begins.
 type AttemptFilter struct {
 	BeforeAt  int64
 	Before    int64
@@ -81,16 +81,16 @@ type AttemptFilter struct {
 	Until     int64 // exclusive
 }
 
-// AttemptPage is a part of a log, newest first. Where Next is not 0, the search ended early, because it had looked at enough:
-// Next and NextAt are the row id and the time to go on from. The page may hold fewer attempts than the limit then, or none.
+// AttemptPage is a part of a log, newest first. If Next is not 0, the search reached its limit of rows before the page was
+// full. The page may then have few attempts or none, and Next and NextAt are the row id and the time of the next page.
 type AttemptPage struct {
 	Attempts []Attempt
 	Next     int64
 	NextAt   int64
 }
 
-// CutBody returns what is stored of a receiver's answer: valid UTF-8, no control characters but line feed and tab, at
-// most MaxResponseBody characters.
+// CutBody returns the part of a receiver's response that is stored: valid UTF-8 without control characters except line feed
+// and tab, at most MaxResponseBody characters.
 func CutBody(body []byte) string {
 	var b strings.Builder
 	for n := 0; len(body) > 0 && n < MaxResponseBody; {

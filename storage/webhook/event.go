@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// MaxEvent bounds a published event, in bytes of its request body.
+// MaxEvent limits a published event, in bytes of the request body.
 const MaxEvent = 256 << 10
 
-// TestType is the type of the event that a test delivery carries.
+// TestType is the event type of test deliveries.
 const TestType = "webhook_test"
 
-// Event is something that happened, stored with the exact bytes that are sent.
+// Event is a published event, stored with the exact bytes that are sent.
 type Event struct {
 	RowID          int64  `db:"id"`
 	ID             string `db:"-"`
 	OrganizationID string `db:"organization_public_id"`
 	Type           string `db:"type"`
 	At             int64  `db:"created_at"`
-	Body           []byte `db:"body"` // the envelope, sent byte for byte on every attempt
+	Body           []byte `db:"body"` // the envelope, sent byte for byte in every attempt
 	Deliveries     int    `db:"deliveries"`
 }
 
-// NewEvent is an event to publish. Data is a compact JSON object. An empty IdempotencyKey means none; with one, Digest
-// tells a repetition from another event under the same key.
+// NewEvent is an event to publish. Data is a compact JSON object. An empty IdempotencyKey is none. With a key, Digest
+// distinguishes a repeated event from another event under the same key.
 type NewEvent struct {
 	Type           string
 	Data           []byte
@@ -31,7 +31,7 @@ type NewEvent struct {
 	Digest         [32]byte
 }
 
-// Published is the answer to a publisher. Replayed says that it is the first answer given again.
+// Published is the response to a publisher. Replayed says that it repeats the response to an earlier request.
 type Published struct {
 	ID         string
 	Type       string
@@ -40,7 +40,7 @@ type Published struct {
 	Replayed   bool
 }
 
-// AppendEnvelope appends the body of a delivery. The id, type and organization hold no character that JSON escapes.
+// AppendEnvelope appends the body of a delivery. The id, type and organization have no character that JSON escapes.
 func AppendEnvelope(dst []byte, id, eventType string, at int64, organization string, data []byte) []byte {
 	dst = append(dst, `{"id":"`...)
 	dst = append(dst, id...)
@@ -55,7 +55,7 @@ func AppendEnvelope(dst []byte, id, eventType string, at int64, organization str
 	return append(dst, '}')
 }
 
-// TimeFormat is RFC 3339 in UTC with milliseconds: how every time is written.
+// TimeFormat is RFC 3339 in UTC with milliseconds. All times in responses and deliveries have it.
 const TimeFormat = "2006-01-02T15:04:05.000Z"
 
 // AppendTime appends a time in TimeFormat.
@@ -63,15 +63,15 @@ func AppendTime(dst []byte, at int64) []byte {
 	return time.UnixMilli(at).UTC().AppendFormat(dst, TimeFormat)
 }
 
-// DeliveryState is where a delivery stands.
+// DeliveryState is the state of a delivery.
 type DeliveryState uint8
 
-// The states of a delivery, as they are stored. Only Pending is looked for again.
+// The states of a delivery, as they are stored. Only Pending deliveries are sent.
 const (
-	Pending   DeliveryState = iota // to be sent, or to be sent again
-	Delivered                      // a 2xx answer
-	Exhausted                      // attempts used up
-	Dropped                        // its subscription was removed
+	Pending   DeliveryState = iota // waits for its first attempt or a retry
+	Delivered                      // the receiver answered with 2xx
+	Exhausted                      // all attempts failed
+	Dropped                        // discarded by an operator, or its subscription was deleted or lost the right to it
 )
 
 // String returns the state's public name.
@@ -89,10 +89,10 @@ func (s DeliveryState) String() string {
 	return "state " + strconv.Itoa(int(s))
 }
 
-// Delivery is one event on its way to one subscription, as the publisher sees it.
+// Delivery is one event for one subscription, as the publisher sees it.
 type Delivery struct {
 	SubscriptionID string        `db:"subscription_public_id"`
 	State          DeliveryState `db:"state"`
 	Attempts       int           `db:"attempts"`
-	DueAt          int64         `db:"due_at"` // while Pending
+	DueAt          int64         `db:"due_at"` // only while Pending
 }

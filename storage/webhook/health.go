@@ -6,35 +6,35 @@ type Status string
 // The states of a subscription. Anything but Disabled is active.
 const (
 	Healthy  Status = "healthy"  // attempts run in parallel
-	Failing  Status = "failing"  // one probe at a time; the rest waits
-	Disabled Status = "disabled" // nothing is sent; what is due stays pending
+	Failing  Status = "failing"  // one probe at a time; all other deliveries wait
+	Disabled Status = "disabled" // nothing is sent; deliveries stay pending
 )
 
-// Policy holds the limits of delivery and health. All are settings.
+// Policy has the limits of attempts and of health. All are settings.
 type Policy struct {
-	MaxAttempts   int // attempts of one delivery in total
-	FailingAfter  int // consecutive failures that make a subscription failing
-	DisabledAfter int // consecutive failures that disable it
+	MaxAttempts   int // attempts of one delivery
+	FailingAfter  int // consecutive failures after which a subscription is failing
+	DisabledAfter int // consecutive failures after which it is disabled
 }
 
-// DefaultPolicy holds the limits of the interface.
+// DefaultPolicy returns the default limits.
 func DefaultPolicy() Policy { return Policy{MaxAttempts: 5, FailingAfter: 5, DisabledAfter: 15} }
 
-// Health is the state machine of a subscription. Its methods return the next state and change nothing; the holder of
-// the transaction writes it down. Always: Disabled or Failing has a LastError.
+// Health is the state machine of a subscription. Its methods return the next state and change nothing. The caller writes the
+// next state in its transaction. A Disabled or Failing subscription always has a LastError.
 //
-// Epoch names the conditions under which attempts begin: it grows with every change of status, address or secret. An
-// attempt counts only under the epoch in which it began. So a burst in flight when an endpoint dies makes the
-// subscription failing, and never disabled; what was begun before a repair does not spoil it.
+// Epoch grows with every change of status, URL or secret. An attempt counts only in the epoch in which it began. So a burst
+// of attempts in flight when an endpoint dies makes the subscription failing, but not disabled. And an attempt from before a
+// repair cannot undo the repair.
 type Health struct {
 	Status              Status `db:"status"`
 	ConsecutiveFailures int    `db:"consecutive_failures"` // failed attempts since the last success
-	LastError           string `db:"last_error"`           // why; empty while nothing is wrong
+	LastError           string `db:"last_error"`           // empty while nothing is wrong
 	Epoch               int64  `db:"epoch"`
-	ProbeAt             int64  `db:"probe_at"` // while Failing: the next probe, in milliseconds; otherwise 0
+	ProbeAt             int64  `db:"probe_at"` // time of the next probe while Failing, in milliseconds; else 0
 }
 
-// Succeed returns the state after an attempt that began in epoch and got a 2xx answer.
+// Succeed returns the state after an attempt that began in epoch and got a 2xx response.
 func (h Health) Succeed(epoch int64) Health {
 	if epoch != h.Epoch || h.Status == Disabled {
 		return h
@@ -42,8 +42,8 @@ func (h Health) Succeed(epoch int64) Health {
 	return h.to(Healthy, 0, "", 0)
 }
 
-// Fail returns the state after an attempt that began in epoch and failed for the given reason. probeAt is the time of
-// the next probe should the subscription be failing then.
+// Fail returns the state after an attempt that began in epoch and failed for the given reason. probeAt is the time of the
+// next probe if the subscription is failing then.
 func (h Health) Fail(epoch int64, reason string, probeAt int64, p Policy) Health {
 	if epoch != h.Epoch || h.Status == Disabled {
 		return h
@@ -58,10 +58,10 @@ func (h Health) Fail(epoch int64, reason string, probeAt int64, p Policy) Health
 	return h.to(Healthy, failures, reason, 0)
 }
 
-// Activate returns the state after its owner has set is_active to true: healthy, whatever it was, with a clean count.
+// Activate returns the state after the owner has set is_active to true: healthy, without failures.
 func (h Health) Activate() Health { return h.to(Healthy, 0, "", 0) }
 
-// Deactivate returns the state after its owner, named by, has set is_active to false. The count stays for the record.
+// Deactivate returns the state after by has set is_active to false. The count of failures stays as it is.
 func (h Health) Deactivate(by string) Health {
 	if h.Status == Disabled {
 		return h
@@ -69,7 +69,7 @@ func (h Health) Deactivate(by string) Health {
 	return h.to(Disabled, h.ConsecutiveFailures, "deactivated by "+by, 0)
 }
 
-// Renew returns the same state in a new epoch: attempts begun before no longer count.
+// Renew returns the same state in a new epoch, so results of earlier attempts no longer count.
 func (h Health) Renew() Health {
 	h.Epoch++
 	return h

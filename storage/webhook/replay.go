@@ -2,25 +2,25 @@ package webhook
 
 import "strings"
 
-// Only is what of a period is sent again.
+// Only selects the deliveries of a period that are sent again.
 type Only string
 
 // What can be sent again.
 const (
-	OnlyFailed Only = "failed" // whose attempts were used up, and which neither has arrived since nor waits to be sent
-	OnlyMissed Only = "missed" // what was never to be sent: the subscription was disabled, or the plan lacked webhooks
+	OnlyFailed Only = "failed" // all attempts failed, and the event neither arrived later nor is pending again
+	OnlyMissed Only = "missed" // no delivery was made: the subscription was disabled, or the plan had no webhooks
 	OnlyAll    Only = "all"    // both
 )
 
-// Replay asks to send a subscription once more what it has not got of the events of a period.
+// Replay asks to send a subscription the events of a period that it has not received.
 type Replay struct {
 	Since      int64 // inclusive
-	Until      int64 // exclusive; 0 is the present
-	EventTypes Types // narrows what the subscription wants; empty does not
+	Until      int64 // exclusive; 0 is now
+	EventTypes Types // selects among the types that the subscription wants; empty selects all
 	Only       Only
 }
 
-// Common lists the patterns of what both want, none of which another covers; nil where there is nothing.
+// Common lists patterns for the types that both want. No pattern covers another; nil if there are none.
 func (t Types) Common(other Types) []string {
 	var common []string
 	patterns := other.Patterns()
@@ -37,7 +37,7 @@ func (t Types) Common(other Types) []string {
 	return common
 }
 
-// covers reports whether whatever matches pattern b matches a too.
+// covers reports whether every type that matches pattern b also matches a.
 func covers(a, b string) bool {
 	prefix, isPrefix := strings.CutSuffix(a, "*")
 	return a == b || isPrefix && strings.HasPrefix(b, prefix)

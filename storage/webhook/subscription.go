@@ -1,5 +1,5 @@
-// Package webhook owns the vocabulary of delivery: subscriptions, events, deliveries, attempts, secrets and the health
-// machine. It is pure: it knows no SQL, no HTTP and no clock. Times are milliseconds since the epoch, UTC.
+// Package webhook owns the types of delivery: subscriptions, events, deliveries, attempts, failures, secrets and the health of
+// subscriptions. It knows no SQL statement, no HTTP and no clock. Times are milliseconds since the epoch, UTC.
 package webhook
 
 import (
@@ -19,19 +19,19 @@ const (
 	MaxRateLimit   = 10_000 // attempts a second
 )
 
-// Subscription is a customer's address for events, with its health.
+// Subscription is a URL to which a customer wants events sent, with its health.
 type Subscription struct {
 	RowID          int64  `db:"id"`
 	ID             string `db:"public_id"`
 	OrganizationID string `db:"organization_public_id"`
 	URL            string `db:"url"`
 	EventTypes     Types  `db:"event_types"`
-	AuditEvents    bool   `db:"audit_events"` // whether it receives audit events, where EventTypes wants them
+	AuditEvents    bool   `db:"audit_events"` // whether it receives audit events of its EventTypes
 	Description    string `db:"description"`
-	// RateLimitPerSecond is how many attempts may be made in a second; nil is as many as there are.
+	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	Health
-	PendingDeliveries int64  `db:"-"` // kept count, not counted
+	PendingDeliveries int64  `db:"-"` // from a counter in memory
 	CreatedAt         int64  `db:"created_at"`
 	UpdatedAt         int64  `db:"updated_at"`
 	DisabledAt        *int64 `db:"disabled_at"`
@@ -39,15 +39,15 @@ type Subscription struct {
 	LastFailureAt     *int64 `db:"last_failure_at"`
 }
 
-// Active reports whether the subscription sends: it is the is_active of the interface.
+// Active reports whether the subscription is not disabled, which the API calls is_active.
 func (s Subscription) Active() bool { return s.Status != Disabled }
 
-// SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says that RateLimitPerSecond is
-// meant, nil included. For a new subscription URL must be set.
+// SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
+// RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
 type SubscriptionChange struct {
 	URL         *string
 	EventTypes  *Types
-	AuditEvents *bool // nil for a new subscription: what its creator may have
+	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
 	Description *string
 	IsActive    *bool
 
@@ -55,7 +55,7 @@ type SubscriptionChange struct {
 	RateLimitPerSecond *int64
 }
 
-// Types is what a subscription wants: exact event types and prefixes with ".*". Empty means every type.
+// Types lists the event types that a subscription wants: exact types, and prefixes with ".*". Empty means every type.
 type Types []string
 
 var (
@@ -63,13 +63,13 @@ var (
 	typeOrAll = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*(\.\*)?$`)
 )
 
-// ValidType reports whether s can name an event, such as "user.created".
+// ValidType reports whether s can be an event type, such as "user.created".
 func ValidType(s string) bool { return len(s) <= MaxEventType && eventType.MatchString(s) }
 
-// ValidPattern reports whether s can stand in Types: an event type, or a prefix such as "user.*".
+// ValidPattern reports whether s can be in Types: an event type, or a prefix such as "user.*".
 func ValidPattern(s string) bool { return len(s) <= MaxEventType && typeOrAll.MatchString(s) }
 
-// Unique returns the types without repetitions, in the order in which they were first named. It is never nil.
+// Unique returns the types without repetitions, in their order. It is never nil.
 func (t Types) Unique() Types {
 	seen := make(map[string]bool, len(t))
 	unique := Types{}
@@ -82,7 +82,7 @@ func (t Types) Unique() Types {
 	return unique
 }
 
-// Value stores the types as a space-delimited list; none of them holds a space.
+// Value stores the types as a space-delimited list, because no type has a space.
 func (t Types) Value() (driver.Value, error) { return strings.Join(t, " "), nil }
 
 // Scan reads what Value stored.
@@ -95,10 +95,10 @@ func (t *Types) Scan(src any) error {
 	return nil
 }
 
-// AnyType is the pattern under which a subscription to every type is found.
+// AnyType is the pattern of a subscription to every type.
 const AnyType = "*"
 
-// Patterns lists what a subscription with these types is found by: each type that no other of them covers, or AnyType. So
+// Patterns lists the patterns by which the store finds a subscription: each type that no other type covers, or AnyType. So
 // an event matches at most one of them.
 func (t Types) Patterns() []string {
 	if len(t) == 0 {
@@ -117,8 +117,8 @@ func (t Types) Patterns() []string {
 	return patterns
 }
 
-// TypePatterns lists what a subscription may have named to want an event of this type: the type itself, each of its
-// prefixes with ".*", and AnyType. "user.email.changed" → "*", "user.*", "user.email.*", "user.email.changed".
+// TypePatterns lists all patterns that an event of this type matches: AnyType, each prefix with ".*", and the type itself.
+// "user.email.changed" → "*", "user.*", "user.email.*", "user.email.changed".
 func TypePatterns(eventType string) []string {
 	patterns := []string{AnyType}
 	for i := range len(eventType) {

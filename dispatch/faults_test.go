@@ -1,0 +1,139 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+var errDisk = errors.New("the disk is full")
+
+// faultyStore is a real store whose methods fail on demand.
+type faultyStore struct {
+	*storage.Store
+	*faults
+}
+
+type faults struct {
+	mu           sync.Mutex
+	broken       map[string]bool
+	targetHangs  bool // until its context ends
+	calls        map[string]int
+	dueShift     time.Duration // added to all due times
+	failingEvent string        // id of an event whose results cannot be saved
+}
+
+func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
+
+func (f *faults) fail(broken bool, methods ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range methods {
+		f.broken[m] = broken
+	}
+}
+
+// hangTarget makes Target wait for the end of its context.
+func (f *faults) hangTarget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.targetHangs = true
+}
+
+func (f *faults) isTargetHanging() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.targetHangs
+}
+
+// failEvent makes Record fail for every attempt of the event.
+func (f *faults) failEvent(event string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failingEvent = event
+}
+
+func (f *faults) eventToFail() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failingEvent
+}
+
+func (f *faults) called(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[method]
+}
+
+func (f *faults) call(method string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[method]++
+	if f.broken[method] {
+		return errDisk
+	}
+	return nil
+}
+
+func (s faultyStore) Lanes(ctx context.Context) ([]webhook.Lane, error) {
+	if err := s.call("Lanes"); err != nil {
+		return nil, err
+	}
+	lanes, err := s.Store.Lanes(ctx)
+	for i := range lanes {
+		lanes[i].DueAt += s.dueShift.Milliseconds()
+	}
+	return lanes, err
+}
+
+func (s faultyStore) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	if s.isTargetHanging() {
+		<-ctx.Done()
+		return webhook.Target{}, ctx.Err()
+	}
+	if err := s.call("Target"); err != nil {
+		return webhook.Target{}, err
+	}
+	return s.Store.Target(ctx, subscription)
+}
+
+func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit int, inMemory []int64) ([]webhook.Job, error) {
+	if err := s.call("PendingJobs"); err != nil {
+		return nil, err
+	}
+	jobs, err := s.Store.PendingJobs(ctx, subscription, limit, inMemory)
+	for i := range jobs {
+		jobs[i].DueAt += s.dueShift.Milliseconds()
+	}
+	return jobs, err
+}
+
+func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
+	if err := s.call("Begin"); err != nil {
+		return nil, err
+	}
+	return s.Store.Begin(ctx, starts)
+}
+
+func (s faultyStore) Release(ctx context.Context, attempts []int64) error {
+	if err := s.call("Release"); err != nil {
+		return err
+	}
+	return s.Store.Release(ctx, attempts)
+}
+
+func (s faultyStore) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
+	if err := s.call("Record"); err != nil {
+		return webhook.Settled{}, err
+	}
+	if poison := s.eventToFail(); poison != "" {
+		if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
+			return webhook.Settled{}, errDisk
+		}
+	}
+	return s.Store.Record(ctx, r)
+}

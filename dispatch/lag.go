@@ -1,0 +1,155 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// lateAfter is how long a delivery may wait before the operator is told.
+const lateAfter = time.Minute
+
+// lag says which deliveries are late, and why.
+type lag struct {
+	// stalledSince is when Keyhook itself last made progress, if deliveries wait for nothing but Keyhook. It is zero if
+	// no delivery waits for Keyhook.
+	stalledSince time.Time
+	// stallCause says what Keyhook fails to do since then.
+	stallCause string
+	// lateSubscriptions counts healthy subscriptions without a rate limit whose first delivery has waited for more than
+	// a minute. They wait for a slow receiver, or for a slot of their organization.
+	lateSubscriptions int
+}
+
+// The steps of a delivery that Keyhook itself can delay.
+const (
+	stepBegin  = iota // recording an attempt before it is sent
+	stepSend          // taking a free slot
+	stepRecord        // saving results; nothing is sent while that fails
+	stepRead          // reading deliveries from the table
+	stepList          // listing subscriptions with pending deliveries
+	stepCount
+)
+
+var stallCauses = [stepCount]string{
+	stepBegin:  "the database does not take new attempts",
+	stepSend:   "slots are free, but nothing is sent",
+	stepRecord: "the database does not take the results of attempts",
+	stepRead:   "the database does not return pending deliveries",
+	stepList:   "the database does not list pending deliveries",
+}
+
+// stepClock knows for each step whether something waits for it, and since when. The scheduler's goroutine owns it.
+type stepClock struct {
+	since     [stepCount]time.Time // zero: nothing waits
+	done      [stepCount]bool      // in this round
+	lateLanes int                  // number of late lanes
+}
+
+// markDone notes that a step was done.
+func (d *stepClock) markDone(step int) { d.done[step] = true }
+
+// observe notes at the end of a round whether something waits for a step.
+func (d *stepClock) observe(step int, waits bool, now time.Time) {
+	switch {
+	case !waits:
+		d.since[step] = time.Time{}
+	case d.done[step] || d.since[step].IsZero():
+		d.since[step] = now
+	}
+	d.done[step] = false
+}
+
+// publishLag publishes the lag at the end of a round. Its cost does not depend on the number of lanes. At the end of a
+// round, every lane that may go on waits for a resource. If it still waits although there is room, it waits for
+// Keyhook.
+func (s *scheduler) publishLag() {
+	begin, probe, launch, read := &s.resources[beginPlaces], &s.resources[probePlaces], &s.resources[sendSlots], &s.resources[readSlots]
+	for step, waits := range [stepCount]bool{
+		stepBegin:  s.begin.running || begin.hasNext(1) || begin.used < begin.capacity && probe.hasNext(1),
+		stepSend:   launch.hasNext(1),
+		stepRecord: s.failingOps[opRecord] && (begin.used > 0 || launch.used > 0 || begin.hasNext(1) || probe.hasNext(1)),
+		stepRead:   read.used > 0 || read.hasNext(1) || s.lanesFailingRead > 0 || s.droppedUnread,
+		stepList:   s.list.running || s.failingOps[opList],
+	} {
+		s.steps.observe(step, waits && !s.stopping, s.clock)
+	}
+	now := lag{lateSubscriptions: s.steps.lateLanes}
+	for step, since := range s.steps.since {
+		if !since.IsZero() && (now.stalledSince.IsZero() || since.Before(now.stalledSince)) {
+			now.stalledSince, now.stallCause = since, stallCauses[step]
+		}
+	}
+	s.lag.set(now)
+}
+
+// dueSince returns when the lane's first delivery in memory became due. It returns 0 if none waits, or if its owner's
+// settings or its receiver's failures explain the wait.
+func (l *lane) dueSince() int64 {
+	if l.bucket != nil || l.target == nil || l.isClosed() || l.health.Status != webhook.Healthy {
+		return 0
+	}
+	switch {
+	case l.begun.first != nil:
+		return l.begun.first.DueAt
+	case l.head.first != nil:
+		return l.head.first.DueAt
+	}
+	return 0
+}
+
+// updateLate updates whether the lane is late.
+func (s *scheduler) updateLate(l *lane) {
+	due := l.dueSince()
+	late := due != 0 && s.now-due > lateAfter.Milliseconds()
+	switch {
+	case late && !l.late:
+		s.steps.lateLanes++
+	case !late && l.late:
+		s.steps.lateLanes--
+	}
+	l.late = late
+}
+
+// lateWake calls at with the time at which the lane may become late. It rounds up to ten seconds. That is exact enough,
+// and a busy lane seldom changes its place in the timetable.
+func (s *scheduler) lateWake(l *lane, at func(int64)) {
+	const step = 10_000
+	if due := l.dueSince(); due != 0 && !l.late {
+		at((due+lateAfter.Milliseconds())/step*step + step)
+	}
+}
+
+// sharedLag is a lag that one goroutine sets and others read.
+type sharedLag struct {
+	mu  sync.Mutex
+	lag lag
+}
+
+func (p *sharedLag) set(l lag) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lag = l
+}
+
+func (p *sharedLag) get() lag {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lag
+}
+
+// Ready reports whether Keyhook keeps up. The error says that deliveries have waited for Keyhook for more than a
+// minute. The warning says that deliveries have waited as long for receivers. Both texts are safe to show to anybody.
+func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
+	now := d.lag.get()
+	if now.lateSubscriptions > 0 {
+		warning = fmt.Sprintf("%d subscriptions have deliveries that have waited for more than %s for a slow receiver or a free slot", now.lateSubscriptions, lateAfter)
+	}
+	if waited := time.Since(now.stalledSince); !now.stalledSince.IsZero() && waited > lateAfter {
+		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s; see the log for the error", waited.Round(time.Second), now.stallCause)
+	}
+	return warning, nil
+}

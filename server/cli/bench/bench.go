@@ -1,0 +1,125 @@
+// Package bench measures how fast Keyhook is on this machine. It uses a server only through its HTTP API.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/child"
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/flag"
+)
+
+// options are the flags of the command.
+type options struct {
+	events      int
+	fanout      int
+	body        int // bytes of an event as it is published
+	connections int
+}
+
+// maxConnections is half of what the server takes.
+const maxConnections = 512
+
+// New returns the command.
+func New() *cobra.Command {
+	o := options{events: 40_000, fanout: 10, body: 1024, connections: 64}
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how fast Keyhook is on this machine",
+		Long: `Measure how fast Keyhook is on this machine: events published, deliveries to one and to several endpoints, batches, latency
+at a steady rate, and checks of a key.
+
+It starts a server and a receiver in a temporary directory and uses the HTTP API. Direct requests to the same receiver, without
+Keyhook, show what the machine itself can do. Each commit waits for the disk: set TMPDIR to a directory on the disk that
+will hold the database. It takes about a minute, and less with fewer --events. It leaves nothing behind.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := o.run(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return b.writeJSON(cmd.OutOrStdout(), cmd.Root().Version)
+			}
+			return b.write(cmd.OutOrStdout(), cmd.Root().Version)
+		},
+	}
+	flags := cmd.Flags()
+	flag.Int(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
+	flag.Int(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that receive each event of the fan-out")
+	flag.Int(flags, &o.body, "body", 128, 256<<10, "bytes of an event")
+	flag.Int(flags, &o.connections, "connections", 1, maxConnections, "connections to publish over")
+	flags.BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+// bench is a benchmark in progress.
+type bench struct {
+	options
+	dir      string
+	receiver *receiver
+	server   *child.Server
+	operator client.Client
+	key      string // an API key that may publish
+	figures  []figure
+}
+
+// run runs all sections, until they end or a signal comes. Later signals change nothing: the clean-up takes no time.
+func (o options) run(ctx context.Context, progress io.Writer) (*bench, error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	b := &bench{options: o}
+	err := b.begin(ctx)
+	defer b.end()
+	if err == nil {
+		err = b.runSections(ctx, progress)
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, errors.New("the benchmark was interrupted; nothing is left behind")
+	}
+	return b, err
+}
+
+// begin starts the receiver and the server, and creates a key.
+func (b *bench) begin(ctx context.Context) (err error) {
+	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
+		return fmt.Errorf("make a temporary directory: %w; set TMPDIR to one that is writable", err)
+	}
+	if b.receiver, err = startReceiver(ctx); err != nil {
+		return fmt.Errorf("start a receiver: %w", err)
+	}
+	b.server, err = child.Start(ctx, b.dir,
+		"KEYHOOK_EGRESS_ALLOW_HTTP=true", "KEYHOOK_SERVER_CONNECTIONS_PER_ADDRESS="+strconv.Itoa(maxConnections))
+	if err != nil {
+		return err
+	}
+	b.operator = client.Client{Base: b.server.URL, Authorization: "Bearer " + b.server.Token}
+	var created struct {
+		Key string `json:"key"`
+	}
+	wanted := map[string]string{"name": "bench", "scope": "events:write"}
+	err = b.operator.Call(ctx, "POST", "/api/v1/api-keys/", wanted, http.StatusCreated, &created)
+	b.key = created.Key
+	return err
+}
+
+// end ends what begin started.
+func (b *bench) end() {
+	if b.server != nil {
+		b.server.Kill()
+	}
+	if b.receiver != nil {
+		b.receiver.server.Close()
+	}
+	os.RemoveAll(b.dir)
+}

@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// load sends one request n times over several connections. It writes the bytes of the request itself: the client of net/http
+// would take much of the processors that it shares with the server.
+type load struct {
+	address     string // host and port
+	request     []byte
+	status      int // expected
+	n           int
+	connections int
+	rate        int // requests a second; 0 sends each as soon as the one before on its connection is answered
+}
+
+// run returns how long all requests took.
+func (l load) run(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	var next atomic.Int64
+	all, ctx := errgroup.WithContext(ctx)
+	for range min(l.connections, l.n) {
+		all.Go(func() error {
+			conn, err := dial(ctx, l.address)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			for i := next.Add(1) - 1; i < int64(l.n); i = next.Add(1) - 1 {
+				if l.rate > 0 {
+					select {
+					case <-time.After(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(l.rate)))):
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				if err := conn.send(l.request, l.status); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err := all.Wait()
+	return time.Since(began), err
+}
+
+// connection sends requests one after the other.
+type connection struct {
+	net.Conn
+	responses *bufio.Reader
+}
+
+// dial connects. The connection closes when ctx ends.
+func dial(ctx context.Context, address string) (*connection, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { conn.Close() })
+	return &connection{Conn: conn, responses: bufio.NewReader(conn)}, nil
+}
+
+// responseTimeout bounds one request.
+const responseTimeout = 30 * time.Second
+
+func (c *connection) send(request []byte, status int) error {
+	if err := c.SetDeadline(time.Now().Add(responseTimeout)); err != nil {
+		return err
+	}
+	if _, err := c.Write(withTime(request, time.Now())); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(c.responses, nil)
+	if err != nil {
+		return fmt.Errorf("read a response: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != status {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 2000)) // what there is explains it
+		return fmt.Errorf("the status is %d instead of %d: %s", resp.StatusCode, status, bytes.TrimSpace(text))
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// timeMark stands in an event for the time at which it is sent, in Unix nanoseconds. They have 19 digits until the year 2286.
+const (
+	timeMark   = `"at":1000000000000000000`
+	timeDigits = 19
+)
+
+// withTime returns a request with a time in each of its events.
+func withTime(request []byte, at time.Time) []byte {
+	return bytes.ReplaceAll(request, []byte(timeMark), []byte(`"at":`+strconv.FormatInt(at.UnixNano(), 10)))
+}
+
+// newRequest returns the bytes of a request. authorization and body may be empty.
+func newRequest(method, path, authorization, body string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
+	if authorization != "" {
+		fmt.Fprintf(&b, "Authorization: %s\r\n", authorization)
+	}
+	if body != "" {
+		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	b.WriteString("\r\n" + body)
+	return b.Bytes()
+}
+
+// event returns an event to publish, of so many bytes if its type leaves room for that.
+func event(eventType string, size int) string {
+	begin := `{"type":"` + eventType + `","data":{` + timeMark + `,"text":"`
+	const end = `"}}`
+	return begin + strings.Repeat("x", max(0, size-len(begin)-len(end))) + end
+}
+
+// publishRequest publishes so many events in one request.
+func (b *bench) publishRequest(eventType string, batch int) []byte {
+	one := event(eventType, b.body)
+	if batch == 1 {
+		return newRequest("POST", "/api/v1/events/", "ApiKey "+b.key, one)
+	}
+	list := strings.TrimSuffix(strings.Repeat(one+",", batch), ",")
+	return newRequest("POST", "/api/v1/events/batch/", "ApiKey "+b.key, `{"events":[`+list+`]}`)
+}
+
+func (b *bench) serverAddress() string { return strings.TrimPrefix(b.server.URL, "http://") }

@@ -1,0 +1,165 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// The sizes of the sections.
+const (
+	batchSize  = 20
+	steadyRate = 100 // events a second, at which no event waits for another
+)
+
+// runSections runs one section after the other. A section adds its figures.
+func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
+	b.addMemory("memory_idle", "memory of the server, idle", "VmRSS")
+	sections := []struct {
+		title string
+		run   func(context.Context) error
+	}{
+		{"direct requests, without Keyhook", b.measureDirect},
+		{"latency at a steady rate", b.measureSteady}, // first, while the disk is idle
+		{"events without a subscription", b.flow("publish", "events published and on disk", 0, 1)},
+		{"deliveries to one endpoint", b.flow("end_to_end", "deliveries to one endpoint", 1, 1)},
+		{"fan-out", b.flow("fanout", fmt.Sprintf("deliveries, %d subscriptions for each event", b.fanout), b.fanout, 1)},
+		{"batches", b.flow("batch", fmt.Sprintf("deliveries, events published in batches of %d", batchSize), 1, batchSize)},
+		{"checks of a key", b.measureKeys},
+	}
+	for i, section := range sections {
+		fmt.Fprintf(progress, "[%d/%d] %s\n", i+1, len(sections), section.title)
+		if err := section.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w\n\nthe last lines of the server's log:\n%s", section.title, err, b.server.Tail())
+		}
+	}
+	b.addMemory("memory_peak", "memory of the server, peak", "VmHWM")
+	return nil
+}
+
+// measureDirect sends the receiver what a program without Keyhook would send.
+func (b *bench) measureDirect(ctx context.Context) error {
+	return b.addRate(ctx, "direct", "direct POSTs, without Keyhook", "", load{
+		address: b.receiver.address, request: newRequest("POST", "/direct", "", event("bench.direct", b.body)), n: 2 * b.events,
+	})
+}
+
+// flow publishes events to so many subscriptions and waits until each delivery is recorded. Its figure is deliveries a second, or
+// events a second without a subscription. It makes about as many deliveries as there are events, whatever the fan-out.
+func (b *bench) flow(name, title string, fanout, batch int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		subscriptions, err := b.subscribe(ctx, name, fanout)
+		if err != nil {
+			return err
+		}
+		publish := load{
+			address: b.serverAddress(), request: b.publishRequest("bench."+name, batch), status: http.StatusAccepted,
+			n: max(1, b.events/max(1, fanout)/batch), connections: b.connections,
+		}
+		began := time.Now()
+		if _, err := publish.run(ctx); err != nil {
+			return err
+		}
+		if err := b.awaitDelivered(ctx, subscriptions); err != nil {
+			return err
+		}
+		events := publish.n * batch
+		b.add(name, title, float64(events*max(1, fanout))/time.Since(began).Seconds(), "direct")
+		return b.receiver.expect(name, events*fanout)
+	}
+}
+
+// measureSteady measures how long an event takes from the request that publishes it until the receiver has it.
+func (b *bench) measureSteady(ctx context.Context) error {
+	const name = "steady"
+	subscriptions, err := b.subscribe(ctx, name, 1)
+	if err != nil {
+		return err
+	}
+	steady := load{
+		address: b.serverAddress(), request: b.publishRequest("bench."+name, 1), status: http.StatusAccepted,
+		n: min(max(b.events/40, 50), 1000), connections: b.connections, rate: steadyRate,
+	}
+	if _, err := steady.run(ctx); err != nil {
+		return err
+	}
+	if err := b.awaitDelivered(ctx, subscriptions); err != nil {
+		return err
+	}
+	p50, p99 := b.receiver.latency(name)
+	title := fmt.Sprintf("publish to receipt at %d a second, ", steadyRate)
+	b.figures = append(b.figures,
+		figure{name: "steady_p50", title: title + "p50", Value: p50, Unit: "ms"},
+		figure{name: "steady_p99", title: title + "p99", Value: p99, Unit: "ms"})
+	return b.receiver.expect(name, steady.n)
+}
+
+// measureKeys asks what a proxy asks for each request with a key: whether the request may pass.
+func (b *bench) measureKeys(ctx context.Context) error {
+	direct := load{address: b.receiver.address, request: newRequest("GET", "/direct", "", ""), n: b.events}
+	if err := b.addRate(ctx, "direct_get", "direct GETs, without Keyhook", "", direct); err != nil {
+		return err
+	}
+	check := load{address: b.serverAddress(), request: newRequest("GET", "/api/v1/authz/forward/", "ApiKey "+b.key, ""), n: b.events}
+	return b.addRate(ctx, "key_checks", "checks of a key (forward authentication)", "direct_get", check)
+}
+
+// addRate adds the rate of requests that get the status 200.
+func (b *bench) addRate(ctx context.Context, name, title, to string, l load) error {
+	l.status, l.connections = http.StatusOK, b.connections
+	took, err := l.run(ctx)
+	b.add(name, title, float64(l.n)/took.Seconds(), to)
+	return err
+}
+
+// subscribe creates subscriptions to the events of one section.
+func (b *bench) subscribe(ctx context.Context, name string, n int) (ids []string, err error) {
+	for range n {
+		var subscription struct {
+			ID string `json:"id"`
+		}
+		wanted := map[string]any{"url": "http://" + b.receiver.address + "/" + name, "event_types": []string{"bench." + name}}
+		if err := b.operator.Call(ctx, "POST", "/api/v1/webhooks/subscriptions/", wanted, http.StatusCreated, &subscription); err != nil {
+			return nil, err
+		}
+		ids = append(ids, subscription.ID)
+	}
+	return ids, nil
+}
+
+const (
+	pollInterval = 5 * time.Millisecond
+	stuckAfter   = 30 * time.Second
+)
+
+// awaitDelivered waits until no delivery to the subscriptions is pending.
+func (b *bench) awaitDelivered(ctx context.Context, subscriptions []string) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	last, since := -1, time.Now()
+	for len(subscriptions) > 0 {
+		var subscription struct {
+			Pending int `json:"pending_deliveries"`
+		}
+		if err := b.operator.Call(ctx, "GET", "/api/v1/webhooks/subscriptions/"+subscriptions[0]+"/", nil, http.StatusOK, &subscription); err != nil {
+			return err
+		}
+		switch {
+		case subscription.Pending == 0:
+			subscriptions = subscriptions[1:]
+			continue
+		case subscription.Pending != last:
+			last, since = subscription.Pending, time.Now()
+		case time.Since(since) > stuckAfter:
+			return fmt.Errorf("%d deliveries have been pending for %s; check the loopback interface", last, stuckAfter)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

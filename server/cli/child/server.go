@@ -1,0 +1,147 @@
+// Package child runs this program once more, as a server with its own database in a directory of the caller. demo and bench use it.
+package child
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Server is a running server. Its log goes to a file, so that nobody has to read a pipe.
+type Server struct {
+	URL      string
+	Token    string // of the operator
+	Database string // the path of its file
+
+	process *exec.Cmd
+	log     string
+	ended   chan error // gets one value
+}
+
+// readyTimeout bounds a start.
+const readyTimeout = 15 * time.Second
+
+// Start runs `serve` with its database and log in dir, on a free port of the loopback address, and waits until it is ready.
+// settings are more variables for its environment. It may send to the loopback address.
+func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Token: rand.Text(), Database: filepath.Join(dir, "keyhook.db"),
+		log: filepath.Join(dir, "serve.log"), ended: make(chan error, 1),
+		process: exec.Command(program, "serve", "--log.format=json"),
+	}
+	log, err := os.OpenFile(s.log, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own
+	ours := func(variable string) bool { return strings.HasPrefix(variable, "KEYHOOK_") }
+	s.process.Env = append(slices.DeleteFunc(os.Environ(), ours),
+		"KEYHOOK_STORAGE_PATH="+s.Database, "KEYHOOK_BOOTSTRAP_TOKEN="+s.Token, "KEYHOOK_SERVER_LISTEN=127.0.0.1:0",
+		"KEYHOOK_EGRESS_ALLOWED_NETWORKS=127.0.0.0/8")
+	s.process.Env = append(s.process.Env, settings...)
+	s.process.Stderr = log
+	s.process.SysProcAttr = dieWithParent()
+	if err := s.process.Start(); err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	go func() { s.ended <- s.process.Wait() }()
+	if err := s.awaitReady(ctx); err != nil {
+		s.Kill()
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	return s, nil
+}
+
+// awaitReady waits for the line of the log that says "ready" and holds the URL.
+func (s *Server) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("it was not ready within %s", readyTimeout))
+	defer cancel()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		text, err := os.ReadFile(s.log)
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(text) {
+			var entry struct {
+				Message string `json:"msg"`
+				URL     string `json:"url"`
+			}
+			if json.Unmarshal(line, &entry) == nil && entry.Message == "ready" {
+				s.URL = entry.URL
+				return nil
+			}
+		}
+		select {
+		case <-ticker.C:
+		case err := <-s.ended:
+			s.ended <- err // for Kill
+			return fmt.Errorf("it ended at once: %w\n%s", err, s.Tail())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// PID is the id of its process.
+func (s *Server) PID() int { return s.process.Process.Pid }
+
+// Stop asks the server to stop, and expects exit code 0.
+func (s *Server) Stop(ctx context.Context) error {
+	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case err := <-s.ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Kill ends the server if it still runs.
+func (s *Server) Kill() {
+	if err := s.process.Process.Kill(); !errors.Is(err, os.ErrProcessDone) {
+		_ = <-s.ended // a killed process always ends with an error
+	}
+}
+
+// What Tail returns at most.
+const (
+	tailLines = 10
+	tailBytes = 16 << 10
+)
+
+// Tail returns the last lines of the log, for an error message.
+func (s *Server) Tail() string {
+	log, err := os.Open(s.log)
+	if err != nil {
+		return "  the log cannot be read: " + err.Error()
+	}
+	defer log.Close()
+	if info, err := log.Stat(); err == nil && info.Size() > tailBytes {
+		_, _ = log.Seek(-tailBytes, io.SeekEnd) // after an error it reads from the beginning
+	}
+	text, err := io.ReadAll(log)
+	if err != nil {
+		return "  the log cannot be read: " + err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "  " + strings.Join(lines[max(0, len(lines)-tailLines):], "\n  ")
+}

@@ -1,0 +1,139 @@
+// Package client calls the HTTP API for the commands: over the socket of the server on this machine, or at the URL of another
+// one. It does not know what the requests are about.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Client calls the API of one server with one credential. Connect makes one from the flags of a command. A literal with
+// Base and Authorization is ready for use.
+type Client struct {
+	Base          string // the URL of the server, without a slash at the end
+	Authorization string // the header; empty sends none
+	Organization  string // the id of the organization to act in; empty means the one of the credential
+
+	transport http.RoundTripper // nil means the common one
+	explain   func(error) error // says what to do if the server does not respond; nil leaves the error as it is
+}
+
+// transport connects to a server that the operator named. It uses no proxy, and needs no guard against inner networks.
+var transport = &http.Transport{
+	MaxIdleConnsPerHost: 8,
+	DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+	TLSHandshakeTimeout: connectTimeout,
+}
+
+// connectTimeout bounds the connection to a server, not the response: some requests take long.
+const connectTimeout = 10 * time.Second
+
+// MaxBody is the largest response that is read, in bytes.
+const MaxBody = 16 << 20
+
+// Response is a response with its body.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// OK reports whether the request succeeded.
+func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
+
+// Send makes one request and returns the response, whatever its status. A body is sent as JSON; nil sends none. Redirects
+// are not followed, because they would take the credential elsewhere.
+func (c Client) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
+	req, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return Response{}, err
+	}
+	var over http.RoundTripper = transport
+	if c.transport != nil {
+		over = c.transport
+	}
+	resp, err := over.RoundTrip(req)
+	if err != nil {
+		if c.explain != nil {
+			err = c.explain(err)
+		}
+		return Response{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
+	if err == nil && len(text) > MaxBody {
+		err = errors.New("the response is larger than 16 MiB")
+	}
+	if err != nil {
+		return Response{}, fmt.Errorf("%s %s: read the response: %w", method, path, err)
+	}
+	return Response{resp.StatusCode, resp.Header, text}, nil
+}
+
+func (c Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, content)
+	if err != nil {
+		return nil, err
+	}
+	if c.Authorization != "" {
+		req.Header.Set("Authorization", c.Authorization)
+	}
+	if c.Organization != "" {
+		req.Header.Set("X-Organization-Id", c.Organization)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, nil
+}
+
+// Do makes one request and returns the body of its response. A status other than success is an error, which says what the
+// server says.
+func (c Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	r, err := c.Send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	if !r.OK() {
+		return nil, c.refusal(r)
+	}
+	return r.Body, nil
+}
+
+// Call makes one request with body as JSON, unless body is nil. It expects the given status, and decodes the response into
+// result, unless result is nil.
+func (c Client) Call(ctx context.Context, method, path string, body any, status int, result any) error {
+	var content []byte
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = text
+	}
+	r, err := c.Send(ctx, method, path, content)
+	if err != nil {
+		return err
+	}
+	if r.Status != status {
+		return fmt.Errorf("%s %s: the status is %d instead of %d: %s", method, path, r.Status, status, r.Body)
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(r.Body, result); err != nil {
+		return fmt.Errorf("%s %s: decode the response: %w", method, path, err)
+	}
+	return nil
+}

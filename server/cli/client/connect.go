@@ -1,0 +1,113 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/socket"
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// The flags and variables that name the server, the credential and the organization.
+const (
+	FlagURL          = "url"
+	FlagToken        = "token"
+	FlagOrganization = "organization"
+	EnvURL           = "KEYHOOK_URL"
+	EnvToken         = "KEYHOOK_TOKEN"
+)
+
+// Flags gives cmd, and all commands below it, the flags that Connect reads.
+func Flags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	config.DatabaseFlags(flags)
+	flags.Var(new(serverURL), FlagURL, "the `address` of a server on another machine (or "+EnvURL+"). Needs --"+FlagToken)
+	flags.String(FlagToken, "", "the access `token` or API key to use (or "+EnvToken+", which ps does not show)")
+	flags.String(FlagOrganization, "", "act in the organization with this `id`")
+}
+
+// serverURL is the value of --url. Some commands have a --url of their own, of another type, which is a field of the API.
+type serverURL string
+
+func (u *serverURL) Set(text string) error { *u = serverURL(text); return nil }
+func (u *serverURL) String() string        { return string(*u) }
+func (u *serverURL) Type() string          { return "string" }
+
+// Connect returns the client that the flags and the environment ask for: for the server that owns the database, over its
+// local socket, or for a server at a URL. Connect does not make the connection yet.
+func Connect(cmd *cobra.Command) (Client, error) {
+	flags := cmd.Flags()
+	c := Client{Organization: flags.Lookup(FlagOrganization).Value.String()}
+	address := os.Getenv(EnvURL)
+	if u, ours := flags.Lookup(FlagURL).Value.(*serverURL); ours {
+		address = cmp.Or(string(*u), address)
+	}
+	token := cmp.Or(flags.Lookup(FlagToken).Value.String(), os.Getenv(EnvToken))
+	switch {
+	case address == "" && token == "":
+		return local(cmd, c)
+	case token == "":
+		return c, usage("a URL needs a token; give --%s or set %s, or unset %s to use the server on this machine", FlagToken, EnvToken, EnvURL)
+	case address == "":
+		return c, usage("a token needs a URL; give --%s or set %s, or unset %s to use the server on this machine", FlagURL, EnvURL, EnvToken)
+	}
+	return remote(c, address, token)
+}
+
+func usage(format string, args ...any) error {
+	return output.UsageError{Err: fmt.Errorf(format, args...)}
+}
+
+// local returns the client for the server that owns the database of the settings.
+func local(cmd *cobra.Command, c Client) (Client, error) {
+	settings, err := config.Load(cmd.Flags())
+	if err != nil {
+		return c, err
+	}
+	path, err := socket.Path(settings.Storage.Path)
+	if err != nil {
+		return c, err
+	}
+	c.Base = "http://local" // a name for messages; the transport connects to the socket
+	c.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return socket.Dial(ctx, path)
+	}}
+	c.explain = func(err error) error { return noLocalServer(err, settings.Storage.Path, path) }
+	return c, nil
+}
+
+// remote returns the client for a server at a URL.
+func remote(c Client, address, token string) (Client, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return c, usage("%s is not the URL of a server; write one like https://keys.example.com", output.Quote(address))
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return c, usage("the URL of a server must not have a user, a query or a fragment; write one like https://keys.example.com")
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return c, usage("the token contains a space or another character that tokens do not have; copy it again, without anything around it")
+	}
+	c.Base = strings.TrimSuffix(address, "/")
+	c.Authorization = authorization(token)
+	c.explain = func(err error) error { return unreachable(err, c.Base) }
+	return c, nil
+}
+
+// authorization returns the header for a credential: the scheme ApiKey for API keys, and Bearer for everything else.
+func authorization(credential string) string {
+	prefix, isMinted := access.LooksMinted(credential)
+	if strings.HasPrefix(credential, access.DefaultKeyPrefix+"_") || isMinted && prefix != access.TokenPrefix {
+		return "ApiKey " + credential
+	}
+	return "Bearer " + credential
+}

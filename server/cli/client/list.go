@@ -1,0 +1,50 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+)
+
+// PageItems is the number of items that the API returns at most in one page.
+const PageItems = 200
+
+// Page is a list of the API: one page of it, or several that were read one after another.
+type Page struct {
+	Data       []json.RawMessage `json:"data"`
+	HasMore    bool              `json:"has_more"`
+	NextCursor *string           `json:"next_cursor"`
+}
+
+// List reads up to so many items of the list at a path, beginning at a cursor; an empty cursor is the beginning.
+func (c Client) List(ctx context.Context, path, cursor string, items int) (Page, error) {
+	list := Page{Data: []json.RawMessage{}}
+	u, err := url.Parse(path)
+	if err != nil {
+		return list, err
+	}
+	for {
+		query := u.Query()
+		query.Set("limit", strconv.Itoa(min(items-len(list.Data), PageItems)))
+		if cursor != "" {
+			query.Set("cursor", cursor)
+		}
+		body, err := c.Do(ctx, "GET", u.Path+"?"+query.Encode(), nil)
+		if err != nil {
+			return list, err
+		}
+		next := Page{}
+		if err := json.Unmarshal(body, &next); err != nil {
+			return list, fmt.Errorf("the response is not a list of Keyhook's; check --%s", FlagURL)
+		}
+		list.Data = append(list.Data, next.Data...)
+		list.HasMore, list.NextCursor = next.HasMore, next.NextCursor
+		// An empty page may have more behind it: the server reads one part of a long log for each page.
+		if !next.HasMore || next.NextCursor == nil || *next.NextCursor == cursor || len(list.Data) >= items {
+			return list, nil
+		}
+		cursor = *next.NextCursor
+	}
+}

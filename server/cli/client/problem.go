@@ -1,0 +1,50 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+// problem is the body of a response that is no success (RFC 9457).
+type problem struct {
+	Title     string `json:"title"`
+	Detail    string `json:"detail"`
+	Code      string `json:"code"`
+	RequestID string `json:"request_id"`
+	Errors    []struct {
+		Field   string `json:"field"`
+		Message string `json:"message"`
+	} `json:"errors"`
+}
+
+// Error returns the problem in one line, followed by a line for each field.
+func (p problem) Error() string {
+	var b strings.Builder
+	detail := output.Escape(p.Detail)
+	if len(p.Errors) == 1 && p.Errors[0].Message == p.Detail { // do not repeat the sentence
+		detail, p.Errors = output.Escape(p.Errors[0].Field)+": "+detail, nil
+	}
+	fmt.Fprintf(&b, "%s: %s (%s, request %s)", output.Escape(p.Title), detail, output.Escape(p.Code), output.Escape(p.RequestID))
+	for _, e := range p.Errors {
+		fmt.Fprintf(&b, "\n  %s: %s", output.Escape(e.Field), output.Escape(e.Message))
+	}
+	return b.String()
+}
+
+// refusal returns the error for a response that is no success.
+func (c Client) refusal(r Response) error {
+	if r.Status >= 300 && r.Status < 400 {
+		return fmt.Errorf("%s redirects to %s; give the address that it redirects to as --%s", c.Base, output.Quote(r.Header.Get("Location")), FlagURL)
+	}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	var p problem
+	if kind != "application/problem+json" || json.Unmarshal(r.Body, &p) != nil {
+		return fmt.Errorf("the response (%d %s) does not come from Keyhook; check --%s", r.Status, http.StatusText(r.Status), FlagURL)
+	}
+	return p
+}

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/socket"
+)
+
+// noLocalServer says why the server of a database on this machine does not respond, and what to do.
+func noLocalServer(err error, database, path string) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the socket %s belongs to %s; run this command as that user or as root, or name a server with --%s and --%s",
+			path, owner(path), FlagURL, FlagToken)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no server is running on %s (%s); start it with \"keyhook serve\", or name another database with --storage.path, or a remote server with --%s and --%s",
+			database, path, FlagURL, FlagToken)
+	case errors.Is(err, socket.ErrStranger):
+		return err
+	}
+	return fmt.Errorf("the server on %s does not respond: %w; look at its log", database, err)
+}
+
+// owner returns the name of the user who owns a file.
+func owner(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "another user"
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "another user"
+	}
+	id := strconv.FormatUint(uint64(stat.Uid), 10)
+	if known, err := user.LookupId(id); err == nil {
+		return known.Username
+	}
+	return "uid " + id
+}
+
+// unreachable says why a server at a URL does not respond, and what to do.
+func unreachable(err error, base string) error {
+	var unverified *tls.CertificateVerificationError
+	var notTLS tls.RecordHeaderError
+	var unknown *net.DNSError
+	switch {
+	case errors.As(err, &unverified):
+		return fmt.Errorf("the certificate of %s is not trusted: %w; add its authority to the system's, or to the file that SSL_CERT_FILE names", base, unverified.Err)
+	case errors.As(err, &notTLS):
+		return fmt.Errorf("%s does not speak TLS; use http://, if you trust the network in between", base)
+	case errors.As(err, &unknown):
+		return fmt.Errorf("cannot reach %s: there is no host %s; check --%s", base, output.Quote(unknown.Name), FlagURL)
+	}
+	return fmt.Errorf("cannot reach %s: %w; check --%s, and whether the server is running", base, err, FlagURL)
+}

@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"context"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/disk"
+)
+
+// The limits of the checks, in bytes.
+const (
+	littleSpace = 512 << 20
+	noSpace     = 16 << 20
+	longLog     = 128 << 20 // of the write-ahead log
+)
+
+// checkDatabase checks the place of the database, and the database itself or the server that owns it. It reports whether a
+// server is running.
+func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) (isRunning bool) {
+	path, owner, err := disk.Resolve(c.Storage.Path)
+	if err != nil {
+		r.failure("directory", err)
+		return false
+	}
+	r.checkDirectory(path, owner)
+	r.checkSpace(path)
+	r.checkModes(c, path)
+	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
+		r.warning("database", "look for a client that reads for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
+	}
+	var pid string
+	if err := owner.Do(func() error { pid, isRunning = storage.Owner(path); return nil }); err != nil {
+		r.failure("database", err)
+		return false
+	}
+	if isRunning {
+		r.ok("database", "The process %s owns %s. Doctor did not touch the file.", pid, path)
+		r.checkServer(ctx, c)
+		return true
+	}
+	r.checkFile(ctx, c, o, owner)
+	r.checkPort(o, "server.listen", c.Server.Listen)
+	if c.Metrics.Listen != "" {
+		r.checkPort(o, "metrics.listen", c.Metrics.Listen)
+	}
+	return false
+}
+
+func (r *report) checkDirectory(path string, owner disk.User) {
+	const check = "directory"
+	mount, err := disk.MountOf(path)
+	if err != nil {
+		r.warning(check, "", "Cannot find out the file system: %v", err)
+	}
+	if err := mount.CheckMount(path); err != nil {
+		r.failure(check, err)
+	} else if warning := mount.Passing(); warning != "" {
+		r.warning(check, "", "%s", warning)
+	}
+	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {
+		r.failure(check, err)
+	} else {
+		r.ok(check, "%s may write %s and its companion files.", owner, path)
+	}
+}
+
+func (r *report) checkSpace(path string) {
+	const check = "disk"
+	free, total, known := disk.Free(path)
+	if !known { // the file may not exist yet
+		free, total, known = disk.Free(filepath.Dir(path))
+	}
+	switch {
+	case !known:
+		return
+	case free < noSpace:
+		r.problem(check, "free some space, or move the database to another disk", "Only %d MiB are free. Writes will fail soon.", free>>20)
+	case free < littleSpace || free < total/20:
+		r.warning(check, "free some space, or shorten storage.retention_events", "%d of %d MiB are free.", free>>20, total>>20)
+	default:
+		r.ok(check, "%d of %d MiB are free.", free>>20, total>>20)
+	}
+}
+
+// checkModes checks whether other users may read what is secret.
+func (r *report) checkModes(c config.Config, path string) {
+	names := []string{path, path + disk.Key, os.Getenv(config.EnvFile), c.Server.TLSKeyFile}
+	for _, s := range config.Settings() {
+		if strings.HasSuffix(s.Env, "_FILE") && s.Env != "KEYHOOK_SERVER_TLS_CERT_FILE" && s.Env != "KEYHOOK_EGRESS_CA_FILE" {
+			names = append(names, os.Getenv(s.Env))
+		}
+	}
+	isOpen := false
+	seen := map[string]bool{"": true}
+	for _, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		info, err := os.Stat(name)
+		if isOurs := name == path || name == path+disk.Key; isOurs {
+			info, err = os.Lstat(name) // an attacker may have made a link there, so do not advise to change its target
+		}
+		if err != nil || info.Mode().Type() == fs.ModeSymlink {
+			continue
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			isOpen = true
+			r.warning("modes", "run: chmod 600 "+name, "%s has mode %04o, so other users may use it.", name, mode)
+		}
+	}
+	if !isOpen {
+		r.ok("modes", "Only their owner may use the database, its key and the files of secrets.")
+	}
+}
+
+// checkFile checks a database that no process owns.
+func (r *report) checkFile(ctx context.Context, c config.Config, o Options, owner disk.User) {
+	const check = "database"
+	var state storage.State
+	err := owner.Do(func() (err error) {
+		state, err = storage.Examine(ctx, storage.Options{Path: c.Storage.Path, Schema: o.Schema, EncryptionKey: c.Encryption.Key.Reveal()})
+		return err
+	})
+	switch {
+	case err != nil:
+		r.failure(check, err)
+	case state == storage.None:
+		r.ok(check, "There is no database yet. The first start of serve creates it.")
+	case state == storage.LeftOpen:
+		r.warning(check, "start the server, which first checks the file", "The last owner did not close the database. That happens after a crash.")
+	case state == storage.Outdated:
+		r.ok(check, "The schema is an older one. The next start makes a copy and upgrades the database. The encryption key is right.")
+	default:
+		r.ok(check, "The schema is the one of this version, and the encryption key is right. No server is running.")
+	}
+}
+
+// checkPort checks whether a server could listen.
+func (r *report) checkPort(o Options, setting, address string) {
+	l, err := o.Listen(setting, address)
+	if err != nil {
+		r.failure("port", err)
+		return
+	}
+	l.Close()
+	if _, port, _ := net.SplitHostPort(address); port != "0" {
+		r.ok("port", "%s: %s is free.", setting, address)
+	}
+}

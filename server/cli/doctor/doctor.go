@@ -1,0 +1,55 @@
+// Package doctor owns the commands that look for what is wrong: doctor and healthcheck. It changes nothing, and does not know
+// how a server is put together.
+package doctor
+
+import (
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/config"
+)
+
+// Options are what the checks need from the other commands.
+type Options struct {
+	Schema string                                              // the text of schema.sql
+	Listen func(setting, address string) (net.Listener, error) // how serve listens on the address of a setting
+}
+
+// New returns the command doctor.
+func New(o Options) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "doctor [URL]",
+		Short: "Find problems of the installation, or of a receiver, and say how to fix them",
+		Long: `Find problems and say how to fix them. Doctor checks settings, secrets, directory, disk, database, certificate and
+clock. Run it with the flags and the environment of serve. It changes nothing. If a server is running, doctor
+asks it for its state and does not touch the database.
+
+With a URL, doctor also checks a receiver of webhooks as a delivery would reach it: name, addresses, certificate,
+redirects, response times and clock. For that it sends one HEAD request without a body to the URL, and nothing else.
+
+The exit code is 1 if there is a problem.`,
+		Example: `  keyhook doctor
+  keyhook doctor https://example.com/hook
+  keyhook doctor --dev http://127.0.0.1:9000/hook`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, r := cmd.Context(), &report{}
+			c, err := config.Load(cmd.Flags())
+			if r.checkSettings(cmd.Flags(), err) {
+				r.checkSecrets(c)
+				isRunning := r.checkDatabase(ctx, c, o)
+				r.checkServing(c)
+				r.checkHardwareClock()
+				if len(args) == 1 {
+					r.checkReceiver(ctx, c, args[0], isRunning)
+				}
+			}
+			return r.write(cmd.OutOrStdout(), asJSON)
+		},
+	}
+	config.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}

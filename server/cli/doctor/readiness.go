@@ -1,0 +1,148 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/socket"
+)
+
+// readyTimeout bounds the whole question. Container runtimes kill a health check after some seconds.
+const readyTimeout = 2500 * time.Millisecond
+
+// readiness is the response of /readyz.
+type readiness struct {
+	where  string // the URL or the socket
+	header http.Header
+	Status string `json:"status"`
+	Checks map[string]struct {
+		OK      bool   `json:"ok"`
+		Problem string `json:"problem"`
+	} `json:"checks"`
+}
+
+// failures lists the checks that fail. It is empty if the server is ready.
+func (r readiness) failures() []string {
+	if r.Status == "ready" {
+		return nil
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(r.Checks)) {
+		if c := r.Checks[name]; !c.OK {
+			list = append(list, name+": "+c.Problem)
+		}
+	}
+	if len(list) == 0 {
+		list = append(list, "it does not say why")
+	}
+	return list
+}
+
+// askReady asks the server of these settings: over the socket beside the database, or else at the address that it listens
+// on. A socket that does not respond may be left from a crash.
+func askReady(ctx context.Context, c config.Config) (readiness, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %s", readyTimeout))
+	defer cancel()
+	if path, err := socket.Path(c.Storage.Path); err == nil {
+		r, err := askAt(ctx, "http://local", func(ctx context.Context) (net.Conn, error) { return socket.Dial(ctx, path) })
+		if err == nil {
+			r.where = path
+			return r, nil
+		}
+	}
+	base, address, err := listenURL(c.Server)
+	if err != nil {
+		return readiness{}, err
+	}
+	r, err := askAt(ctx, base, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	})
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return r, fmt.Errorf("no server listens on %s (server.listen); start it with \"keyhook serve\"", address)
+	}
+	return r, err
+}
+
+// listenURL returns the URL and the address at which this machine reaches the server.
+func listenURL(s config.Server) (base, address string, err error) {
+	host, port, err := net.SplitHostPort(s.Listen)
+	if err != nil {
+		return "", "", err
+	}
+	if port == "0" {
+		return "", "", fmt.Errorf("server.listen is %s, so its port is unknown; set a port", s.Listen)
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	scheme := "http"
+	if s.TLSCertFile != "" {
+		scheme = "https"
+	}
+	address = net.JoinHostPort(host, port)
+	return scheme + "://" + address, address, nil
+}
+
+// askAt asks at one address. That is always this machine, whatever the certificate says.
+func askAt(ctx context.Context, base string, dial func(context.Context) (net.Conn, error)) (readiness, error) {
+	r := readiness{where: base}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
+	if err != nil {
+		return r, err
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; the request has no secret
+		DisableKeepAlives: true,
+	}}
+	resp, err := client.Do(req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return r, fmt.Errorf("ask %s: %w", base, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return r, fmt.Errorf("ask %s: %w", base, err)
+	}
+	r.header = resp.Header
+	if err := json.Unmarshal(text, &r); err != nil || r.Status == "" {
+		return r, fmt.Errorf("the response of %s (%d) does not come from Keyhook; check server.listen", base, resp.StatusCode)
+	}
+	return r, nil
+}
+
+// checkServer asks the running server whether it is ready.
+func (r *report) checkServer(ctx context.Context, c config.Config) {
+	const check = "server"
+	ready, err := askReady(ctx, c)
+	if err != nil {
+		r.problem(check, "run doctor with the settings of that server. If they are the same, look at its log",
+			"The server owns the database and does not respond: %v", err)
+		return
+	}
+	failures := ready.failures()
+	for _, failure := range failures {
+		r.problem(check, "look at its log", "%s", failure)
+	}
+	if len(failures) == 0 {
+		r.ok(check, "%s is ready.", ready.where)
+	}
+	r.checkSkew("the server", ready.header, time.Now())
+}

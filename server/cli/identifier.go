@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// idType is what the help and the errors say about the ids of one type.
+type idType struct {
+	prefix   access.IDType
+	of       string // "an API key"
+	listPath string // the list of the API; empty for none
+}
+
+var (
+	keyID          = idType{access.KeyID, "an API key", pathKeys}
+	subscriptionID = idType{access.SubscriptionID, "a subscription", pathSubscriptions}
+	eventID        = idType{access.EventID, "an event", pathEvents}
+	attemptID      = idType{access.AttemptID, "a delivery attempt", ""}
+	organizationID = idType{access.OrganizationID, "an organization", pathOrganizations}
+	userID         = idType{access.UserID, "a user", pathUsers}
+	tokenID        = idType{access.TokenID, "an access token", ""}
+	auditEventID   = idType{access.AuditEventID, "an audit event", ""}
+)
+
+// idTypes are all types, to say what an id of another type belongs to.
+var idTypes = []idType{keyID, subscriptionID, eventID, attemptID, organizationID, userID, tokenID, auditEventID}
+
+// idOf is an id of one type.
+func idOf(wanted idType) valueType {
+	return valueType{name: "id", listPath: wanted.listPath, parse: func(text string) (any, error) {
+		found, ok := access.IDTypeOf(text)
+		switch {
+		case text == "":
+			return nil, fmt.Errorf("it is empty; give the id of %s, %s_…", wanted.of, wanted.prefix)
+		case !ok:
+			return nil, fmt.Errorf("%s is not an id; the id of %s is %s_ and 26 letters and digits", output.Quote(text), wanted.of, wanted.prefix)
+		case found != wanted.prefix:
+			for _, other := range idTypes {
+				if found == other.prefix {
+					return nil, fmt.Errorf("%s is the id of %s; the id of %s begins with %s_", text, other.of, wanted.of, wanted.prefix)
+				}
+			}
+			return nil, fmt.Errorf("%s is not the id of %s, which begins with %s_", text, wanted.of, wanted.prefix)
+		}
+		return text, nil
+	}}
+}
+
+// nameOf is the name of a plan or a role.
+func nameOf(thing, listPath string) valueType {
+	return valueType{name: "name", listPath: listPath, parse: func(text string) (any, error) {
+		if !access.ValidName(text) {
+			return nil, fmt.Errorf("%s is not the name of a %s; a name has small letters, digits, _ and -, and begins with a letter", output.Quote(text), thing)
+		}
+		return text, nil
+	}}
+}
+
+// permission is the key of a permission.
+var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {
+	if !access.ValidPermissionKey(text) {
+		return nil, fmt.Errorf("%s is not a permission; a permission is words with colons between them, such as orders:read", output.Quote(text))
+	}
+	return text, nil
+}}
+
+// permissionList is a list of permissions. It may be empty.
+var permissionList = valueType{name: "permissions", repeatable: true, listPath: pathPermissions, parse: words.parse}
+
+// scope is at least one permission. The API takes a scope as one string.
+var scope = valueType{name: "permissions", repeatable: true, listPath: pathPermissions, parse: func(text string) (any, error) {
+	list, err := words.parse(text)
+	if err == nil && len(list.([]string)) == 0 {
+		err = errors.New("it is empty; give permissions, such as events:write")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return strings.Join(list.([]string), " "), nil
+}}
+
+// apiKey is an API key. On the command line, everybody on the machine can see it, so "-" reads it from the standard input.
+var apiKey = valueType{name: "key", fromStdin: true, parse: func(text string) (any, error) {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("it takes an API key, svc_…")
+	}
+	return text, nil
+}}
+
+// apiKeyOrID is an API key or its id.
+var apiKeyOrID = valueType{name: "key|id", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
+	if strings.HasPrefix(text, string(keyID.prefix)+"_") {
+		return idOf(keyID).parse(text)
+	}
+	return apiKey.parse(text)
+}}
+
+// method is an HTTP method.
+var method = valueType{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, parse: func(text string) (any, error) {
+	upper := strings.ToUpper(text)
+	if upper == "" || strings.ContainsFunc(upper, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+		return nil, fmt.Errorf("%s is not a method; give GET, POST, PUT, PATCH or DELETE", output.Quote(text))
+	}
+	return upper, nil
+}}
+
+// apiPath is a path of the API. It may leave out /api/v1/.
+var apiPath = valueType{name: "path", parse: func(text string) (any, error) {
+	switch {
+	case text == "":
+		return nil, errors.New("it is empty; give a path of the API, such as whoami")
+	case strings.Contains(text, "://"):
+		return nil, fmt.Errorf("%s is a URL; give only the path, and the server as --%s", output.Quote(text), client.FlagURL)
+	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }):
+		return nil, fmt.Errorf("%s contains a character that paths do not have; write the character percent-encoded", output.Quote(text))
+	}
+	path := strings.TrimLeft(text, "/")
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")
+	first, _, _ = strings.Cut(first, "?")
+	if strings.HasPrefix(path, "api/v1/") || path == "api/v1" || besideAPI[first] {
+		return "/" + path, nil
+	}
+	return "/api/v1/" + path, nil
+}}
+
+// besideAPI are the paths of a server that are not below /api/v1/.
+var besideAPI = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
+
+// anyPath is the path of any API if it begins with a slash, and else a path of the API of Keyhook.
+var anyPath = valueType{name: "path", parse: func(text string) (any, error) {
+	path, err := apiPath.parse(text)
+	if err == nil && strings.HasPrefix(text, "/") {
+		return text, nil
+	}
+	return path, err
+}}

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// mends says what an operator can do about an error of the store, in terms of flags, which the store does not know. It is for
+// errors without a mend of their own.
+var mends = []struct {
+	is   error
+	mend string
+}{
+	{storage.ErrExists, "name another file, or replace it with --force"},                                        // of backup
+	{storage.ErrKeyMissing, "give the file of the key that encrypted the signing secrets with --" + flagOldKey}, // of rekey
+}
+
+// withMend adds the mend of the table to an error that has none.
+func withMend(err error) error {
+	for _, m := range mends {
+		if errors.Is(err, m.is) {
+			return fault.AdviseMissing(err, "%s", m.mend)
+		}
+	}
+	return err
+}

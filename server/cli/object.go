@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+// object is a JSON object of a response, with its members in the order of the response.
+type object []member
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+func parseObject(body []byte) (object, error) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+		return nil, fmt.Errorf("the response is not a JSON object, so it does not come from Keyhook; check --%s", client.FlagURL)
+	}
+	var o object
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, fmt.Errorf("read the response: %w", err)
+		}
+		m := member{name: name.(string)}
+		if err := decoder.Decode(&m.value); err != nil {
+			return nil, fmt.Errorf("read the response: %w", err)
+		}
+		o = append(o, m)
+	}
+	return o, nil
+}
+
+// absent is the text for a value that is null, empty or not there.
+const absent = "-"
+
+// absentMeans has better texts for members where null, or an empty list, has a meaning.
+var absentMeans = map[string]string{
+	"api_rate_limit_per_minute": "unlimited", "rate_limit_per_second": "unlimited",
+	"max_subscriptions": "5000 (the most)", "max_api_keys": "10000 (the most)", "max_stored_bytes_per_day": "unlimited",
+	"event_types": "every type", "expires_at": "never", "last_used_at": "never",
+}
+
+// text returns the text of a member. A name with a dot is a member of a member.
+func (o object) text(name string) string {
+	first, rest, isNested := strings.Cut(name, ".")
+	for _, m := range o {
+		if m.name != first {
+			continue
+		}
+		if !isNested {
+			return m.text()
+		}
+		inner, err := parseObject(m.value)
+		if err != nil {
+			return absent
+		}
+		return inner.text(rest)
+	}
+	return absent
+}
+
+func (m member) text() string {
+	text := textOf(m.value)
+	if text == absent && absentMeans[m.name] != "" {
+		return absentMeans[m.name]
+	}
+	return text
+}
+
+// objects returns the objects of a member that is a list.
+func (o object) objects(name string) (list []json.RawMessage) {
+	for _, m := range o {
+		if m.name == name {
+			_ = json.Unmarshal(m.value, &list) // another type has no objects
+		}
+	}
+	return list
+}
+
+// textOf returns a value as text: a string as it is, the strings of a list with spaces between them, and any other value as
+// JSON.
+func textOf(value json.RawMessage) string {
+	var text string
+	var list []string
+	switch {
+	case string(value) == "null":
+		return absent
+	case json.Unmarshal(value, &text) == nil:
+		return cmp.Or(output.Escape(text), absent)
+	case json.Unmarshal(value, &list) == nil:
+		return cmp.Or(output.Escape(strings.Join(list, " ")), absent)
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, value) != nil {
+		return output.Escape(string(value))
+	}
+	return output.Escape(compact.String())
+}

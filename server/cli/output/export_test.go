@@ -1,0 +1,4 @@
+package output
+
+// Colours is the palette of a terminal.
+var Colours = Palette{on: true}

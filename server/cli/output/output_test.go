@@ -1,0 +1,119 @@
+package output_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+
+	t.Run("aligns columns, shortens long cells and paints states", func(t *testing.T) {
+		t.Parallel()
+		table := output.Table{Heads: []string{"ID", "STATUS", "NAME"}, Widest: 60, Palette: output.Colours, Style: func(row []string, i int) output.Style {
+			if i == 1 {
+				return output.StateStyle(row[i])
+			}
+			return output.Plain
+		}}
+		table.Add("sub_1", "healthy", "active")
+		table.Add("sub_22", "failing", strings.Repeat("ü", 61))
+		want := "\x1b[1mID\x1b[0m      \x1b[1mSTATUS\x1b[0m   \x1b[1mNAME\x1b[0m\n" +
+			"sub_1   \x1b[32mhealthy\x1b[0m  active\n" +
+			"sub_22  \x1b[33mfailing\x1b[0m  " + strings.Repeat("ü", 59) + "…\n"
+		if d := cmp.Diff(want, table.String()); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("aligns numbers to the right, and ends no row with spaces", func(t *testing.T) {
+		t.Parallel()
+		table := output.Table{Heads: []string{"FIGURE", "VALUE", "UNIT"}, Right: []int{1}}
+		table.Add("speed", "5", "ms")
+		table.Add("memory", "123456", "")
+		table.Add("none", "", "")
+		want := "FIGURE   VALUE  UNIT\nspeed        5  ms\nmemory  123456\nnone\n"
+		if d := cmp.Diff(want, table.String()); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+
+	t.Run("escapes its cells", func(t *testing.T) {
+		t.Parallel()
+		table := output.Table{}
+		table.Add("a\x1b[2Jb\nc", "d")
+		if got, want := table.String(), `a\x1b[2Jb\nc  d`+"\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestEscape(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ text, want, lines string }{
+		{"plain", "plain", "plain"},
+		{"全角\u3000 ü", "全角\u3000 ü", "全角\u3000 ü"},
+		{"a\nb\tc", `a\nb\tc`, "a\nb\\tc"},
+		{"\x1b[31mred\a", `\x1b[31mred\a`, `\x1b[31mred\a`},
+		{"left\u202eright", `left\u202eright`, `left\u202eright`},
+		{"\x9b0m \xff", `\x9b0m \xff`, `\x9b0m \xff`},
+	} {
+		if got := output.Escape(tt.text); got != tt.want {
+			t.Errorf("Escape(%q) = %q, want %q", tt.text, got, tt.want)
+		}
+		if got := output.EscapeLines(tt.text); got != tt.lines {
+			t.Errorf("EscapeLines(%q) = %q, want %q", tt.text, got, tt.lines)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Acme":                  `"Acme"`,
+		"a\nb":                  `"a\nb"`,
+		strings.Repeat("x", 81): `"` + strings.Repeat("x", 79) + `…"`,
+		"key svc_abcdef" + strings.Repeat("0", 30) + "!": `"key svc_abcdef…!"`,
+	} {
+		if got := output.Quote(text); got != want {
+			t.Errorf("Quote(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	value := map[string]string{"text": "<a>\u202e\u009b\U000e0001\n"}
+	var line, indented bytes.Buffer
+	if err := output.WriteJSONLine(&line, value); err != nil {
+		t.Fatal(err)
+	}
+	if err := output.WriteJSON(&indented, value); err != nil {
+		t.Fatal(err)
+	}
+	want := `"text": "<a>\u202e\u009b\udb40\udc01\n"`
+	if got := line.String(); got != "{"+strings.Replace(want, ": ", ":", 1)+"}\n" {
+		t.Errorf("line %q", got)
+	}
+	if got := indented.String(); got != "{\n  "+want+"\n}\n" {
+		t.Errorf("indented %q", got)
+	}
+}
+
+func TestPalette(t *testing.T) {
+	t.Parallel()
+	file, err := os.Create(t.TempDir() + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if got := output.NewPalette(file).Paint(output.Red, "word"); got != "word" || output.IsTerminal(file) {
+		t.Errorf("a file gets %q", got)
+	}
+}

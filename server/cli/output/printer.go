@@ -1,0 +1,64 @@
+// Package output owns how commands print: tables, JSON, colours, and text that is safe on a terminal. It does not know
+// the API or what the commands do.
+package output
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// The flags that choose the form of the output.
+const (
+	FlagJSON  = "json"
+	FlagQuiet = "quiet"
+)
+
+// Flags gives cmd, and all commands below it, --json and --quiet.
+func Flags(cmd *cobra.Command) {
+	cmd.PersistentFlags().Bool(FlagJSON, false, "print the JSON of the API")
+	cmd.PersistentFlags().BoolP(FlagQuiet, "q", false, "print only ids. For commands that return a secret, print only the secret")
+}
+
+// Printer prints the result of a command to Out, and remarks about the result to Notes.
+type Printer struct {
+	Out, Notes  io.Writer
+	JSON, Quiet bool // what the user asked for with --json and --quiet
+	Palette     Palette
+}
+
+// New returns the printer for a command. It returns a UsageError where the user gave both --json and --quiet.
+func New(cmd *cobra.Command) (Printer, error) {
+	p := Printer{Out: cmd.OutOrStdout(), Notes: cmd.ErrOrStderr(), Palette: NewPalette(cmd.OutOrStdout())}
+	p.JSON, _ = cmd.Flags().GetBool(FlagJSON) // false for commands without this flag
+	p.Quiet, _ = cmd.Flags().GetBool(FlagQuiet)
+	if p.JSON && p.Quiet {
+		return p, UsageError{Err: errors.New("--json and --quiet exclude each other; give one of them")}
+	}
+	return p, nil
+}
+
+// Write prints the result. A result that cannot be printed is an error.
+func (p Printer) Write(text string) error {
+	if _, err := io.WriteString(p.Out, text); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// Note prints a remark for people. It prints nothing with --json or --quiet.
+func (p Printer) Note(format string, args ...any) {
+	if !p.Quiet && !p.JSON {
+		fmt.Fprintf(p.Notes, format+"\n", args...)
+	}
+}
+
+// Say prints a sentence as the result of a command that has no other. It prints nothing with --json or --quiet.
+func (p Printer) Say(sentence string) error {
+	if p.Quiet || p.JSON || sentence == "" {
+		return nil
+	}
+	return p.Write(sentence + "\n")
+}

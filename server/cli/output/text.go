@@ -1,0 +1,81 @@
+package output
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// Escape returns text on one line, with an escape for each byte or character that a terminal would obey or not show:
+// control characters, marks of direction, invalid UTF-8. Text from a server or a receiver may hold any of them.
+func Escape(text string) string { return escape(text, isHidden) }
+
+// EscapeLines is Escape for text of several lines: line feeds stay.
+func EscapeLines(text string) string {
+	return escape(text, func(r rune) bool { return r != '\n' && isHidden(r) })
+}
+
+func isHidden(r rune) bool { return !unicode.IsGraphic(r) }
+
+func escape(text string, hidden func(rune) bool) string {
+	if !strings.ContainsFunc(text, hidden) && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case hidden(r):
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// escapeJSON escapes the same characters in a JSON document. The document keeps its meaning, and its line feeds.
+func escapeJSON(document string) string {
+	var b strings.Builder
+	for _, r := range document {
+		if high, low := utf16.EncodeRune(r); r == '\n' || !isHidden(r) {
+			b.WriteRune(r)
+		} else if high != utf8.RuneError {
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// Shorten cuts a text to so many characters. The last one of a text that was cut is "…".
+func Shorten(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// Quote returns text for an error message: in quotes, escaped, and at most 80 characters long. Messages end up in logs, so
+// Quote shows only the first characters of a credential.
+func Quote(text string) string {
+	return `"` + Escape(Shorten(access.ShortenMinted(text), 80)) + `"`
+}
+
+// Count returns a number with its noun: "1 event", "2 events".
+func Count[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

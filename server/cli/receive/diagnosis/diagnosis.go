@@ -1,0 +1,166 @@
+// Package diagnosis explains why the signature of a delivery is wrong. It does not decide what is genuine: dispatch/signature does.
+//
+// It knows the mistakes that people make: the raw body is not used, the secret is another one, a header is missing. It undoes one
+// of them at a time and asks dispatch/signature again. A mistake is proved if undoing it alone makes the signature match
+// (undo.go, rewriting.go). If no mistake is proved, it guesses from the headers, the secret and the body (guess.go).
+package diagnosis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+)
+
+// Scheme is one of the two ways in which a delivery is signed.
+type Scheme string
+
+// The schemes, in the order of the verdicts.
+const (
+	Hex      Scheme = "hex"      // X-Service-Signature
+	Standard Scheme = "standard" // webhook-signature, as in Standard Webhooks
+)
+
+// Delivery is a request that a receiver got, with the settings of that receiver. Header, Body, Secret and Now must be set.
+type Delivery struct {
+	Header       http.Header
+	Body         []byte
+	Secret       string
+	Previous     string        // another secret that may have signed the delivery; "" is none
+	HeaderPrefix string        // "" is X-Service
+	Now          time.Time     // by the receiver's clock
+	Tolerance    time.Duration // 0 is five minutes
+}
+
+// Mistake is one thing that is wrong, and how to fix it. No text of it contains a secret.
+type Mistake struct {
+	Name   string `json:"name"` // short and stable, such as body_reserialized
+	What   string `json:"what"`
+	Advice string `json:"advice"`
+	Proved bool   `json:"proved"` // undoing this one change makes the signature match; otherwise it is a guess
+}
+
+// Verdict is the result for one scheme.
+type Verdict struct {
+	Scheme   Scheme
+	Header   string    // name of the header with the signature
+	Err      error     // of dispatch/signature; nil if the signature is right and recent
+	Previous bool      // the signature is right, but only the one by the secret before the last rotation
+	Mistakes []Mistake // at least one if Err is not nil
+}
+
+// Judge checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
+func Judge(d Delivery) []Verdict {
+	verdicts := []Verdict{d.judge(Hex), d.judge(Standard)}
+	for i := range verdicts {
+		if v := &verdicts[i]; v.Err != nil && len(v.Mistakes) == 0 {
+			v.Mistakes = d.guess(v.Scheme, v.Err, matches(verdicts[1-i].Err))
+		}
+	}
+	return verdicts
+}
+
+// judge checks one scheme. The verdict has no mistake yet if none is proved.
+func (d Delivery) judge(scheme Scheme) Verdict {
+	v := Verdict{Scheme: scheme, Header: d.names(scheme).signature, Err: d.verify(scheme)}
+	switch {
+	case v.Err == nil:
+		v.Previous = d.isPrevious(scheme)
+	case matches(v.Err):
+		v.Mistakes = []Mistake{d.clock(scheme)}
+	case !errors.Is(v.Err, signature.ErrMissing):
+		if m, ok := d.prove(scheme); ok {
+			v.Mistakes = []Mistake{m}
+		}
+	}
+	return v
+}
+
+// Explain says how a program computed a signature for this delivery. No mistake means that the signature is right. ok is
+// false if no single mistake explains it.
+func (d Delivery) Explain(computed string) (scheme Scheme, mistakes []Mistake, ok bool) {
+	all := []Scheme{Hex, Standard}
+	for _, scheme := range all {
+		if matches(d.withSignature(scheme, computed).verify(scheme)) {
+			return scheme, nil, true
+		}
+	}
+	for _, scheme := range all {
+		if m, ok := d.withSignature(scheme, computed).prove(scheme); ok {
+			return scheme, []Mistake{m}, true
+		}
+	}
+	return "", nil, false
+}
+
+// matches reports whether the signature itself is right, even if it is too old or too new.
+func matches(err error) bool {
+	return err == nil || errors.Is(err, signature.ErrTooOld) || errors.Is(err, signature.ErrTooNew)
+}
+
+func (d Delivery) verify(scheme Scheme) error {
+	v := signature.Verifier{Secrets: []string{d.Secret}, HeaderPrefix: d.HeaderPrefix, Tolerance: d.Tolerance}
+	if scheme == Hex {
+		return v.Verify(d.Header, d.Body, d.Now)
+	}
+	return v.VerifyStandard(d.Header, d.Body, d.Now)
+}
+
+// withSignature returns the delivery with another signature. Programs compute the one of Standard Webhooks with or without its "v1,".
+func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
+	d.Header = d.Header.Clone()
+	if scheme == Standard && !strings.HasPrefix(text, standardVersion) {
+		text = standardVersion + text
+	}
+	d.Header.Set(d.names(scheme).signature, text)
+	d.Header.Del(d.prefix() + "-Signature-Previous")
+	return d
+}
+
+// isPrevious reports whether a right delivery has only a right signature by the previous secret. The sender writes the
+// signature by the present secret first.
+func (d Delivery) isPrevious(scheme Scheme) bool {
+	first, _, _ := strings.Cut(d.Header.Get(d.names(scheme).signature), " ")
+	return d.withSignature(scheme, first).verify(scheme) != nil
+}
+
+// standardVersion begins a signature of Standard Webhooks.
+const standardVersion = "v1,"
+
+func (d Delivery) prefix() string { return cmp.Or(d.HeaderPrefix, signature.DefaultHeaderPrefix) }
+
+// names are the headers of a scheme.
+type names struct{ signature, timestamp, id string }
+
+func (d Delivery) names(scheme Scheme) names {
+	if scheme == Standard {
+		return names{"webhook-signature", "webhook-timestamp", "webhook-id"}
+	}
+	return names{d.prefix() + "-Signature", d.prefix() + "-Timestamp", d.prefix() + "-Event-Id"}
+}
+
+// clock explains a right signature whose timestamp is too old or too new.
+func (d Delivery) clock(scheme Scheme) Mistake {
+	seconds, _ := strconv.ParseInt(d.Header.Get(d.names(scheme).timestamp), 10, 64) // the verifier has read it before
+	sent := time.Unix(seconds, 0)
+	off := d.Now.Sub(sent).Round(time.Second)
+	m := Mistake{
+		Name: "clock_ahead", Proved: true,
+		Advice: "If you saved the delivery, check it at its own time. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and keep it on NTP. If the clock is right, somebody delayed or repeated the request.",
+	}
+	side := "before"
+	if off < 0 {
+		m.Name, side, off = "clock_behind", "after", -off
+		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and keep them on NTP."
+	}
+	m.What = fmt.Sprintf("The signature is right, but its timestamp, %s, is %d seconds %s the receiver's clock, %s. The limit is %s.",
+		utc(sent), int64(off.Seconds()), side, utc(d.Now), cmp.Or(d.Tolerance, signature.DefaultTolerance))
+	return m
+}
+
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

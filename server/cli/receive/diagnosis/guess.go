@@ -1,0 +1,105 @@
+package diagnosis
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+// guess names likely mistakes if none is proved. otherMatches says that the signature of the other scheme is right.
+func (d Delivery) guess(scheme Scheme, err error, otherMatches bool) []Mistake {
+	name := d.names(scheme)
+	switch {
+	case errors.Is(err, signature.ErrMissing):
+		return []Mistake{d.guessMissing(scheme, err, otherMatches)}
+	case errors.Is(err, signature.ErrMalformed):
+		text := err.Error()
+		return []Mistake{{Name: "header_malformed", What: strings.ToUpper(text[:1]) + text[1:] + ".", Advice: fmt.Sprintf(
+			"%s is one number, Unix seconds. %s Each header may occur once.", name.timestamp, scheme.writing())}}
+	case otherMatches:
+		names := name.signature + " or " + name.timestamp
+		if scheme == Standard {
+			names = "webhook-id, " + names
+		}
+		return []Mistake{{Name: "header_altered", What: "The other signature is right, so the secret and the body are right. " + names + " was changed.",
+			Advice: "Find the program that writes or changes these headers."}}
+	}
+	found := append(d.guessSecret(), d.guessBody(scheme)...)
+	if len(found) == 0 {
+		found = []Mistake{{Name: "secret_wrong", What: "The secret is probably that of another subscription, or was replaced by a rotation. No other known mistake explains this signature.",
+			Advice: "Compare the secret with the one that creating the subscription showed, or rotate it. After a rotation, the old secret signs too for one day. If it is the same secret, the body was changed: compare the body with the event that was sent."}}
+	}
+	return found
+}
+
+// secretForm is the form of the secrets that Keyhook makes.
+var secretForm = regexp.MustCompile(`^whsec_[A-Za-z0-9+/]{43}=$`)
+
+func (d Delivery) guessSecret() []Mistake {
+	if secretForm.MatchString(d.Secret) {
+		return nil
+	}
+	return []Mistake{{Name: "secret_form", What: `The secret does not look like a signing secret of Keyhook: "whsec_" and 44 characters of base64.`,
+		Advice: "Use the complete secret that was shown when the subscription was created or its secret rotated. An API key is not a signing secret."}}
+}
+
+func (d Delivery) guessBody(scheme Scheme) []Mistake {
+	var found []Mistake
+	add := func(is bool, name, what, advice string) {
+		if is {
+			found = append(found, Mistake{Name: name, What: what, Advice: advice})
+		}
+	}
+	var event struct {
+		ID string `json:"id"`
+	}
+	name := d.names(scheme).id
+	isEvent, id := json.Unmarshal(d.Body, &event) == nil && event.ID != "", d.Header.Get(name)
+	add(isEvent && id != "" && event.ID != id, "body_of_another_event",
+		fmt.Sprintf("The body is that of event %s, but %s is %s.", output.Quote(event.ID), name, output.Quote(id)),
+		"Use the headers and the body of the same request.")
+	add(isRewritten(d.Body), "body_reserialized", `The JSON was parsed and written again. Keyhook sends an event without white space and with "id" first.`, rawAdvice)
+	switch {
+	case len(d.Body) == 0:
+		add(true, "body_empty", "The body is empty.", "Something read the body of the request before. A body can be read once: keep its bytes. "+rawAdvice)
+	case !json.Valid(d.Body):
+		add(true, "body_not_json", "The body is not valid JSON. Every delivery is, so this body was cut off or changed.", rawAdvice)
+	}
+	return found
+}
+
+// isRewritten reports whether the body is an event that Keyhook would have written in another way.
+func isRewritten(body []byte) bool {
+	sent := inOrderSent(body)
+	var compact bytes.Buffer
+	return sent != nil && json.Compact(&compact, sent) == nil && !bytes.Equal(compact.Bytes(), body)
+}
+
+// guessMissing looks for a header that may be the missing one under another name.
+func (d Delivery) guessMissing(scheme Scheme, err error, otherMatches bool) Mistake {
+	_, name, _ := strings.Cut(err.Error(), ": ")
+	for _, other := range slices.Sorted(maps.Keys(d.Header)) {
+		plain := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(other), "_", "-"), "http-")
+		what := fmt.Sprintf("%s is missing, but %s is present.", name, output.Quote(other))
+		switch {
+		case strings.EqualFold(other, name): // present and empty
+		case plain == strings.ToLower(name):
+			return Mistake{Name: "header_renamed", What: what, Advice: "CGI and WSGI rename headers in this way. Read the headers through your framework, or undo the renaming."}
+		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(d.names(Hex).signature):
+			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Set the same prefix here and in the receiver."}
+		}
+	}
+	advice := "Every delivery has this header. Check the proxies and gateways before the receiver: some forward only the headers that they are told to."
+	if otherMatches {
+		advice += " The other signature is right, and one is enough."
+	}
+	return Mistake{Name: "header_missing", What: name + " is missing.", Advice: advice}
+}

@@ -1,0 +1,114 @@
+package diagnosis
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"slices"
+	"strings"
+)
+
+// try tests a delivery with one mistake undone.
+type try func(undone Delivery, name, what, advice string)
+
+// prove returns the first mistake that alone makes the signature wrong.
+func (d Delivery) prove(scheme Scheme) (found Mistake, ok bool) {
+	test := func(undone Delivery, name, what, advice string) {
+		if !ok && matches(undone.verify(scheme)) {
+			found, ok = Mistake{name, what, advice, true}, true
+		}
+	}
+	d.undoSecret(scheme, test)
+	d.undoWriting(scheme, test)
+	d.undoBody(test)
+	if !ok {
+		d.undoRewriting(test) // the only expensive one
+	}
+	return found, ok
+}
+
+// secretPrefix begins a signing secret.
+const secretPrefix = "whsec_"
+
+// undoSecret undoes mistakes with the secret, of the person who gave it here or of the program that signed.
+func (d Delivery) undoSecret(scheme Scheme, test try) {
+	s := d.Secret
+	with := func(secret, name, what, advice string) {
+		d.Secret = secret
+		test(d, name, what, advice)
+	}
+	const rotated = "If the secret was rotated, use the new one that the rotation showed. Otherwise the two secrets belong to two subscriptions."
+	const space = "Remove the white space when you read the secret, for example with strings.TrimSpace."
+	const quotes = "The quotes belong to the file or the shell, not to the secret. Some readers of .env files and docker's --env-file keep them."
+	trimmed := strings.TrimSpace(s)
+	bare := strings.TrimPrefix(s, secretPrefix)
+	with(d.Previous, "secret_replaced", "The other secret signed this delivery.", rotated)
+	with(trimmed, "secret_with_space", "The secret has white space around it, such as the line break at the end of a file.", space)
+	with(s+"\n", "secret_with_space", "The key of the signature has a line break at its end. The secret has none.", space)
+	with(strings.Trim(trimmed, `"'`), "secret_with_quotes", "The secret has quotes around it.", quotes)
+	with(`"`+s+`"`, "secret_with_quotes", "The key of the signature has quotes around it. The secret has none.", quotes)
+	if scheme == Hex {
+		const whole = `In this scheme, the key is the whole text of the secret. It includes "whsec_" and is not decoded.`
+		with(secretPrefix+bare, "secret_without_prefix", `The secret lacks its prefix "whsec_".`, whole)
+		with(bare, "secret_without_prefix", `The key of the signature is the secret without its prefix "whsec_".`, whole)
+		key, _ := base64.StdEncoding.DecodeString(bare) // no signature matches an empty key
+		with(string(key), "secret_decoded", `The key of the signature is the text after "whsec_", decoded as base64.`, whole)
+		return
+	}
+	const decoded = `In Standard Webhooks, the key is the text after "whsec_", decoded as base64.`
+	for _, text := range []string{secretPrefix + bare, bare} {
+		with(secretPrefix+base64.StdEncoding.EncodeToString([]byte(text)), "secret_not_decoded", "The key of the signature is the text of the secret, not decoded.", decoded)
+	}
+}
+
+// undoWriting undoes mistakes in writing the signature.
+func (d Delivery) undoWriting(scheme Scheme, test try) {
+	with := func(text, name, what string) { test(d.withSignature(scheme, text), name, what, scheme.writing()) }
+	for _, text := range d.Header.Values(d.names(scheme).signature) {
+		bare := strings.TrimPrefix(text, standardVersion)
+		for _, label := range []string{standardVersion, "sha256=", "v1="} {
+			if rest, found := strings.CutPrefix(text, label); found {
+				with(rest, "signature_label", `The signature has the label "`+label+`" before it.`)
+			}
+		}
+		if scheme == Hex {
+			with(strings.ToLower(text), "signature_upper_case", "The hex digits of the signature are upper case.")
+			if sum, err := base64.StdEncoding.DecodeString(text); err == nil {
+				with(hex.EncodeToString(sum), "signature_in_base64", "The signature is written in base64.")
+			}
+			continue
+		}
+		with(text, "signature_label", `The signature lacks the "v1," before it.`)
+		if sum, err := hex.DecodeString(bare); err == nil {
+			with(base64.StdEncoding.EncodeToString(sum), "signature_in_hex", "The signature is written in hex.")
+		}
+	}
+}
+
+// writing says how a signature is written.
+func (s Scheme) writing() string {
+	if s == Hex {
+		return "In this scheme, a signature is 64 lower-case hex digits and nothing else."
+	}
+	return `In Standard Webhooks, a signature is "v1," and 44 characters of base64. A space separates several signatures.`
+}
+
+const (
+	rawAdvice     = "Check the raw bytes of the request before anything parses them: io.ReadAll(r.Body) in Go, express.raw() in Express, request.get_data() in Flask, request.body in Django, file_get_contents('php://input') in PHP."
+	newlineAdvice = "Keep the body as bytes. Editors, echo and terminals add line breaks. With curl, use --data-binary instead of --data."
+)
+
+// undoBody undoes small changes of the body.
+func (d Delivery) undoBody(test try) {
+	b := d.Body
+	with := func(body []byte, name, what, advice string) {
+		d.Body = body
+		test(d, name, what, advice)
+	}
+	const added = "The body ends with a line break that was not signed."
+	with(bytes.TrimSuffix(b, []byte("\n")), "body_newline_added", added, newlineAdvice)
+	with(bytes.TrimSuffix(b, []byte("\r\n")), "body_newline_added", added, newlineAdvice)
+	with(bytes.TrimSpace(b), "body_newline_added", "The body has white space around it that was not signed.", newlineAdvice)
+	with(slices.Concat(b, []byte("\n")), "body_newline_removed", "A line break at the end of the body was signed. This body has none.", newlineAdvice)
+	with(nil, "body_empty", "An empty body was signed.", "Something read the body of the request before. A body can be read once: keep its bytes. "+rawAdvice)
+}

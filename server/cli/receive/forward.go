@@ -1,0 +1,81 @@
+package receive
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+const (
+	forwardTimeout = 30 * time.Second // longer than a sender waits
+	maxResponse    = 1 << 20          // bytes of a response that go back
+)
+
+// forwarding is the client for --forward. It uses no proxy, and returns redirects as they are.
+var forwarding = &http.Client{
+	Transport:     &http.Transport{},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// connectionHeaders belong to one connection, and are not passed on.
+var connectionHeaders = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Content-Length", // net/http sets it
+}
+
+// forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
+// Without a response, it answers 502, as a proxy does.
+func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) answer {
+	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
+	defer cancel()
+	resp, err := send(ctx, r, to, body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return answer{http.StatusBadGateway, fmt.Sprintf("it could not be forwarded: %v", err)}
+	}
+	maps.Copy(w.Header(), resp.header)
+	w.WriteHeader(resp.status)
+	_, _ = w.Write(resp.body) // an error means that the sender is gone
+	note := "by " + to
+	if text := output.Escape(output.Shorten(string(bytes.TrimSpace(resp.body)), 200)); text != "" {
+		note += ": " + text
+	}
+	return answer{resp.status, note}
+}
+
+// response is what the program answered.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send sends a delivery on and reads the response.
+func send(ctx context.Context, r *http.Request, to string, body []byte) (response, error) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, to, bytes.NewReader(body))
+	if err != nil {
+		return response{}, err
+	}
+	req.Header = withoutConnection(r.Header)
+	resp, err := forwarding.Do(req)
+	if err != nil {
+		return response{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	return response{resp.StatusCode, withoutConnection(resp.Header), text}, err
+}
+
+func withoutConnection(h http.Header) http.Header {
+	h = h.Clone()
+	for _, name := range connectionHeaders {
+		h.Del(name)
+	}
+	return h
+}

@@ -1,0 +1,163 @@
+// Package receive has the commands for the receiving side: listen takes deliveries, verify says why a signature is wrong.
+// They use no server.
+package receive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
+)
+
+// listenOptions are the flags of listen.
+type listenOptions struct {
+	port    int
+	secret  secretFlags
+	prefix  string
+	forward string
+	fail    failure
+	delay   time.Duration
+	save    string
+	asJSON  bool
+}
+
+// NewListen returns the command listen.
+func NewListen() *cobra.Command {
+	o := listenOptions{port: 9000}
+	var secret redact.Text
+	cmd := &cobra.Command{
+		Use:   "listen",
+		Short: "Receive deliveries on this machine: verify, print, forward, save, or fail",
+		Long: `Receive deliveries on this machine. For each delivery, listen verifies the signatures, prints it, and answers 204, or 401 if a
+signature is wrong. For a wrong signature it prints the mistake that explains it.
+
+With --forward, your program gets each delivery, and its answer goes back to the server. With --fail and --delay, listen
+behaves like a bad receiver. With --save, it keeps each request in a file for "keyhook verify --request".
+
+It listens on the loopback address only. A server sends there if it runs with --dev.`,
+		Example: `  keyhook listen --secret-file secret.txt
+  keyhook listen --secret-file secret.txt --forward http://127.0.0.1:3000/hook
+  keyhook listen --secret-file secret.txt --save deliveries
+  keyhook listen --fail 503:3`,
+		Args: cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			if secret, err = o.secret.read(); err != nil {
+				return err
+			}
+			return o.check()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.listen(cmd.Context(), secret, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flag.Int(flags, &o.port, "port", 0, 65535, "port of 127.0.0.1; 0 takes a free one")
+	o.secret.define(flags)
+	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "the server's webhooks.header_prefix")
+	flags.StringVar(&o.forward, "forward", "", "URL of your program, which gets each delivery and answers it")
+	flags.Var(&o.fail, "fail", "answer with this status, such as 503, or 503:3 for the first 3 requests only")
+	flags.DurationVar(&o.delay, "delay", 0, "wait before each answer, such as 3s")
+	flags.StringVar(&o.save, "save", "", "directory that gets each request as a file: 1.http, 2.http, …")
+	flags.BoolVar(&o.asJSON, "json", false, "print each delivery as one line of JSON, with its complete body")
+	return cmd
+}
+
+// check finds mistakes in the options.
+func (o *listenOptions) check() error {
+	if o.delay < 0 {
+		return errors.New("--delay must not be negative")
+	}
+	if o.forward != "" {
+		if u, err := url.Parse(o.forward); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return errors.New("--forward needs a URL such as http://127.0.0.1:3000/hook")
+		}
+	}
+	return nil
+}
+
+// listen receives until a signal comes.
+func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, errs io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if o.save != "" {
+		if err := os.MkdirAll(o.save, 0o700); err != nil {
+			return fmt.Errorf("--save: %w", err)
+		}
+	}
+	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(o.port))
+	if err != nil {
+		return fmt.Errorf("%w; choose another port with --port", err)
+	}
+	notes := out // for people; with --json, the output has only lines of JSON
+	if o.asJSON {
+		notes = errs
+	}
+	l := &listener{listenOptions: o, secret: secret, printer: newPrinter(out, o.asJSON)}
+	welcome(notes, "http://"+on.Addr().String()+"/", !secret.IsZero())
+	if err := l.serve(ctx, on); err != nil {
+		return err
+	}
+	l.printer.summary(notes)
+	return nil
+}
+
+// welcome says what to do next.
+func welcome(w io.Writer, url string, verifies bool) {
+	fmt.Fprintf(w, "Listening on %s (any path). Stop with Ctrl-C.\n", url)
+	if !verifies {
+		fmt.Fprint(w, "There is no secret, so signatures are not verified: use --secret-file, or set "+config.EnvWebhookSecret+".\n")
+	}
+	fmt.Fprintf(w, `
+To send something here from a server that runs with --dev:
+
+  keyhook subscriptions create --url %s
+  keyhook events publish order.created '{"number": 1001}'
+
+The first command prints the signing secret.
+
+`, url)
+}
+
+// How long serve waits for requests in progress when it stops, and a sender for its headers.
+const (
+	stopTimeout   = time.Second
+	headerTimeout = 10 * time.Second
+)
+
+// serve serves until ctx ends, and waits for requests in progress.
+func (l *listener) serve(ctx context.Context, on net.Listener) error {
+	server := &http.Server{
+		Handler: l, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx }, // ends delays
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(on) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if server.Shutdown(stopping) != nil {
+		server.Close()
+	}
+	_ = <-failed // http.ErrServerClosed
+	return nil
+}

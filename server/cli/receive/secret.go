@@ -1,0 +1,45 @@
+package receive
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/redact"
+)
+
+// secretFlags are the flags for the signing secret of a subscription.
+type secretFlags struct {
+	text string
+	file string
+}
+
+func (s *secretFlags) define(flags *pflag.FlagSet) {
+	flags.StringVar(&s.text, "secret", "", "signing secret of the subscription, whsec_…; "+config.EnvWebhookSecret+" is safer, because ps does not show it")
+	flags.StringVar(&s.file, "secret-file", "", "file with the signing secret")
+}
+
+// read returns the secret of the flag, of the file, or of the environment. It returns none if all are empty.
+func (s *secretFlags) read() (redact.Text, error) {
+	switch {
+	case s.text != "" && s.file != "":
+		return redact.Text{}, errors.New("there are two secrets: give --secret or --secret-file")
+	case s.file != "":
+		text, err := os.ReadFile(s.file)
+		if err != nil {
+			return redact.Text{}, fmt.Errorf("--secret-file: %w", err)
+		}
+		if text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")); len(text) == 0 {
+			return redact.Text{}, fmt.Errorf("--secret-file: %s is empty", s.file)
+		}
+		return redact.New(string(text)), nil
+	case s.text != "":
+		return redact.New(s.text), nil
+	default:
+		return redact.New(os.Getenv(config.EnvWebhookSecret)), nil
+	}
+}

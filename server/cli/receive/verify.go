@@ -1,0 +1,148 @@
+package receive
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/dispatch/signature"
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/cli/receive/diagnosis"
+	"github.com/keyhook/keyhook/server/config"
+)
+
+// verifyOptions are the flags of verify.
+type verifyOptions struct {
+	secret      secretFlags
+	previous    string
+	headers     []string
+	headersFile string
+	request     string
+	body        string
+	computed    string
+	at          string
+	tolerance   time.Duration
+	prefix      string
+	asJSON      bool
+}
+
+// NewVerify returns the command verify.
+func NewVerify() *cobra.Command {
+	var o verifyOptions
+	var d diagnosis.Delivery
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check the signatures of a delivery, and say why one is wrong",
+		Long: `Check the signatures of a delivery. If one is wrong, verify names the mistake: the raw body was not used, a line break was added,
+the JSON was written again, the secret is another one, the signature is in hex instead of base64, a prefix was kept or cut,
+the timestamp is old, or a header is missing.
+
+A mistake is proved if the signature is right without it. Otherwise verify says what is probable.
+
+The delivery is a saved request ("keyhook listen --save" saves requests), or headers and a body. With --computed, verify
+explains the signature that your program computed for this delivery.
+
+The exit code is 0 if no signature is wrong, 1 if one is, and 2 if the command line is wrong.`,
+		Example: `  keyhook verify --secret-file secret.txt --request deliveries/1.http --at sent
+  keyhook verify --secret-file secret.txt --headers-file headers.txt --body body.json`,
+		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			d, err = o.delivery(cmd.InOrStdin(), time.Now())
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.verify(cmd.OutOrStdout(), d) },
+	}
+	flags := cmd.Flags()
+	o.secret.define(flags)
+	flags.StringVar(&o.previous, "previous-secret", "", "another secret that may have signed, such as the one before a rotation")
+	flags.StringVar(&o.request, "request", "", "file with the complete request; - is the standard input")
+	flags.StringArrayVarP(&o.headers, "header", "H", nil, "a header, as 'Name: value'; repeat it for more")
+	flags.StringVar(&o.headersFile, "headers-file", "", "file with headers, one on each line or as a JSON object")
+	flags.StringVar(&o.body, "body", "", "file with the body; - is the standard input")
+	flags.StringVar(&o.computed, "computed", "", "the signature that your program computed")
+	flags.StringVar(&o.at, "at", "now", "the receiver's clock: now, sent (the time of the delivery), RFC 3339, or Unix seconds")
+	flags.DurationVar(&o.tolerance, "tolerance", signature.DefaultTolerance, "how far the timestamp may be from that clock")
+	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "the server's webhooks.header_prefix")
+	flags.BoolVar(&o.asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+// delivery reads the delivery and the settings.
+func (o *verifyOptions) delivery(in io.Reader, now time.Time) (d diagnosis.Delivery, err error) {
+	secret, err := o.secret.read()
+	switch {
+	case err != nil:
+		return d, err
+	case secret.IsZero():
+		return d, errors.New("there is no secret: use --secret-file, or set " + config.EnvWebhookSecret)
+	case o.tolerance <= 0:
+		return d, errors.New("--tolerance must be more than 0")
+	}
+	if err := o.checkSources(); err != nil {
+		return d, err
+	}
+	d = diagnosis.Delivery{Secret: secret.Reveal(), Previous: o.previous, HeaderPrefix: o.prefix, Tolerance: o.tolerance}
+	if d.Header, d.Body, err = o.read(in); err != nil {
+		return d, err
+	}
+	d.Now, err = o.clock(d, now)
+	return d, err
+}
+
+// clock reads --at.
+func (o *verifyOptions) clock(d diagnosis.Delivery, now time.Time) (time.Time, error) {
+	text := o.at
+	switch text {
+	case "now":
+		return now, nil
+	case "sent":
+		text = cmp.Or(d.Header.Get(o.prefix+"-Timestamp"), d.Header.Get("webhook-timestamp"))
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Unix(n, 0), nil
+	}
+	if o.at == "sent" {
+		return now, nil // the verdict says what is wrong with the timestamp
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, fmt.Errorf("--at %q is none of: now, sent, a time such as 2027-01-15T08:00:00Z, Unix seconds", o.at)
+	}
+	return t, nil
+}
+
+// verify checks the delivery, prints the report, and returns an error if something is wrong.
+func (o *verifyOptions) verify(out io.Writer, d diagnosis.Delivery) error {
+	verdicts := judge(d)
+	r := report{Valid: isRight(verdicts), At: d.Now.UTC(), BodyBytes: len(d.Body), Schemes: verdicts}
+	if o.computed != "" {
+		r.Computed = explain(d, o.computed)
+	}
+	if o.asJSON {
+		if err := output.WriteJSON(out, r); err != nil {
+			return err
+		}
+	} else {
+		r.write(out)
+	}
+	switch {
+	case !r.Valid:
+		return errors.New("a signature of the delivery is wrong")
+	case r.Computed != nil && !r.Computed.right():
+		return errors.New("the delivery is right, but the computed signature is wrong")
+	}
+	return nil
+}
+
+// explain explains a signature that a program computed.
+func explain(d diagnosis.Delivery, signature string) *computed {
+	scheme, mistakes, ok := d.Explain(signature)
+	if mistakes == nil {
+		mistakes = []diagnosis.Mistake{} // an array in JSON
+	}
+	return &computed{Explained: ok, Scheme: string(scheme), Mistakes: mistakes}
+}

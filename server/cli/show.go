@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/server/cli/output"
+)
+
+// widestCell is the number of characters that a cell of a list may have.
+const widestCell = 60
+
+// show prints the response to an action about one thing.
+func (a action) show(out output.Printer, body []byte) error {
+	if out.JSON {
+		return out.Write(string(bytes.TrimRight(body, "\n")) + "\n")
+	}
+	o, err := parseObject(body)
+	if err != nil {
+		return err
+	}
+	if out.Quiet {
+		return out.Write(o.text(cmp.Or(a.secret, a.id, "id")) + "\n")
+	}
+	member, columns, _ := strings.Cut(a.table, ": ")
+	text := details(out.Palette, o, member)
+	if list := o.objects(member); len(list) > 0 {
+		rows, err := cells(list, strings.Fields(columns))
+		if err != nil {
+			return err
+		}
+		text += "\n" + table(out.Palette, strings.Fields(columns), rows, 0)
+	}
+	if err := out.Write(text); err != nil {
+		return err
+	}
+	if a.secret != "" {
+		out.Note("\nStore the %s now. It is not shown again.", a.secret)
+	}
+	return nil
+}
+
+// showList prints a list.
+func (a action) showList(out output.Printer, found client.Page) error {
+	if out.JSON {
+		return output.WriteJSONLine(out.Out, found)
+	}
+	columns := strings.Fields(a.columns)
+	if out.Quiet {
+		columns = []string{cmp.Or(a.id, "id")}
+	}
+	rows, err := cells(found.Data, columns)
+	switch {
+	case err != nil:
+		return err
+	case out.Quiet:
+		var b strings.Builder
+		for _, row := range rows {
+			b.WriteString(row[0] + "\n")
+		}
+		return out.Write(b.String())
+	case len(rows) == 0:
+		out.Note("The list is empty.")
+		return nil
+	}
+	if err := out.Write(table(out.Palette, columns, rows, widestCell)); err != nil {
+		return err
+	}
+	if found.HasMore && found.NextCursor != nil {
+		out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
+	}
+	return nil
+}
+
+// cells reads the columns of each item.
+func cells(list []json.RawMessage, columns []string) ([][]string, error) {
+	rows := make([][]string, len(list))
+	for i, item := range list {
+		o, err := parseObject(item)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range columns {
+			rows[i] = append(rows[i], o.text(name))
+		}
+	}
+	return rows, nil
+}
+
+// isState reports whether the values of a member are states, which have colours.
+func isState(name string) bool {
+	return name == "status" || name == "outcome" || name == "state" || name == "verdict"
+}
+
+// table returns rows below the names of their columns. A widest of 0 shortens no cell.
+func table(p output.Palette, columns []string, rows [][]string, widest int) string {
+	t := output.Table{Widest: widest, Palette: p, Style: func(row []string, i int) output.Style {
+		if isState(columns[i]) {
+			return output.StateStyle(row[i])
+		}
+		return output.Plain
+	}}
+	for _, name := range columns {
+		t.Heads = append(t.Heads, strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(name)))
+	}
+	for _, row := range rows {
+		t.Add(row...)
+	}
+	return t.String()
+}
+
+// details returns the members of one thing, a line for each, without the member that is a table of its own.
+func details(p output.Palette, o object, except string) string {
+	t := output.Table{Palette: p, Style: func(row []string, i int) output.Style {
+		if i == 1 && isState(row[0]) {
+			return output.StateStyle(row[1])
+		}
+		return output.Plain
+	}}
+	for _, m := range o {
+		if m.name != except {
+			t.Add(m.name, m.text())
+		}
+	}
+	return t.String()
+}

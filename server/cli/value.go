@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// valueType is a type of value on the command line. It refuses wrong values before anything is sent, as far as that is
+// possible without the server.
+type valueType struct {
+	name       string                         // in the help
+	parse      func(text string) (any, error) // returns the JSON value for the API; an error says what to write instead
+	whenBare   string                         // the value of a flag that is given without a value
+	repeatable bool                           // a second flag adds to the first
+	choices    []string                       // for shell completion
+	listPath   string                         // for shell completion: the list of the API with the possible values
+	fromStdin  bool                           // "-" reads the value from the standard input
+}
+
+// read parses an argument, or the standard input if the argument is "-".
+func (v valueType) read(cmd *cobra.Command, text string) (any, error) {
+	if !v.fromStdin || text != "-" {
+		return v.parse(text)
+	}
+	all, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), client.MaxBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the standard input: %w", err)
+	}
+	if len(all) > client.MaxBody {
+		return nil, errors.New("the standard input is larger than 16 MiB")
+	}
+	return v.parse(strings.TrimSpace(string(all)))
+}
+
+// anyText is text that may be empty.
+var anyText = valueType{name: "text", parse: func(text string) (any, error) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+		return nil, errors.New("it contains a control character")
+	}
+	return text, nil
+}}
+
+// someText is text that must not be empty.
+var someText = valueType{name: "text", parse: func(text string) (any, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("it is empty")
+	}
+	return anyText.parse(text)
+}}
+
+// textOrNull is text. Empty text is null for the API, which removes the present value.
+var textOrNull = valueType{name: "text", parse: func(text string) (any, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return someText.parse(text)
+}}
+
+// boolean is true or false.
+var boolean = valueType{name: "bool", whenBare: "true", choices: []string{"true", "false"}, parse: func(text string) (any, error) {
+	if text != "true" && text != "false" {
+		return nil, errors.New("it takes true or false")
+	}
+	return text == "true", nil
+}}
+
+// integer is a whole number within bounds.
+func integer(least, most int64) valueType {
+	return valueType{name: "n", parse: func(text string) (any, error) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < least || n > most {
+			return nil, fmt.Errorf("it takes a whole number from %d to %d", least, most)
+		}
+		return n, nil
+	}}
+}
+
+// limit is a whole number, or "unlimited", which is null for the API.
+func limit(least, most int64) valueType {
+	number := integer(least, most)
+	return valueType{name: "n", choices: []string{"unlimited"}, parse: func(text string) (any, error) {
+		if text == "unlimited" {
+			return nil, nil
+		}
+		n, err := number.parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w, or unlimited", err)
+		}
+		return n, nil
+	}}
+}
+
+// words is a list of words, separated by commas or spaces, or in several flags. It may be empty.
+var words = valueType{name: "list", repeatable: true, parse: func(text string) (any, error) {
+	list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if list == nil {
+		list = []string{}
+	}
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return nil, errors.New("it contains a control character")
+	}
+	return list, nil
+}}
+
+// oneOf is one of a few words.
+func oneOf(choices ...string) valueType {
+	return valueType{name: strings.Join(choices, "|"), choices: choices, parse: func(text string) (any, error) {
+		if slices.Contains(choices, text) {
+			return text, nil
+		}
+		return nil, fmt.Errorf("it takes one of %s", strings.Join(choices, ", "))
+	}}
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, errors.New("it takes a duration with its unit, such as 90s, 30m or 720h")
+	}
+	return d, nil
+}
+
+// durationUpTo is a duration, which is a number of seconds for the API.
+func durationUpTo(most time.Duration) valueType {
+	return valueType{name: "duration", parse: func(text string) (any, error) {
+		d, err := parseDuration(text)
+		if err == nil && (d < 0 || d > most || d%time.Second != 0) {
+			err = fmt.Errorf("it takes whole seconds from 0s to %gh", most.Hours())
+		}
+		return int64(d / time.Second), err
+	}}
+}
+
+// fromNow is a duration, which is the time after that duration for the API.
+var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
+	d, err := parseDuration(text)
+	if err == nil && d <= 0 {
+		err = errors.New("it takes more than 0s")
+	}
+	return apiTime(time.Now().Add(d)), err
+}}
+
+// timestamp is a time.
+var timestamp = valueType{name: "time", parse: func(text string) (any, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, errors.New("it takes a time such as 2030-01-31T12:00:00Z")
+	}
+	if year := at.UTC().Year(); year < 1 || year > 9999 {
+		return nil, errors.New("it takes a time before the year 10000")
+	}
+	return apiTime(at), nil
+}}
+
+// timeOrAgo is a time, or how long ago that time was.
+var timeOrAgo = valueType{name: "time|duration", parse: func(text string) (any, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return apiTime(time.Now().Add(-d)), nil
+	}
+	at, err := timestamp.parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w, or a duration before now such as 24h", err)
+	}
+	return at, nil
+}}
+
+func apiTime(at time.Time) string { return at.UTC().Format(webhook.TimeFormat) }
+
+// jsonObject is a JSON object.
+var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return nil, errors.New("it takes a JSON object such as '{\"number\": 1001}'")
+	}
+	return anyJSON.parse(text)
+}}
+
+// anyJSON is a JSON value.
+var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
+	var value json.RawMessage
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		return nil, fmt.Errorf("it takes JSON: %w", err)
+	}
+	return value, nil
+}}

@@ -1,0 +1,172 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/redact"
+)
+
+// kind is what the values of a setting look like, and how they are read. Every source gives a value as text: the file gives
+// scalars as they were written, and a list as its items joined with commas.
+type kind struct {
+	label string // for help; none is a name of a type that viper converts
+	parse func(text string) (any, error)
+}
+
+// text takes any text that passes the check.
+func text(label string, check func(string) error) kind {
+	return kind{label, func(s string) (any, error) { return s, check(s) }}
+}
+
+// secret takes a text that passes the check, or none.
+func secret(check func(string) error) kind {
+	return kind{"secret", func(s string) (any, error) { return redact.New(s), optional(check)(s) }}
+}
+
+// optional lets a text be empty.
+func optional(check func(string) error) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return nil
+		}
+		return check(s)
+	}
+}
+
+// choice takes one of some values, written as show does.
+func choice[T any](values ...T) kind {
+	var texts []string
+	for _, value := range values {
+		texts = append(texts, show(value))
+	}
+	return kind{strings.Join(texts, "|"), func(s string) (any, error) {
+		if i := slices.Index(texts, s); i >= 0 {
+			return values[i], nil
+		}
+		return nil, advise(shown(s)+" is not one of its values", "write "+strings.Join(texts, " or "))
+	}}
+}
+
+// limited takes a value that read accepts, within limits.
+func limited[T int | int64 | float64 | time.Duration](label, example string, read func(string) (T, error), least, most T) kind {
+	limits := "from " + show(least) + " to " + show(most)
+	return kind{label, func(s string) (any, error) {
+		value, err := read(s)
+		switch {
+		case err != nil:
+			return nil, advise(shown(s)+" is not a "+label, "write one like "+example+", "+limits)
+		case value < least || value > most:
+			return nil, advise(show(value)+" is out of range", "write a value "+limits)
+		}
+		return value, nil
+	}}
+}
+
+func number(least, most int) kind { return limited("whole number", "16", readWhole, least, most) }
+
+func factor(least, most float64) kind { return limited("number", "2.5", readDecimal, least, most) }
+
+func size(least, most int64) kind { return limited("size", `"64MiB" or "1GiB"`, readSize, least, most) }
+
+func duration(least, most time.Duration) kind {
+	inner := limited("duration", `"500ms", "15s" or "720h"`, time.ParseDuration, least, most)
+	return kind{inner.label, func(s string) (any, error) {
+		if decimal.MatchString(s) {
+			return nil, advise(shown(s)+" has no unit", "write "+shown(s+"s"))
+		}
+		return inner.parse(s)
+	}}
+}
+
+func readWhole(s string) (int, error) {
+	if n, err := strconv.Atoi(s); err != nil || strconv.Itoa(n) == s {
+		return n, err
+	}
+	return 0, strconv.ErrSyntax // YAML would read 010 as 8
+}
+
+var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
+
+func readDecimal(s string) (float64, error) {
+	if !decimal.MatchString(s) {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseFloat(s, 64)
+}
+
+// units are the units of a size, as in GOMEMLIMIT, the largest first.
+var units = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+
+func readSize(s string) (int64, error) {
+	for _, unit := range units {
+		if digits, found := strings.CutSuffix(s, unit.name); found {
+			n, err := readWhole(strings.TrimSuffix(digits, " "))
+			if err != nil || n < 0 || int64(n) > math.MaxInt64/unit.bytes {
+				return 0, strconv.ErrSyntax
+			}
+			return int64(n) * unit.bytes, nil
+		}
+	}
+	return 0, strconv.ErrSyntax // unreachable: every text ends with the last unit
+}
+
+const maxNetworks = 1000
+
+// networks takes addresses and networks separated by commas. An address is the network of that one address. The error has
+// each wrong item.
+var networks = kind{"networks", func(s string) (any, error) {
+	var all []netip.Prefix
+	if strings.TrimSpace(s) == "" {
+		return all, nil
+	}
+	var wrong []error
+	for item := range strings.SplitSeq(s, ",") {
+		network, err := parseNetwork(strings.TrimSpace(item))
+		all, wrong = append(all, network), append(wrong, err)
+	}
+	if len(all) > maxNetworks {
+		return nil, advise(fmt.Sprintf("has more than %d items", maxNetworks), "join them to larger networks")
+	}
+	return all, errors.Join(wrong...)
+}}
+
+// show returns the text of a value. A secret is redacted.
+func show(value any) string {
+	switch v := value.(type) {
+	case time.Duration:
+		return zeros.ReplaceAllString(v.String(), "$1")
+	case int64:
+		for _, unit := range units {
+			if v%unit.bytes == 0 && v > 0 {
+				return strconv.FormatInt(v/unit.bytes, 10) + unit.name
+			}
+		}
+	case []netip.Prefix:
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]")
+	case slog.Level:
+		return strings.ToLower(v.String())
+	case redact.Text:
+		if v.IsZero() {
+			return ""
+		}
+	}
+	return fmt.Sprint(value)
+}
+
+// zeros are the zeros at the end of Duration.String: 720h0m0s is 720h.
+var zeros = regexp.MustCompile(`([hm])(0m)?0s$`)
+
+// shown is a text in a message: quoted, without control characters, and cut if it is long.
+func shown(text string) string { return fmt.Sprintf("%.80q", text) }

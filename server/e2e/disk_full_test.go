@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/disk"
+)
+
+// TestDiskFull fills the disk of a running server. The server refuses new events, still answers everything else, and heals
+// by itself once there is room. Nothing that it accepted is lost.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	dir := mountTemporary(t, "size=3m")
+	receiver := receive(t, http.StatusOK, 0)
+	p := start(t, dir)
+	sub := p.subscribe(t, receiver.url, "a")
+	backend := p.caller
+	_, backend.authorization = p.key(t, "events:write events:read")
+	accepted := map[string]bool{}
+	publish := func() answer {
+		a, err := backend.call(t.Context(), "POST", "/api/v1/events/", event("a", object{"text": strings.Repeat("x", 4000)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made struct{ ID string }
+		if err := json.Unmarshal(a.body, &made); err != nil {
+			t.Fatal(err)
+		}
+		if a.status == http.StatusAccepted {
+			accepted[made.ID] = true
+		}
+		return a
+	}
+	for range 20 {
+		publish()
+	}
+	ballast := fill(t, dir)
+	refused := 0
+	for deadline := time.Now().Add(20 * time.Second); refused < 50; {
+		switch a := publish(); {
+		case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "":
+			refused++
+		case a.status != http.StatusAccepted:
+			t.Fatalf("status %d, %v", a.status, a.header)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the disk does not fill")
+		}
+	}
+	saysFull(t, p)
+	worksWhileFull(t, p, sub, backend.authorization)
+
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	began, ready := time.Now(), 0
+	for ; ready != http.StatusOK; sleep(t.Context(), 10*time.Millisecond) {
+		if ready, _ = get(t, p.url+"/readyz"); time.Since(began) > 30*time.Second {
+			t.Fatal("it does not heal within 30 s")
+		}
+	}
+	t.Logf("%d refused, healed in %s", refused, time.Since(began))
+	if a := publish(); a.status != http.StatusAccepted {
+		t.Errorf("healed, and the status is %d", a.status)
+	}
+	p.drained(t, sub)
+	receiver.compare(t, accepted, p.attempts(t, sub))
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// fill fills the disk of dir with one file, and returns its path.
+func fill(t *testing.T, dir string) string {
+	t.Helper()
+	ballast, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = ballast.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := ballast.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return ballast.Name()
+}
+
+// saysFull checks that a server tells its observers about the full disk.
+func saysFull(t *testing.T, p *process) {
+	t.Helper()
+	if status, body := get(t, p.url+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, `"storage":{"ok":false,"problem":"the disk is full`) {
+		t.Errorf("/readyz: status %d, %s", status, body)
+	}
+	if status, body := get(t, p.url+"/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: status %d, %s", status, body)
+	}
+	if _, body := get(t, p.url+"/metrics"); !strings.Contains(body, "\nkeyhook_degraded{reason=\"disk_full\"} 1\n") {
+		t.Errorf("/metrics:\n%s", body)
+	}
+}
+
+// worksWhileFull checks the requests that need no room.
+func worksWhileFull(t *testing.T, p *process, subscription, authorization string) {
+	t.Helper()
+	p.must(t, "GET", "/api/v1/whoami/", nil, nil)
+	var verified struct{ Valid bool }
+	p.must(t, "POST", "/api/v1/auth/verify/", object{"key": strings.TrimPrefix(authorization, "ApiKey ")}, &verified)
+	if !verified.Valid {
+		t.Error("the key is not valid while the disk is full")
+	}
+	p.must(t, "GET", "/api/v1/webhooks/subscriptions/"+subscription+"/deliveries/", nil, nil)
+}
+
+// TestFirstStartOnFullDisk starts on a full disk, and again once the disk has room.
+func TestFirstStartOnFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, size, says string }{
+		{"too few bytes", "size=700k", "a first start needs 1024 KB in "},
+		{"too few files", "size=4m,nr_inodes=3", "a first start makes up to 8 files in "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := mountTemporary(t, tt.size)
+			code, said := onDatabase(t, dir, "serve")
+			if code != 8 || !strings.Contains(said, tt.says) || !strings.Contains(said, dir) || !strings.Contains(said, "storage.path") {
+				t.Errorf("exit code %d: %s", code, said)
+			}
+			if out, err := exec.Command("mount", "-o", "remount,size=4m,nr_inodes=100", dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if code := start(t, dir).end(syscall.SIGTERM); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if strings.HasPrefix(tt.says, "a first start needs") {
+				fullAgain(t, dir)
+			}
+		})
+	}
+}
+
+// fullAgain fills the disk of a stopped server except for one page, into which the index of SQLite's write-ahead log does
+// not fit.
+func fullAgain(t *testing.T, dir string) {
+	t.Helper()
+	free, _, known := disk.Free(dir)
+	if !known {
+		t.Fatal("it is not known how much is free")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, free-4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		code int
+		says []string
+	}{
+		"serve":  {8, []string{"the disk of storage.path is full", "; make room there"}},
+		"rekey":  {8, []string{"the disk of storage.path is full", "; make room there"}},
+		"backup": {1, []string{"there is no room left in " + dir}},
+	} {
+		if code, said := onDatabase(t, dir, args); code != want.code || slices.ContainsFunc(want.says, func(part string) bool { return !strings.Contains(said, part) }) {
+			t.Errorf("%s: exit code %d: %s", args, code, said)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	if code := start(t, dir).end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// withoutToken is the setting of a server that mints the token of the first operator and prints it.
+const withoutToken = "KEYHOOK_BOOTSTRAP_TOKEN="
+
+func TestFirstToken(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is printed at each start until somebody has made an authenticated request", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		tokenOf := func(p *process) string {
+			_, rest, found := strings.Cut(p.printed(t), "kat_")
+			if !found {
+				t.Fatalf("no token was printed: %s", p.printed(t))
+			}
+			return "kat_" + rest[:36]
+		}
+		p := start(t, dir, withoutToken)
+		for _, path := range []string{"/healthz", "/metrics"} { // they need no credential here
+			if status, text := get(t, p.url+path); status != http.StatusOK {
+				t.Fatalf("%s: status %d, %s", path, status, text)
+			}
+		}
+		if code := p.end(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		replaced := tokenOf(p)
+		again := start(t, dir, withoutToken)
+		for token, want := range map[string]int{replaced: http.StatusUnauthorized, tokenOf(again): http.StatusOK} {
+			if status, _, _ := again.whoami(t, "Bearer "+token); status != want {
+				t.Errorf("a token got %d, want %d", status, want)
+			}
+		}
+		again.end(syscall.SIGTERM)
+		third := start(t, dir, withoutToken)
+		third.end(syscall.SIGTERM)
+		if printed := third.printed(t); printed != "" {
+			t.Errorf("printed after somebody had made an authenticated request: %s", printed)
+		}
+	})
+
+	t.Run("is not printed after a command over the socket, but still after a health check", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		for i, command := range [][]string{{"healthcheck"}, {"api", "GET", "whoami/"}, {"healthcheck"}} {
+			p := start(t, dir, withoutToken)
+			if code, said := finish(t, keyhook(t, dir, command...)); code != 0 && command[0] != "healthcheck" { // which may come too soon after the start
+				t.Errorf("%v: exit code %d: %s", command, code, said)
+			}
+			p.end(syscall.SIGTERM)
+			if printed := strings.Contains(p.printed(t), "kat_"); printed != (i < 2) {
+				t.Errorf("start %d: printed %s", i, p.printed(t))
+			}
+		}
+	})
+
+	t.Run("is not printed if it comes from the settings", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, t.TempDir())
+		p.end(syscall.SIGTERM)
+		if printed := p.printed(t); strings.Contains(printed, operatorToken) || strings.Contains(printed, "kat_") {
+			t.Errorf("printed %s", printed)
+		}
+	})
+}
+
+func TestSecondServer(t *testing.T) {
+	t.Parallel()
+
+	t.Run("refuses a file that another process owns, and names that process", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		p := start(t, dir)
+		code, said := finish(t, keyhook(t, dir, "serve", "--listen=127.0.0.1:0"))
+		if code == 0 || !strings.Contains(said, strconv.Itoa(p.cmd.Process.Pid)) || strings.Count(said, "\n") != 1 {
+			t.Errorf("exit code %d: %s", code, said)
+		}
+	})
+
+	for _, tt := range []struct {
+		name, setting string
+		args          []string
+	}{
+		{"refuses a port in use before it touches a file", "server.listen", []string{"serve", "--listen="}},
+		{"refuses a port in use for metrics before it touches a file", "metrics.listen", []string{"serve", "--listen=127.0.0.1:0", "--metrics.listen="}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p, dir := start(t, t.TempDir()), t.TempDir()
+			tt.args[len(tt.args)-1] += strings.TrimPrefix(p.url, "http://")
+			code, said := finish(t, keyhook(t, dir, tt.args...))
+			if code == 0 || !strings.Contains(said, tt.setting) || strings.Count(said, "\n") != 1 {
+				t.Errorf("exit code %d: %s", code, said)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
+				t.Errorf("it left %v", left)
+			}
+		})
+	}
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+
+	t.Run("finishes the attempts on the wire", func(t *testing.T) {
+		t.Parallel()
+		receiver, dir := hang(t), t.TempDir()
+		p := start(t, dir)
+		sub := p.subscribe(t, receiver.url)
+		p.publish(t, "a")
+		await(t, receiver.arrived)
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		receiver.answer()
+		if code := p.wait(t); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		var log struct{ Data []struct{ Outcome string } }
+		start(t, dir).must(t, "GET", "/api/v1/webhooks/subscriptions/"+sub+"/deliveries/", nil, &log)
+		if len(log.Data) != 1 || log.Data[0].Outcome != "succeeded" {
+			t.Errorf("the log holds %+v", log.Data)
+		}
+	})
+
+	t.Run("ends at once at the second signal", func(t *testing.T) {
+		t.Parallel()
+		receiver := hang(t)
+		p := start(t, t.TempDir())
+		p.subscribe(t, receiver.url)
+		p.publish(t, "a")
+		await(t, receiver.arrived)
+		began := time.Now()
+		// Two signals of one kind may become one, so these are of two kinds.
+		for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+			if err := p.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code := p.wait(t); code != 1 || time.Since(began) > 30*time.Second {
+			t.Errorf("exit code %d after %s", code, time.Since(began))
+		}
+	})
+}
+
+// TestPrefixes changes keys.prefix and webhooks.header_prefix while a key is in use and a delivery waits for its retry.
+func TestPrefixes(t *testing.T) {
+	t.Parallel()
+	receiver, arrived := headersOf(t)
+	dir := t.TempDir()
+	p := start(t, dir, "KEYHOOK_WEBHOOKS_RETRY_BASE=2s")
+	var older, newer struct {
+		Key       string
+		ID        string
+		KeyPrefix string `json:"key_prefix"`
+	}
+	p.must(t, "POST", "/api/v1/api-keys/", object{"name": "older", "scope": "events:write api_keys:write"}, &older)
+	p.subscribe(t, receiver, "a")
+	p.publish(t, "a")
+	first := <-arrived
+	p.end(syscall.SIGTERM)
+
+	p = start(t, dir, "KEYHOOK_KEYS_PREFIX=acme", "KEYHOOK_WEBHOOKS_HEADER_PREFIX=X-Acme")
+	accepted := func(key string) bool {
+		status, _, _ := p.whoami(t, "ApiKey "+key)
+		return status == http.StatusOK
+	}
+	if !accepted(older.Key) || !strings.HasPrefix(older.Key, "svc_") {
+		t.Errorf("the older key %s is refused", older.KeyPrefix)
+	}
+	p.must(t, "POST", "/api/v1/api-keys/"+older.ID+"/rotate/", object{"grace_seconds": 60}, &newer)
+	if !strings.HasPrefix(newer.Key, "acme_") || !strings.HasPrefix(newer.KeyPrefix, "acme_") || !accepted(newer.Key) || !accepted(older.Key) {
+		t.Errorf("the newer key is %s", newer.KeyPrefix)
+	}
+	second := <-arrived
+	for _, name := range []string{"Signature", "Timestamp", "Event-Id", "Event-Type", "Attempt"} {
+		if first.Get("X-Service-"+name) == "" || first.Get("X-Acme-"+name) != "" {
+			t.Errorf("%s before the change: %v", name, first)
+		}
+		if second.Get("X-Acme-"+name) == "" || second.Get("X-Service-"+name) != "" {
+			t.Errorf("%s after the change: %v", name, second)
+		}
+	}
+	if second.Get("X-Acme-Attempt") != "2" || second.Get("Webhook-Signature") == "" {
+		t.Errorf("the second attempt: %v", second)
+	}
+}

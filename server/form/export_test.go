@@ -1,0 +1,14 @@
+package form
+
+// Split returns the names and values of the JSON object in a body.
+func Split(body []byte) (members map[string]string, err error) {
+	f, err := Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	members = map[string]string{}
+	for _, m := range f.members {
+		members[string(m.name)] = string(m.value)
+	}
+	return members, nil
+}

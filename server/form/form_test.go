@@ -1,0 +1,70 @@
+package form_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server/form"
+)
+
+func FuzzBody(f *testing.F) {
+	for _, seed := range []string{``, `{}`, `{"a":1}`, ` { "a" : [ 1 , { } ] } `, `{"\u0061":"\""}`, `{"a":1}x`, `[`, `{"a"`, "\xff", `{"":{"":{}}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		members, err := form.Split(slices.Clone(body))
+		if err != nil {
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(body, &want); err != nil {
+			t.Fatalf("took what is no JSON object: %q", body)
+		}
+		for name, value := range want {
+			if got, ok := members[name]; !ok || got != strings.TrimSpace(string(value)) {
+				t.Errorf("%q: %q, want %q", name, got, value)
+			}
+		}
+		if len(members) != len(want) {
+			t.Errorf("%d members, want %d", len(members), len(want))
+		}
+	})
+}
+
+// pageAfter reads a cursor of a list.
+func pageAfter(list, cursor string) (after form.Position, ok bool) {
+	q := form.ParseQuery("cursor="+url.QueryEscape(cursor), []string{"cursor"})
+	page, err := q.Page(list)
+	return page.After, err == nil
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("list", int64(1), int64(0), "")
+	f.Add("/api/v1/events/\norg_x", int64(1<<62), int64(-5), "AAAA")
+	f.Fuzz(func(t *testing.T, list string, row, at int64, text string) {
+		if read, ok := pageAfter(list, text); ok {
+			if again := (form.Page{List: list}).Next(read); again != text {
+				t.Errorf("%q is read as the position that %q stands for", text, again)
+			}
+		}
+		want := form.Position{Row: row, At: at}
+		written := form.Page{List: list}.Next(want)
+		got, ok := pageAfter(list, written)
+		if ok != (row > 0) || ok && got != want {
+			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
+		}
+		if _, ok := pageAfter(list+"x", written); ok {
+			t.Error("a cursor is accepted by another list")
+		}
+		for i := range written {
+			damaged := []byte(written)
+			damaged[i] ^= 1
+			if _, ok := pageAfter(list, string(damaged)); ok {
+				t.Errorf("damage at %d is not noticed", i)
+			}
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package form
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// maxDepth bounds how deep a body may nest. Common parsers of receivers stop at 64 to 1,000 levels, and what we take we
+// must be able to deliver.
+const maxDepth = 100
+
+// member is one name and value of a JSON object. The value is a part of the body.
+type member struct {
+	name  []byte
+	value jsontext.Value
+	taken bool
+}
+
+var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
+
+// parsers is how many texts longer than quickText are parsed at once, as many as can make progress. To find names given
+// twice, the parser may remember ten times the bytes of the text.
+var parsers = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+const quickText = 16 << 10
+
+// newForm splits a body into the members of its object. It refuses what RFC 7493 calls not interoperable: names given
+// twice, invalid UTF-8, lone surrogates. It also refuses a byte order mark and anything that follows the object.
+//
+// To find a name given twice in nested objects, the parser remembers all names of an object, which takes many times the
+// bytes of the body. So in a body larger than one event only the names of the object itself are compared here, and the
+// names within each event are compared when its size has been checked; see item.
+func Parse(body []byte) (*Form, error) {
+	depth, compact := survey(body)
+	if depth > maxDepth {
+		return nil, fault.New(fault.Malformed, "invalid_json", "The body nests deeper than %d levels.", maxDepth)
+	}
+	large := len(body) > webhook.MaxEvent
+	members, err := split(nil, body, jsontext.AllowDuplicateNames(large))
+	if err != nil {
+		return nil, notJSON(err, "")
+	}
+	if large {
+		if name, twice := repeatedName(members); twice {
+			return nil, givenTwice(Printable(name, MaxName))
+		}
+	}
+	return &Form{members: members, compact: compact, unchecked: large}, nil
+}
+
+// repeatedName returns the first name that an object gives twice.
+func repeatedName(members []member) (name string, twice bool) {
+	seen := make(map[string]struct{}, len(members))
+	for _, m := range members {
+		if _, twice := seen[string(m.name)]; twice {
+			return string(m.name), true
+		}
+		seen[string(m.name)] = struct{}{}
+	}
+	return "", false
+}
+
+func givenTwice(name string) *fault.Error {
+	return fault.New(fault.Malformed, "invalid_json", "The body gives \"%s\" twice in one object.", name)
+}
+
+// notJSON says where the text at path stops being JSON. What the parser says of the text is ours to know only: it quotes it.
+func notJSON(err error, path string) error {
+	var at *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, errTooManyFields):
+		return fault.Fields([]fault.Field{tooManyFields("")})
+	case errors.Is(err, errNotObject):
+		return fault.New(fault.Malformed, "invalid_json", "The body must be a JSON object.")
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &at):
+		return givenTwice(path + where(at.JSONPointer)).Because(err)
+	case errors.As(err, &at):
+		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON at byte %d.", at.ByteOffset).Because(err)
+	}
+	return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON.").Because(err)
+}
+
+// maxPath bounds the part of a path that leads to a name, in characters. What is nearest to the name is kept.
+const maxPath = 200
+
+// where names a value in a body as problems with fields do: "data.list.0.name".
+func where(p jsontext.Pointer) string {
+	path := []string{}
+	length := 0
+	for name := range p.Tokens() {
+		path = append(path, Printable(name, MaxName))
+	}
+	for i, name := range slices.Backward(path) {
+		if length += utf8.RuneCountInString(name) + 1; length > maxPath {
+			return "…" + strings.Join(path[i+1:], ".")
+		}
+	}
+	return strings.Join(path, ".")
+}
+
+// maxFields is how many members an object may have that is read field by field. What an event carries in "data" is not.
+const maxFields = 1000
+
+var (
+	errNotObject     = errors.New("not a JSON object")
+	errTooManyFields = errors.New("too many fields")
+)
+
+func tooManyFields(name string) fault.Field {
+	return fault.Field{Field: name, Code: "too_many_fields", Message: fmt.Sprintf("An object here may have at most %d fields.", maxFields)}
+}
+
+// split appends to members those of the one JSON object that text is.
+func split(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
+	if len(text) > quickText {
+		parsers <- struct{}{}
+		defer func() { <-parsers }()
+	}
+	decoder := decoders.Get().(*jsontext.Decoder)
+	defer giveBack(decoder)
+	decoder.Reset(bytes.NewBuffer(text), options...)
+	if kind := decoder.PeekKind(); kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid {
+		return nil, errNotObject
+	}
+	if _, err := decoder.ReadToken(); err != nil {
+		return nil, err
+	}
+	if members == nil {
+		members = make([]member, 0, 4)
+	}
+	for decoder.PeekKind() != jsontext.KindEndObject {
+		name, err := decoder.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: text[decoder.InputOffset()-int64(len(name)) : decoder.InputOffset()]}
+		value, err := decoder.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		m.value = text[decoder.InputOffset()-int64(len(value)) : decoder.InputOffset()]
+		if bytes.IndexByte(m.name, '\\') < 0 {
+			m.name = m.name[1 : len(m.name)-1]
+		} else if m.name, err = jsontext.AppendUnquote(nil, m.name); err != nil {
+			return nil, err
+		}
+		if len(members) == maxFields {
+			return nil, errTooManyFields
+		}
+		members = append(members, m)
+	}
+	if _, err := decoder.ReadToken(); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errors.Join(err, errTrailing)
+	}
+	return members, nil
+}
+
+// giveBack puts a decoder into the pool, without the body that it has read.
+func giveBack(decoder *jsontext.Decoder) {
+	decoder.Reset(http.NoBody)
+	decoders.Put(decoder)
+}
+
+// elements returns the first values of an array that is known to be valid, max of them at most.
+func elements(array jsontext.Value, max int) []jsontext.Value {
+	decoder := decoders.Get().(*jsontext.Decoder)
+	defer giveBack(decoder)
+	decoder.Reset(bytes.NewBuffer(array), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	values := []jsontext.Value{}
+	for _, err := decoder.ReadToken(); err == nil && len(values) < max && decoder.PeekKind() != jsontext.KindEndArray; {
+		var value jsontext.Value
+		if value, err = decoder.ReadValue(); err == nil {
+			end := decoder.InputOffset()
+			values = append(values, array[end-int64(len(value)):end])
+		}
+	}
+	return values
+}
+
+var errTrailing = errors.New("something follows the object")
+
+// survey measures a text before it is parsed: how deep it nests, and whether it is free of white space between tokens.
+// Of a text that is no JSON it says nothing useful, and harms nothing.
+func survey(text []byte) (deepest int, compact bool) {
+	depth, quoted := 0, false
+	compact = true
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case quoted:
+			if b == '\\' {
+				i++
+			} else if b == '"' {
+				quoted = false
+			}
+		case b == '"':
+			quoted = true
+		case b == '{' || b == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case b == '}' || b == ']':
+			depth--
+		case b == ' ' || b == '\n' || b == '\r' || b == '\t':
+			compact = false
+		}
+	}
+	return deepest, compact
+}

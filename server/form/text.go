@@ -1,0 +1,126 @@
+package form
+
+import (
+	"math"
+	"net/mail"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// Limits of text fields, in characters.
+const (
+	MaxName        = 100
+	maxExternalID  = 255
+	maxEmail       = 254
+	maxDescription = 500
+)
+
+// prose returns a text that may be empty and have several lines.
+func (f *Form) Multiline(name string) *string {
+	text := f.Text(name, maxDescription)
+	if text != nil && strings.ContainsFunc(*text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+		f.Refuse(name, "invalid", "This may not have control characters other than line feed and tab.")
+		return nil
+	}
+	return text
+}
+
+// line returns a text without control characters that is not blank.
+func (f *Form) Line(name string, max int) *string {
+	text := f.Text(name, max)
+	switch {
+	case text == nil:
+	case strings.ContainsFunc(*text, unicode.IsControl):
+		f.Refuse(name, "invalid", "This may not have control characters.")
+		return nil
+	case strings.TrimSpace(*text) == "":
+		f.Refuse(name, "blank", "This may not be empty.")
+		return nil
+	}
+	return text
+}
+
+// label returns a name as people give it: one line, trimmed.
+func (f *Form) Label(name string) *string {
+	// Blanks around a name do not count, so they are cut before it is measured.
+	text := f.Text(name, math.MaxInt)
+	if text == nil {
+		return nil
+	}
+	trimmed := strings.TrimSpace(*text)
+	switch {
+	case strings.ContainsFunc(trimmed, unicode.IsControl):
+		f.Refuse(name, "invalid", "This may not have control characters.")
+	case trimmed == "":
+		f.Refuse(name, "blank", "This may not be empty.")
+	case utf8.RuneCountInString(trimmed) > MaxName:
+		f.Refuse(name, "too_long", "This may have at most %d characters.", MaxName)
+	default:
+		return &trimmed
+	}
+	return nil
+}
+
+// word returns a name by which a plan or a role is addressed.
+func (f *Form) Slug(name string) *string {
+	text := f.Text(name, MaxName)
+	if text != nil && !access.ValidName(*text) {
+		f.Refuse(name, "invalid", "This must begin with a small letter and go on with at most 62 small letters, digits, _ and -.")
+		return nil
+	}
+	return text
+}
+
+// email returns a bare e-mail address.
+func (f *Form) Email(name string) *string {
+	text := f.Line(name, maxEmail)
+	if text == nil {
+		return nil
+	}
+	if parsed, err := mail.ParseAddress(*text); err != nil || parsed.Address != *text {
+		f.Refuse(name, "invalid", "This must be an e-mail address, such as ada@example.com.")
+		return nil
+	}
+	return text
+}
+
+// externalID returns an id of the host product; null removes it, which the store knows as the empty string.
+func (f *Form) ExternalID(name string) *string {
+	if f.Null(name) {
+		return new(string)
+	}
+	return f.Line(name, maxExternalID)
+}
+
+// shortened returns at most max characters of a text, whatever they are.
+func shortened(text []byte, max int) string {
+	end := 0
+	for range max {
+		_, size := utf8.DecodeRune(text[end:])
+		if end += size; end == len(text) {
+			return string(text)
+		}
+	}
+	return string(text[:end]) + "…"
+}
+
+// shown returns what a request says as a message may quote it: at most max characters, and none that is not printed.
+func Printable(text string, max int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n == max {
+			b.WriteRune('…')
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = unicode.ReplacementChar
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}

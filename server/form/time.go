@@ -1,0 +1,72 @@
+package form
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// timeForm is the form of RFC 3339 section 5.6. It is needed because time.Parse takes other forms too, such as 2:00:00.
+var timeForm = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// parseTime reads a time of a request: RFC 3339, with a year from 1 to 9999 in UTC, so that answers can show it again. The
+// problem is nil, or says with its code what the time must be.
+func parseTime(text string) (at time.Time, problem *fault.Field) {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || !timeForm.MatchString(text) {
+		return at, &fault.Field{Code: "invalid", Message: "must be a time such as 2030-01-31T12:00:00Z"}
+	}
+	if year := at.UTC().Year(); year < 1 || year > 9999 {
+		return at, &fault.Field{Code: "out_of_range", Message: "must lie from 0001-01-01T00:00:00Z on, and before 10000-01-01T00:00:00Z"}
+	}
+	return at, nil
+}
+
+// moment returns a time.
+func (f *Form) Time(name string) *time.Time {
+	text := f.Text(name, MaxName)
+	if text == nil {
+		return nil
+	}
+	at, problem := parseTime(*text)
+	if problem != nil {
+		f.Refuse(name, problem.Code, "This %s.", problem.Message)
+		return nil
+	}
+	return &at
+}
+
+// expiry returns a time that lies in the future, in milliseconds. Null is no expiry, like leaving it out.
+func (f *Form) Expiry(name string) *int64 {
+	if f.Null(name) {
+		return nil
+	}
+	at := f.Time(name)
+	if at == nil {
+		return nil
+	}
+	if !at.After(time.Now()) {
+		f.Refuse(name, "in_the_past", "This must lie in the future.")
+		return nil
+	}
+	ms := at.UnixMilli()
+	return &ms
+}
+
+// span returns the times since and until in milliseconds, 0 where they are not given.
+func (q *Query) Period() (since, until int64) { return q.time("since"), q.time("until") }
+
+// time returns a time in milliseconds. It is never 0 where it is given, because 0 does not narrow; nothing here is as
+// old as that.
+func (q *Query) time(name string) int64 {
+	value, given := q.values[name]
+	if !given {
+		return 0
+	}
+	at, problem := parseTime(value)
+	if problem != nil {
+		q.Refuse(name, problem.Message+", with + written as %2B")
+	}
+	return max(1, at.UnixMilli())
+}

@@ -1,0 +1,164 @@
+package metrics
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// source is what a scrape reads.
+type source interface {
+	// Backlog returns the pending deliveries.
+	Backlog(ctx context.Context) (webhook.Backlog, error)
+	// Sizes returns the bytes of the database and of its write-ahead log.
+	Sizes() (database, log int64, err error)
+	// Free returns the free bytes on the disk of the database; ok is false if they are unknown.
+	Free() (bytes uint64, ok bool)
+	// Degraded returns each reason for which the database may refuse writes, and whether it does now.
+	Degraded() map[string]bool
+	// Clock returns whether the wall clock can be trusted.
+	Clock() clock.State
+}
+
+// readLimit is the longest time that a scrape waits for the database.
+const readLimit = 2 * time.Second
+
+// state is the metrics that are read at each scrape. A scrape leaves out what cannot be read, because an old number or a zero
+// would be misleading.
+type state struct {
+	source   source // nil until Read: no state then
+	backlog  *backlog
+	pending  *prometheus.Desc
+	lanes    *prometheus.Desc
+	age      *prometheus.Desc
+	held     *prometheus.Desc
+	database *prometheus.Desc
+	log      *prometheus.Desc
+	free     *prometheus.Desc
+	degraded *prometheus.Desc
+	jump     *prometheus.Desc
+	errors   prometheus.Counter
+}
+
+func newState() state {
+	gauge := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+	}
+	return state{
+		backlog: &backlog{},
+		pending: gauge("deliveries_pending",
+			"Pending deliveries, by state of their subscription. The state closed is disabled, removed, or without a plan with webhooks.", "state"),
+		lanes: gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
+		age: gauge("deliveries_oldest_due_age_seconds",
+			"How long the oldest due delivery of an open subscription is overdue; 0 if there is none."),
+		held:     gauge("queue_held", "1 while an operator holds the queue, so that nothing is sent; else 0."),
+		database: gauge("storage_database_bytes", "Size of the database file."),
+		log:      gauge("storage_wal_bytes", "Size of the database's write-ahead log."),
+		free:     gauge("storage_free_bytes", "Free bytes on the disk of the database."),
+		degraded: gauge("degraded", "1 while the database refuses writes for this reason; else 0.", "reason"),
+		jump:     gauge("clock_jump_seconds", "How far the clock has jumped; negative is back. Old rows are deleted only while it is 0."),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "scrape_errors_total",
+			Help: "Reads of the database that failed during a scrape, so that some metrics are missing.",
+		}),
+	}
+}
+
+// Read sets the source that every scrape reads. Call it once, before the first scrape.
+func (m *Metrics) Read(s source) { m.state.source = s }
+
+// Describe is part of prometheus.Collector.
+func (s *state) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded, s.jump} {
+		ch <- d
+	}
+	s.errors.Describe(ch)
+}
+
+// Collect is part of prometheus.Collector.
+func (s *state) Collect(ch chan<- prometheus.Metric) {
+	if s.source != nil {
+		s.read(func(d *prometheus.Desc, value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+		})
+	}
+	s.errors.Collect(ch) // last, so that it counts the errors of this scrape too
+}
+
+func (s *state) read(show func(d *prometheus.Desc, value float64, labels ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+	defer cancel()
+	if b, err := s.backlog.read(ctx, s.source); err != nil {
+		s.errors.Inc()
+	} else {
+		for state, w := range map[string]webhook.Waiting{"healthy": b.Healthy, "failing": b.Failing, "closed": b.Closed} {
+			show(s.pending, float64(w.Deliveries), state)
+			show(s.lanes, float64(w.Lanes), state)
+		}
+		show(s.age, age(b.OldestDue))
+		held := 0.0
+		if b.Held {
+			held = 1
+		}
+		show(s.held, held)
+	}
+	if database, log, err := s.source.Sizes(); err != nil {
+		s.errors.Inc()
+	} else {
+		show(s.database, float64(database))
+		show(s.log, float64(log))
+	}
+	if bytes, ok := s.source.Free(); ok {
+		show(s.free, float64(bytes))
+	}
+	show(s.jump, s.source.Clock().Jump().Seconds())
+	for reason, is := range s.source.Degraded() {
+		value := 0.0
+		if is {
+			value = 1
+		}
+		show(s.degraded, value, reason)
+	}
+}
+
+// slowRead is the duration from which a read of the backlog is not repeated for every scrape.
+const slowRead = 50 * time.Millisecond
+
+// backlog caches the result of a slow read for a hundred times its duration. With 300,000 subscriptions that have pending
+// deliveries, a read takes a second.
+type backlog struct {
+	mu    sync.Mutex
+	known webhook.Backlog
+	until time.Time
+}
+
+// read returns the pending deliveries.
+func (k *backlog) read(ctx context.Context, from source) (webhook.Backlog, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	begin := time.Now()
+	if begin.Before(k.until) {
+		return k.known, nil
+	}
+	b, err := from.Backlog(ctx)
+	if err != nil {
+		return b, err
+	}
+	if end := time.Now(); end.Sub(begin) > slowRead {
+		k.known, k.until = b, end.Add(100*end.Sub(begin))
+	}
+	return b, nil
+}
+
+// age returns how many seconds ago a time was; 0 for a time in the future, or for no time.
+func age(at int64) float64 {
+	if at == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.UnixMilli(at)).Seconds())
+}

@@ -1,0 +1,46 @@
+package access
+
+import "strings"
+
+// IDType is what a public id names, as the id's prefix. Public ids are TypeIDs (TypeID 0.3): "sub_01h455vb4pex5vsknk084sn02q".
+type IDType string
+
+// The types of public ids.
+const (
+	KeyID          IDType = "key"
+	TokenID        IDType = "tok"
+	OrganizationID IDType = "org"
+	UserID         IDType = "usr"
+	SubscriptionID IDType = "sub"
+	EventID        IDType = "evt"
+	AttemptID      IDType = "att"
+	AuditEventID   IDType = "aud"
+	SessionID      IDType = "ses"
+)
+
+// Valid reports whether s has the form of a public id of this type.
+func (t IDType) Valid(s string) bool {
+	found, ok := IDTypeOf(s)
+	return ok && found == t
+}
+
+// IDTypeOf returns the type of a public id, which may be a type that is not known here. ok is false where s has not the form
+// of an id: three letters, an underscore, and 26 characters of Crockford's base 32 in lower case. The first of these leaves
+// room for 128 bits.
+func IDTypeOf(s string) (t IDType, ok bool) {
+	prefix, suffix, _ := strings.Cut(s, "_")
+	if len(prefix) != 3 || len(suffix) != 26 || suffix[0] > '7' {
+		return "", false
+	}
+	for _, c := range []byte(prefix) {
+		if c < 'a' || c > 'z' {
+			return "", false
+		}
+	}
+	for _, c := range []byte(suffix) {
+		if strings.IndexByte("0123456789abcdefghjkmnpqrstvwxyz", c) < 0 {
+			return "", false
+		}
+	}
+	return IDType(prefix), true
+}

@@ -1,0 +1,48 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Advice is an error that says what to do about it. Find it with errors.As, or take an error apart with Split.
+type Advice struct {
+	What  string // what happened and why, without a full stop
+	Mend  string // what to do: the exact command, setting or field
+	cause error
+}
+
+// Advise adds a mend to an error, which stays in the chain. It returns nil where there is no error.
+func Advise(err error, mend string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &Advice{What: err.Error(), Mend: fmt.Sprintf(mend, args...), cause: err}
+}
+
+// AdviseMissing is Advise for an error without a mend, and leaves any other error as it is: the floor that found the error
+// knows it best.
+func AdviseMissing(err error, mend string, args ...any) error {
+	if _, has := errors.AsType[*Advice](err); has {
+		return err
+	}
+	return Advise(err, mend, args...)
+}
+
+// Error returns what happened, a semicolon, and what to do.
+func (a *Advice) Error() string { return a.What + a.end() }
+
+func (a *Advice) end() string { return "; " + a.Mend }
+
+// Unwrap returns the error that the mend is for.
+func (a *Advice) Unwrap() error { return a.cause }
+
+// Split returns the text of an error without its mend, and the mend; empty where it has none.
+func Split(err error) (what, mend string) {
+	what = err.Error()
+	if a, has := errors.AsType[*Advice](err); has {
+		return strings.TrimSuffix(what, a.end()), a.Mend
+	}
+	return what, ""
+}
