@@ -217,7 +217,7 @@ func TestRefusedKey(t *testing.T) {
 			uid, file := asNobody(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
 			noError(t, os.Chmod(file+".key", 0o000))
 			give(t, uid, cmd.Dir, file, file+".key")
-			return []string{"mode 0000; run: chmod u+rw " + file + ".key,"}
+			return []string{"mode 0000", "; run: chmod u+rw " + file + ".key,"}
 		}, 8, "keyhook.db.key may not be used by this process"},
 	)
 }
@@ -249,7 +249,7 @@ func TestRefusedPlace(t *testing.T) {
 			uid, file := asNobody(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
 			noError(t, os.Chmod(file, 0o444))
 			give(t, uid, cmd.Dir, file, file+".key")
-			return []string{"mode 0444; run: chmod u+rw " + file + ","}
+			return []string{"mode 0444", "; run: chmod u+rw " + file + ","}
 		}, 8, "keyhook.db may not be used by this process"},
 		refusal{"a network file system", onNetwork, 8, "is on nfs4"},
 	)
