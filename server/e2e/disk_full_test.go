@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -165,7 +164,7 @@ func fullAgain(t *testing.T, dir string) {
 	}
 	for args, want := range map[string]struct {
 		code int
-		says []string
+		says string
 	}{
 		"serve":  {8, "the disk of storage.path is full"},
 		"rekey":  {8, "the disk of storage.path is full"},
