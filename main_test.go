@@ -1,7 +1,12 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -106,5 +111,38 @@ func TestTheExampleConfigEqualsTheDefaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(config.Default(), c, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
 		t.Errorf("not the defaults (-want +got):\n%s", diff)
+	}
+}
+
+// longFunctions may have more lines than others: tables, and what is about to be split.
+var longFunctions = []string{"table", "open", "Examine"}
+
+func TestFunctionsAreShort(t *testing.T) {
+	t.Parallel()
+	if err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		most := 60
+		if strings.HasSuffix(path, "_test.go") {
+			most = 120
+		}
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			f, isFunction := d.(*ast.FuncDecl)
+			if !isFunction || slices.Contains(longFunctions, f.Name.Name) {
+				continue
+			}
+			if lines := files.Position(f.End()).Line - files.Position(f.Pos()).Line + 1; lines > most {
+				t.Errorf("%s: %s has %d lines; split it below %d", path, f.Name.Name, lines, most)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

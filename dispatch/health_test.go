@@ -89,6 +89,10 @@ func TestHealth(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestHealthAfterChanges(t *testing.T) {
+	t.Parallel()
 
 	t.Run("all pending deliveries are sent in parallel when a disabled subscription is activated", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {

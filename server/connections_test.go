@@ -123,21 +123,25 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	})
 }
 
+// most is how many connections a server of these tests accepts. Beyond few, it closes idle ones.
+const most, few = 40, 32
+
+func limited(t *testing.T, change ...func(*server.Options)) *served {
+	t.Helper()
+	f := build(t, change...)
+	f.server.LimitConnections(most)
+	return f.serve(t)
+}
+
+// slowMetrics makes the metrics wait for free.
+func slowMetrics(free chan struct{}) func(*server.Options) {
+	return func(o *server.Options) {
+		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free })
+	}
+}
+
 func TestAllConnections(t *testing.T) {
 	t.Parallel()
-	const most, few = 40, 32
-	limited := func(t *testing.T, change ...func(*server.Options)) *served {
-		f := build(t, change...)
-		f.server.LimitConnections(most)
-		return f.serve(t)
-	}
-	// slowly has the metrics wait for free.
-	slowly := func(free chan struct{}) func(*server.Options) {
-		return func(o *server.Options) {
-			o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free })
-		}
-	}
-
 	t.Run("leave room for others: those that are idle for the longest are closed", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -198,12 +202,16 @@ func TestAllConnections(t *testing.T) {
 			<-s.done
 		})
 	})
+}
+
+func TestBusyConnections(t *testing.T) {
+	t.Parallel()
 
 	t.Run("are not closed while a request is under way; the next client waits", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			free := make(chan struct{})
-			s := limited(t, slowly(free))
+			s := limited(t, slowMetrics(free))
 			results := make(chan bool, most)
 			for range most {
 				go func() {
@@ -244,7 +252,7 @@ func TestAllConnections(t *testing.T) {
 		for protocol, name := range map[string]string{"HTTP/1.1": "http/1.1", "HTTP/2.0": "h2"} {
 			synctest.Test(t, func(t *testing.T) {
 				free := make(chan struct{})
-				s := limited(t, slowly(free), func(o *server.Options) {
+				s := limited(t, slowMetrics(free), func(o *server.Options) {
 					o.TLS = &tls.Config{Certificates: lender.TLS.Certificates}
 				})
 				// get asks over a connection of its own.

@@ -214,6 +214,76 @@ func TestProxies(t *testing.T) {
 	}
 }
 
+// proxied is an API behind a proxy that asks Keyhook.
+type proxied struct {
+	*listener
+	key      access.Credential // a good one
+	identity map[string]string // of the key, in the headers
+	caddy    bool              // the proxy is Caddy, otherwise nginx
+}
+
+// ask makes a request to the proxy. It returns the response, its body, and the requests with their bodies that the API got.
+func (p *proxied) ask(t *testing.T, line, as, body string, header ...string) (*http.Response, string, []*http.Request, []string) {
+	t.Helper()
+	method, path, _ := strings.Cut(line, " ")
+	r, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header[header[i]] = append(r.Header[header[i]], header[i+1])
+	}
+	if as != "" {
+		r.Header.Set("Authorization", as)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := read(t, response)
+	requests, bodies := p.api.take()
+	return response, text, requests, bodies
+}
+
+// passes expects the proxy to let a request with the good key pass, with the identity of the key and without the key.
+func (p *proxied) passes(t *testing.T, line, body string, header ...string) {
+	t.Helper()
+	response, text, requests, bodies := p.ask(t, line, apiKey(p.key), body, header...)
+	if response.StatusCode != 200 || response.Header.Get("X-From") != "the API" || text != "orders\n" && !strings.HasPrefix(line, "HEAD") || len(requests) != 1 {
+		t.Fatalf("%s: %d %v %q, %d requests came through", line, response.StatusCode, response.Header, text, len(requests))
+	}
+	r := requests[0]
+	if r.Method+" "+r.RequestURI != line || bodies[0] != body {
+		t.Errorf("%s %s with %d bytes came through, want %s with %d", r.Method, r.RequestURI, len(bodies[0]), line, len(body))
+	}
+	if diff := cmp.Diff(p.identity, identity(answer{Response: &http.Response{Header: r.Header}})); diff != "" {
+		t.Errorf("identity (-want +got):\n%s", diff)
+	}
+	if dump := fmt.Sprint(r.Header); r.Header.Get("Authorization") != "" || strings.Contains(dump, p.key.Reveal()) || strings.Contains(dump, "spoofed") {
+		t.Errorf("came through with %v", r.Header)
+	}
+}
+
+// refuses expects the proxy to refuse a credential.
+func (p *proxied) refuses(t *testing.T, as string, status int, code string) *http.Response {
+	t.Helper()
+	response, text, requests, _ := p.ask(t, "POST /orders/?permission=events:read", as, "a body")
+	if response.StatusCode != status || len(requests) != 0 {
+		t.Errorf("status %d, want %d; %d requests came through: %s", response.StatusCode, status, len(requests), text)
+	}
+	if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != p.caddy { // nginx has the code alone
+		t.Errorf("no problem with the code %s: %s", code, text)
+	}
+	if got := response.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	challenges := strings.Count(strings.Join(response.Header.Values("WWW-Authenticate"), ","), `ApiKey realm="keyhook"`)
+	if challenges > 1 || (challenges == 1) != (status == 401) {
+		t.Errorf("challenges %q", response.Header.Values("WWW-Authenticate"))
+	}
+	return response
+}
+
 func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int, caddy bool) {
 	f := start(t)
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
@@ -229,119 +299,62 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	}
 	keyhook, _ := strings.CutPrefix(f.url, "http://")
 	l := proxy(t, keyhook)
-
-	// ask makes a request of the proxy, and returns what came of it and what the API has seen of it.
-	ask := func(t *testing.T, line, as, body string, header ...string) (*http.Response, string, []*http.Request, []string) {
-		t.Helper()
-		method, path, _ := strings.Cut(line, " ")
-		r, err := http.NewRequestWithContext(t.Context(), method, l.url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := 0; i < len(header); i += 2 {
-			r.Header[header[i]] = append(r.Header[header[i]], header[i+1])
-		}
-		if as != "" {
-			r.Header.Set("Authorization", as)
-		}
-		response, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := read(t, response)
-		requests, bodies := l.api.take()
-		return response, text, requests, bodies
-	}
-	who := map[string]string{
+	identity := map[string]string{
 		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Scope": "events:read orders:read", "Plan": "growth",
 	}
-	passes := func(t *testing.T, line, body string, header ...string) {
-		t.Helper()
-		response, text, requests, bodies := ask(t, line, apiKey(raw), body, header...)
-		if response.StatusCode != 200 || response.Header.Get("X-From") != "the API" || text != "orders\n" && !strings.HasPrefix(line, "HEAD") || len(requests) != 1 {
-			t.Fatalf("%s: %d %v %q, %d requests came through", line, response.StatusCode, response.Header, text, len(requests))
-		}
-		r := requests[0]
-		if r.Method+" "+r.RequestURI != line || bodies[0] != body {
-			t.Errorf("%s %s with %d bytes came through, want %s with %d", r.Method, r.RequestURI, len(bodies[0]), line, len(body))
-		}
-		if diff := cmp.Diff(who, identity(answer{Response: &http.Response{Header: r.Header}})); diff != "" {
-			t.Errorf("identity (-want +got):\n%s", diff)
-		}
-		if dump := fmt.Sprint(r.Header); r.Header.Get("Authorization") != "" || strings.Contains(dump, raw.Reveal()) || strings.Contains(dump, "spoofed") {
-			t.Errorf("came through with %v", r.Header)
-		}
-	}
-	refuses := func(t *testing.T, as string, status int, code string) *http.Response {
-		t.Helper()
-		response, text, requests, _ := ask(t, "POST /orders/?permission=events:read", as, "a body")
-		if response.StatusCode != status || len(requests) != 0 {
-			t.Errorf("status %d, want %d; %d requests came through: %s", response.StatusCode, status, len(requests), text)
-		}
-		if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != caddy { // nginx has the code alone
-			t.Errorf("no problem with the code %s: %s", code, text)
-		}
-		if got := response.Header.Get("Content-Type"); got != "application/problem+json" {
-			t.Errorf("Content-Type %q", got)
-		}
-		challenges := strings.Count(strings.Join(response.Header.Values("WWW-Authenticate"), ","), `ApiKey realm="keyhook"`)
-		if challenges > 1 || (challenges == 1) != (status == 401) {
-			t.Errorf("challenges %q", response.Header.Values("WWW-Authenticate"))
-		}
-		return response
-	}
+	p := &proxied{l, raw, identity, caddy}
 
 	t.Run("lets a good key pass, and says whose it is, and hides the key", func(t *testing.T) {
 		for _, line := range []string{"GET /orders/7?page=2&x=%20y", "HEAD /", "DELETE /orders/7", "PROPFIND /orders", "OPTIONS /orders"} {
-			passes(t, line, "")
+			p.passes(t, line, "")
 		}
 	})
 	t.Run("passes bodies on", func(t *testing.T) {
-		passes(t, "POST /orders/", `{"order":1}`, "Content-Type", "application/json")
-		passes(t, "PUT /orders/7", strings.Repeat("0123456789", 50_000))
+		p.passes(t, "POST /orders/", `{"order":1}`, "Content-Type", "application/json")
+		p.passes(t, "PUT /orders/7", strings.Repeat("0123456789", 50_000))
 	})
 	t.Run("believes nothing that a client says of itself", func(t *testing.T) {
-		passes(t, "GET /orders/?key=x&permission=platform:write", "",
+		p.passes(t, "GET /orders/?key=x&permission=platform:write", "",
 			"X-Service-Key-Id", "spoofed", "x-service-user-id", "spoofed", "X-Service-Organization-Id", "spoofed", "X-Service-Organization-Id", "spoofed too",
 			"X-SERVICE-SCOPE", "spoofed", "X-Service-Plan", "spoofed", "X-Organization-Id", "org_x")
 		// CGI, WSGI and Rack read all of these as one.
-		passes(t, "GET /orders/", "", "X_Service_Key_Id", "spoofed", "X-Service_Key_Id", "spoofed", "X_Service-User-Id", "spoofed", "x_service_plan", "spoofed")
+		p.passes(t, "GET /orders/", "", "X_Service_Key_Id", "spoofed", "X-Service_Key_Id", "spoofed", "X_Service-User-Id", "spoofed", "x_service_plan", "spoofed")
 		if caddy { // nginx can name what it overwrites only
-			passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
+			p.passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
 		}
 	})
 	t.Run("lets no client have the proxy drop who it is", func(t *testing.T) {
-		passes(t, "GET /orders/", "", "Connection", "X-Service-Key-Id, X-Service-Organization-Id, X-Service-Scope")
-		passes(t, "GET /orders/", "", "Connection", "keep-alive", "Connection", "x-service-key-id")
+		p.passes(t, "GET /orders/", "", "Connection", "X-Service-Key-Id, X-Service-Organization-Id, X-Service-Scope")
+		p.passes(t, "GET /orders/", "", "Connection", "keep-alive", "Connection", "x-service-key-id")
 	})
 	t.Run("switches to another protocol where the proxy can", func(t *testing.T) {
-		_, _, requests, _ := ask(t, "GET /orders/", apiKey(raw), "", "Connection", "Upgrade", "Upgrade", "orders")
+		_, _, requests, _ := p.ask(t, "GET /orders/", apiKey(raw), "", "Connection", "Upgrade", "Upgrade", "orders")
 		if len(requests) != 1 || (requests[0].Header.Get("Upgrade") == "orders") != caddy || requests[0].Header.Get("X-Service-Key-Id") != key.ID {
 			t.Errorf("%d requests came through: %v", len(requests), requests)
 		}
 	})
 	t.Run("refuses a request without a credential, and one with another", func(t *testing.T) {
-		refuses(t, "", 401, "missing_credential")
-		refuses(t, bearer(token), 401, "wrong_scheme")
-		refuses(t, "ApiKey svc_x", 401, "invalid_key")
-		refuses(t, apiKey(raw)+", "+apiKey(asSmall), 400, "multiple_credentials")
+		p.refuses(t, "", 401, "missing_credential")
+		p.refuses(t, bearer(token), 401, "wrong_scheme")
+		p.refuses(t, "ApiKey svc_x", 401, "invalid_key")
+		p.refuses(t, apiKey(raw)+", "+apiKey(asSmall), 400, "multiple_credentials")
 	})
-	t.Run("refuses a revoked key", func(t *testing.T) { refuses(t, apiKey(asRevoked), 401, "key_revoked") })
-	t.Run("refuses a key without the permission", func(t *testing.T) { refuses(t, apiKey(asNarrow), 403, "permission_denied") })
+	t.Run("refuses a revoked key", func(t *testing.T) { p.refuses(t, apiKey(asRevoked), 401, "key_revoked") })
+	t.Run("refuses a key without the permission", func(t *testing.T) { p.refuses(t, apiKey(asNarrow), 403, "permission_denied") })
 	t.Run("refuses beyond the limit, and says when to come again", func(t *testing.T) {
 		for range 2 {
-			if response, _, requests, _ := ask(t, "GET /", apiKey(asSmall), ""); response.StatusCode != 200 || len(requests) != 1 {
+			if response, _, requests, _ := p.ask(t, "GET /", apiKey(asSmall), ""); response.StatusCode != 200 || len(requests) != 1 {
 				t.Errorf("status %d", response.StatusCode)
 			}
 		}
-		if retry := refuses(t, apiKey(asSmall), 429, "rate_limited").Header.Get("Retry-After"); retry == "" || retry == "0" || len(retry) > 2 {
+		if retry := p.refuses(t, apiKey(asSmall), 429, "rate_limited").Header.Get("Retry-After"); retry == "" || retry == "0" || len(retry) > 2 {
 			t.Errorf("Retry-After %q", retry)
 		}
 	})
 	t.Run("lets nothing pass while Keyhook is down", func(t *testing.T) {
 		f.stop()
 		for range 3 {
-			response, text, requests, _ := ask(t, "POST /orders/", apiKey(raw), "a body")
+			response, text, requests, _ := p.ask(t, "POST /orders/", apiKey(raw), "a body")
 			if response.StatusCode != down || len(requests) != 0 {
 				t.Errorf("status %d, %d requests came through: %s", response.StatusCode, len(requests), text)
 			}

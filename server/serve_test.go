@@ -131,6 +131,11 @@ func TestServe(t *testing.T) {
 			<-s.done
 		})
 	})
+}
+
+func TestServeStops(t *testing.T) {
+	t.Parallel()
+
 	t.Run("lets requests under way end when it is told to stop, and takes no more", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -194,6 +199,11 @@ func TestServe(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestServeLimits(t *testing.T) {
+	t.Parallel()
+
 	t.Run("cuts who sends nothing, a part of the header, or a part of the body", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

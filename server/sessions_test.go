@@ -164,6 +164,13 @@ func TestSession(t *testing.T) {
 			t.Errorf("cookies %v", b.cookies(t))
 		}
 	})
+}
+
+func TestRefusedSession(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+
 	for name, cookie := range map[string]string{
 		"empty": "", "short": "x", "unknown": access.MintSession().Reveal(), "an access token": token.Reveal(),
 		"too long": access.MintSession().Reveal() + "A", "not canonical": access.MintSession().Reveal()[:42] + "B",

@@ -11,6 +11,23 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
+type statsTally struct {
+	Succeeded, Failed int
+	Durations         []int
+	Estimates         *struct{ P50, P95, P99 float64 } `json:"duration_ms"`
+}
+
+type statsSeries struct {
+	Since, Until time.Time
+	Step         int
+	Bounds       []int `json:"duration_bounds_ms"`
+	Totals       statsTally
+	Data         []struct {
+		At time.Time
+		statsTally
+	}
+}
+
 func TestStats(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -21,22 +38,7 @@ func TestStats(t *testing.T) {
 	quiet, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "never.happens")
 	attempted(t, f, owner, sub, 4)
 
-	type tally struct {
-		Succeeded, Failed int
-		Durations         []int
-		Estimates         *struct{ P50, P95, P99 float64 } `json:"duration_ms"`
-	}
-	type series struct {
-		Since, Until time.Time
-		Step         int
-		Bounds       []int `json:"duration_bounds_ms"`
-		Totals       tally
-		Data         []struct {
-			At time.Time
-			tally
-		}
-	}
-	get := func(t *testing.T, query string) (s series) {
+	get := func(t *testing.T, query string) (s statsSeries) {
 		t.Helper()
 		answer := f.do(t, call{"GET /api/v1/webhooks/stats/" + query, as, "", nil}).want(t, 200, "")
 		if err := json.Unmarshal([]byte(answer.body), &s); err != nil {
@@ -132,7 +134,7 @@ func TestStats(t *testing.T) {
 	t.Run("are another organization's secret", func(t *testing.T) {
 		f.do(t, call{"GET /api/v1/webhooks/stats/?subscription_id=" + sub.ID, bearer(stranger), "", nil}).want(t, 404, "not_found")
 		answer := f.do(t, call{"GET /api/v1/webhooks/stats/", bearer(stranger), "", nil}).want(t, 200, "")
-		var s series
+		var s statsSeries
 		if err := json.Unmarshal([]byte(answer.body), &s); err != nil || s.Totals.Succeeded != 0 {
 			t.Errorf("%v, totals %+v", err, s.Totals)
 		}

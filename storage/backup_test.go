@@ -114,6 +114,10 @@ func TestBackup(t *testing.T) {
 			t.Error("the original was changed")
 		}
 	})
+}
+
+func TestRefusedBackup(t *testing.T) {
+	t.Parallel()
 
 	t.Run("refuses with a sentence, and leaves nothing behind", func(t *testing.T) {
 		t.Parallel()
@@ -189,6 +193,10 @@ func TestBackup(t *testing.T) {
 			t.Errorf("it left %v", left)
 		}
 	})
+}
+
+func TestConcurrentBackups(t *testing.T) {
+	t.Parallel()
 
 	t.Run("is made one at a time in a directory, whole each time, over what a killed one has left", func(t *testing.T) {
 		t.Parallel()
@@ -227,6 +235,10 @@ func TestBackup(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDatedBackups(t *testing.T) {
+	t.Parallel()
 
 	t.Run("removes the oldest of its dated copies, and no other file", func(t *testing.T) {
 		t.Parallel()

@@ -76,6 +76,10 @@ func TestPublish(t *testing.T) {
 			t.Errorf("%+v, pending %v", p, x.jobs(t))
 		}
 	})
+}
+
+func TestRepeatedPublish(t *testing.T) {
+	t.Parallel()
 
 	t.Run("answers a repetition as the first time, whoever comes first", func(t *testing.T) {
 		t.Parallel()
@@ -136,6 +140,10 @@ func TestPublish(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestPublishTransaction(t *testing.T) {
+	t.Parallel()
 
 	t.Run("is not undone by the end of the caller's context", func(t *testing.T) {
 		t.Parallel()

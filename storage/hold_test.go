@@ -15,27 +15,28 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
+// holder is an operator in an organization without subscriptions, or the event about the hold would wait for them.
+func holder(t *testing.T, x tenant) access.Actor {
+	t.Helper()
+	return storagetest.Operator(t, x.Store).Actor("127.0.0.1", "test")
+}
+
+func holdQueue(t *testing.T, x tenant) {
+	t.Helper()
+	if err := x.HoldQueue(t.Context(), holder(t, x), "a test"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestHold(t *testing.T) {
 	t.Parallel()
-
-	// The operator acts in an organization without subscriptions, or the news of the hold would wait for them.
-	operator := func(t *testing.T, x tenant) access.Actor {
-		t.Helper()
-		return storagetest.Operator(t, x.Store).Actor("127.0.0.1", "test")
-	}
-	hold := func(t *testing.T, x tenant) {
-		t.Helper()
-		if err := x.HoldQueue(t.Context(), operator(t, x), "a test"); err != nil {
-			t.Fatal(err)
-		}
-	}
 
 	t.Run("lets nothing begin, takes what is published, and ends with a release", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
-		hold(t, x)
+		holdQueue(t, x)
 		storagetest.Publish(t, x.Store, x.owner, "b")
 		at := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
 		if at.Open || !before.Open || at.Epoch != before.Epoch {
@@ -48,7 +49,7 @@ func TestHold(t *testing.T) {
 		if _, _, _, err := x.BeginTest(t.Context(), x.org(), x.sub.ID); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("a test began: %v", err)
 		}
-		if n := must[int64](t)(x.ReleaseQueue(t.Context(), operator(t, x))); n != 2 {
+		if n := must[int64](t)(x.ReleaseQueue(t.Context(), holder(t, x))); n != 2 {
 			t.Errorf("%d released", n)
 		}
 		if x.begin(t, jobs[0]) == 0 || x.begin(t, jobs[1]) == 0 {
@@ -94,9 +95,9 @@ func TestHold(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := tenantOf(t, store)
 		storagetest.Publish(t, store, x.owner, "a")
-		hold(t, x)
+		holdQueue(t, x)
 		first := *store.Held()
-		if err := store.HoldQueue(t.Context(), operator(t, x), "another"); err != nil {
+		if err := store.HoldQueue(t.Context(), holder(t, x), "another"); err != nil {
 			t.Fatal(err)
 		}
 		stop()
@@ -109,6 +110,10 @@ func TestHold(t *testing.T) {
 			t.Error("it began after a restart")
 		}
 	})
+}
+
+func TestDiscardedHold(t *testing.T) {
+	t.Parallel()
 
 	t.Run("is discarded with what was pending by then, in batches, and not with what came later", func(t *testing.T) {
 		t.Parallel()
@@ -121,9 +126,9 @@ func TestHold(t *testing.T) {
 		published := must[[]webhook.Published](t)(x.PublishEvents(t.Context(), x.org(), events))
 		delivered := x.jobs(t)[0]
 		x.end(t, delivered, x.begin(t, delivered), true)
-		hold(t, x)
+		holdQueue(t, x)
 		late := storagetest.Publish(t, x.Store, x.owner, "a")
-		if n := must[int64](t)(x.DiscardQueue(t.Context(), operator(t, x))); n != many-1 {
+		if n := must[int64](t)(x.DiscardQueue(t.Context(), holder(t, x))); n != many-1 {
 			t.Errorf("%d dropped", n)
 		}
 		if jobs := x.jobs(t); len(jobs) != 1 || jobs[0].EventID != late.ID || x.begin(t, jobs[0]) == 0 {
@@ -149,7 +154,7 @@ func TestHold(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
-		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); fault.KindOf(err) != fault.Conflict || len(x.jobs(t)) != 1 {
+		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); fault.KindOf(err) != fault.Conflict || len(x.jobs(t)) != 1 {
 			t.Errorf("error %v, %d pending", err, len(x.jobs(t)))
 		}
 	})
@@ -160,8 +165,8 @@ func TestHold(t *testing.T) {
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		job := x.jobs(t)[0]
 		attempt := x.begin(t, job)
-		hold(t, x)
-		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); err != nil {
+		holdQueue(t, x)
+		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); err != nil {
 			t.Fatal(err)
 		}
 		x.end(t, job, attempt, true)
@@ -170,20 +175,24 @@ func TestHold(t *testing.T) {
 			t.Errorf("%+v, error %v", deliveries, err)
 		}
 	})
+}
+
+func TestEffectsOfHold(t *testing.T) {
+	t.Parallel()
 
 	t.Run("is in the audit log, once for each change", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
-		hold(t, x)
-		hold(t, x)
+		holdQueue(t, x)
+		holdQueue(t, x)
 		for range 2 {
-			if _, err := x.ReleaseQueue(t.Context(), operator(t, x)); err != nil {
+			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		hold(t, x)
-		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); err != nil {
+		holdQueue(t, x)
+		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); err != nil {
 			t.Fatal(err)
 		}
 		var types []string
@@ -200,12 +209,12 @@ func TestHold(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := newTenant(t)
 			storagetest.Publish(t, x.Store, x.owner, "a")
-			hold(t, x)
+			holdQueue(t, x)
 			time.Sleep(time.Hour)
 			if b := must[webhook.Backlog](t)(x.Backlog(t.Context())); !b.Held || b.OldestDue != 0 {
 				t.Errorf("backlog %+v", b)
 			}
-			if _, err := x.ReleaseQueue(t.Context(), operator(t, x)); err != nil {
+			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			now := time.Now().UnixMilli()
@@ -225,12 +234,12 @@ func TestHold(t *testing.T) {
 			x := tenantOf(t, store)
 			p := storagetest.Publish(t, store, x.owner, "a")
 			x.end(t, x.jobs(t)[0], x.begin(t, x.jobs(t)[0]), true)
-			hold(t, x)
+			holdQueue(t, x)
 			time.Sleep(3 * time.Hour)
 			if _, _, err := x.Event(t.Context(), x.org(), p.ID); err != nil {
 				t.Errorf("gone while held: %v", err)
 			}
-			if _, err := x.ReleaseQueue(t.Context(), operator(t, x)); err != nil {
+			if _, err := x.ReleaseQueue(t.Context(), holder(t, x)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -248,7 +257,7 @@ func TestHold(t *testing.T) {
 			storagetest.Publish(t, x.Store, x.owner, eventType)
 		}
 		due := x.jobs(t)[0].DueAt
-		hold(t, x)
+		holdQueue(t, x)
 		q := must[webhook.Queue](t)(x.Queue(t.Context()))
 		if q.Hold == nil || q.Deliveries != 5 || q.Subscriptions != 2 || len(q.Largest) != 2 {
 			t.Fatalf("%+v", q)
@@ -267,11 +276,11 @@ func TestHold(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
-		hold(t, x)
+		holdQueue(t, x)
 		if _, err := x.Queue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.DiscardQueue(t.Context(), operator(t, x)); err != nil {
+		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); err != nil {
 			t.Fatal(err)
 		}
 		noneGrows(t, x.Store, nil)

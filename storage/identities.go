@@ -108,7 +108,7 @@ func (s *Store) userOf(ctx context.Context, i access.Identity) (row int64, bound
 		return 0, false, err
 	case found.ExternalID != nil && *found.ExternalID != i.Subject:
 		return 0, false, fault.New(fault.Unauthenticated, "subject_mismatch",
-			"The user with this token's e-mail address is bound to a different sub.").Because(errors.New("the user with its email has another external_id than its sub"))
+			"The user with this token's e-mail address has a different external_id than the token's sub.").Because(errors.New("the user with its email has another external_id than its sub"))
 	case !found.IsActive:
 		return 0, false, refusedIdentity.inactive()
 	}

@@ -83,6 +83,11 @@ func TestCreateKey(t *testing.T) {
 			seen[made.Window] = true
 		}
 	})
+}
+
+func TestRefusedCreateKey(t *testing.T) {
+	t.Parallel()
+
 	t.Run("is refused without the capability in the plan of the organization acted in", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)

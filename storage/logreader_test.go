@@ -218,6 +218,10 @@ func TestTurnsOfLogs(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestTurnsOfWaitingReads(t *testing.T) {
+	t.Parallel()
 
 	t.Run("a read waits for a connection a while, and takes the next that is free", func(t *testing.T) {
 		t.Parallel()

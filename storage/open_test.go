@@ -102,6 +102,10 @@ func TestOpen(t *testing.T) {
 			refused(t, storagetest.Options(t, link), storage.ErrInUse)
 		}
 	})
+}
+
+func TestRefusedFile(t *testing.T) {
+	t.Parallel()
 
 	t.Run("refuses a schema that was changed by hand, with the difference", func(t *testing.T) {
 		t.Parallel()
@@ -183,6 +187,10 @@ func TestOpen(t *testing.T) {
 			t.Errorf("the file was touched: %v, %v", info, err)
 		}
 	})
+}
+
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
 
 	t.Run("begins anew after a first start that was cut off at any step", func(t *testing.T) {
 		t.Parallel()

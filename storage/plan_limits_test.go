@@ -119,6 +119,11 @@ func TestPlanLimits(t *testing.T) {
 			must[access.Key](t)(x.create(t, owner, access.EventsRead))
 		})
 	})
+}
+
+func TestPlanLimitsOfRotation(t *testing.T) {
+	t.Parallel()
+
 	t.Run("an organization at its limit can rotate with a grace, which makes no room", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(2)))
@@ -157,6 +162,11 @@ func TestPlanLimits(t *testing.T) {
 			x.rotated(t, owner, k.ID, time.Hour)
 		}
 	})
+}
+
+func TestLoweredPlan(t *testing.T) {
+	t.Parallel()
+
 	t.Run("a lowered plan removes nothing and stops creation", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(3)), new(int64(3)))

@@ -173,6 +173,10 @@ func TestQueue(t *testing.T) {
 			t.Errorf("attempt 2 was begun while 1 is under way: %v, %v", ids, err)
 		}
 	})
+}
+
+func TestBeginAttempts(t *testing.T) {
+	t.Parallel()
 
 	t.Run("nothing begins under another epoch, without the plan, disabled or removed", func(t *testing.T) {
 		t.Parallel()
@@ -234,6 +238,10 @@ func TestQueue(t *testing.T) {
 			t.Error("refused")
 		}
 	})
+}
+
+func TestFailedAttempts(t *testing.T) {
+	t.Parallel()
 
 	t.Run("five failures exhaust a delivery and make the subscription failing", func(t *testing.T) {
 		t.Parallel()
@@ -297,6 +305,10 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%d failures counted", sub.ConsecutiveFailures)
 		}
 	})
+}
+
+func TestInterruptedAttempts(t *testing.T) {
+	t.Parallel()
 
 	t.Run("what a dead owner left behind is interrupted, keeps its number, and is due again", func(t *testing.T) {
 		t.Parallel()
@@ -361,6 +373,10 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%+v", settled)
 		}
 	})
+}
+
+func TestQueueOfRemovedSubscription(t *testing.T) {
+	t.Parallel()
 
 	t.Run("what is pending for a removed subscription is dropped, the log stays", func(t *testing.T) {
 		t.Parallel()
@@ -395,6 +411,10 @@ func TestQueue(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestTestDelivery(t *testing.T) {
+	t.Parallel()
 
 	t.Run("a test is recorded, never pending, and leaves the health alone", func(t *testing.T) {
 		t.Parallel()

@@ -227,6 +227,10 @@ func TestRekey(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestInterruptedRekey(t *testing.T) {
+	t.Parallel()
 
 	t.Run("changes nothing where it is interrupted midway, and the database opens with the key file as it is", func(t *testing.T) {
 		t.Parallel()
@@ -330,6 +334,10 @@ func TestRekey(t *testing.T) {
 			t.Errorf("%d attempts were still sending after the change", sending)
 		}
 	})
+}
+
+func TestRefusedRekey(t *testing.T) {
+	t.Parallel()
 
 	t.Run("leaves what no key opens as it is, and names it", func(t *testing.T) {
 		t.Parallel()

@@ -143,6 +143,10 @@ func TestRestore(t *testing.T) {
 			t.Errorf("created %v, held %v", store.Created(), store.Held())
 		}
 	})
+}
+
+func TestRefusedRestore(t *testing.T) {
+	t.Parallel()
 
 	t.Run("refuses with a sentence, and touches nothing", func(t *testing.T) {
 		t.Parallel()
@@ -235,6 +239,10 @@ func TestRestore(t *testing.T) {
 		}
 		must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 	})
+}
+
+func TestRestoreOverDamage(t *testing.T) {
+	t.Parallel()
 
 	t.Run("sets aside a database that cannot be opened, with its log", func(t *testing.T) {
 		t.Parallel()

@@ -121,6 +121,11 @@ func TestRotateKey(t *testing.T) {
 			t.Errorf("the new key is %+v", p)
 		}
 	})
+}
+
+func TestRotationAuthority(t *testing.T) {
+	t.Parallel()
+
 	t.Run("belongs to whoever rotates, and grants what both the key and that user may do", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
@@ -178,6 +183,11 @@ func TestRotateKey(t *testing.T) {
 			t.Errorf("granted %q", made.Scope)
 		}
 	})
+}
+
+func TestRefusedRotation(t *testing.T) {
+	t.Parallel()
+
 	t.Run("is refused in this order: not there, credential, plan, member, state, scope", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
@@ -229,6 +239,11 @@ func TestRotateKey(t *testing.T) {
 			expectFault(t, err, fault.Conflict, "key_not_active")
 		})
 	})
+}
+
+func TestConcurrentRotation(t *testing.T) {
+	t.Parallel()
+
 	t.Run("happens once, from however many sides and with whatever grace", func(t *testing.T) {
 		t.Parallel()
 		for _, grace := range []time.Duration{0, time.Hour} {

@@ -13,20 +13,22 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
+// beginSession begins the session of a new user with a role in a new organization.
+func beginSession(t *testing.T, x platform, role string) (p access.Principal, d access.Digest) {
+	t.Helper()
+	owner, token := storagetest.Tenant(t, x.Store, "acme", "growth", role)
+	p = must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+	c := access.MintSession()
+	must[access.Session](t)(x.CreateSession(t.Context(), p, owner.Actor("192.0.2.1", "req"), c))
+	return p, c.Digest()
+}
+
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T, x platform, role string) (p access.Principal, d access.Digest) {
-		t.Helper()
-		owner, token := storagetest.Tenant(t, x.Store, "acme", "growth", role)
-		p = must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
-		c := access.MintSession()
-		must[access.Session](t)(x.CreateSession(t.Context(), p, owner.Actor("192.0.2.1", "req"), c))
-		return p, c.Digest()
-	}
 	t.Run("act as their access token", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		want, d := begin(t, x, access.RoleMember)
+		want, d := beginSession(t, x, access.RoleMember)
 		for _, when := range []string{"read", "cached"} {
 			got := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
 			if got.Session == nil || got.Session.ExpiresAt-got.Session.CreatedAt != (12*time.Hour).Milliseconds() {
@@ -41,7 +43,7 @@ func TestSessions(t *testing.T) {
 	t.Run("are no tokens, and tokens no sessions", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, d := begin(t, x, access.RoleMember)
+		_, d := beginSession(t, x, access.RoleMember)
 		token, _ := access.Opaque(storagetest.OperatorToken)
 		for range 2 {
 			_, err := x.PrincipalByToken(t.Context(), d)
@@ -54,7 +56,7 @@ func TestSessions(t *testing.T) {
 	t.Run("end once, and tell the audit log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		_, d := begin(t, x, access.RoleMember)
+		_, d := beginSession(t, x, access.RoleMember)
 		p := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
 		for range 2 {
 			if err := x.EndSession(t.Context(), p, p.Actor("", "")); err != nil {
@@ -85,7 +87,7 @@ func TestSessions(t *testing.T) {
 		t.Run("are refused at once when "+name, func(t *testing.T) {
 			t.Parallel()
 			x := newPlatform(t)
-			p, d := begin(t, x, access.RoleMember)
+			p, d := beginSession(t, x, access.RoleMember)
 			must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
 			if err := tt.end(t, x, p); err != nil {
 				t.Fatal(err)
@@ -94,10 +96,15 @@ func TestSessions(t *testing.T) {
 			expectFault(t, err, fault.Unauthenticated, tt.code)
 		})
 	}
+}
+
+func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
+
 	t.Run("follow a change of the role at once", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		p, d := begin(t, x, access.RoleOwner)
+		p, d := beginSession(t, x, access.RoleOwner)
 		if got := must[access.Principal](t)(x.PrincipalBySession(t.Context(), d)); !got.Can(access.APIKeysWrite) {
 			t.Fatal("an owner may not write keys")
 		}
@@ -110,7 +117,7 @@ func TestSessions(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := newPlatform(t)
-			_, d := begin(t, x, access.RoleMember)
+			_, d := beginSession(t, x, access.RoleMember)
 			time.Sleep(12*time.Hour - time.Second)
 			must[access.Principal](t)(x.PrincipalBySession(t.Context(), d))
 			if n := must[int](t)(x.Sessions(t.Context())); n != 1 {

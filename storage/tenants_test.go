@@ -70,6 +70,11 @@ func TestOrganizations(t *testing.T) {
 			t.Errorf("an organization may keep its own external id: %v", err)
 		}
 	})
+}
+
+func TestRemoveOrganization(t *testing.T) {
+	t.Parallel()
+
 	t.Run("stays while there is anything of it", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)

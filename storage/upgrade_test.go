@@ -211,6 +211,10 @@ func TestUpgrade(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestRefusedUpgrade(t *testing.T) {
+	t.Parallel()
 
 	t.Run("keeps the copy where nobody knows whether the disk has kept the upgrade", func(t *testing.T) {
 		t.Parallel()
@@ -302,6 +306,10 @@ func TestUpgrade(t *testing.T) {
 		}
 		same(t, before, contentOf(t, o))
 	})
+}
+
+func TestUpgradeAndOlderCopies(t *testing.T) {
+	t.Parallel()
 
 	t.Run("is made of a restored copy of before too, and leaves nothing beside it", func(t *testing.T) {
 		t.Parallel()

@@ -166,6 +166,11 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestFloodOfRevocations(t *testing.T) {
+	t.Parallel()
+
 	t.Run("a flood of revocations does not stop the others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -207,6 +212,11 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestWriterTransactions(t *testing.T) {
+	t.Parallel()
+
 	t.Run("a large job has a transaction to itself", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -124,6 +124,10 @@ func TestTransport(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTransportConnections(t *testing.T) {
+	t.Parallel()
 
 	t.Run("it keeps the configured number of connections to one host", func(t *testing.T) {
 		t.Parallel()

@@ -217,7 +217,7 @@ func TestSwappedNames(t *testing.T) {
 	if err := os.WriteFile(target, []byte("root's"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	attacker := exec.Command("sh", "-c", `while :; do
+	attacker := exec.Command("sh", "-c", `while ! [ -e stop ]; do
 		for name in keyhook.db.lock keyhook.db-wal keyhook.db-shm keyhook.db-journal keyhook.db.key.part keyhook.db.restoring keyhook.db.restoring-wal backups backups/keyhook.db.partial; do
 			ln -sfn "$0" $name; ln -sfn /nowhere/else $name; rm -f $name; mkdir -p backups
 		done; done 2>/dev/null`, target)
@@ -226,7 +226,9 @@ func TestSwappedNames(t *testing.T) {
 	if err := attacker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = attacker.Process.Kill(); _ = attacker.Wait() }()
+	defer func() { // not with a signal, which the shell's own child would survive
+		noError(t, os.WriteFile(filepath.Join(dir, "stop"), nil, 0o600), attacker.Wait())
+	}()
 	refused := 0
 	for range 3 {
 		for _, args := range [][]string{{"backup"}, {"backup", dir}, {"rekey"}, {"restore", copied}, {"doctor"}} {

@@ -333,6 +333,10 @@ func TestSample(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestSampleWithoutDatabase(t *testing.T) {
+	t.Parallel()
 
 	t.Run("leaves out what it cannot read, and counts the error", func(t *testing.T) {
 		t.Parallel()
