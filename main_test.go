@@ -41,7 +41,8 @@ var mayImport = map[string][]string{
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
-	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/disk"},
+	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/disk", "storage/sqlite"},
+	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/redact"},
 	"storage/seal":                 {},
@@ -51,9 +52,9 @@ var mayImport = map[string][]string{
 
 // fences is where a module may be imported.
 var fences = map[string][]string{
-	"modernc.org/sqlite":                  {"storage", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
+	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
-	"github.com/jmoiron/sqlx":             {"storage"},
+	"github.com/jmoiron/sqlx":             {"storage", "storage/sqlite"},
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server"},
 	"github.com/prometheus":               {"server/metrics"},

@@ -33,8 +33,8 @@ func PublicID(salt []byte, row, at int64) (id string, found, foundAt int64, ok b
 // MoveUses changes when keys and tokens were last used, as a clock that was wrong does.
 func (s *Store) MoveUses(ctx context.Context, by time.Duration) error {
 	return s.change(ctx, func(t *tx) error {
-		_, err1 := t.exec("UPDATE api_keys SET last_used_at = last_used_at + ?", by.Milliseconds())
-		_, err2 := t.exec("UPDATE access_tokens SET last_used_at = last_used_at + ?", by.Milliseconds())
+		_, err1 := t.Exec("UPDATE api_keys SET last_used_at = last_used_at + ?", by.Milliseconds())
+		_, err2 := t.Exec("UPDATE access_tokens SET last_used_at = last_used_at + ?", by.Milliseconds())
 		return errors.Join(err1, err2)
 	})
 }

@@ -103,16 +103,16 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 		}
 	case q.outcome == int(webhook.Sending): // no more than are in progress
-		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = 0", false
+		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
-		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN (2, 3)"
+		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
 	}
 	return q, true, nil
 }
 
 // bound is part of slicer.
 func (q attemptQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
-	err = q.logs.pool.get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
+	err = q.logs.pool.Get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, 0) AND (a.attempted_at, a.id) < (?3, ?4)
 		ORDER BY a.attempted_at DESC, a.id DESC LIMIT 1 OFFSET ?5`,
 		q.subscription, q.since, high.At, high.Row, rows-1)
@@ -125,7 +125,7 @@ func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, 
 		low = position{At: q.since}
 	}
 	var some []webhook.Attempt
-	err = q.logs.pool.list(ctx, &some, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+	err = q.logs.pool.List(ctx, &some, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
 		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)
 		ORDER BY a.attempted_at DESC, a.id DESC LIMIT ?9`,
@@ -157,14 +157,14 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 	if !ok {
 		return fault.Missing("attempt")
 	}
-	return s.of(organization).change(ctx, func(t *tx) error {
+	return s.workFor(organization).change(ctx, func(t *tx) error {
 		to, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
 		sub := to.RowID
 		var job webhook.Job
-		if err := t.get(&job, `
+		if err := t.Get(&job, `
 			SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
 			FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
 			WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, row, at, sub); err != nil {
@@ -182,15 +182,15 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		job.Organization = organization
-		job.EventID, job.DueAt, job.Cause = s.ids.id(access.EventID, job.Event, job.EventAt), t.now, webhook.ByHand
-		job.Delivery, err = t.insert(`
-			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, 0, ?, 0, ?)`,
-			job.Event, sub, job.Cause, t.now)
+		job.EventID, job.DueAt, job.Cause = s.ids.id(access.EventID, job.Event, job.EventAt), t.Now(), webhook.ByHand
+		job.Delivery, err = t.Insert(`
+			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
+			job.Event, sub, job.Cause, t.Now())
 		if err != nil {
 			return err
 		}
-		t.store(organization, storedPerDelivery)
-		s.handOver(t, []webhook.Job{job})
-		return s.audit(t, by, organization, access.Redelivered, target{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
+		t.countStored(organization, storedPerDelivery)
+		s.announce(t, []webhook.Job{job})
+		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// target names what an audit event is about.
-type target struct {
+// auditTarget names what an audit event is about.
+type auditTarget struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 
@@ -19,7 +19,7 @@ type target struct {
 
 // audit writes a line of the log and publishes it as an event, in the transaction of the change that it tells of.
 // organization 0 stands for a change of the whole instance, see Actor.LogOrganization. Details must not hold a secret.
-func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about target, details map[string]any) error {
+func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
 	}
@@ -33,16 +33,16 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return fmt.Errorf("encode audit details: %w", err)
 	}
-	if _, err := t.exec(`
+	if _, err := t.Exec(`
 		INSERT INTO audit_events (organization_id, type, actor_type, actor_id, actor_name, target_type, target_id, ip, request_id, at, details)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.now, string(text)); err != nil {
+		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return fmt.Errorf("write audit event: %w", err)
 	}
-	t.store(organization, storedPerAuditLine+len(text))
+	t.countStored(organization, storedPerAuditLine+len(text))
 	data, err := json.Marshal(struct {
 		Actor   auditActor      `json:"actor"`
-		Target  target          `json:"target"`
+		Target  auditTarget     `json:"target"`
 		Details json.RawMessage `json:"details"`
 	}{newAuditActor(by), about, text})
 	if err != nil {
@@ -105,7 +105,7 @@ type auditQuery struct {
 
 // bound is part of slicer.
 func (q auditQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
-	err = q.logs.pool.get(ctx, &low, `
+	err = q.logs.pool.Get(ctx, &low, `
 		SELECT a.id FROM audit_events a INDEXED BY audit_events_by_organization
 		WHERE a.organization_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT 1 OFFSET ?`, q.organization, high.Row, rows-1)
 	return low, err
@@ -114,7 +114,7 @@ func (q auditQuery) bound(ctx context.Context, high position, rows int) (low pos
 // read is part of slicer.
 func (q auditQuery) read(ctx context.Context, low, high position) (full bool, err error) {
 	var some []access.AuditEvent
-	err = q.logs.pool.list(ctx, &some, `
+	err = q.logs.pool.List(ctx, &some, `
 		SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at,
 		       a.details, o.public_id AS organization_public_id
 		FROM audit_events a JOIN organizations o ON o.id = a.organization_id

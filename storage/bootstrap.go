@@ -40,7 +40,7 @@ func (s *Store) keepFirstRequest(ctx context.Context) error {
 		return nil
 	}
 	err := s.change(ctx, func(t *tx) error {
-		_, err := t.exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.now, 10)))
+		_, err := t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
 		return err
 	})
 	s.firstRequest.kept = err == nil
@@ -90,7 +90,7 @@ type firstOperator struct {
 }
 
 func findFirstOperator(t *tx) (first firstOperator, err error) {
-	err = t.get(&first, `
+	err = t.Get(&first, `
 		SELECT m.user_id, m.organization_id FROM roles r JOIN memberships m ON m.role_id = r.id
 		WHERE r.name = ? ORDER BY m.organization_id, m.user_id LIMIT 1`, access.RoleOperator)
 	return first, err
@@ -99,7 +99,7 @@ func findFirstOperator(t *tx) (first firstOperator, err error) {
 // hadRequests reports whether somebody has made an authenticated request. The row says so, and so does a token of the
 // first operator that was used: an early end of the process may have kept the row from being written.
 func hadRequests(t *tx, first firstOperator) (had bool, err error) {
-	err = t.get(&had, `
+	err = t.Get(&had, `
 		SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
 		    OR EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ? AND last_used_at IS NOT NULL)`, firstRequestAt, first.User)
 	return had, err
@@ -108,7 +108,7 @@ func hadRequests(t *tx, first firstOperator) (had bool, err error) {
 // bootstrapState reports whether a credential is an access token, and whether that token is revoked.
 func bootstrapState(t *tx, c access.Credential) (known, revoked bool, err error) {
 	digest := c.Digest()
-	err = t.get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE digest = ?", digest[:])
+	err = t.Get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE digest = ?", digest[:])
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, false, nil
 	}
@@ -118,7 +118,7 @@ func bootstrapState(t *tx, c access.Credential) (known, revoked bool, err error)
 // revokeUnused revokes the tokens that earlier starts made and nobody has used, but not the given one.
 func (s *Store) revokeUnused(t *tx, first firstOperator, but access.Credential) error {
 	digest, unused := but.Digest(), []tokenToRevoke{}
-	if err := t.list(&unused, selectTokenToRevoke+`
+	if err := t.List(&unused, selectTokenToRevoke+`
 		WHERE a.user_id = ? AND a.name = ? AND a.last_used_at IS NULL AND a.revoked_at IS NULL AND a.digest <> ?`,
 		first.User, bootstrapToken, digest[:]); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *Store) revokeUnused(t *tx, first firstOperator, but access.Credential) 
 func (s *Store) inviteOperator(t *tx, first firstOperator, o Options) error {
 	var expiresAt *int64
 	if o.BootstrapLife > 0 {
-		expiresAt = new(time.UnixMilli(t.now).Add(o.BootstrapLife).UnixMilli())
+		expiresAt = new(time.UnixMilli(t.Now()).Add(o.BootstrapLife).UnixMilli())
 	}
 	_, err := s.makeToken(t, access.System(first.Organization), first.User, first.Organization, o.Bootstrap, bootstrapToken, expiresAt)
 	return err

@@ -3,101 +3,27 @@ package storage
 import (
 	"database/sql"
 	"errors"
-	"fmt"
+	"strings"
 
-	"modernc.org/sqlite"
-
-	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Result codes of SQLite that mean something to us (sqlite.org/rescode.html).
-const (
-	sqliteError      = 1
-	sqliteFull       = 13
-	sqliteForeignKey = 787
-	sqliteUnique     = 2067
-	sqlitePrimaryKey = 1555
-	primaryMask      = 0xff
-	sqliteBusy       = 5
-	sqliteReadOnly   = 8
-	sqliteIOError    = 10
-	sqliteCorrupt    = 11
-	sqliteCantOpen   = 14
-	sqliteNotADB     = 26
+// Why a database cannot be opened, copied, restored or relied on. Each comes wrapped in a sentence that says what to do.
+var (
+	ErrInUse         = sqlite.ErrInUse
+	ErrNewerSchema   = sqlite.ErrNewerSchema
+	ErrSchema        = sqlite.ErrSchema
+	ErrForeignFile   = sqlite.ErrForeignFile
+	ErrDamaged       = sqlite.ErrDamaged
+	ErrExists        = sqlite.ErrExists
+	ErrBackupRunning = sqlite.ErrBackupRunning
+	ErrNoSpace       = sqlite.ErrNoSpace
+	ErrStopped       = sqlite.ErrStopped
+	ErrFailed        = sqlite.ErrFailed
 
-	sqliteRead      = 266
-	sqliteShortRead = 522
-	sqliteFsync     = 1034
-	sqliteDirFsync  = 1290
-	sqliteIndexSize = 4874 // the index of the write-ahead log cannot grow: SQLite has no "full" for that file
-	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index
+	ErrLost = errors.New("database is empty or gone") // though its key or its lock file is there
 )
-
-// code returns SQLite's extended result code, 0 for what is not SQLite's.
-func code(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		return e.Code()
-	}
-	return 0
-}
-
-// isFull reports whether err says that the disk has no room.
-func isFull(err error) bool {
-	c := code(err)
-	return c&primaryMask == sqliteFull || c == sqliteIndexSize
-}
-
-// taken reports whether err says that something of that name exists.
-func taken(err error) bool {
-	c := code(err)
-	return c == sqliteUnique || c == sqlitePrimaryKey
-}
-
-// inUse reports whether err says that something still refers to the row.
-func inUse(err error) bool { return code(err) == sqliteForeignKey }
-
-// unavailable turns a failure of the disk or of the file into a fault that says so without details: the caller may try
-// again, and the operator reads the cause in the log. Any other error is returned as it is.
-func unavailable(err error) error {
-	if unusable(err) || errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) {
-		return fault.New(fault.Unavailable, "storage_unavailable",
-			"The database cannot be used at the moment; try again later.").Because(err)
-	}
-	if errors.Is(err, ErrStopped) {
-		return fault.New(fault.Unavailable, "shutting_down", "The server is shutting down; try again later.").Because(err)
-	}
-	return err
-}
-
-// unusable reports whether an error is of the disk or of the file, and not of the statement.
-func unusable(err error) bool {
-	switch code(err) & primaryMask {
-	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
-		return true
-	}
-	return false
-}
-
-// unreadable says what an error of SQLite means for a file that is being opened, and what to do.
-func unreadable(err error) error {
-	if isFull(err) {
-		return fault.Advise(fmt.Errorf("%w: the disk of storage.path is full (%w)", disk.ErrAccess, err),
-			"make room there")
-	}
-	switch code(err) & primaryMask {
-	case sqliteNotADB:
-		return fault.Advise(fmt.Errorf("%w: it was left as it is (%w)", ErrForeignFile, err),
-			"set storage.path to another file, or put the database back from a backup")
-	case sqliteCorrupt:
-		return fault.Advise(fmt.Errorf("%w: it was left as it is (%w)", ErrDamaged, err),
-			"put the database back from a backup")
-	case sqliteReadOnly, sqliteCantOpen:
-		return fault.Advise(fmt.Errorf("%w: SQLite may not open or write them (%w)", disk.ErrAccess, err),
-			"check the modes of the files of storage.path, and how their file system is mounted")
-	}
-	return err
-}
 
 // missing turns "no rows" into the NotFound fault for a thing of the given sort.
 func missing(err error, sort string) error {
@@ -105,4 +31,48 @@ func missing(err error, sort string) error {
 		return fault.Missing(sort)
 	}
 	return err
+}
+
+// refuseIf returns the refusal where the query finds a row. Asked before anything is written, it costs the other writes
+// of the batch nothing; the constraints of the schema stand behind it.
+func refuseIf(t *tx, refusal error, query string, args ...any) error {
+	var found bool
+	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
+		return err
+	}
+	if found {
+		return refusal
+	}
+	return nil
+}
+
+// alreadyExists says that another thing of the sort has the same value in those fields.
+func alreadyExists(sort string, fields ...string) error {
+	f := fault.New(fault.Conflict, "already_exists", "Another %s has the same %s; choose another.", sort, strings.Join(fields, " and "))
+	for _, name := range fields {
+		f.Fields = append(f.Fields, fault.Field{
+			Field: name, Code: "already_exists", Message: "Another " + sort + " has this value; choose a new one.",
+		})
+	}
+	return f
+}
+
+// dependedOn says that a thing of the sort cannot be removed while others refer to it.
+func dependedOn(sort, others string) error {
+	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
+}
+
+// fixed says that a built-in thing of the sort cannot be changed.
+func fixed(sort, name string) error {
+	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
+}
+
+// unknown turns the NotFound fault of a look-up into one about the field that named the thing. Other errors stay.
+func unknown(err error, field, sort string) error {
+	if fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return fault.Fields([]fault.Field{{
+		Field: field, Code: "unknown_" + sort, Message: "There is no such " + sort + ".",
+	}})
 }

@@ -12,14 +12,14 @@ import (
 // other than the actor's own: there an actor holds its permissions only by platform:act_as. Faults: Forbidden, which
 // names what is missing; Unauthenticated where the actor's credential was revoked after its request began.
 func mayGrant(t *tx, by access.Actor, granted access.Scope, elsewhere bool) error {
-	held, err := heldByActor(t, by.Authority)
+	own, err := permissionsOfActor(t, by.Authority)
 	if err != nil {
 		return err
 	}
 	if elsewhere {
 		granted = granted.Union(access.NewScope(access.PlatformActAs))
 	}
-	missing := granted.Minus(held)
+	missing := granted.Minus(own)
 	if missing.Empty() {
 		return nil
 	}
@@ -44,7 +44,7 @@ func listed(s access.Scope) string {
 func mayChangeRole(t *tx, by access.Actor, role access.Role, to access.Scope) error {
 	elsewhere := false
 	if !to.Minus(role.Permissions).Empty() {
-		if err := t.get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE role_id = ? AND organization_id <> ?)",
+		if err := t.Get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE role_id = ? AND organization_id <> ?)",
 			role.RowID, by.Authority.Home); err != nil {
 			return fmt.Errorf("look for the members with a role: %w", err)
 		}
@@ -67,7 +67,7 @@ func opens(before access.User, c access.UserChange) bool {
 // mayActAs is mayGrant for all that a user holds, in every organization of the user.
 func mayActAs(t *tx, by access.Actor, user int64) error {
 	roles := []access.Role{}
-	if err := t.list(&roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id IN (SELECT role_id FROM memberships WHERE user_id = ?)", user); err != nil {
+	if err := t.List(&roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id IN (SELECT role_id FROM memberships WHERE user_id = ?)", user); err != nil {
 		return fmt.Errorf("read the roles of a user: %w", err)
 	}
 	var granted access.Scope
@@ -75,7 +75,7 @@ func mayActAs(t *tx, by access.Actor, user int64) error {
 		granted = granted.Union(effective(r))
 	}
 	var elsewhere bool
-	if err := t.get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE user_id = ? AND organization_id <> ?)",
+	if err := t.Get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE user_id = ? AND organization_id <> ?)",
 		user, by.Authority.Home); err != nil {
 		return fmt.Errorf("look for the organizations of a user: %w", err)
 	}
@@ -85,14 +85,14 @@ func mayActAs(t *tx, by access.Actor, user int64) error {
 // grantedTo returns what the role of a member grants; sql.ErrNoRows where the user is no member.
 func grantedTo(t *tx, user, organization int64) (access.Scope, error) {
 	var r access.Role
-	err := t.get(&r, "SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?",
+	err := t.Get(&r, "SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?",
 		organization, user)
 	return effective(r), err
 }
 
-// heldByActor returns what a credential grants in its own organization at this moment: nothing where there is none, or
+// permissionsOfActor returns what a credential grants in its own organization at this moment: nothing where there is none, or
 // where its user is not active or no member any more.
-func heldByActor(t *tx, a access.Authority) (access.Scope, error) {
+func permissionsOfActor(t *tx, a access.Authority) (access.Scope, error) {
 	if err := notRevoked(t, a); err != nil || a.User == 0 {
 		return access.Scope{}, err
 	}
@@ -100,24 +100,24 @@ func heldByActor(t *tx, a access.Authority) (access.Scope, error) {
 		Active bool        `db:"is_active"`
 		Role   access.Role `db:"role"`
 	}
-	if err := t.get(&found, `
+	if err := t.Get(&found, `
 		SELECT u.is_active, `+principalRole+`
 		FROM users u LEFT JOIN memberships m ON m.organization_id = ?2 AND m.user_id = u.id`+actingRole+`
 		WHERE u.id = ?1`, a.User, a.Home); err != nil {
 		return access.Scope{}, missing(err, "user")
 	}
-	held := effective(found.Role)
+	own := effective(found.Role)
 	switch {
 	case !found.Active:
 		return access.Scope{}, nil
 	case a.Key == 0:
-		return held, nil
+		return own, nil
 	}
 	var scope access.Scope
-	if err := t.get(&scope, "SELECT scope FROM api_keys WHERE id = ?", a.Key); err != nil {
+	if err := t.Get(&scope, "SELECT scope FROM api_keys WHERE id = ?", a.Key); err != nil {
 		return access.Scope{}, missing(err, "API key")
 	}
-	return held.Intersect(scope), nil
+	return own.Intersect(scope), nil
 }
 
 // notRevoked refuses a credential that was revoked after its request began: it must not leave another one behind.

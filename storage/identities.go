@@ -66,15 +66,15 @@ const maxBindings = 3
 // sees what holds.
 func (s *Store) bind(ctx context.Context, p access.Principal, i access.Identity) error {
 	return s.change(ctx, func(t *tx) error {
-		n, err := t.affected(`
+		n, err := t.Affected(`
 			UPDATE users SET external_id = ?1, updated_at = ?2
 			WHERE id = ?3 AND external_id IS NULL AND email = ?4 AND is_active = 1
-			  AND NOT EXISTS (SELECT 1 FROM users WHERE external_id = ?1)`, i.Subject, t.now, p.User.RowID, i.Email)
+			  AND NOT EXISTS (SELECT 1 FROM users WHERE external_id = ?1)`, i.Subject, t.Now(), p.User.RowID, i.Email)
 		if err != nil || n == 0 {
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, target{Type: "user", ID: p.User.ID},
+		return s.audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, auditTarget{Type: "user", ID: p.User.ID},
 			map[string]any{"external_id": i.Subject, "reason": "first sign-in by e-mail"})
 	})
 }

@@ -42,7 +42,7 @@ func (s *Store) Key(ctx context.Context, organization int64, id string) (access.
 // keys; Conflict where the user is no member, or the plan allows no more keys; Invalid where the scope names unknown permissions
 // or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
-	return returning(ctx, s.of(by.Organization.RowID), func(t *tx) (made access.Key, err error) {
+	return returning(ctx, s.workFor(by.Organization.RowID), func(t *tx) (made access.Key, err error) {
 		granted, err := grantable(t, by, k.Scope)
 		if err != nil {
 			return made, err
@@ -57,10 +57,10 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 		if err != nil {
 			return made, err
 		}
-		if err := t.get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
+		if err := t.Get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, actor, by.Organization.RowID, access.KeyCreated, target{Type: "api_key", ID: made.ID}, map[string]any{
+		return made, s.audit(t, actor, by.Organization.RowID, access.KeyCreated, auditTarget{Type: "api_key", ID: made.ID}, map[string]any{
 			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
 			"expires_at": timeText(made.ExpiresAt),
 		})
@@ -69,20 +69,20 @@ func (s *Store) CreateKey(ctx context.Context, by access.Principal, actor access
 
 // grantable returns the part of the requested scope that by may hand to a new key. It is not empty.
 func grantable(t *tx, by access.Principal, requested access.Scope) (access.Scope, error) {
-	held, err := heldBy(t, by)
+	own, err := permissionsOf(t, by)
 	if err != nil {
 		return access.Scope{}, err
 	}
 	if err := knownPermissions(t, "scope", requested); err != nil {
 		return access.Scope{}, err
 	}
-	return intersect(requested, held)
+	return intersect(requested, own)
 }
 
-// heldBy returns the most that by may hand to a new key at this moment: what the user's role grants in the organization
+// permissionsOf returns the most that by may hand to a new key at this moment: what the user's role grants in the organization
 // acted in, as far as by's credential holds it too. A narrow credential of one organization must not make a wide key of
 // another.
-func heldBy(t *tx, by access.Principal) (access.Scope, error) {
+func permissionsOf(t *tx, by access.Principal) (access.Scope, error) {
 	creator, err := creatorOf(t, by)
 	if err != nil {
 		return access.Scope{}, err
@@ -94,13 +94,13 @@ func heldBy(t *tx, by access.Principal) (access.Scope, error) {
 	if !creator.Member {
 		return access.Scope{}, notMember("The creator of the key")
 	}
-	caller, err := heldByActor(t, by.Authority())
+	caller, err := permissionsOfActor(t, by.Authority())
 	return effective(creator.Role).Intersect(caller), err
 }
 
 // intersect refuses where nothing is left.
-func intersect(requested, held access.Scope) (access.Scope, error) {
-	granted := requested.Intersect(held)
+func intersect(requested, own access.Scope) (access.Scope, error) {
+	granted := requested.Intersect(own)
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
@@ -122,7 +122,7 @@ func creatorOf(t *tx, by access.Principal) (c creator, err error) {
 	if err := notRevoked(t, by.Authority()); err != nil {
 		return c, err
 	}
-	err = t.get(&c, `
+	err = t.Get(&c, `
 		SELECT p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`
 		FROM organizations o JOIN plans p ON p.id = o.plan_id
 		LEFT JOIN users u ON u.id = ?2
@@ -138,24 +138,24 @@ type ancestry struct{ row, window *int64 }
 // insertKey writes a key.
 func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope, from ancestry) (int64, error) {
 	digest := k.Credential.Digest()
-	return t.insert(`
+	return t.Insert(`
 		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
 		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11
 		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
-		newID(access.KeyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.now, k.ExpiresAt,
+		newID(access.KeyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
 		from.window, from.row)
 }
 
 // RevokeKey revokes an API key, for all requests that begin after it has returned. Doing so again changes nothing.
 // Faults: NotFound.
 func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.of(organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(organization).first().change(ctx, func(t *tx) error {
 		var found struct {
 			Row     int64  `db:"id"`
 			Name    string `db:"name"`
 			Revoked bool   `db:"revoked"`
 		}
-		if err := t.get(&found, `
+		if err := t.Get(&found, `
 			SELECT id, name, revoked_at IS NOT NULL AS revoked FROM api_keys WHERE public_id = ? AND organization_id = ?`,
 			id, organization); err != nil {
 			return missing(err, "API key")
@@ -163,11 +163,11 @@ func (s *Store) RevokeKey(ctx context.Context, by access.Actor, organization int
 		if found.Revoked {
 			return nil
 		}
-		if _, err := t.exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.now, found.Row); err != nil {
+		if _, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), found.Row); err != nil {
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, organization, access.KeyRevoked, target{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
+		return s.audit(t, by, organization, access.KeyRevoked, auditTarget{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // Reads of logs have connections of their own, so that authentication and delivery never wait for them. A caller filters
@@ -23,13 +25,13 @@ const (
 // transaction of its own, so that the write-ahead log can start anew between two slices.
 type logReader struct {
 	*turns
-	pool   *pool
+	pool   *sqlite.Pool
 	size   int64               // connections of the pool
 	slots  *semaphore.Weighted // one for each connection, given in the order of asking
 	limits search              // of each search
 }
 
-func newLogReader(p *pool, size int64, t *turns) *logReader {
+func newLogReader(p *sqlite.Pool, size int64, t *turns) *logReader {
 	return &logReader{
 		turns: t, pool: p, size: size, slots: semaphore.NewWeighted(size),
 		limits: search{rows: firstSlice, left: searchRows},
@@ -54,7 +56,7 @@ func (r *logReader) get(ctx context.Context, dest any, text string, args ...any)
 		return err
 	}
 	defer free()
-	return r.pool.get(ctx, dest, text, args...)
+	return r.pool.Get(ctx, dest, text, args...)
 }
 
 // list reads all rows into dest, a pointer to a slice.
@@ -64,7 +66,7 @@ func (r *logReader) list(ctx context.Context, dest any, text string, args ...any
 		return err
 	}
 	defer free()
-	return r.pool.list(ctx, dest, text, args...)
+	return r.pool.List(ctx, dest, text, args...)
 }
 
 // drain waits until no read is under way, and keeps new ones waiting until resume is called. ok is false where the reads
@@ -135,15 +137,15 @@ func (r *logReader) walk(ctx context.Context, high position, s slicer) (position
 		case bounds.over():
 			return low, nil
 		}
-		if err := rest(ctx, bounds.took-before); err != nil {
+		if err := pauseFor(ctx, bounds.took-before); err != nil {
 			return position{}, err
 		}
 		high = low
 	}
 }
 
-// rest waits as long as a slice took, so that a long search takes half a processor at most.
-func rest(ctx context.Context, took time.Duration) error {
+// pauseFor waits as long as a slice took, so that a long search takes half a processor at most.
+func pauseFor(ctx context.Context, took time.Duration) error {
 	timer := time.NewTimer(took)
 	defer timer.Stop()
 	select {

@@ -28,7 +28,7 @@ func (s *Store) Members(ctx context.Context, organization string, before int64, 
 // Faults: NotFound; Invalid where the role is unknown; Forbidden where the role holds more than by; Conflict where the
 // last active operator would be none any more.
 func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (set access.Member, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (set access.Member, err error) {
 		o, u, err := memberRows(t, organization, user)
 		if err != nil {
 			return set, err
@@ -61,14 +61,14 @@ func (s *Store) SetMember(ctx context.Context, by access.Actor, organization, us
 		if before.Role != "" {
 			details["previous_role"] = before.Role
 		}
-		return set, s.audit(t, by, o, access.MemberSet, target{Type: "user", ID: user}, details)
+		return set, s.audit(t, by, o, access.MemberSet, auditTarget{Type: "user", ID: user}, details)
 	})
 }
 
 // RemoveMember takes a user out of an organization; its credentials there are refused from the next request on. Faults:
 // NotFound, also for one who is no member; Conflict for the last active operator.
 func (s *Store) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		o, u, err := memberRows(t, organization, user)
 		if err != nil {
 			return err
@@ -80,11 +80,11 @@ func (s *Store) RemoveMember(ctx context.Context, by access.Actor, organization,
 		if err := keepAnOperator(t, u, o); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
+		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, o, access.MemberRemoved, target{Type: "user", ID: user}, map[string]any{"role": before.Role})
+		return s.audit(t, by, o, access.MemberRemoved, auditTarget{Type: "user", ID: user}, map[string]any{"role": before.Role})
 	})
 }
 
@@ -99,13 +99,13 @@ func memberRows(t *tx, organization, user string) (o, u int64, err error) {
 
 // member reads a membership; sql.ErrNoRows where there is none.
 func member(t *tx, organization, user int64) (m access.Member, err error) {
-	err = t.get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
+	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
 	return m, err
 }
 
 func upsertMember(t *tx, organization, user, role int64) error {
-	_, err := t.exec(`
+	_, err := t.Exec(`
 		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.now)
+		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.Now())
 	return err
 }

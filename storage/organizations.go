@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 const selectOrganizations = `
@@ -34,7 +35,7 @@ func (s *Store) OrganizationByID(ctx context.Context, id string) (access.Organiz
 // CreateOrganization makes an organization on the plan that o names. Faults: Invalid where the plan is unknown, Conflict
 // where the external id is taken.
 func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Organization, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Organization, err error) {
 		plan, err := planRow(t, o.Plan)
 		if err != nil {
 			return made, unknown(err, "plan", "plan")
@@ -43,7 +44,7 @@ func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o acces
 			return made, err
 		}
 		row, err := insertOrganization(t, o, plan)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, alreadyExists("organization", "external_id")
 		}
 		if err != nil {
@@ -52,7 +53,7 @@ func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o acces
 		if made, err = organization(t, row); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, by, row, access.OrganizationCreated, target{Type: "organization", ID: made.ID}, map[string]any{
+		return made, s.audit(t, by, row, access.OrganizationCreated, auditTarget{Type: "organization", ID: made.ID}, map[string]any{
 			"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
 		})
 	})
@@ -61,7 +62,7 @@ func (s *Store) CreateOrganization(ctx context.Context, by access.Actor, o acces
 // UpdateOrganization changes an organization; another plan holds from the next request and the next attempt on. Faults:
 // NotFound, Invalid where the plan is unknown, Conflict where the external id is taken.
 func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Organization, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.Organization, err error) {
 		row, err := organizationRow(t, id)
 		if err != nil {
 			return changed, err
@@ -77,10 +78,10 @@ func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id stri
 		if err := freeOrganization(t, row, c.ExternalID); err != nil {
 			return changed, err
 		}
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
 				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
-			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.now, row); taken(err) {
+			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); sqlite.IsTaken(err) {
 			return changed, alreadyExists("organization", "external_id")
 		} else if err != nil {
 			return changed, err
@@ -88,12 +89,12 @@ func (s *Store) UpdateOrganization(ctx context.Context, by access.Actor, id stri
 		s.outdatePrincipals(t)
 		if c.Plan != nil {
 			t.quotas.forget()
-			s.changed(t)
+			s.announceChange(t)
 		}
 		if changed, err = organization(t, row); err != nil {
 			return changed, err
 		}
-		return changed, s.audit(t, by, row, access.OrganizationUpdated, target{Type: "organization", ID: id}, changesOfOrganization(c))
+		return changed, s.audit(t, by, row, access.OrganizationUpdated, auditTarget{Type: "organization", ID: id}, changesOfOrganization(c))
 	})
 }
 
@@ -114,7 +115,7 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 // DeleteOrganization removes an organization. Its audit log is not lost: it goes to the actor's LogOrganization.
 // Faults: NotFound; Conflict while there is anything else of it, be it revoked or removed, and for the actor's own.
 func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
-	return s.of(by.Organization).change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
 		row, err := organizationRow(t, id)
 		if err != nil {
 			return err
@@ -128,13 +129,13 @@ func (s *Store) DeleteOrganization(ctx context.Context, by access.Actor, id stri
 		if err := moveHistory(t, row, by.LogOrganization()); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM organizations WHERE id = ?", row); inUse(err) {
+		if _, err := t.Exec("DELETE FROM organizations WHERE id = ?", row); sqlite.IsReferenced(err) {
 			return dependedOn("organization", "something still depends on it")
 		} else if err != nil {
 			return err
 		}
 		t.quotas.remove(row)
-		return s.audit(t, by, 0, access.OrganizationDeleted, target{Type: "organization", ID: id}, nil)
+		return s.audit(t, by, 0, access.OrganizationDeleted, auditTarget{Type: "organization", ID: id}, nil)
 	})
 }
 
@@ -146,7 +147,7 @@ const anAuditEvent = `
 // the organization's own creation is one.
 func refuseDependents(t *tx, organization int64) error {
 	found := []string{}
-	if err := t.list(&found, `
+	if err := t.List(&found, `
 		SELECT 'members' WHERE EXISTS (SELECT 1 FROM memberships WHERE organization_id = ?1)
 		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
 		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)
@@ -163,10 +164,10 @@ func refuseDependents(t *tx, organization int64) error {
 
 // moveHistory gives the audit log of an organization to another and drops its published form, which nobody received.
 func moveHistory(t *tx, organization, to int64) error {
-	if _, err := t.exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
+	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
 		return err
 	}
-	_, err := t.exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
+	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
 	return err
 }
 
@@ -180,20 +181,20 @@ func freeOrganization(t *tx, except int64, externalID *string) error {
 // organization reads an organization inside a transaction.
 func organization(t *tx, row int64) (access.Organization, error) {
 	var o access.Organization
-	err := t.get(&o, selectOrganizations+" WHERE o.id = ?", row)
+	err := t.Get(&o, selectOrganizations+" WHERE o.id = ?", row)
 	return o, missing(err, "organization")
 }
 
 // organizationRow returns the row id of an organization. Faults: NotFound.
 func organizationRow(t *tx, id string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM organizations WHERE public_id = ?", id)
+	err = t.Get(&row, "SELECT id FROM organizations WHERE public_id = ?", id)
 	return row, missing(err, "organization")
 }
 
 func insertOrganization(t *tx, o access.Organization, plan int64) (int64, error) {
-	row, err := t.insert(`
+	row, err := t.Insert(`
 		INSERT INTO organizations (public_id, name, plan_id, external_id, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, newID(access.OrganizationID), o.Name, plan, o.ExternalID, t.now)
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, newID(access.OrganizationID), o.Name, plan, o.ExternalID, t.Now())
 	// SQLite gives a row id again once its row is gone, by a deletion or a rollback.
 	delete(t.organizations, row)
 	return row, err

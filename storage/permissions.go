@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 const permissionColumns = "id, key, description, built_in, created_at"
@@ -39,38 +40,38 @@ func (s *Store) UnknownPermissions(ctx context.Context, named access.Scope) (acc
 // built-in one. Faults: Conflict where the key is taken.
 func (s *Store) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn = false
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Permission, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Permission, err error) {
 		exists := alreadyExists("permission", "key")
 		if err := refuseIf(t, exists, "SELECT 1 FROM permissions WHERE key = ?", p.Key); err != nil {
 			return made, err
 		}
 		row, err := insertPermission(t, p)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, exists
 		}
 		if err != nil {
 			return made, err
 		}
-		if err := t.get(&made, "SELECT "+permissionColumns+" FROM permissions WHERE id = ?", row); err != nil {
+		if err := t.Get(&made, "SELECT "+permissionColumns+" FROM permissions WHERE id = ?", row); err != nil {
 			return made, err
 		}
 		s.outdatePrincipals(t)
-		return made, s.audit(t, by, 0, access.PermissionCreated, target{Type: "permission", ID: p.Key},
+		return made, s.audit(t, by, 0, access.PermissionCreated, auditTarget{Type: "permission", ID: p.Key},
 			map[string]any{"description": p.Description})
 	})
 }
 
 // UpdatePermission describes a permission anew, a built-in one too. Faults: NotFound.
 func (s *Store) UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (changed access.Permission, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (changed access.Permission, err error) {
 		if changed, err = permission(t, key); err != nil {
 			return changed, err
 		}
 		changed.Description = description
-		if _, err := t.exec("UPDATE permissions SET description = ? WHERE id = ?", description, changed.RowID); err != nil {
+		if _, err := t.Exec("UPDATE permissions SET description = ? WHERE id = ?", description, changed.RowID); err != nil {
 			return changed, err
 		}
-		return changed, s.audit(t, by, 0, access.PermissionUpdated, target{Type: "permission", ID: key},
+		return changed, s.audit(t, by, 0, access.PermissionUpdated, auditTarget{Type: "permission", ID: key},
 			map[string]any{"description": description})
 	})
 }
@@ -79,7 +80,7 @@ func (s *Store) UpdatePermission(ctx context.Context, by access.Actor, key, desc
 // role grants it or a key that is still good has it in its scope: were it made again later, with another meaning, that
 // key would hold it without having been asked for.
 func (s *Store) DeletePermission(ctx context.Context, by access.Actor, key string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		p, err := permission(t, key)
 		if err != nil {
 			return err
@@ -94,34 +95,34 @@ func (s *Store) DeletePermission(ctx context.Context, by access.Actor, key strin
 		if err := refuseIf(t, dependedOn("permission", "API keys have it in their scope; revoke them first"), `
 			SELECT 1 FROM api_keys
 			WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1) AND instr(' ' || scope || ' ', ' ' || ?2 || ' ') > 0`,
-			t.now, key); err != nil {
+			t.Now(), key); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM permissions WHERE id = ?", p.RowID); inUse(err) {
+		if _, err := t.Exec("DELETE FROM permissions WHERE id = ?", p.RowID); sqlite.IsReferenced(err) {
 			return used
 		} else if err != nil {
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, 0, access.PermissionDeleted, target{Type: "permission", ID: key}, nil)
+		return s.audit(t, by, 0, access.PermissionDeleted, auditTarget{Type: "permission", ID: key}, nil)
 	})
 }
 
 func permission(t *tx, key string) (access.Permission, error) {
 	var p access.Permission
-	err := t.get(&p, "SELECT "+permissionColumns+" FROM permissions WHERE key = ?", key)
+	err := t.Get(&p, "SELECT "+permissionColumns+" FROM permissions WHERE key = ?", key)
 	return p, missing(err, "permission")
 }
 
 func insertPermission(t *tx, p access.Permission) (int64, error) {
-	return t.insert("INSERT INTO permissions (key, description, built_in, created_at) VALUES (?, ?, ?, ?)",
-		p.Key, p.Description, p.BuiltIn, t.now)
+	return t.Insert("INSERT INTO permissions (key, description, built_in, created_at) VALUES (?, ?, ?, ?)",
+		p.Key, p.Description, p.BuiltIn, t.Now())
 }
 
 // knownPermissions refuses a field that names permissions outside of the vocabulary, each of them by name.
 func knownPermissions(t *tx, field string, named access.Scope) error {
 	var known access.Scope
-	if err := t.get(&known, vocabulary); err != nil {
+	if err := t.Get(&known, vocabulary); err != nil {
 		return err
 	}
 	var fields []fault.Field

@@ -31,7 +31,7 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 		return err
 	}
 	var have int64
-	if err := t.get(&have, countSubscriptions, organization); err != nil {
+	if err := t.Get(&have, countSubscriptions, organization); err != nil {
 		return err
 	}
 	bound := planBound{plan.Name, "max_subscriptions", "subscriptions", "Delete", plan.MaxSubscriptions, access.MostSubscriptions}
@@ -48,10 +48,10 @@ func requireRoomForKey(t *tx, organization int64) error {
 	}
 	bound := planBound{plan.Name, "max_api_keys", "live API keys", "Revoke", plan.MaxAPIKeys, access.MostAPIKeys}
 	var have, rotated int64
-	if err := t.get(&have, countKeys, organization, t.now); err != nil || bound.check(have) == nil {
+	if err := t.Get(&have, countKeys, organization, t.Now()); err != nil || bound.check(have) == nil {
 		return err
 	}
-	if err := t.get(&rotated, countRotated, organization, t.now); err != nil {
+	if err := t.Get(&rotated, countRotated, organization, t.Now()); err != nil {
 		return err
 	}
 	return bound.check(have - rotated)
@@ -73,10 +73,10 @@ func requireRoomForGrace(t *tx, organization int64) error {
 		most = max(*plan.MaxAPIKeys, leastRotated)
 	}
 	var have, rotated int64
-	if err := t.get(&have, countKeys, organization, t.now); err != nil || have <= most {
+	if err := t.Get(&have, countKeys, organization, t.Now()); err != nil || have <= most {
 		return err // the key to be rotated is one of them, so fewer than most are rotated
 	}
-	if err := t.get(&rotated, countRotated, organization, t.now); err != nil || rotated < max(most, have-rotated) {
+	if err := t.Get(&rotated, countRotated, organization, t.Now()); err != nil || rotated < max(most, have-rotated) {
 		return err
 	}
 	return fault.New(fault.Conflict, "limit_reached",
@@ -116,6 +116,6 @@ func (b planBound) less(have int64) string {
 
 // planOf returns the plan of an organization. Faults: NotFound for the organization.
 func planOf(t *tx, organization int64) (p access.Plan, err error) {
-	err = t.get(&p, "SELECT "+planColumns+" FROM plans WHERE id = (SELECT plan_id FROM organizations WHERE id = ?)", organization)
+	err = t.Get(&p, "SELECT "+planColumns+" FROM plans WHERE id = (SELECT plan_id FROM organizations WHERE id = ?)", organization)
 	return p, missing(err, "organization")
 }

@@ -194,7 +194,7 @@ func TestLoweredPlan(t *testing.T) {
 		x, owner := withLimits(t, nil, nil)
 		sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
 		if err := x.Write(t.Context(), func(t *storage.Tx) error {
-			return t.Exec(`
+			return t.Run(`
 				WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
 				INSERT INTO subscriptions (public_id, organization_id, url, event_types, audit_events, description, status, consecutive_failures,
 					last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at)

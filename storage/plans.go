@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at"
@@ -24,22 +25,22 @@ func (s *Store) Plan(ctx context.Context, name string) (access.Plan, error) {
 
 // CreatePlan makes a plan. Faults: Conflict where the name is taken.
 func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Plan, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Plan, err error) {
 		exists := alreadyExists("plan", "name")
 		if err := refuseIf(t, exists, "SELECT 1 FROM plans WHERE name = ?", p.Name); err != nil {
 			return made, err
 		}
 		row, err := insertPlan(t, p)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, exists
 		}
 		if err != nil {
 			return made, err
 		}
-		if err := t.get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
+		if err := t.Get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, by, 0, access.PlanCreated, target{Type: "plan", ID: p.Name}, map[string]any{
+		return made, s.audit(t, by, 0, access.PlanCreated, auditTarget{Type: "plan", ID: p.Name}, map[string]any{
 			"api_keys": p.APIKeys, "webhooks": p.Webhooks, "api_rate_limit_per_minute": p.RateLimitPerMinute,
 			"max_subscriptions": p.MaxSubscriptions, "max_api_keys": p.MaxAPIKeys, "max_stored_bytes_per_day": p.MaxStoredBytes,
 		})
@@ -48,12 +49,12 @@ func (s *Store) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) 
 
 // UpdatePlan changes a plan, from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Plan, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.Plan, err error) {
 		row, err := planRow(t, name)
 		if err != nil {
 			return changed, err
 		}
-		if err := t.update(&changed, `
+		if err := t.ExecGet(&changed, `
 			UPDATE plans SET api_keys = coalesce(?1, api_keys), webhooks = coalesce(?2, webhooks),
 				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END,
 				max_subscriptions = CASE WHEN ?5 THEN ?6 ELSE max_subscriptions END,
@@ -61,15 +62,15 @@ func (s *Store) UpdatePlan(ctx context.Context, by access.Actor, name string, c 
 				max_stored_bytes_per_day = CASE WHEN ?9 THEN ?10 ELSE max_stored_bytes_per_day END, updated_at = ?11
 			WHERE id = ?12 RETURNING `+planColumns,
 			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, c.SetMaxSubscriptions, c.MaxSubscriptions,
-			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.now, row); err != nil {
+			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.Now(), row); err != nil {
 			return changed, err
 		}
 		s.outdatePrincipals(t)
 		t.quotas.forget()
 		if c.Webhooks != nil {
-			s.changed(t)
+			s.announceChange(t)
 		}
-		return changed, s.audit(t, by, 0, access.PlanUpdated, target{Type: "plan", ID: name}, changesOfPlan(c))
+		return changed, s.audit(t, by, 0, access.PlanUpdated, auditTarget{Type: "plan", ID: name}, changesOfPlan(c))
 	})
 }
 
@@ -98,7 +99,7 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 
 // DeletePlan removes a plan. Faults: NotFound; Conflict while an organization has it.
 func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) error {
-	return s.of(by.Organization).change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
 		row, err := planRow(t, name)
 		if err != nil {
 			return err
@@ -107,24 +108,24 @@ func (s *Store) DeletePlan(ctx context.Context, by access.Actor, name string) er
 		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ?", row); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM plans WHERE id = ?", row); inUse(err) {
+		if _, err := t.Exec("DELETE FROM plans WHERE id = ?", row); sqlite.IsReferenced(err) {
 			return used
 		} else if err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.PlanDeleted, target{Type: "plan", ID: name}, nil)
+		return s.audit(t, by, 0, access.PlanDeleted, auditTarget{Type: "plan", ID: name}, nil)
 	})
 }
 
 func insertPlan(t *tx, p access.Plan) (int64, error) {
-	return t.insert(`
+	return t.Insert(`
 		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)`,
-		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.now)
+		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.Now())
 }
 
 // planRow returns the row id of a plan. Faults: NotFound.
 func planRow(t *tx, name string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM plans WHERE name = ?", name)
+	err = t.Get(&row, "SELECT id FROM plans WHERE name = ?", name)
 	return row, missing(err, "plan")
 }

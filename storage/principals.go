@@ -71,7 +71,7 @@ func (c *principals) keep(d access.Digest, p *knownPrincipal) {
 
 // outdatePrincipals has every cached principal read again, once the transaction is durable.
 func (s *Store) outdatePrincipals(t *tx) {
-	t.onCommit(func() { s.principals.generation.Add(1) })
+	t.OnCommit(func() { s.principals.generation.Add(1) })
 }
 
 // PrincipalByKey returns for whom an API key acts, and with what permissions, at this moment. It does not look at
@@ -218,4 +218,22 @@ func (r refusals) expired() error {
 
 func (r refusals) inactive() error {
 	return fault.New(fault.Unauthenticated, r.holderCode, "%s is not active, or not a member of the organization any more.", r.holder)
+}
+
+// PrincipalOfSystem returns the built-in operator, as whom requests over the local socket act, in the oldest organization.
+// It is read afresh each time: those requests are typed by hand, and so no cache has to be exact about it.
+func (s *Store) PrincipalOfSystem(ctx context.Context) (access.Principal, error) {
+	var row principalRow
+	if err := s.get(ctx, &row, `
+		SELECT`+principalColumns+`
+		FROM users u
+		JOIN organizations o ON o.id = (SELECT min(id) FROM organizations)
+		JOIN plans p ON p.id = o.plan_id
+		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+actingRole+`
+		WHERE u.built_in = 1`); err != nil {
+		return access.Principal{}, err
+	}
+	return access.Principal{
+		User: row.User, Organization: row.Home, Home: row.Home, Plan: row.Plan, Permissions: effective(row.Role),
+	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // listedPermissions is what a role r is made of: the permissions listed for it, or the whole vocabulary for a built-in
@@ -49,7 +50,7 @@ func (s *Store) Role(ctx context.Context, name string) (access.Role, error) {
 // CreateRole makes a role; it is never a built-in one. Faults: Conflict where the name is taken, Invalid where a
 // permission is unknown, Forbidden where the role holds more than by.
 func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.Role, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.Role, err error) {
 		exists := alreadyExists("role", "name")
 		if err := refuseIf(t, exists, "SELECT 1 FROM roles WHERE name = ?", r.Name); err != nil {
 			return made, err
@@ -61,7 +62,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 			return made, err
 		}
 		row, err := insertRole(t, r.Name, false)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, exists
 		}
 		if err != nil {
@@ -73,7 +74,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 		if made, err = roleNamed(t, r.Name); err != nil {
 			return made, err
 		}
-		return made, s.audit(t, by, 0, access.RoleCreated, target{Type: "role", ID: r.Name},
+		return made, s.audit(t, by, 0, access.RoleCreated, auditTarget{Type: "role", ID: r.Name},
 			map[string]any{"permissions": r.Permissions.Keys()})
 	})
 }
@@ -81,7 +82,7 @@ func (s *Store) CreateRole(ctx context.Context, by access.Actor, r access.Role) 
 // UpdateRole changes what a role grants, from the next request of its holders on. Faults: NotFound, Conflict for a
 // built-in one, Invalid where a permission is unknown, Forbidden where the role holds more than by, before the change or after it.
 func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.Role, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.Role, err error) {
 		if changed, err = roleNamed(t, name); err != nil {
 			return changed, err
 		}
@@ -102,13 +103,13 @@ func (s *Store) UpdateRole(ctx context.Context, by access.Actor, name string, c 
 			changed.Permissions, details["permissions"] = *c.Permissions, c.Permissions.Keys()
 			s.outdatePrincipals(t)
 		}
-		return changed, s.audit(t, by, 0, access.RoleUpdated, target{Type: "role", ID: name}, details)
+		return changed, s.audit(t, by, 0, access.RoleUpdated, auditTarget{Type: "role", ID: name}, details)
 	})
 }
 
 // DeleteRole removes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
 func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) error {
-	return s.of(by.Organization).change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).change(ctx, func(t *tx) error {
 		r, err := roleNamed(t, name)
 		if err != nil {
 			return err
@@ -120,19 +121,19 @@ func (s *Store) DeleteRole(ctx context.Context, by access.Actor, name string) er
 		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM roles WHERE id = ?", r.RowID); inUse(err) {
+		if _, err := t.Exec("DELETE FROM roles WHERE id = ?", r.RowID); sqlite.IsReferenced(err) {
 			return used
 		} else if err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.RoleDeleted, target{Type: "role", ID: name}, nil)
+		return s.audit(t, by, 0, access.RoleDeleted, auditTarget{Type: "role", ID: name}, nil)
 	})
 }
 
 // roleNamed is Role inside a transaction.
 func roleNamed(t *tx, name string) (access.Role, error) {
 	var r access.Role
-	if err := t.get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
+	if err := t.Get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
 		return r, missing(err, "role")
 	}
 	r.Permissions = effective(r)
@@ -141,12 +142,12 @@ func roleNamed(t *tx, name string) (access.Role, error) {
 
 // roleRow returns the row id of a role. Faults: NotFound.
 func roleRow(t *tx, name string) (row int64, err error) {
-	err = t.get(&row, "SELECT id FROM roles WHERE name = ?", name)
+	err = t.Get(&row, "SELECT id FROM roles WHERE name = ?", name)
 	return row, missing(err, "role")
 }
 
 func insertRole(t *tx, name string, builtIn bool) (int64, error) {
-	return t.insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.now)
+	return t.Insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.Now())
 }
 
 // setPermissions lists permissions for a role in place of those listed before.
@@ -155,10 +156,10 @@ func setPermissions(t *tx, role int64, permissions access.Scope) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
+	if _, err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
 		return err
 	}
-	_, err = t.exec(`
+	_, err = t.Exec(`
 		INSERT INTO role_permissions (role_id, permission_id)
 		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, string(keys))
 	return err

@@ -21,16 +21,16 @@ import (
 // is no member; Forbidden where the plan lacks API keys; Invalid where nothing of the scope can be granted;
 // Unauthenticated where by's own credential has been refused meanwhile.
 func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
-	return returning(ctx, s.of(by.Organization.RowID).first(), func(t *tx) (rotated access.RotatedKey, err error) {
+	return returning(ctx, s.workFor(by.Organization.RowID).first(), func(t *tx) (rotated access.RotatedKey, err error) {
 		var old access.Key
-		if err := t.get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
+		if err := t.Get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
 			return rotated, missing(err, "API key")
 		}
-		held, err := heldBy(t, by)
+		held, err := permissionsOf(t, by)
 		if err != nil {
 			return rotated, err
 		}
-		if err := rotatable(old, t.now); err != nil {
+		if err := rotatable(old, t.Now()); err != nil {
 			return rotated, err
 		}
 		if grace > 0 {
@@ -55,10 +55,10 @@ func (s *Store) RotateKey(ctx context.Context, by access.Principal, actor access
 			return rotated, err
 		}
 		s.outdatePrincipals(t)
-		if err := t.get(&rotated.Key, selectKeys+" WHERE k.id = ?", row); err != nil {
+		if err := t.Get(&rotated.Key, selectKeys+" WHERE k.id = ?", row); err != nil {
 			return rotated, err
 		}
-		return rotated, s.audit(t, actor, by.Organization.RowID, access.KeyRotated, target{Type: "api_key", ID: id}, map[string]any{
+		return rotated, s.audit(t, actor, by.Organization.RowID, access.KeyRotated, auditTarget{Type: "api_key", ID: id}, map[string]any{
 			"name": old.Name, "new_key_id": rotated.ID, "grace_seconds": int64(grace / time.Second),
 			"scope": granted.String(), "scope_not_granted": rotated.NotGranted.String(), "expires_at": timeText(rotated.ExpiresAt),
 		})
@@ -82,9 +82,9 @@ func rotatable(k access.Key, now int64) error {
 // retire ends a key: now, or after the grace where it does not end before.
 func retire(t *tx, k access.Key, grace time.Duration) error {
 	if grace <= 0 {
-		_, err := t.exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.now, k.RowID)
+		_, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), k.RowID)
 		return err
 	}
-	_, err := t.exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.now+grace.Milliseconds(), k.RowID)
+	_, err := t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
 	return err
 }

@@ -47,19 +47,19 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 
 // CreateSession begins a session that acts as the access token of p, which must have one.
 func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
-	return returning(ctx, s.of(p.Home.RowID), func(t *tx) (access.Session, error) {
-		made := access.Session{ID: newID(access.SessionID), CreatedAt: t.now, ExpiresAt: t.now + sessionLife.Milliseconds()}
+	return returning(ctx, s.workFor(p.Home.RowID), func(t *tx) (access.Session, error) {
+		made := access.Session{ID: newID(access.SessionID), CreatedAt: t.Now(), ExpiresAt: t.Now() + sessionLife.Milliseconds()}
 		if expires := p.Token.ExpiresAt; expires != nil {
 			made.ExpiresAt = min(made.ExpiresAt, *expires)
 		}
 		digest := c.Digest()
-		row, err := t.insert("INSERT INTO sessions (public_id, token_id, digest, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
+		row, err := t.Insert("INSERT INTO sessions (public_id, token_id, digest, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
 			made.ID, p.Token.RowID, digest[:], made.CreatedAt, made.ExpiresAt)
 		if err != nil {
 			return made, err
 		}
 		made.RowID = row
-		return made, s.audit(t, by, p.Home.RowID, access.SessionStarted, target{Type: "session", ID: made.ID}, map[string]any{
+		return made, s.audit(t, by, p.Home.RowID, access.SessionStarted, auditTarget{Type: "session", ID: made.ID}, map[string]any{
 			"user_id": p.User.ID, "access_token_id": p.Token.ID, "expires_at": timeText(&made.ExpiresAt),
 		})
 	})
@@ -67,13 +67,13 @@ func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access
 
 // EndSession ends the session of p, for all requests that begin after it has returned. Doing so again changes nothing.
 func (s *Store) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
-	return s.of(p.Home.RowID).first().change(ctx, func(t *tx) error {
-		n, err := t.affected("DELETE FROM sessions WHERE public_id = ?", p.Session.ID)
+	return s.workFor(p.Home.RowID).first().change(ctx, func(t *tx) error {
+		n, err := t.Affected("DELETE FROM sessions WHERE public_id = ?", p.Session.ID)
 		if err != nil || n == 0 {
 			return err
 		}
 		s.outdatePrincipals(t)
-		return s.audit(t, by, p.Home.RowID, access.SessionEnded, target{Type: "session", ID: p.Session.ID}, map[string]any{
+		return s.audit(t, by, p.Home.RowID, access.SessionEnded, auditTarget{Type: "session", ID: p.Session.ID}, map[string]any{
 			"user_id": p.User.ID, "access_token_id": p.Token.ID,
 		})
 	})
@@ -94,6 +94,6 @@ func (s *Store) dropSessions(ctx context.Context) error {
 }
 
 func dropEndedSessions(t *tx, now int64) error {
-	_, err := t.exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, maxDropped)
+	_, err := t.Exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, maxDropped)
 	return err
 }

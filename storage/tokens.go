@@ -36,7 +36,7 @@ func (s *Store) Token(ctx context.Context, user, id string) (access.AccessToken,
 // Faults: NotFound for the user, Invalid where the organization is unknown, Conflict where the user is no member of it,
 // Forbidden where the token could do more than by.
 func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.AccessToken, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.AccessToken, err error) {
 		u, err := userRow(t, user)
 		if err != nil {
 			return made, err
@@ -62,16 +62,16 @@ func (s *Store) CreateToken(ctx context.Context, by access.Actor, user, organiza
 // makeToken keeps an access token of a user, by row ids, and audits it.
 func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c access.Credential, name string, expiresAt *int64) (made access.AccessToken, err error) {
 	digest := c.Digest()
-	row, err := t.insert(`
+	row, err := t.Insert(`
 		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(access.TokenID), user, organization, name, digest[:], c.Display(), t.now, expiresAt)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(access.TokenID), user, organization, name, digest[:], c.Display(), t.Now(), expiresAt)
 	if err != nil {
 		return made, err
 	}
-	if err := t.get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
+	if err := t.Get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
 		return made, err
 	}
-	return made, s.audit(t, by, organization, access.AccessTokenCreated, target{Type: "access_token", ID: made.ID}, map[string]any{
+	return made, s.audit(t, by, organization, access.AccessTokenCreated, auditTarget{Type: "access_token", ID: made.ID}, map[string]any{
 		"user_id": made.UserID, "name": name, "expires_at": timeText(expiresAt),
 	})
 }
@@ -98,9 +98,9 @@ const selectTokenToRevoke = `
 // RevokeToken revokes an access token, for all requests that begin after it has returned. Doing so again changes
 // nothing. Faults: NotFound.
 func (s *Store) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		var found tokenToRevoke
-		if err := t.get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
+		if err := t.Get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
 			return missing(err, "access token")
 		}
 		if found.Revoked {
@@ -112,10 +112,10 @@ func (s *Store) RevokeToken(ctx context.Context, by access.Actor, user, id strin
 
 // revokeToken revokes an access token that is not revoked, and audits it.
 func (s *Store) revokeToken(t *tx, by access.Actor, token tokenToRevoke) error {
-	if _, err := t.exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.now, token.Row); err != nil {
+	if _, err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
 		return err
 	}
 	s.outdatePrincipals(t)
-	return s.audit(t, by, token.Organization, access.AccessTokenRevoked, target{Type: "access_token", ID: token.ID},
+	return s.audit(t, by, token.Organization, access.AccessTokenRevoked, auditTarget{Type: "access_token", ID: token.ID},
 		map[string]any{"user_id": token.User, "name": token.Name})
 }

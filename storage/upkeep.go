@@ -31,12 +31,12 @@ func (s *Store) upkeep(ctx context.Context) {
 		s.try(ctx, s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
 		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
-		s.try(ctx, s.retire, "cannot forget what is older than storage.retention_events and storage.retention_audit")
+		s.try(ctx, s.deleteOld, "cannot forget what is older than storage.retention_events and storage.retention_audit")
 		if time.Since(cleaned) >= cleanInterval {
 			cleaned = time.Now()
 			s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
 			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
-			s.try(ctx, s.dropPrevious, "cannot delete previous signing secrets whose overlap is over")
+			s.try(ctx, s.dropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
 		if time.Since(noted) >= usageInterval {
 			noted = time.Now()

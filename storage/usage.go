@@ -119,7 +119,7 @@ func writeUsage(t *tx, notes []use) error {
 		if n.token {
 			statement = "UPDATE access_tokens SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"
 		}
-		if _, err := t.exec(statement, n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
+		if _, err := t.Exec(statement, n.at, n.row, clock.Tolerance.Milliseconds()); err != nil {
 			return err
 		}
 	}

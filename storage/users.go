@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 const userColumns = "id, public_id, email, name, external_id, is_active, built_in, created_at, updated_at"
@@ -26,12 +27,12 @@ func (s *Store) User(ctx context.Context, id string) (access.User, error) {
 
 // CreateUser makes a user. Faults: Conflict where the e-mail address, whatever its case, or the external id is taken.
 func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error) {
-	return returning(ctx, s.of(by.Organization), func(t *tx) (made access.User, err error) {
+	return returning(ctx, s.workFor(by.Organization), func(t *tx) (made access.User, err error) {
 		if err := freeUser(t, 0, &u.Email, u.ExternalID); err != nil {
 			return made, err
 		}
 		row, err := insertUser(t, u)
-		if taken(err) {
+		if sqlite.IsTaken(err) {
 			return made, alreadyExists("user", "email", "external_id")
 		}
 		if err != nil {
@@ -41,7 +42,7 @@ func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) 
 			return made, err
 		}
 		s.outdatePrincipals(t) // an identity that was found by its e-mail address may be this user's now
-		return made, s.audit(t, by, 0, access.UserCreated, target{Type: "user", ID: made.ID}, map[string]any{
+		return made, s.audit(t, by, 0, access.UserCreated, auditTarget{Type: "user", ID: made.ID}, map[string]any{
 			"email": made.Email, "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
 		})
 	})
@@ -51,7 +52,7 @@ func (s *Store) CreateUser(ctx context.Context, by access.Actor, u access.User) 
 // Faults: NotFound; Conflict where the e-mail address or the external id is taken, and for the last active operator;
 // Forbidden where somebody could come to act as the user by this, and the user holds more than by.
 func (s *Store) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
-	return returning(ctx, s.of(by.Organization).first(), func(t *tx) (changed access.User, err error) {
+	return returning(ctx, s.workFor(by.Organization).first(), func(t *tx) (changed access.User, err error) {
 		before, err := changeableUser(t, id)
 		if err != nil {
 			return changed, err
@@ -70,17 +71,17 @@ func (s *Store) UpdateUser(ctx context.Context, by access.Actor, id string, c ac
 				return changed, err
 			}
 		}
-		if err := t.update(&changed, `
+		if err := t.ExecGet(&changed, `
 			UPDATE users SET email = coalesce(?1, email), name = coalesce(?2, name),
 				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
 				is_active = coalesce(?4, is_active), updated_at = ?5
-			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.now, row); taken(err) {
+			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); sqlite.IsTaken(err) {
 			return changed, alreadyExists("user", "email", "external_id")
 		} else if err != nil {
 			return changed, err
 		}
 		s.outdatePrincipals(t)
-		return changed, s.audit(t, by, 0, access.UserUpdated, target{Type: "user", ID: id}, changesOfUser(c))
+		return changed, s.audit(t, by, 0, access.UserUpdated, auditTarget{Type: "user", ID: id}, changesOfUser(c))
 	})
 }
 
@@ -103,13 +104,13 @@ func changesOfUser(c access.UserChange) map[string]any {
 
 // DeleteUser removes a user. Faults: NotFound; Conflict while it has a membership, or a credential, be it revoked.
 func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		row, err := userRow(t, id)
 		if err != nil {
 			return err
 		}
 		found := []string{}
-		if err := t.list(&found, `
+		if err := t.List(&found, `
 			SELECT 'memberships' WHERE EXISTS (SELECT 1 FROM memberships WHERE user_id = ?1)
 			UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ?1)
 			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, row); err != nil {
@@ -118,19 +119,19 @@ func (s *Store) DeleteUser(ctx context.Context, by access.Actor, id string) erro
 		if len(found) > 0 {
 			return dependedOn("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
 		}
-		if _, err := t.exec("DELETE FROM users WHERE id = ?", row); inUse(err) {
+		if _, err := t.Exec("DELETE FROM users WHERE id = ?", row); sqlite.IsReferenced(err) {
 			return dependedOn("user", "something still depends on it; set is_active to false instead")
 		} else if err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.UserDeleted, target{Type: "user", ID: id}, nil)
+		return s.audit(t, by, 0, access.UserDeleted, auditTarget{Type: "user", ID: id}, nil)
 	})
 }
 
 // freeUser refuses values that another user than the given has; 0 is none. Both fields are told at once.
 func freeUser(t *tx, except int64, email, externalID *string) error {
 	clashing := []string{}
-	if err := t.list(&clashing, `
+	if err := t.List(&clashing, `
 		SELECT 'email' WHERE EXISTS (SELECT 1 FROM users WHERE email = ?1 AND id <> ?3)
 		UNION ALL SELECT 'external_id' WHERE EXISTS (SELECT 1 FROM users WHERE external_id = ?2 AND id <> ?3)`,
 		email, externalID, except); err != nil {
@@ -158,13 +159,13 @@ func keepAnOperator(t *tx, user, organization int64) error {
 // user reads a user inside a transaction.
 func user(t *tx, row int64) (access.User, error) {
 	var u access.User
-	err := t.get(&u, "SELECT "+userColumns+" FROM users WHERE id = ?", row)
+	err := t.Get(&u, "SELECT "+userColumns+" FROM users WHERE id = ?", row)
 	return u, missing(err, "user")
 }
 
 // changeableUser returns a user who is to be changed, or given something. Faults: NotFound; Conflict for the built-in one.
 func changeableUser(t *tx, id string) (found access.User, err error) {
-	if err := t.get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
+	if err := t.Get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
 		return found, missing(err, "user")
 	}
 	if found.BuiltIn {
@@ -180,7 +181,7 @@ func userRow(t *tx, id string) (int64, error) {
 }
 
 func insertUser(t *tx, u access.User) (int64, error) {
-	return t.insert(`
+	return t.Insert(`
 		INSERT INTO users (public_id, email, name, external_id, is_active, built_in, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, newID(access.UserID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.now)
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, newID(access.UserID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.Now())
 }

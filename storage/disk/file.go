@@ -130,3 +130,27 @@ type inTheWayError struct {
 }
 
 func (e inTheWayError) Unwrap() []error { return []error{e.error, e.cause} }
+
+// Exists reports whether something has the name, be it a link that leads nowhere.
+func Exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}
+
+// SyncFile sees what was written to a file of ours onto the disk.
+func SyncFile(name string) error {
+	f, err := OpenOwn(name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// SyncDir sees the names in a directory onto the disk.
+func SyncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

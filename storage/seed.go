@@ -1,0 +1,81 @@
+package storage
+
+import (
+	"crypto/rand"
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
+)
+
+// What a new instance is called.
+const (
+	firstOrganization = "Default"
+	firstPlan         = "enterprise"
+	firstEmail        = "admin@localhost"
+	firstName         = "admin"
+)
+
+// seed writes what a new instance starts with. The first operator's token comes later, and again at every start until
+// somebody has used one; see invite.
+func (s *Store) seed(t *tx) error {
+	return errors.Join(s.seedInstance(t), seedAccess(t), seedSystem(t), seedOperator(t))
+}
+
+func (s *Store) seedInstance(t *tx) error {
+	salt := make([]byte, 16)
+	rand.Read(salt)
+	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+		salt, s.keyRing.Seal([]byte(canary), canary)); err != nil {
+		return err
+	}
+	return writeClock(t, clock.State{Seen: t.Now()})
+}
+
+func seedAccess(t *tx) error {
+	for _, p := range access.SeedPlans() {
+		if _, err := insertPlan(t, p); err != nil {
+			return err
+		}
+	}
+	for _, p := range access.BuiltInPermissions() {
+		if _, err := insertPermission(t, p); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{access.RoleOperator, access.RoleOwner, access.RoleMember} {
+		if _, err := insertRole(t, name, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func seedOperator(t *tx) error {
+	plan, err := planRow(t, firstPlan)
+	if err != nil {
+		return err
+	}
+	role, err := roleRow(t, access.RoleOperator)
+	if err != nil {
+		return err
+	}
+	organization, err := insertOrganization(t, access.Organization{Name: firstOrganization}, plan)
+	if err != nil {
+		return err
+	}
+	user, err := insertUser(t, access.User{Email: firstEmail, Name: firstName, IsActive: true})
+	if err != nil {
+		return err
+	}
+	return upsertMember(t, organization, user, role)
+}
+
+// The built-in user. It has no e-mail address, only a word in the place of one, so that nobody who proves an address to
+// an identity provider can be taken for it.
+const systemName = "system"
+
+func seedSystem(t *tx) error {
+	_, err := insertUser(t, access.User{Email: systemName, Name: systemName, IsActive: true, BuiltIn: true})
+	return err
+}
