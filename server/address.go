@@ -12,7 +12,7 @@ import (
 // invalid on a Unix socket.
 func (s *Server) clientAddr(r *http.Request) netip.Addr {
 	client := peer(r.RemoteAddr)
-	if len(s.trusted) == 0 || !s.isTrusted(client) {
+	if len(s.trusted) == 0 || !s.trusted.has(client) {
 		return client
 	}
 	for _, header := range slices.Backward(r.Header["X-Forwarded-For"]) {
@@ -28,7 +28,7 @@ func (s *Server) clientAddr(r *http.Request) netip.Addr {
 				return client // the last hop that can be believed
 			}
 			client = address
-			if !s.isTrusted(client) {
+			if !s.trusted.has(client) {
 				return client
 			}
 		}
@@ -36,8 +36,11 @@ func (s *Server) clientAddr(r *http.Request) netip.Addr {
 	return client
 }
 
-func (s *Server) isTrusted(a netip.Addr) bool {
-	return slices.ContainsFunc(s.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
+// trustedProxies are the networks of the proxies whose forwarding headers are believed.
+type trustedProxies []netip.Prefix
+
+func (t trustedProxies) has(a netip.Addr) bool {
+	return slices.ContainsFunc(t, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // peer reads the address of a connection.

@@ -45,7 +45,7 @@ func (c *call) optionalForm() (*form.Form, error) {
 // body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows with the
 // bytes that arrive: a Content-Length alone reserves no more than paidBody.
 func (c *call) body() ([]byte, error) {
-	r, limit := c.request, c.route.body
+	r, limit := c.request, c.route.maxBody
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
@@ -76,7 +76,7 @@ func (c *call) body() ([]byte, error) {
 
 // receive reads until the end. Each time the buffer doubles, it reserves the memory first.
 func (c *call) receive(r io.Reader) ([]byte, error) {
-	most := c.route.body + spare
+	most := c.route.maxBody + spare
 	first := int64(firstBuffer)
 	if c.request.ContentLength > 0 {
 		most = c.request.ContentLength + spare

@@ -28,9 +28,8 @@ type call struct {
 
 	reserved reservation // of the memory for bodies and answers
 
-	trial                // of its credential
-	authenticated bool   // and principal is who asks
-	dialect       string // of the proxy that asks for another request, empty where none does; see gate
+	credentialCheck        // of its credential
+	dialect         string // of the proxy that asks for another request, empty where none does; see forwardAuth
 
 	values [12]string // of headers; see set
 	used   int

@@ -69,7 +69,7 @@ type connections struct {
 
 func (s *Server) newConnections(l net.Listener) *connections {
 	c := &connections{
-		Listener: l, most: s.mostConnections, few: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExcepted: s.isTrusted, observer: s.connections, log: s.log,
+		Listener: l, most: s.mostConnections, few: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExcepted: s.trusted.has, observer: s.connections, log: s.log,
 		byAddress: map[netip.Prefix]int{}, idle: list.New(),
 	}
 	c.freed.L = &c.mu

@@ -7,7 +7,7 @@ import (
 )
 
 // maxDrain is how much of a body that nobody wants is read: the largest that some route takes, and 32 MiB beyond.
-const maxDrain = manyEvent + 32<<20
+const maxDrain = maxBatchBody + 32<<20
 
 // strangerDrain bounds how long a request without a valid credential may keep its connection by sending a body.
 const strangerDrain = 5 * time.Second

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -22,9 +21,10 @@ type explainStore interface {
 // explanation is the endpoint that tells what would become of a request with a key, check by check. It consumes nothing:
 // no request of the window is counted, no use noted, and no address held to account.
 type explanation struct {
-	*Server
-	store explainStore
-	named form.Lookup
+	checker *checker
+	router  *router
+	store   explainStore
+	named   form.Lookup
 }
 
 type explainBody struct {
@@ -56,20 +56,16 @@ const (
 
 const maxPathLength = 2048
 
-// matter is what is to be explained, and what has been found out about it.
-type matter struct {
-	trial
-	byID     bool
-	shown    access.Credential // where it is not by id, and could be read
-	length   int               // of what was shown
-	unread   error             // why what was shown could not be read
-	standing access.Standing   // from the look-up on
-	code     string
-	unknown  access.Scope // what is asked for and is not in the vocabulary, where that fails
+// explained is the request to explain, and what is known about it.
+type explained struct {
+	credentialCheck
+	byID    bool
+	length  int // of the key that was sent
+	code    string
+	unknown access.Scope // what is asked for and is not in the vocabulary, where that fails
 
 	method, path string
 	request      call     // the route that they lead to, if any
-	isGate       bool     // or that of forward authentication, where a proxy asks
 	allowed      []string // the methods that the path has instead
 }
 
@@ -79,7 +75,7 @@ func (h explanation) explain(c *call) error {
 		return err
 	}
 	f.Require("key", "method", "path")
-	m := &matter{trial: trial{quiet: true}}
+	m := &explained{}
 	key, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
@@ -123,79 +119,83 @@ func readPath(f *form.Form, name string) *url.URL {
 
 // lookAt finds out what a request asks for: what the table says of a route of our own, and what the proxy or the caller
 // names for any other.
-func (h explanation) lookAt(m *matter, path string, asked access.Scope) {
-	_, wanted, isGate := gateAt(path)
-	if m.isGate = isGate; isGate {
-		m.request.route, m.wanted = &gateRoute, wanted
-	} else if allowed, found := h.locate(&m.request, m.method, path); found {
-		m.wanted = m.request.wanted
-	} else {
+func (h explanation) lookAt(m *explained, path string, asked access.Scope) {
+	var needed access.Scope
+	if allowed, found := h.router.find(&m.request, m.method, path); !found {
 		m.allowed = allowed
+	} else if needed = m.request.route.needs; m.isForwardAuth() {
+		_, words, _ := parseForwardAuth(path)
+		needed = neededPermissions(words)
 	}
-	m.wanted = access.NewScope(append(m.wanted.Keys(), asked.Keys()...)...)
+	m.needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
 }
 
-// try makes the checks until one fails. An error is a failure to make them, or a key that the caller may not know of.
-func (h explanation) try(c *call, m *matter, key string) error {
+// try makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
+// key.
+func (h explanation) try(c *call, m *explained, key string) error {
 	ctx := c.request.Context()
-	var err error
-	if m.byID = validID(keyID, key); m.byID {
-		m.standing, err = h.store.KeyStandingByID(ctx, key)
-	} else {
+	m.kind, m.last, m.dryRun = keyCredential, access.CheckPermission, true
+	if m.byID = validID(keyID, key); !m.byID {
 		m.length = len(key)
-		if m.shown, m.unread = apiKey(key); m.unread != nil {
-			e, _ := fault.As(m.unread)
-			m.at, m.code = access.CheckParse, e.Code
-			return nil
-		}
-		m.standing, err = h.store.KeyStanding(ctx, m.shown.Digest())
+		m.credential, m.unreadable = parseKey(key)
 	}
-	if err == nil && m.standing.Home.ID != c.principal.Organization.ID && !c.principal.Can(access.PlatformActAs) {
-		m.standing, err = access.Standing{}, fault.Missing(aKey)
-	}
-	switch {
-	case fault.KindOf(err) == fault.NotFound && !m.byID:
-		// Nobody learns from the answer whether another organization has the key.
-		m.at, m.code = access.CheckLookUp, codeUnknown
-		return nil
-	case err != nil:
-		return unreadable(err)
-	}
-	m.principal = m.standing.Principal
-	if m.at = m.standing.Failed(time.Now().UnixMilli()); m.at != access.CheckPassed {
-		m.code = map[access.Check]string{
-			access.CheckRevoked: "key_revoked", access.CheckExpired: "key_expired", access.CheckCreator: "creator_inactive",
-		}[m.at]
-		h.peek(&m.trial)
+	m.find = func(ctx context.Context) (access.Standing, error) { return h.find(ctx, c, m, key) }
+	err := h.checker.check(ctx, &m.credentialCheck)
+	if err == nil {
+		m.code = codeValid
 		return nil
 	}
-	m.at, m.code = access.CheckPlan, codeValid
-	if err := h.judge(ctx, &m.trial, access.CheckPermission); err != nil {
-		e, ok := fault.As(err)
-		if !ok {
-			return err
-		}
-		m.code = e.Code
-		if m.at == access.CheckPermission {
-			m.unknown, err = h.store.UnknownPermissions(ctx, m.wanted)
-			return err
-		}
+	refused, ok := fault.As(err)
+	if !ok || !isRefusal(err) {
+		return err
+	}
+	m.code = refused.Code
+	if m.at == access.CheckPermission {
+		m.unknown, err = h.store.UnknownPermissions(ctx, m.needed)
+		return err
 	}
 	return nil
 }
 
-// looksAtNone reports whether the route asks for no credential at all.
-func (m *matter) looksAtNone() bool { return m.request.route != nil && m.request.route.access == open }
+// find looks up the key in any state. A caller may know the keys of its own organization; a caller that may act in every
+// organization may know all keys.
+func (h explanation) find(ctx context.Context, c *call, m *explained, key string) (state access.Standing, err error) {
+	if m.byID {
+		state, err = h.store.KeyStandingByID(ctx, key)
+	} else {
+		state, err = h.store.KeyStanding(ctx, m.credential.Digest())
+	}
+	if err == nil && state.Home.ID != c.principal.Organization.ID && !c.principal.Can(access.PlatformActAs) {
+		err = fault.Missing(aKey)
+	}
+	switch {
+	case fault.KindOf(err) == fault.NotFound && !m.byID:
+		return access.Standing{}, errKey // the response does not tell whether another organization has the key
+	case err != nil:
+		return access.Standing{}, err
+	}
+	return state, nil
+}
 
-func (m *matter) body() explainBody {
+// isForwardAuth reports whether the path is one that a proxy asks.
+func (m *explained) isForwardAuth() bool {
+	return m.request.route != nil && m.request.route.match != nil
+}
+
+// looksAtNone reports whether the route asks for no credential at all.
+func (m *explained) looksAtNone() bool {
+	return m.request.route != nil && m.request.route.access == open
+}
+
+func (m *explained) body() explainBody {
 	body := explainBody{
-		Allowed: m.at == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.wanted.String(),
+		Allowed: m.at == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.needed.String(),
 	}
 	if m.looksAtNone() {
 		body.Allowed, body.Code = true, codeValid
 	}
-	if m.standing.Key != nil {
-		body.KeyID = &m.standing.Key.ID
+	if m.state.Key != nil {
+		body.KeyID = &m.state.Key.ID
 	}
 	if m.request.route != nil {
 		body.Route = &m.request.route.pattern
@@ -207,7 +207,7 @@ func (m *matter) body() explainBody {
 }
 
 // describe tells of one check. What is wrong always ends with what to do.
-func (m *matter) describe(check access.Check) checkBody {
+func (m *explained) describe(check access.Check) checkBody {
 	value, passed, failed := m.facts(check)
 	b := checkBody{Check: check.String(), Value: value}
 	switch {
@@ -217,13 +217,10 @@ func (m *matter) describe(check access.Check) checkBody {
 		b.Verdict, b.Detail = verdictNotReached, "An earlier check fails, so this one is not made."
 	case check == m.at:
 		b.Verdict, b.Detail = verdictFailed, failed
-	case check == access.CheckParse && m.byID, check == access.CheckOrganization, check == access.CheckPermission && m.wanted.Empty():
+	case check == access.CheckParse && m.byID, check == access.CheckOrganization, check == access.CheckPermission && m.needed.Empty():
 		b.Verdict, b.Detail = verdictNotApplicable, passed
 	default:
 		b.Verdict, b.Detail = verdictPassed, passed
 	}
 	return b
 }
-
-// explainPath is where the endpoint is.
-const explainPath = "/api/v1/auth/explain/"

@@ -10,8 +10,8 @@ import (
 )
 
 // facts returns what a check looks at, and what to say of it where it is passed or does not apply, and where it fails.
-func (m *matter) facts(check access.Check) (value, passed, failed string) {
-	if check > access.CheckLookUp && m.standing.Key == nil {
+func (m *explained) facts(check access.Check) (value, passed, failed string) {
+	if check > access.CheckLookUp && m.state.Key == nil {
 		return "", "", "" // nothing is known of it
 	}
 	switch check {
@@ -20,11 +20,11 @@ func (m *matter) facts(check access.Check) (value, passed, failed string) {
 	case access.CheckLookUp:
 		return m.lookingUp()
 	case access.CheckRevoked:
-		at := moment(m.standing.Key.RevokedAt)
+		at := moment(m.state.Key.RevokedAt)
 		return at, "The key has not been revoked.",
 			"The key was revoked, which cannot be undone. Create another: POST /api/v1/api-keys/."
 	case access.CheckExpired:
-		at := moment(m.standing.Key.ExpiresAt)
+		at := moment(m.state.Key.ExpiresAt)
 		return at, "The key is within its time.",
 			"The key's time is over. Create another, with a later expires_at or none: POST /api/v1/api-keys/."
 	case access.CheckCreator:
@@ -34,7 +34,7 @@ func (m *matter) facts(check access.Check) (value, passed, failed string) {
 	case access.CheckRateLimit:
 		return m.counting()
 	case access.CheckOrganization:
-		return m.standing.Home.ID, "The key acts in its own organization unless the request has the header " + organizationHeader +
+		return m.state.Home.ID, "The key acts in its own organization unless the request has the header " + organizationHeader +
 			". What belongs to another is not found: 404.", ""
 	case access.CheckPermission:
 		return m.authority()
@@ -50,29 +50,29 @@ func moment(at *int64) string {
 	return string(webhook.AppendTime(nil, *at))
 }
 
-func (m *matter) parsing() (value, passed, failed string) {
+func (m *explained) parsing() (value, passed, failed string) {
 	switch {
 	case m.byID:
 		return "", "The key was named by its id, so there is no raw key to look at.", ""
-	case m.unread == nil:
-		return m.shown.Display(), "The form and the checksum are right.", ""
+	case m.unreadable == nil:
+		return m.credential.Display(), "The form and the checksum are right.", ""
 	case m.code != codeUnknown:
-		return fmt.Sprintf("%d characters", m.length), "", publicText(m.unread)
+		return fmt.Sprintf("%d characters", m.length), "", publicText(m.unreadable)
 	}
 	return fmt.Sprintf("%d characters", m.length), "", "This is no key: either its form or its checksum is wrong, as where a character is lost. " +
 		"Copy it again, in full: the prefix, an underscore and 36 letters and digits."
 }
 
-func (m *matter) lookingUp() (value, passed, failed string) {
+func (m *explained) lookingUp() (value, passed, failed string) {
 	const unknown = "There is no such key that you may know of. Look for its prefix in GET /api/v1/api-keys/?status=all, or create another: POST /api/v1/api-keys/."
-	if m.standing.Key == nil {
+	if m.state.Key == nil {
 		return "", "", unknown
 	}
-	return m.standing.Key.ID, fmt.Sprintf("The key is %q, of the organization %q.", m.standing.Key.Name, m.standing.Home.Name), unknown
+	return m.state.Key.ID, fmt.Sprintf("The key is %q, of the organization %q.", m.state.Key.Name, m.state.Home.Name), unknown
 }
 
-func (m *matter) creator() (value, passed, failed string) {
-	s := m.standing
+func (m *explained) creator() (value, passed, failed string) {
+	s := m.state
 	switch {
 	case !s.User.IsActive:
 		failed = fmt.Sprintf("The creator, %s, is not active. Activate the user: PATCH /api/v1/users/%s/ {\"is_active\": true}; "+
@@ -84,16 +84,16 @@ func (m *matter) creator() (value, passed, failed string) {
 	return s.User.ID, fmt.Sprintf("The creator, %s, is active, and a member with the role %s.", s.User.Email, s.Role), failed
 }
 
-func (m *matter) planning() (value, passed, failed string) {
-	name := m.standing.Plan.Name
+func (m *explained) planning() (value, passed, failed string) {
+	name := m.state.Plan.Name
 	return name, "The plan " + name + " includes API keys.",
 		fmt.Sprintf("The plan %s does not include API keys. Move the organization to one that does: PATCH /api/v1/organizations/%s/ {\"plan\": \"growth\"}.",
-			name, m.standing.Home.ID)
+			name, m.state.Home.ID)
 }
 
-func (m *matter) counting() (value, passed, failed string) {
+func (m *explained) counting() (value, passed, failed string) {
 	const raise = "raise the limit: PATCH /api/v1/plans/%s/ {\"api_rate_limit_per_minute\": %d}."
-	limit, plan := m.standing.Plan.RateLimitPerMinute, m.standing.Plan.Name
+	limit, plan := m.state.Plan.RateLimitPerMinute, m.state.Plan.Name
 	switch {
 	case limit == nil:
 		return "unlimited", "The plan " + plan + " has no limit.", ""
@@ -103,7 +103,7 @@ func (m *matter) counting() (value, passed, failed string) {
 		failed = fmt.Sprintf("The plan %s allows no requests at all. Move the organization to another plan, or "+raise, plan, plan, 60)
 	case m.window.Allowed:
 		failed = fmt.Sprintf("The API keys of the organization together have used up all %d requests of this minute: the limit of one key "+
-			"times max_api_keys. Wait %d s, or "+raise, m.last.Limit, seconds(m.last.Reset), plan, 2**limit)
+			"times max_api_keys. Wait %d s, or "+raise, m.organizationWindow.Limit, seconds(m.organizationWindow.Reset), plan, 2**limit)
 	default:
 		failed = fmt.Sprintf("All %d requests of this minute are used up. Wait %d s, or "+raise, *limit, seconds(m.window.Reset), plan, 2**limit)
 	}
@@ -112,28 +112,28 @@ func (m *matter) counting() (value, passed, failed string) {
 }
 
 // authority tells which of the two lacks the permission: the creator's role, or the key's own scope.
-func (m *matter) authority() (value, passed, failed string) {
-	if m.wanted.Empty() {
+func (m *explained) authority() (value, passed, failed string) {
+	if m.needed.Empty() {
 		return "", m.nothingAsked(), ""
 	}
-	s, text := m.standing, []string{}
+	s, text := m.state, []string{}
 	if !m.unknown.Empty() {
-		return m.wanted.String(), "", "There is no permission " + form.Printable(m.unknown.String(), maxShownPermissions) +
+		return m.needed.String(), "", "There is no permission " + form.Printable(m.unknown.String(), maxShownPermissions) +
 			" here, so no key has it: correct the path, or add it at POST /api/v1/permissions/."
 	}
-	if missing := m.wanted.Minus(s.Granted); !missing.Empty() {
+	if missing := m.needed.Minus(s.Granted); !missing.Empty() {
 		text = append(text, fmt.Sprintf("The creator's role, %s, does not grant %s: give the creator one that does, PUT /api/v1/organizations/%s/members/%s/.",
 			s.Role, missing, s.Home.ID, s.User.ID))
 	}
-	if missing := m.wanted.Minus(s.Key.Scope); !missing.Empty() {
+	if missing := m.needed.Minus(s.Key.Scope); !missing.Empty() {
 		text = append(text, fmt.Sprintf("The key's scope, which is fixed, does not hold %s: create another key that has it in its scope, POST /api/v1/api-keys/.", missing))
 	}
-	return m.wanted.String(), "The creator's role grants it, and the key's scope holds it.", strings.Join(text, " ")
+	return m.needed.String(), "The creator's role grants it, and the key's scope holds it.", strings.Join(text, " ")
 }
 
-func (m *matter) nothingAsked() string {
+func (m *explained) nothingAsked() string {
 	switch {
-	case m.isGate:
+	case m.isForwardAuth():
 		return "The proxy asks for no permission: any key that passes the other checks will do."
 	case m.request.route != nil:
 		return "This route asks for no permission: any credential will do."

@@ -13,7 +13,7 @@ const (
 	DefaultBodyMemory = 64 << 20
 
 	// MinBodyMemory lets one organization send the largest body while the others hold a quarter of the budget.
-	MinBodyMemory = 2 * bodyCost * manyEvent
+	MinBodyMemory = 2 * bodyCost * maxBatchBody
 
 	// share is how many times what remains free an organization may hold.
 	share = 2

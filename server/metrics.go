@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/keyhook/keyhook/storage/access"
 )
 
 // Measure is asked, when a server is made, for each method of each line of its table, and for each method that a request
@@ -50,18 +48,6 @@ func (s *Server) count(c *call, took time.Duration) {
 		tally = s.strays[c.method()]
 	}
 	tally(c.status, c.code, took)
-}
-
-// exposition is the route that shows what was measured, as h has it; none where h is nil.
-func exposition(h http.Handler) []route {
-	if h == nil {
-		return nil
-	}
-	show := func(c *call) error {
-		h.ServeHTTP(c, c.request)
-		return nil
-	}
-	return []route{{http.MethodGet, "/metrics/", access.PlatformRead, local, none, noParameter, show, nil}}
 }
 
 // relayed are headers that proxies add to what they pass on.

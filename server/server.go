@@ -17,8 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/form"
 )
@@ -83,71 +81,57 @@ type Options struct {
 
 // Server answers HTTP requests. Use New.
 type Server struct {
-	store       principalStore
-	permissions knownPermissions
-	limiter     *limiter.Limiter
-	throttle    *throttle
-	tokens      *tokenRate
-	memory      *memory
-	issuer      Issuer // nil where there is none
-	trusted     []netip.Prefix
-	origins     *http.CrossOriginProtection
-	https       bool   // whoever asks has come by HTTPS
-	prefix      string // of API keys, with the underscore
-	base        string // path before every Location
-	tls         *tls.Config
-	grace       time.Duration
-	log         *slog.Logger
-	unknown     *anonymousLog // which lines about requests without a valid credential are written
+	auth     *authenticator
+	throttle *throttle
+	memory   *memory
+	trusted  trustedProxies
+	base     string // path before every Location
+	tls      *tls.Config
+	grace    time.Duration
+	log      *slog.Logger
+	unknown  *anonymousLog // bounds the lines about requests without a valid credential
 
 	mostConnections int
 	perAddress      int
 	connections     ConnectionObserver
 
-	routes   []route
-	router   *httprouter.Router
-	fixed    map[string][]string // path without parameters → the methods that it has
-	strays   map[string]tally    // method → what counts the requests that no route takes
-	gated    map[string]tally    // method → what counts the requests of forward authentication
+	router   *router
+	strays   map[string]tally // method → what counts the requests that no route takes
+	gated    map[string]tally // method → what counts the requests of forward authentication
 	draining atomic.Bool
 	underway sync.WaitGroup // requests
 }
 
-// New returns a server. It reports all that is wrong with the options at once.
+// New returns a server. It reports all problems of the options at once.
 func New(o Options) (*Server, error) {
 	base, err := o.normalize()
 	if err != nil {
 		return nil, err
 	}
+	cookies, err := newCookies(o)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		store:       o.Store,
-		permissions: o.Store,
-		limiter:     o.Limiter,
-		throttle:    newThrottle(),
-		tokens:      newTokenRate(o.TokenRate),
-		memory:      newMemory(o.BodyMemory),
-		issuer:      o.Issuer,
-		trusted:     o.TrustedProxies,
-		origins:     http.NewCrossOriginProtection(),
-		https:       o.TLS != nil,
-		prefix:      o.KeyPrefix + "_",
-		base:        base,
-		tls:         o.TLS,
-		grace:       o.ShutdownGrace,
+		throttle: newThrottle(),
+		memory:   newMemory(o.BodyMemory),
+		trusted:  o.TrustedProxies,
+		base:     base,
+		tls:      o.TLS,
+		grace:    o.ShutdownGrace,
+		log:      o.Logger,
+		unknown:  newAnonymousLog(o.Logger),
 
 		mostConnections: maxConnections,
 		perAddress:      o.ConnectionsPerAddress,
 		connections:     o.Connections,
-		log:             o.Logger,
-		unknown:         newAnonymousLog(o.Logger),
+		router:          new(router),
 	}
-	if err := s.reachedAt(o.BaseURL); err != nil {
-		return nil, err
-	}
-	s.routes = append(s.table(o), exposition(o.Metrics)...)
-	s.router, s.fixed = s.register(o.Measure)
+	checker := &checker{o.Store, o.Issuer, o.Limiter, s.throttle, newTokenRate(o.TokenRate)}
+	s.auth = &authenticator{checker, cookies, o.KeyPrefix + "_"}
+	s.router.serve(newHandlers(o, base, s.auth, s.router, &s.draining).routes(), o.Measure)
 	s.strays = o.Measure.byMethod(noRoute)
-	s.gated = o.Measure.byMethod(gateRoute.pattern)
+	s.gated = o.Measure.byMethod(forwardAuthPath + "{dialect}/")
 	return s, nil
 }
 

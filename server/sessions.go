@@ -18,8 +18,8 @@ type sessionStore interface {
 // sessions are the endpoints by which the console signs in and out. A browser then has a cookie that no script can read,
 // and not the access token.
 type sessions struct {
-	*Server
-	sessions sessionStore
+	store    sessionStore
+	auth     *authenticator
 	identity identity
 }
 
@@ -33,7 +33,7 @@ type sessionBody struct {
 // may not call this.
 func (h sessions) create(c *call) error {
 	c.secret()
-	if err := h.sameOrigin(c); err != nil {
+	if err := h.auth.cookies.sameOrigin(c.request); err != nil {
 		return err
 	}
 	f, err := c.form()
@@ -45,18 +45,16 @@ func (h sessions) create(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	token, err := h.bearer(*raw)
-	if isGuess(err) {
-		return h.guessed(c, errToken) // about a scheme there is nothing to say here
+	c.kind, c.address, c.throttled, c.last = tokenCredential, c.client, true, access.CheckRateLimit
+	c.credential, err = h.auth.readToken(*raw)
+	if err != nil {
+		c.unreadable = errToken // the body has no scheme that could be wrong
 	}
-	if err := h.identify(c, token, byToken); err != nil {
-		return err
-	}
-	if err := h.pace(c); err != nil {
+	if err := h.auth.admit(c); err != nil {
 		return err
 	}
 	credential := access.MintSession()
-	session, err := h.sessions.CreateSession(c.request.Context(), c.principal, c.actor(), credential)
+	session, err := h.store.CreateSession(c.request.Context(), c.principal, c.actor(), credential)
 	if err != nil {
 		return err
 	}
@@ -65,7 +63,7 @@ func (h sessions) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	h.setCookie(c, credential, session)
+	h.auth.cookies.set(c, credential, session)
 	return c.created("/api/v1/session/", body)
 }
 
@@ -84,10 +82,10 @@ func (h sessions) end(c *call) error {
 	if c.principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.sessions.EndSession(c.request.Context(), c.principal, c.actor()); err != nil {
+	if err := h.store.EndSession(c.request.Context(), c.principal, c.actor()); err != nil {
 		return err
 	}
-	h.clearCookie(c)
+	h.auth.cookies.clear(c)
 	return c.noContent()
 }
 

@@ -3,14 +3,12 @@ package server
 import (
 	"container/list"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // An address may fail to authenticate failureBurst times at once, and once more every failureEvery.
@@ -137,9 +135,4 @@ func (p *proven) add(d access.Digest) {
 func (p *proven) remove(d access.Digest) {
 	delete(p.young, d)
 	delete(p.old, d)
-}
-
-func tooManyFailures(c *call, wait time.Duration) error {
-	c.set("Retry-After", strconv.FormatInt(max(1, seconds(wait)), 10))
-	return fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
 }

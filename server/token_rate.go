@@ -1,14 +1,10 @@
 package server
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // DefaultTokenRate is how many requests a second an organization may make with credentials other than API keys.
@@ -54,19 +50,4 @@ func (t *tokenRate) take(organization int64) (wait time.Duration, allowed bool) 
 	}
 	missing := 1 - bucket.TokensAt(now)
 	return time.Duration(missing / float64(t.perSecond) * float64(time.Second)), false
-}
-
-// pace counts a request whose credential is not a key. The host's own back end, which may act in every organization, is
-// not limited.
-func (s *Server) pace(c *call) error {
-	if c.principal.Can(access.PlatformActAs) {
-		return nil
-	}
-	wait, allowed := s.tokens.take(c.principal.Home.RowID)
-	if allowed {
-		return nil
-	}
-	c.set("Retry-After", strconv.FormatInt(max(1, seconds(wait)), 10))
-	return fault.New(fault.Limited, codeRateLimited, "The organization's limit of %d requests a second without an API key is used up; "+
-		"try again later, or use an API key, which has the limit of the plan.", s.tokens.perSecond)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// there makes of a function that finds something one that tells whether it is there.
-func there[T any](find func(*call) (T, error)) func(*call) error {
+// exists adapts a finder to a yes/no check.
+func exists[T any](find func(*call) (T, error)) func(*call) error {
 	return func(c *call) error {
 		_, err := find(c)
 		return err
@@ -19,10 +19,10 @@ func there[T any](find func(*call) (T, error)) func(*call) error {
 // looked up this late so that no request that is right pays for it; what the handler asks of the store looks there first
 // anyway.
 func (c *call) orMissing(err error) error {
-	if c.route.find == nil || !wrongInItself(err) {
+	if c.route.exists == nil || !wrongInItself(err) {
 		return err
 	}
-	if missing := c.route.find(c); fault.KindOf(missing) == fault.NotFound {
+	if missing := c.route.exists(c); fault.KindOf(missing) == fault.NotFound {
 		return missing
 	}
 	return err

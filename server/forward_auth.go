@@ -1,0 +1,143 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// forwardAuthPath begins the paths of forward authentication. At /api/v1/authz/{dialect}/ a proxy asks whether the API key of
+// a request is valid, and at /api/v1/authz/{dialect}/{permission}/ whether the key has the permission too. A proxy uses the
+// method of the request that it holds, so every method is served.
+const forwardAuthPath = "/api/v1/authz/"
+
+// The dialects. Caddy, Traefik and HAProxy speak forward: they pass on every refusal unchanged. Envoy appends the path of
+// the request that it holds. nginx takes every status but 2xx, 401 and 403 for a failure of ours.
+const (
+	forwardDialect = "forward"
+	nginxDialect   = "nginx"
+	envoyDialect   = "envoy"
+)
+
+// noPermission is in the place of the permission if none is needed and a path follows.
+const noPermission = "-"
+
+// forwardAuth is the endpoint that proxies ask about the requests that they hold.
+type forwardAuth struct {
+	auth        *authenticator
+	permissions knownPermissions
+}
+
+// knownPermissions tells which permissions exist.
+type knownPermissions interface {
+	// UnknownPermissions returns the permissions of a scope that do not exist.
+	UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error)
+}
+
+// parseForwardAuth reads the dialect and the needed permissions from a path of forward authentication. The first segment
+// after the dialect holds the permissions, joined by "+". More segments may follow only in the dialect of envoy.
+//
+// An empty segment is not valid: a variable of a proxy's configuration that is empty must not mean "no permission is needed".
+// A word that is no permission counts as one that nobody has.
+func parseForwardAuth(path string) (dialect, needed string, ok bool) {
+	rest, found := strings.CutPrefix(path, forwardAuthPath)
+	if !found {
+		return "", "", false
+	}
+	dialect, rest, _ = strings.Cut(rest, "/")
+	needed, appended, _ := strings.Cut(rest, "/")
+	switch {
+	case dialect != forwardDialect && dialect != nginxDialect && dialect != envoyDialect,
+		appended != "" && dialect != envoyDialect,
+		needed == "" && rest != "":
+		return "", "", false
+	}
+	return dialect, needed, true
+}
+
+// isForwardAuth reports whether a path is one of forward authentication.
+func isForwardAuth(path string) bool {
+	_, _, ok := parseForwardAuth(path)
+	return ok
+}
+
+// neededPermissions reads the permissions that parseForwardAuth returned.
+func neededPermissions(needed string) access.Scope {
+	if needed == "" || needed == noPermission {
+		return access.Scope{}
+	}
+	return access.NewScope(strings.Split(needed, "+")...)
+}
+
+// authorize tells a proxy whether to let a request through: 200 with an empty body, and the owner of the key in the headers,
+// or a problem. The API key of the held request is checked and counted as in a request to Keyhook. Everything else in the
+// request comes from the client and is ignored: the query, the body, the organization and the identity headers.
+func (h forwardAuth) authorize(c *call) error {
+	dialect, needed, _ := parseForwardAuth(c.request.URL.Path)
+	c.dialect = dialect
+	if c.request.ContentLength != 0 && c.request.ProtoMajor == 1 {
+		// Otherwise net/http reads the body before it answers. Some proxies pass on its length and never send it.
+		c.Header()["Connection"] = closing
+	}
+	h.auth.readKey(c)
+	c.needed, c.last = neededPermissions(needed), access.CheckPermission
+	if err := h.auth.admit(c); err != nil {
+		return h.explainUnknown(c, err)
+	}
+	c.identifyKey()
+	return nil
+}
+
+// Values of headers that are always the same. Nobody may change them.
+var (
+	closing   = []string{"close"}
+	zeroBytes = []string{"0"}
+)
+
+// identifyKey answers that the request may pass, and whose it is. All headers are always present, so a proxy that copies them
+// overwrites headers of the same names that a client sent.
+func (c *call) identifyKey() {
+	p := &c.principal
+	c.set("X-Service-Key-Id", p.Key.ID)
+	c.set("X-Service-User-Id", p.User.ID)
+	c.set("X-Service-Organization-Id", p.Organization.ID)
+	c.set("X-Service-Scope", p.Permissions.String())
+	c.set("X-Service-Plan", p.Plan.Name)
+	c.Header()["Content-Length"] = zeroBytes
+	c.WriteHeader(http.StatusOK)
+}
+
+// explainUnknown replaces the message of a refusal if a needed permission does not exist. Whoever configured the proxy
+// misspelt it, or has yet to create it; the client can do nothing about it.
+func (h forwardAuth) explainUnknown(c *call, err error) error {
+	if c.at != access.CheckPermission {
+		return err
+	}
+	missing := c.needed.Minus(c.principal.Permissions)
+	unknown, failed := h.permissions.UnknownPermissions(c.request.Context(), missing)
+	if failed != nil || unknown.Empty() {
+		return err
+	}
+	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
+	return fault.New(fault.Forbidden, codeDenied, "There is no permission %q here, so no key has it: "+
+		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
+}
+
+// masked returns the status to send in place of one that nginx would take for a failure of ours. It drops the body of a
+// refusal too, so the headers say what the body does.
+func (c *call) masked(status int, code string) int {
+	if c.dialect != nginxDialect {
+		return status
+	}
+	c.set("X-Service-Code", code)
+	if status == http.StatusUnauthorized || status == http.StatusForbidden || status >= 500 {
+		return status
+	}
+	c.set("X-Service-Status", strconv.Itoa(status))
+	return http.StatusForbidden
+}

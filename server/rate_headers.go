@@ -1,0 +1,45 @@
+package server
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/keyhook/keyhook/limiter"
+)
+
+// setWindow says in the headers of the response what is left of the key's window.
+func (c *call) setWindow() {
+	if c.windowed {
+		c.setRateHeaders(c.window, time.Now())
+	}
+}
+
+// setRateHeaders sets the headers of draft-ietf-httpapi-ratelimit-headers-10 and their older kin. All values are cut from one
+// string, because these lines are on the path of every request.
+func (c *call) setRateHeaders(r limiter.Result, now time.Time) {
+	var buffer [160]byte
+	b := append(buffer[:0], `"plan";q=`...)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	b = append(b, `;w=60`...)
+	policy := len(b)
+	b = append(b, `"plan";r=`...)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = append(b, `;t=`...)
+	b = strconv.AppendInt(b, seconds(r.Reset), 10)
+	state := len(b)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
+
+	text := string(b)
+	c.set("RateLimit-Policy", text[:policy])
+	c.set("RateLimit", text[policy:state])
+	c.set("X-RateLimit-Limit", text[state:limit])
+	c.set("X-RateLimit-Remaining", text[limit:remaining])
+	c.set("X-RateLimit-Reset", text[remaining:])
+}
+
+// seconds rounds up: a caller who waits that long finds a new window.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
