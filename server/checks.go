@@ -51,13 +51,14 @@ type credentialCheck struct {
 	address       netip.Addr   // of the client, for the limit on failures
 	throttled     bool         // failures count against the address
 	dryRun        bool         // nothing is counted, and no use is recorded
-	// find looks up an API key in any state, for an explanation. If it is nil, only keys that may be used are found.
-	find func(context.Context) (access.Standing, error)
+	// find looks up an API key in any state, for an explanation, which sets state too. If find is nil, only keys that may be
+	// used are found.
+	find  func(context.Context) (access.Standing, error)
+	state *access.Standing
 
 	at                 access.Check     // the check that is being made, or that failed
 	principal          access.Principal // from the look-up on
 	authenticated      bool             // principal is set
-	state              access.Standing  // what find returned
 	windowed           bool             // the key has a limit, and window is set
 	window             limiter.Result   // of the key
 	organizationWindow limiter.Result   // of all keys of the organization; set if window allowed the request
@@ -162,7 +163,7 @@ func (k *checker) lookUp(ctx context.Context, c *credentialCheck) error {
 func (k *checker) findPrincipal(ctx context.Context, c *credentialCheck, digest access.Digest) (err error) {
 	switch {
 	case c.find != nil:
-		c.state, err = c.find(ctx)
+		*c.state, err = c.find(ctx)
 		c.principal = c.state.Principal
 	case c.kind == keyCredential:
 		c.principal, err = k.store.PrincipalByKey(ctx, digest)

@@ -75,7 +75,7 @@ func (h explanation) explain(c *call) error {
 		return err
 	}
 	f.Require("key", "method", "path")
-	m := &explained{}
+	m := &explained{credentialCheck: credentialCheck{state: &access.Standing{}}}
 	key, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
