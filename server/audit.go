@@ -28,7 +28,7 @@ type auditBody struct {
 	Target         auditTarget     `json:"target"`
 	IP             *string         `json:"ip"`
 	RequestID      *string         `json:"request_id"`
-	At             instant         `json:"at"`
+	At             timestamp       `json:"at"`
 	Details        json.RawMessage `json:"details"`
 }
 
@@ -45,9 +45,9 @@ type auditTarget struct {
 
 func newAuditBody(e access.AuditEvent) auditBody {
 	return auditBody{
-		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, orNull(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID,
-		Target: auditTarget{e.TargetType, e.TargetID}, IP: orNull(e.IP), RequestID: orNull(e.RequestID),
-		At: instant(e.At), Details: json.RawMessage(e.Details),
+		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, nullIfEmpty(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID,
+		Target: auditTarget{e.TargetType, e.TargetID}, IP: nullIfEmpty(e.IP), RequestID: nullIfEmpty(e.RequestID),
+		At: timestamp(e.At), Details: json.RawMessage(e.Details),
 	}
 }
 
@@ -63,7 +63,7 @@ func (h audit) list(c *call) error {
 		return err
 	}
 	p.Ended = form.Position{Row: found.Next}
-	return answerPage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
+	return writePage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // readAuditFilter reads the filters of the list.

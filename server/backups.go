@@ -28,17 +28,17 @@ const maxKeep = 10_000
 type backups struct{ store backupStore }
 
 type backupBody struct {
-	File            string   `json:"file"` // its bare name: the directory is the operator's to know
-	Bytes           int64    `json:"bytes"`
-	SHA256          string   `json:"sha256"`
-	DurationMS      int64    `json:"duration_ms"`
-	EncryptionKeyID string   `json:"encryption_key_id"`
-	CreatedAt       instant  `json:"created_at"`
-	Events          int64    `json:"events"`
-	Deliveries      int64    `json:"deliveries"`
-	Pending         int64    `json:"pending_deliveries"`
-	Removed         []string `json:"removed"`
-	Warning         *string  `json:"warning"` // without a path, as File
+	File            string    `json:"file"` // its bare name: the directory is the operator's to know
+	Bytes           int64     `json:"bytes"`
+	SHA256          string    `json:"sha256"`
+	DurationMS      int64     `json:"duration_ms"`
+	EncryptionKeyID string    `json:"encryption_key_id"`
+	CreatedAt       timestamp `json:"created_at"`
+	Events          int64     `json:"events"`
+	Deliveries      int64     `json:"deliveries"`
+	Pending         int64     `json:"pending_deliveries"`
+	Removed         []string  `json:"removed"`
+	Warning         *string   `json:"warning"` // without a path, as File
 }
 
 func (h backups) create(c *call) error {
@@ -64,7 +64,7 @@ func (h backups) create(c *call) error {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), backupLimit)
 	defer cancel()
-	c.extend(backupLimit + writeTimeout)
+	c.extendDeadlines(backupLimit + writeTimeout)
 	r, err := h.store.CreateBackup(ctx, c.actor(), *name, int(*keep))
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (h backups) create(c *call) error {
 	}
 	return c.write(http.StatusCreated, "application/json", backupBody{
 		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
-		CreatedAt: instant(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
+		CreatedAt: timestamp(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
 		Removed: append([]string{}, r.Removed...), Warning: warning,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -55,7 +56,7 @@ func (c *call) body() ([]byte, error) {
 	if err := c.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
 		return nil, err
 	}
-	c.asked = true
+	c.bodyRequested = true
 	body, err := c.receive(http.MaxBytesReader(c.ResponseWriter, r.Body, limit))
 	if err != nil {
 		c.release() // before the rest of the body is drained
@@ -126,4 +127,29 @@ func isJSON(h http.Header) error {
 		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body as Content-Type: application/json, in UTF-8."}
 	}
 	return nil
+}
+
+// maxDiscarded is how much of a body that nobody wants is read: the largest that some route takes, and 32 MiB beyond.
+const maxDiscarded = maxBatchBody + 32<<20
+
+// anonymousDiscardTime bounds how long a request without a valid credential may keep its connection by sending a body.
+const anonymousDiscardTime = 5 * time.Second
+
+// discardBody reads the rest of the body and keeps none of it. Many clients write the whole request before they read the answer.
+// If the server closed the connection meanwhile, as net/http does beyond 256 KiB, they would see a reset and no reason.
+// The time for reading a request bounds this too. There are four exceptions: a body that is too long to reach its end; a
+// client that waits to be asked for its body and has not been (RFC 9110 section 10.1.1); HTTP/2, where a client reads the
+// answer while it sends; and a proxy, which asks without the body of the request that it holds.
+func (c *call) discardBody() {
+	r := c.request
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 || c.dialect != "" ||
+		!c.bodyRequested && r.Header.Get("Expect") != "" {
+		return
+	}
+	if !c.authenticated {
+		// A writer without deadlines, as in tests without a connection, needs none.
+		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
+	}
+	// A client that breaks off has no use for the answer.
+	_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
 }

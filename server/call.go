@@ -16,15 +16,15 @@ import (
 // knows what became of the answer.
 type call struct {
 	http.ResponseWriter
-	request *http.Request
-	params  httprouter.Params
-	route   *route // nil while, and where, none matches
-	query   form.Query
-	id      string     // X-Request-Id
-	local   bool       // whether it came over the local socket
-	client  netip.Addr // who asks; invalid on the local socket
-	base    string     // path before every Location
-	asked   bool       // whether the client has been asked for its body
+	request       *http.Request
+	params        httprouter.Params
+	route         *route // nil while, and where, none matches
+	query         form.Query
+	id            string     // X-Request-Id
+	local         bool       // whether it came over the local socket
+	client        netip.Addr // who asks; invalid on the local socket
+	base          string     // path before every Location
+	bodyRequested bool       // whether the client has been asked for its body
 
 	reserved reservation // of the memory for bodies and answers
 
@@ -74,7 +74,7 @@ func (c *call) Write(b []byte) (int, error) {
 
 // extend gives the handler until d from now, where the times of the server would cut it. The deadline for reading
 // counts too: net/http reads ahead while a handler runs, and ends its context when that read times out.
-func (c *call) extend(d time.Duration) {
+func (c *call) extendDeadlines(d time.Duration) {
 	deadline := time.Now().Add(d)
 	rc := http.NewResponseController(c.ResponseWriter)
 	// A writer without deadlines, as in tests without a connection, has nothing to extend.

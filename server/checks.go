@@ -152,7 +152,7 @@ func (k *checker) lookUp(ctx context.Context, c *credentialCheck) error {
 	}
 	c.authenticated = true
 	if c.throttled {
-		k.throttle.proved(digest)
+		k.throttle.succeeded(digest)
 	}
 	if !c.dryRun {
 		k.store.Used(c.principal)

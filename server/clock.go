@@ -20,21 +20,21 @@ type clockStore interface {
 type clocks struct{ store clockStore }
 
 type clockBody struct {
-	Now           instant  `json:"now"`
-	Trusted       bool     `json:"trusted"`
-	JumpSeconds   int64    `json:"jump_seconds"` // negative is back
-	LastTrustedAt *instant `json:"last_trusted_at"`
-	DoubtedSince  *instant `json:"doubted_since"`
-	TrustedAgain  *instant `json:"trusted_again_at"`
-	Warning       *string  `json:"warning"`
+	Now           timestamp  `json:"now"`
+	Trusted       bool       `json:"trusted"`
+	JumpSeconds   int64      `json:"jump_seconds"` // negative is back
+	LastTrustedAt *timestamp `json:"last_trusted_at"`
+	DoubtedSince  *timestamp `json:"doubted_since"`
+	TrustedAgain  *timestamp `json:"trusted_again_at"`
+	Warning       *string    `json:"warning"`
 }
 
 func newClockBody(s clock.State) clockBody {
 	body := clockBody{
-		Now: instant(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: orNull(s.Warning()),
+		Now: timestamp(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: nullIfEmpty(s.Warning()),
 	}
 	if d := s.Doubt; d != nil {
-		trusted, since, again := instant(d.Trusted), instant(d.Since), instant(s.TrustedAt())
+		trusted, since, again := timestamp(d.Trusted), timestamp(d.Since), timestamp(s.TrustedAt())
 		body.LastTrustedAt, body.DoubtedSince, body.TrustedAgain = &trusted, &since, &again
 	}
 	return body

@@ -22,8 +22,8 @@ const (
 
 // Why a connection is closed by the server without a word.
 const (
-	closedForAddress = "address" // its address has as many as it may
-	closedForOthers  = "idle"    // it was idle, and few were left
+	reasonAddress = "address" // its address has as many as it may
+	reasonIdle    = "idle"    // it was idle, and few were left
 )
 
 // ConnectionObserver is told about connections.
@@ -34,11 +34,11 @@ type ConnectionObserver interface {
 }
 
 // uncounted is the ConnectionObserver of a server that has none.
-type uncounted struct{}
+type noConnectionObserver struct{}
 
-func (uncounted) ConnectionOpened()        {}
-func (uncounted) ConnectionClosed()        {}
-func (uncounted) ConnectionRefused(string) {}
+func (noConnectionObserver) ConnectionOpened()        {}
+func (noConnectionObserver) ConnectionClosed()        {}
+func (noConnectionObserver) ConnectionRefused(string) {}
 
 // connections is a listener that shares out its connections, so that nobody takes them all. An address gets a fixed
 // number: an IPv4 address, or the /64 that an IPv6 host owns. Trusted proxies are excepted, since each carries many
@@ -50,29 +50,29 @@ func (uncounted) ConnectionRefused(string) {}
 // waits.
 type connections struct {
 	net.Listener
-	most       int // open at once
-	few        int // open when idle ones begin to be closed for new ones
-	perAddress int
-	isExcepted func(netip.Addr) bool
-	observer   ConnectionObserver
-	log        *slog.Logger
+	maxOpen       int // open at once
+	closeIdleFrom int // open when idle ones begin to be closed for new ones
+	perAddress    int
+	isExempt      func(netip.Addr) bool
+	observer      ConnectionObserver
+	log           *slog.Logger
 
-	mu        sync.Mutex
-	freed     sync.Cond // a connection was closed or became idle, or the listener was closed
-	open      int
-	byAddress map[netip.Prefix]int
-	idle      *list.List // of *connection, idle for the longest first
-	closed    bool
-	refused   int       // since warned
-	warned    time.Time // when the log last told of refused connections
+	mu           sync.Mutex
+	roomOrClosed sync.Cond // a connection was closed or became idle, or the listener was closed
+	open         int
+	byAddress    map[netip.Prefix]int
+	idle         *list.List // of *connection, idle for the longest first
+	closed       bool
+	refused      int       // since warned
+	lastWarning  time.Time // when the log last told of refused connections
 }
 
 func (s *Server) newConnections(l net.Listener) *connections {
 	c := &connections{
-		Listener: l, most: s.mostConnections, few: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExcepted: s.trusted.has, observer: s.connections, log: s.log,
+		Listener: l, maxOpen: s.mostConnections, closeIdleFrom: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExempt: s.trusted.has, observer: s.connections, log: s.log,
 		byAddress: map[netip.Prefix]int{}, idle: list.New(),
 	}
-	c.freed.L = &c.mu
+	c.roomOrClosed.L = &c.mu
 	return c
 }
 
@@ -110,8 +110,8 @@ func (l *connections) admit(conn net.Conn) *connection {
 		l.refuse(address)
 		return nil
 	}
-	for l.closeIdle(); l.open >= l.most && !l.closed; l.closeIdle() {
-		l.freed.Wait()
+	for l.closeIdle(); l.open >= l.maxOpen && !l.closed; l.closeIdle() {
+		l.roomOrClosed.Wait()
 	}
 	if l.closed {
 		return nil
@@ -122,7 +122,7 @@ func (l *connections) admit(conn net.Conn) *connection {
 		l.byAddress[address]++
 	}
 	c := &connection{Conn: conn, owner: l, address: address}
-	l.rest(c)
+	l.markIdle(c)
 	return c
 }
 
@@ -133,7 +133,7 @@ func (l *connections) addressOf(conn net.Conn) netip.Prefix {
 		return netip.Prefix{}
 	}
 	client := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if l.isExcepted(client) {
+	if l.isExempt(client) {
 		return netip.Prefix{}
 	}
 	return network(client)
@@ -141,40 +141,40 @@ func (l *connections) addressOf(conn net.Conn) netip.Prefix {
 
 // refuse counts a connection that is one too many for its address, and warns now and then.
 func (l *connections) refuse(address netip.Prefix) {
-	l.observer.ConnectionRefused(closedForAddress)
+	l.observer.ConnectionRefused(reasonAddress)
 	l.refused++
-	if now := time.Now(); now.Sub(l.warned) >= warningInterval {
+	if now := time.Now(); now.Sub(l.lastWarning) >= warningInterval {
 		l.log.LogAttrs(context.Background(), slog.LevelWarn,
 			"connections refused: one address has as many as server.connections_per_address allows; if it is a proxy, add it to server.trusted_proxies",
 			slog.String("address", address.String()), slog.Int("limit", l.perAddress), slog.Int("refused", l.refused))
-		l.refused, l.warned = 0, now
+		l.refused, l.lastWarning = 0, now
 	}
 }
 
 // closeIdle closes connections that are idle, while few are left.
 func (l *connections) closeIdle() {
-	for l.open >= l.few && l.idle.Len() > 0 {
+	for l.open >= l.closeIdleFrom && l.idle.Len() > 0 {
 		c := l.idle.Front().Value.(*connection)
-		if l.open < l.most && time.Since(c.since) < idleGrace {
+		if l.open < l.maxOpen && time.Since(c.since) < idleGrace {
 			return
 		}
-		l.observer.ConnectionRefused(closedForOthers)
+		l.observer.ConnectionRefused(reasonIdle)
 		l.release(c)
 		_ = c.Conn.Close()
 	}
 }
 
 // rest notes that a connection is idle from now on.
-func (l *connections) rest(c *connection) {
+func (l *connections) markIdle(c *connection) {
 	if c.idle == nil && !c.released {
 		c.since = time.Now()
 		c.idle = l.idle.PushBack(c)
-		l.freed.Signal()
+		l.roomOrClosed.Signal()
 	}
 }
 
 // work notes that a connection is no longer idle.
-func (l *connections) work(c *connection) {
+func (l *connections) markActive(c *connection) {
 	if c.idle != nil {
 		l.idle.Remove(c.idle)
 		c.idle = nil
@@ -187,7 +187,7 @@ func (l *connections) release(c *connection) {
 		return
 	}
 	c.released = true
-	l.work(c)
+	l.markActive(c)
 	l.open--
 	l.observer.ConnectionClosed()
 	if c.address.IsValid() {
@@ -195,11 +195,11 @@ func (l *connections) release(c *connection) {
 			delete(l.byAddress, c.address)
 		}
 	}
-	l.freed.Signal()
+	l.roomOrClosed.Signal()
 }
 
 // track is the ConnState of the http.Server.
-func (l *connections) track(conn net.Conn, state http.ConnState) {
+func (l *connections) onStateChange(conn net.Conn, state http.ConnState) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
 	}
@@ -211,9 +211,9 @@ func (l *connections) track(conn net.Conn, state http.ConnState) {
 	defer l.mu.Unlock()
 	switch state {
 	case http.StateActive:
-		l.work(c)
+		l.markActive(c)
 	case http.StateIdle:
-		l.rest(c)
+		l.markIdle(c)
 	}
 }
 
@@ -231,6 +231,6 @@ func (l *connections) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.freed.Broadcast()
+	l.roomOrClosed.Broadcast()
 	return l.Listener.Close()
 }

@@ -38,27 +38,27 @@ type deliveries struct {
 }
 
 type attemptBody struct {
-	ID             string   `json:"id"`
-	SubscriptionID string   `json:"subscription_id"`
-	EventID        string   `json:"event_id"`
-	EventType      string   `json:"event_type"`
-	AttemptNumber  int      `json:"attempt_number"`
-	Trigger        string   `json:"trigger"`
-	Outcome        string   `json:"outcome"`
-	ResponseStatus *int     `json:"response_status"`
-	ResponseBody   string   `json:"response_body"`
-	DurationMS     int64    `json:"duration_ms"`
-	Error          *string  `json:"error"`
-	AttemptedAt    instant  `json:"attempted_at"`
-	NextAttemptAt  *instant `json:"next_attempt_at"`
+	ID             string     `json:"id"`
+	SubscriptionID string     `json:"subscription_id"`
+	EventID        string     `json:"event_id"`
+	EventType      string     `json:"event_type"`
+	AttemptNumber  int        `json:"attempt_number"`
+	Trigger        string     `json:"trigger"`
+	Outcome        string     `json:"outcome"`
+	ResponseStatus *int       `json:"response_status"`
+	ResponseBody   string     `json:"response_body"`
+	DurationMS     int64      `json:"duration_ms"`
+	Error          *string    `json:"error"`
+	AttemptedAt    timestamp  `json:"attempted_at"`
+	NextAttemptAt  *timestamp `json:"next_attempt_at"`
 }
 
 func newAttemptBody(a webhook.Attempt) attemptBody {
 	return attemptBody{
 		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
-		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: orNull(a.Error),
-		AttemptedAt: instant(a.AttemptedAt), NextAttemptAt: (*instant)(a.NextAttemptAt),
+		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: nullIfEmpty(a.Error),
+		AttemptedAt: timestamp(a.AttemptedAt), NextAttemptAt: (*timestamp)(a.NextAttemptAt),
 	}
 }
 
@@ -69,7 +69,7 @@ func (h deliveries) test(c *call) error {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), h.limit+testMargin)
 	defer cancel()
-	c.extend(h.limit + 2*testMargin)
+	c.extendDeadlines(h.limit + 2*testMargin)
 	attempt, err := h.tester.Test(ctx, c.organization(), id)
 	if err != nil && h.draining.Load() && fault.KindOf(err) == fault.Internal {
 		return fmt.Errorf("test delivery: %w: %w", errStopped, err) // the dispatcher stops when the server does
@@ -96,7 +96,7 @@ func (h deliveries) list(c *call) error {
 		return err
 	}
 	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
-	return answerPage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
+	return writePage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
 // findLog looks for the log of the subscription in the path; that of a removed one can be read until retention takes it.

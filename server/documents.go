@@ -46,6 +46,6 @@ func (h documents) show(c *call, name string) error {
 		return &refusal{http.StatusNotFound, "not_found", "There is no document of this name; " + c.base + docsPath + " lists them."}
 	}
 	c.set("Content-Security-Policy", "default-src 'none'; style-src 'self'")
-	page.answer(c)
+	page.serve(c)
 	return nil
 }

@@ -115,32 +115,32 @@ func appendPublished(dst []byte, p webhook.Published) []byte {
 
 // eventBody is an event in a list: without its data, of which two hundred could be fifty megabytes.
 type eventBody struct {
-	ID             string  `json:"id"`
-	Type           string  `json:"type"`
-	Timestamp      instant `json:"timestamp"`
-	OrganizationID string  `json:"organization_id"`
-	Deliveries     int     `json:"deliveries"`
+	ID             string    `json:"id"`
+	Type           string    `json:"type"`
+	Timestamp      timestamp `json:"timestamp"`
+	OrganizationID string    `json:"organization_id"`
+	Deliveries     int       `json:"deliveries"`
 }
 
 func newEventBody(e webhook.Event) eventBody {
-	return eventBody{e.ID, e.Type, instant(e.At), e.OrganizationID, e.Deliveries}
+	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.Deliveries}
 }
 
 // eventWithDeliveries is one event: its data, and where each of its deliveries stands.
 type eventWithDeliveries struct {
 	ID             string          `json:"id"`
 	Type           string          `json:"type"`
-	Timestamp      instant         `json:"timestamp"`
+	Timestamp      timestamp       `json:"timestamp"`
 	OrganizationID string          `json:"organization_id"`
 	Data           json.RawMessage `json:"data"`
 	Deliveries     []deliveryBody  `json:"deliveries"`
 }
 
 type deliveryBody struct {
-	SubscriptionID string   `json:"subscription_id"`
-	State          string   `json:"state"`
-	Attempts       int      `json:"attempts"`
-	NextAttemptAt  *instant `json:"next_attempt_at"` // while pending
+	SubscriptionID string     `json:"subscription_id"`
+	State          string     `json:"state"`
+	Attempts       int        `json:"attempts"`
+	NextAttemptAt  *timestamp `json:"next_attempt_at"` // while pending
 }
 
 func (h events) list(c *call) error {
@@ -156,7 +156,7 @@ func (h events) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
+	return writePage(c, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // find returns the event in the path. An event of the audit log does not exist for a caller without audit:read.
@@ -187,11 +187,11 @@ func (h events) read(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := eventWithDeliveries{event.ID, event.Type, instant(event.At), event.OrganizationID, data, []deliveryBody{}}
+	body := eventWithDeliveries{event.ID, event.Type, timestamp(event.At), event.OrganizationID, data, []deliveryBody{}}
 	for _, d := range sent {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
 		if d.State == webhook.Pending {
-			item.NextAttemptAt = (*instant)(&d.DueAt)
+			item.NextAttemptAt = (*timestamp)(&d.DueAt)
 		}
 		body.Deliveries = append(body.Deliveries, item)
 	}

@@ -24,7 +24,7 @@ type explanation struct {
 	checker *checker
 	router  *router
 	store   explainStore
-	named   form.Lookup
+	lookup  form.Lookup
 }
 
 type explainBody struct {
@@ -76,18 +76,18 @@ func (h explanation) explain(c *call) error {
 	}
 	f.Require("key", "method", "path")
 	m := &explained{credentialCheck: credentialCheck{state: &access.Standing{}}}
-	key, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
+	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(c.request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	m.path = requested.EscapedPath()
-	h.lookAt(m, requested.Path, asked)
-	if err := h.try(c, m, *key); err != nil {
+	h.readNeeds(m, requested.Path, asked)
+	if err := h.checkKey(c, m, *key); err != nil {
 		return err
 	}
-	c.secret() // the answer is about a credential
+	c.noStore() // the answer is about a credential
 	return c.ok(m.body())
 }
 
@@ -119,7 +119,7 @@ func readPath(f *form.Form, name string) *url.URL {
 
 // lookAt finds out what a request asks for: what the table says of a route of our own, and what the proxy or the caller
 // names for any other.
-func (h explanation) lookAt(m *explained, path string, asked access.Scope) {
+func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 	var needed access.Scope
 	if allowed, found := h.router.find(&m.request, m.method, path); !found {
 		m.allowed = allowed
@@ -132,7 +132,7 @@ func (h explanation) lookAt(m *explained, path string, asked access.Scope) {
 
 // try makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
-func (h explanation) try(c *call, m *explained, key string) error {
+func (h explanation) checkKey(c *call, m *explained, key string) error {
 	ctx := c.request.Context()
 	m.kind, m.last, m.dryRun = keyCredential, access.CheckPermission, true
 	if m.byID = validID(keyID, key); !m.byID {
@@ -183,7 +183,7 @@ func (m *explained) isForwardAuth() bool {
 }
 
 // looksAtNone reports whether the route asks for no credential at all.
-func (m *explained) looksAtNone() bool {
+func (m *explained) isOpen() bool {
 	return m.request.route != nil && m.request.route.access == open
 }
 
@@ -191,7 +191,7 @@ func (m *explained) body() explainBody {
 	body := explainBody{
 		Allowed: m.at == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.needed.String(),
 	}
-	if m.looksAtNone() {
+	if m.isOpen() {
 		body.Allowed, body.Code = true, codeValid
 	}
 	if m.state.Key != nil {
@@ -208,10 +208,10 @@ func (m *explained) body() explainBody {
 
 // describe tells of one check. What is wrong always ends with what to do.
 func (m *explained) describe(check access.Check) checkBody {
-	value, passed, failed := m.facts(check)
+	value, passed, failed := m.factsOf(check)
 	b := checkBody{Check: check.String(), Value: value}
 	switch {
-	case m.looksAtNone():
+	case m.isOpen():
 		b.Verdict, b.Detail = verdictNotApplicable, "This route looks at no credential."
 	case check > m.at:
 		b.Verdict, b.Detail = verdictNotReached, "An earlier check fails, so this one is not made."

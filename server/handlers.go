@@ -12,7 +12,7 @@ type handlers struct {
 	metrics       func(*call) error // nil if there are none
 	description   description
 	documents     documents
-	identity      identity
+	whoami        whoami
 	sessions      sessions
 	forwardAuth   forwardAuth
 	verification  verification
@@ -40,11 +40,11 @@ type handlers struct {
 func newHandlers(o Options, base string, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
 	lookup := form.Lookup{Store: o.Store}
 	h := &handlers{
-		health:        health{o.Store, o.Deliveries, o.Checks, draining, &look{turn: make(chan struct{}, 1)}},
+		health:        health{o.Store, o.Deliveries, o.Checks, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
-		identity:      identity{o.Store},
-		sessions:      sessions{o.Store, auth, identity{o.Store}},
+		whoami:        whoami{o.Store},
+		sessions:      sessions{o.Store, auth, whoami{o.Store}},
 		forwardAuth:   forwardAuth{auth, o.Store},
 		verification:  verification{auth.checker, lookup},
 		explanation:   explanation{auth.checker, router, o.Store, lookup},

@@ -55,12 +55,12 @@ type health struct {
 	deliveries func(context.Context) (warning string, err error) // nil checks nothing
 	checks     []Check
 	draining   *atomic.Bool
-	last       *look
+	cached     *cachedReadiness
 }
 
 // look is what the checks said when they were last asked.
-type look struct {
-	turn     chan struct{} // holds a token while somebody looks
+type cachedReadiness struct {
+	lock     chan struct{} // holds a token while somebody looks
 	body     readyBody
 	until    time.Time // it serves everybody who asks
 	draining bool
@@ -92,7 +92,7 @@ func (h health) live(c *call) error { return c.ok(liveBody{"ok"}) }
 
 // ready says whether requests and deliveries go through, and if not, why.
 func (h health) ready(c *call) error {
-	body := h.look(c.request.Context())
+	body := h.readiness(c.request.Context())
 	if body.Status == isReady {
 		return c.ok(body)
 	}
@@ -103,23 +103,23 @@ func (h health) ready(c *call) error {
 
 // look returns the result of the checks, which it runs only if their last result is too old. Requests that come meanwhile
 // wait for that result. The checks go on when the request that began them ends.
-func (h health) look(ctx context.Context) readyBody {
-	h.last.turn <- struct{}{}
-	defer func() { <-h.last.turn }()
+func (h health) readiness(ctx context.Context) readyBody {
+	h.cached.lock <- struct{}{}
+	defer func() { <-h.cached.lock }()
 	draining := h.draining.Load()
-	if draining == h.last.draining && time.Now().Before(h.last.until) {
-		return h.last.body
+	if draining == h.cached.draining && time.Now().Before(h.cached.until) {
+		return h.cached.body
 	}
-	h.last.draining = draining
+	h.cached.draining = draining
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
-	h.last.body = h.check(ctx)
+	h.cached.body = h.check(ctx)
 	kept := readyKept
-	if h.last.body.Status != isReady {
+	if h.cached.body.Status != isReady {
 		kept = notReadyKept
 	}
-	h.last.until = time.Now().Add(kept)
-	return h.last.body
+	h.cached.until = time.Now().Add(kept)
+	return h.cached.body
 }
 
 // check runs all checks.

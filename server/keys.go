@@ -24,24 +24,24 @@ type keyStore interface {
 // keys are the endpoints of API keys.
 type keys struct {
 	store  keyStore
-	named  form.Lookup
+	lookup form.Lookup
 	prefix string
 }
 
 type keyBody struct {
-	ID             string   `json:"id"`
-	Name           string   `json:"name"`
-	Scope          string   `json:"scope"`
-	KeyPrefix      string   `json:"key_prefix"`
-	Status         string   `json:"status"`
-	OrganizationID string   `json:"organization_id"`
-	CreatedBy      string   `json:"created_by"`
-	CreatedAt      instant  `json:"created_at"`
-	ExpiresAt      *instant `json:"expires_at"`
-	LastUsedAt     *instant `json:"last_used_at"`
-	RevokedAt      *instant `json:"revoked_at"`
-	Replaces       *string  `json:"replaces"`   // the key that was rotated into this one
-	RotatedTo      *string  `json:"rotated_to"` // the key that this one was rotated into
+	ID             string     `json:"id"`
+	Name           string     `json:"name"`
+	Scope          string     `json:"scope"`
+	KeyPrefix      string     `json:"key_prefix"`
+	Status         string     `json:"status"`
+	OrganizationID string     `json:"organization_id"`
+	CreatedBy      string     `json:"created_by"`
+	CreatedAt      timestamp  `json:"created_at"`
+	ExpiresAt      *timestamp `json:"expires_at"`
+	LastUsedAt     *timestamp `json:"last_used_at"`
+	RevokedAt      *timestamp `json:"revoked_at"`
+	Replaces       *string    `json:"replaces"`   // the key that was rotated into this one
+	RotatedTo      *string    `json:"rotated_to"` // the key that this one was rotated into
 }
 
 // createdKeyBody is the one answer that shows a key: to its creation, and to the rotation that made it.
@@ -55,8 +55,8 @@ func newKeyBody(k access.Key) keyBody {
 	return keyBody{
 		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix,
 		Status:         string(k.Status(time.Now().UnixMilli())),
-		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: instant(k.CreatedAt),
-		ExpiresAt: (*instant)(k.ExpiresAt), LastUsedAt: (*instant)(k.LastUsedAt), RevokedAt: (*instant)(k.RevokedAt),
+		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: timestamp(k.CreatedAt),
+		ExpiresAt: (*timestamp)(k.ExpiresAt), LastUsedAt: (*timestamp)(k.LastUsedAt), RevokedAt: (*timestamp)(k.RevokedAt),
 		Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}
 }
@@ -67,7 +67,7 @@ func (h keys) create(c *call) error {
 		return err
 	}
 	f.Require("name", "scope")
-	name, scope, expires := f.Label("name"), h.named.Scope(c.request.Context(), f, "scope"), f.Expiry("expires_at")
+	name, scope, expires := f.Label("name"), h.lookup.Scope(c.request.Context(), f, "scope"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (h keys) create(c *call) error {
 
 // createdKey answers with a new key, this once.
 func (c *call) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
-	c.secret()
+	c.noStore()
 	return c.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
 		keyBody: newKeyBody(key), ScopeNotGranted: notGranted.String(), Key: credential.Reveal(),
 	})
@@ -103,7 +103,7 @@ func (h keys) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
+	return writePage(c, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
 }
 
 // find returns the one in the path.

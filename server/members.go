@@ -20,8 +20,8 @@ type memberStore interface {
 
 // members are the endpoints of an organization's members.
 type members struct {
-	store memberStore
-	named form.Lookup
+	store  memberStore
+	lookup form.Lookup
 }
 
 type memberBody struct {
@@ -48,7 +48,7 @@ func (h members) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
+	return writePage(c, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
 }
 
 func (h members) set(c *call) error {
@@ -61,7 +61,7 @@ func (h members) set(c *call) error {
 		return err
 	}
 	f.Require("role")
-	role := h.named.Role(c.request.Context(), f, "role")
+	role := h.lookup.Role(c.request.Context(), f, "role")
 	if err := f.Err(); err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ type organizationStore interface {
 
 // organizations are the endpoints of organizations.
 type organizations struct {
-	store organizationStore
-	named form.Lookup
+	store  organizationStore
+	lookup form.Lookup
 }
 
 type organizationBody struct {
@@ -40,13 +40,13 @@ func (h organizations) create(c *call) error {
 		return err
 	}
 	f.Require("name", "plan")
-	name, plan, external := f.Label("name"), h.named.Plan(c.request.Context(), f, "plan"), f.ExternalID("external_id")
+	name, plan, external := f.Label("name"), h.lookup.Plan(c.request.Context(), f, "plan"), f.ExternalID("external_id")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	made := access.Organization{Name: *name, Plan: *plan}
 	if external != nil {
-		made.ExternalID = orNull(*external)
+		made.ExternalID = nullIfEmpty(*external)
 	}
 	organization, err := h.store.CreateOrganization(c.request.Context(), c.actor(), made)
 	if err != nil {
@@ -64,7 +64,7 @@ func (h organizations) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
+	return writePage(c, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
 }
 
 // find returns the one in the path.
@@ -94,7 +94,7 @@ func (h organizations) update(c *call) error {
 		return err
 	}
 	change := access.OrganizationChange{
-		Name: f.Label("name"), Plan: h.named.Plan(c.request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
+		Name: f.Label("name"), Plan: h.lookup.Plan(c.request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
 	}
 	if err := f.Err(); err != nil {
 		return err

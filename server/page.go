@@ -28,7 +28,7 @@ type listBody[B any] struct {
 
 // answerPage writes a page of rows. There is one row too many where more follow. A page that is not full has more behind it
 // where the search ended early.
-func answerPage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
+func writePage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
 	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {

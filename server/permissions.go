@@ -65,7 +65,7 @@ func (h permissions) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
+	return writePage(c, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
 }
 
 // find returns the one in the path.

@@ -76,7 +76,7 @@ func (h plans) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
+	return writePage(c, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
 }
 
 // find returns the one in the path.

@@ -56,7 +56,7 @@ type fieldProblem struct {
 
 // telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
 // the code of the whole, so that a client need not look into errors for it.
-var telling = map[string]bool{
+var specificCodes = map[string]bool{
 	"scope_not_grantable": true, form.CodeUnknownPermission: true, "idempotency_key_reused": true,
 	codeBeyondRetention: true, form.CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
@@ -80,12 +80,12 @@ func quotaRetryAfter(now time.Time) int64 {
 
 // fail answers with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
-	c.drain()
-	p := describe(err)
+	c.discardBody()
+	p := publicProblem(err)
 	p.Status = c.masked(p.Status, p.Code)
 	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
 	c.code = p.Code
-	if cause := private(err); cause != nil {
+	if cause := privateCause(err); cause != nil {
 		c.cause = cause
 	}
 	switch p.Status {
@@ -112,7 +112,7 @@ func (s *Server) fail(c *call, err error) {
 }
 
 // describe returns what a caller may know of err.
-func describe(err error) problem {
+func publicProblem(err error) problem {
 	var r *refusal
 	if errors.As(err, &r) {
 		return problem{Status: r.status, Code: r.code, Detail: r.detail}
@@ -127,7 +127,7 @@ func describe(err error) problem {
 			}
 			p.Errors = append(p.Errors, fieldProblem(f))
 		}
-		if len(p.Errors) == 1 && telling[p.Errors[0].Code] {
+		if len(p.Errors) == 1 && specificCodes[p.Errors[0].Code] {
 			p.Code, p.Detail = p.Errors[0].Code, p.Errors[0].Message
 		}
 		return p
@@ -145,7 +145,7 @@ func describe(err error) problem {
 }
 
 // private returns the part of err that is for the log alone, nil where the public part says it all.
-func private(err error) error {
+func privateCause(err error) error {
 	var r *refusal
 	if errors.As(err, &r) {
 		return nil

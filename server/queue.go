@@ -30,7 +30,7 @@ type queue struct{ store queueStore }
 
 type queueBody struct {
 	Held                 bool         `json:"held"`
-	HeldSince            *instant     `json:"held_since"`
+	HeldSince            *timestamp   `json:"held_since"`
 	Reason               *string      `json:"reason"`
 	PendingDeliveries    int64        `json:"pending_deliveries"`
 	PendingSubscriptions int64        `json:"pending_subscriptions"`
@@ -39,21 +39,21 @@ type queueBody struct {
 
 // queuedBody shows no more of an address than whose it is.
 type queuedBody struct {
-	SubscriptionID string  `json:"subscription_id"`
-	OrganizationID string  `json:"organization_id"`
-	URLHost        string  `json:"url_host"`
-	Pending        int64   `json:"pending"`
-	OldestDue      instant `json:"oldest_due"`
+	SubscriptionID string    `json:"subscription_id"`
+	OrganizationID string    `json:"organization_id"`
+	URLHost        string    `json:"url_host"`
+	Pending        int64     `json:"pending"`
+	OldestDue      timestamp `json:"oldest_due"`
 }
 
 func newQueueBody(q webhook.Queue) queueBody {
 	body := queueBody{PendingDeliveries: q.Deliveries, PendingSubscriptions: q.Subscriptions, Pending: []queuedBody{}}
 	if q.Hold != nil {
-		since := instant(q.Hold.Since)
-		body.Held, body.HeldSince, body.Reason = true, &since, orNull(q.Hold.Reason)
+		since := timestamp(q.Hold.Since)
+		body.Held, body.HeldSince, body.Reason = true, &since, nullIfEmpty(q.Hold.Reason)
 	}
 	for _, w := range q.Largest {
-		item := queuedBody{w.SubscriptionID, w.OrganizationID, "", w.Pending, instant(w.OldestDue)}
+		item := queuedBody{w.SubscriptionID, w.OrganizationID, "", w.Pending, timestamp(w.OldestDue)}
 		if u, err := url.Parse(w.URL); err == nil {
 			item.URLHost = u.Host
 		}
@@ -107,7 +107,7 @@ func (h queue) release(c *call) error {
 func (h queue) discard(c *call) error {
 	ctx, cancel := context.WithTimeout(c.request.Context(), discardLimit)
 	defer cancel()
-	c.extend(discardLimit + writeTimeout)
+	c.extendDeadlines(discardLimit + writeTimeout)
 	dropped, err := h.store.DiscardQueue(ctx, c.actor())
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func (h replays) replay(c *call) error {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replayLimit)
 	defer cancel()
-	c.extend(replayLimit + writeTimeout)
+	c.extendDeadlines(replayLimit + writeTimeout)
 	var n int64
 	if dry != nil && *dry {
 		n, err = h.store.CountReplay(ctx, c.organization(), id, r)
@@ -69,7 +69,7 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 		f.Refuse("since", "in_the_future", "This must lie in the past.")
 	case kept > 0 && since.Before(now.Add(-kept)):
 		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; the earliest time that can be asked for is %s.",
-			lasting(kept), webhook.AppendTime(nil, earliest(now, kept).UnixMilli()))
+			durationText(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
 	default:
 		r.Since = since.UnixMilli()
 	}
@@ -97,7 +97,7 @@ const codeBeyondRetention = "beyond_retention"
 
 // earliest is a time that can still be asked for when a caller has read it: up to two minutes after the edge of what is
 // kept, on the minute.
-func earliest(now time.Time, kept time.Duration) time.Time {
+func earliestRetained(now time.Time, kept time.Duration) time.Time {
 	edge := now.Add(-kept)
 	if late := edge.Truncate(time.Minute).Add(2 * time.Minute); late.Before(now) {
 		return late
@@ -106,7 +106,7 @@ func earliest(now time.Time, kept time.Duration) time.Time {
 }
 
 // lasting writes how long something lasts: in days where they are whole.
-func lasting(d time.Duration) string {
+func durationText(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d == day:

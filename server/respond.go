@@ -63,13 +63,13 @@ func (c *call) noContent() error {
 }
 
 // secret marks an answer that shows a secret: nobody on the way may keep it (RFC 9111 section 5.2.2.5).
-func (c *call) secret() { c.set("Cache-Control", "no-store") }
+func (c *call) noStore() { c.set("Cache-Control", "no-store") }
 
 // instant is a time of an answer, in milliseconds since the epoch. As a pointer, nil is null.
-type instant int64
+type timestamp int64
 
 // MarshalJSON writes RFC 3339 in UTC with milliseconds.
-func (i instant) MarshalJSON() ([]byte, error) {
+func (i timestamp) MarshalJSON() ([]byte, error) {
 	b := make([]byte, 0, len(webhook.TimeFormat)+2)
 	b = append(b, '"')
 	b = webhook.AppendTime(b, int64(i))
@@ -77,7 +77,7 @@ func (i instant) MarshalJSON() ([]byte, error) {
 }
 
 // orNull is s, or null where it is empty.
-func orNull(s string) *string {
+func nullIfEmpty(s string) *string {
 	if s == "" {
 		return nil
 	}

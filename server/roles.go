@@ -19,8 +19,8 @@ type roleStore interface {
 
 // roles are the endpoints of roles.
 type roles struct {
-	store roleStore
-	named form.Lookup
+	store  roleStore
+	lookup form.Lookup
 }
 
 type roleBody struct {
@@ -37,7 +37,7 @@ func (h roles) create(c *call) error {
 		return err
 	}
 	f.Require("name", "permissions")
-	name, granted := f.Slug("name"), h.named.Permissions(c.request.Context(), f, "permissions")
+	name, granted := f.Slug("name"), h.lookup.Permissions(c.request.Context(), f, "permissions")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (h roles) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
+	return writePage(c, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
 }
 
 // find returns the one in the path.
@@ -86,7 +86,7 @@ func (h roles) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	change := access.RoleChange{Permissions: h.named.Permissions(c.request.Context(), f, "permissions")}
+	change := access.RoleChange{Permissions: h.lookup.Permissions(c.request.Context(), f, "permissions")}
 	if err := f.Err(); err != nil {
 		return err
 	}

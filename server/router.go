@@ -107,7 +107,7 @@ func (s *Server) dispatch(c *call) {
 
 // run leads a request down its route: the checks, then the query, then the handler.
 func (s *Server) run(c *call) error {
-	if err := c.boundHeader(); err != nil {
+	if err := c.limitHeaderFields(); err != nil {
 		return err
 	}
 	if allowed, found := s.router.find(c, c.request.Method, c.request.URL.Path); !found {
@@ -133,7 +133,7 @@ func (s *Server) run(c *call) error {
 		}
 	}
 	if err := c.handle(); err != nil {
-		return c.orMissing(err)
+		return c.missingInstead(err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (h *handlers) routes() []route {
 		get("/docs/{name}/", h.documents.read).to(open),
 
 		// The caller. Sign-in checks the access token in its body.
-		get("/api/v1/whoami/", h.identity.read).to(anyone),
+		get("/api/v1/whoami/", h.whoami.read).to(anyone),
 		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
 		get("/api/v1/session/", h.sessions.read).to(anyone),
 		del("/api/v1/session/", h.sessions.end).to(anyone),

@@ -20,7 +20,7 @@ const (
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
 	maxStreams        = 100       // of one HTTP/2 connection
-	maxUnread         = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
+	maxUnreadBytes    = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
 )
 
 // errStopped is the cause by which the contexts of requests end that outlive the grace.
@@ -48,7 +48,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls 
 	defer cut(errStopped)
 	server := s.httpServer(requests, h, tls)
 	shared := s.newConnections(l) // beneath TLS: above it, net/http would not recognize its own connections
-	server.ConnState = shared.track
+	server.ConnState = shared.onStateChange
 	served := make(chan error, 1)
 	go func() {
 		if tls != nil {
@@ -90,7 +90,7 @@ func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.C
 		TLSConfig:                    tls,
 		Protocols:                    protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnreadBytes, MaxReceiveBufferPerStream: maxUnreadBytes,
 		},
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,

@@ -28,7 +28,7 @@ import (
 type Store interface {
 	principalStore
 	form.LookupStore
-	identityStore
+	whoamiStore
 	keyStore
 	explainStore
 	subscriptionStore
@@ -163,7 +163,7 @@ func (o *Options) normalize() (base string, err error) {
 		o.ConnectionsPerAddress = DefaultConnectionsPerAddress
 	}
 	if o.Connections == nil {
-		o.Connections = uncounted{}
+		o.Connections = noConnectionObserver{}
 	}
 	if o.Limiter == nil {
 		o.Limiter = limiter.New(limiter.Window)

@@ -18,21 +18,21 @@ type sessionStore interface {
 // sessions are the endpoints by which the console signs in and out. A browser then has a cookie that no script can read,
 // and not the access token.
 type sessions struct {
-	store    sessionStore
-	auth     *authenticator
-	identity identity
+	store  sessionStore
+	auth   *authenticator
+	whoami whoami
 }
 
 // sessionBody says who is signed in, and until when. Neither the token nor what the cookie holds is in it.
 type sessionBody struct {
 	whoamiBody
-	ExpiresAt instant `json:"expires_at"`
+	ExpiresAt timestamp `json:"expires_at"`
 }
 
 // create takes an access token and gives a cookie. Another site could sign its visitors in as somebody else here, so it
 // may not call this.
 func (h sessions) create(c *call) error {
-	c.secret()
+	c.noStore()
 	if err := h.auth.cookies.sameOrigin(c.request); err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (h sessions) end(c *call) error {
 }
 
 func (h sessions) body(c *call) (sessionBody, error) {
-	body, err := h.identity.body(c)
-	return sessionBody{body, instant(c.principal.Session.ExpiresAt)}, err
+	body, err := h.whoami.body(c)
+	return sessionBody{body, timestamp(c.principal.Session.ExpiresAt)}, err
 }
 
 // errNoSession answers those who come with another credential.

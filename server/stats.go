@@ -21,9 +21,9 @@ type stats struct {
 }
 
 const (
-	defaultPeriod = time.Hour
-	maxPoints     = 1500 // a day by the minute, and a little more
-	niceStep      = 300  // points at most, where the step is not given
+	defaultPeriod    = time.Hour
+	maxPoints        = 1500 // a day by the minute, and a little more
+	maxDefaultPoints = 300  // points at most, where the step is not given
 )
 
 // period is a stretch of whole steps, in minutes since the epoch.
@@ -71,7 +71,7 @@ func (c *call) period() (period, error) {
 		return period{}, err
 	}
 	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
-		if p := newPeriod(since, until, step); p.points() <= niceStep {
+		if p := newPeriod(since, until, step); p.points() <= maxDefaultPoints {
 			return p, nil
 		}
 	}
@@ -93,20 +93,20 @@ func readMinutes(q *form.Query, name string, most time.Duration) int64 {
 }
 
 type statsBody struct {
-	Since    instant     `json:"since"`
-	Until    instant     `json:"until"`
+	Since    timestamp   `json:"since"`
+	Until    timestamp   `json:"until"`
 	Step     int64       `json:"step"`               // seconds
 	BoundsMS []int64     `json:"duration_bounds_ms"` // of the durations below
-	Totals   tallyBody   `json:"totals"`
+	Totals   countsBody  `json:"totals"`
 	Data     []pointBody `json:"data"` // one for each step, the oldest first
 }
 
 type pointBody struct {
-	At instant `json:"at"`
-	tallyBody
+	At timestamp `json:"at"`
+	countsBody
 }
 
-type tallyBody struct {
+type countsBody struct {
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
 	// Attempts by how long they took: up to each bound, and beyond all.
@@ -120,8 +120,8 @@ type quantilesBody struct {
 	P99 float64 `json:"p99"`
 }
 
-func newTallyBody(t webhook.Tally) tallyBody {
-	body := tallyBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
+func newCountsBody(t webhook.Tally) countsBody {
+	body := countsBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
 	if p50, ok := t.Took.Quantile(0.5); ok {
 		p95, _ := t.Took.Quantile(0.95)
 		p99, _ := t.Took.Quantile(0.99)
@@ -142,7 +142,7 @@ func (h stats) read(c *call) error {
 	if err != nil {
 		return err
 	}
-	at := func(m int64) instant { return instant(m * time.Minute.Milliseconds()) }
+	at := func(m int64) timestamp { return timestamp(m * time.Minute.Milliseconds()) }
 	body := statsBody{
 		Since: at(p.since), Until: at(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
 		Data: make([]pointBody, 0, p.points()),
@@ -154,8 +154,8 @@ func (h stats) read(c *call) error {
 			t, found = found[0].Tally, found[1:]
 		}
 		totals.Merge(t)
-		body.Data = append(body.Data, pointBody{at(m), newTallyBody(t)})
+		body.Data = append(body.Data, pointBody{at(m), newCountsBody(t)})
 	}
-	body.Totals = newTallyBody(totals)
+	body.Totals = newCountsBody(totals)
 	return c.ok(body)
 }

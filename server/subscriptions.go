@@ -38,23 +38,23 @@ type subscriptions struct {
 }
 
 type subscriptionBody struct {
-	ID                  string   `json:"id"`
-	URL                 string   `json:"url"`
-	EventTypes          []string `json:"event_types"`
-	AuditEvents         bool     `json:"audit_events"`
-	IsActive            bool     `json:"is_active"`
-	Status              string   `json:"status"`
-	ConsecutiveFailures int      `json:"consecutive_failures"`
-	LastError           *string  `json:"last_error"`
-	Description         string   `json:"description"`
-	RateLimitPerSecond  *int64   `json:"rate_limit_per_second"` // null is unlimited
-	PendingDeliveries   int64    `json:"pending_deliveries"`
-	OrganizationID      string   `json:"organization_id"`
-	CreatedAt           instant  `json:"created_at"`
-	UpdatedAt           instant  `json:"updated_at"`
-	DisabledAt          *instant `json:"disabled_at"`
-	LastSuccessAt       *instant `json:"last_success_at"`
-	LastFailureAt       *instant `json:"last_failure_at"`
+	ID                  string     `json:"id"`
+	URL                 string     `json:"url"`
+	EventTypes          []string   `json:"event_types"`
+	AuditEvents         bool       `json:"audit_events"`
+	IsActive            bool       `json:"is_active"`
+	Status              string     `json:"status"`
+	ConsecutiveFailures int        `json:"consecutive_failures"`
+	LastError           *string    `json:"last_error"`
+	Description         string     `json:"description"`
+	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null is unlimited
+	PendingDeliveries   int64      `json:"pending_deliveries"`
+	OrganizationID      string     `json:"organization_id"`
+	CreatedAt           timestamp  `json:"created_at"`
+	UpdatedAt           timestamp  `json:"updated_at"`
+	DisabledAt          *timestamp `json:"disabled_at"`
+	LastSuccessAt       *timestamp `json:"last_success_at"`
+	LastFailureAt       *timestamp `json:"last_failure_at"`
 }
 
 // secretBody is the answer to create and rotate-secret, which alone show a secret.
@@ -66,10 +66,10 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, LastError: orNull(s.LastError), Description: s.Description,
+		ConsecutiveFailures: s.ConsecutiveFailures, LastError: nullIfEmpty(s.LastError), Description: s.Description,
 		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
-		CreatedAt: instant(s.CreatedAt), UpdatedAt: instant(s.UpdatedAt), DisabledAt: (*instant)(s.DisabledAt),
-		LastSuccessAt: (*instant)(s.LastSuccessAt), LastFailureAt: (*instant)(s.LastFailureAt),
+		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
+		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
 	}
 }
 
@@ -87,7 +87,7 @@ func (h subscriptions) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.secret()
+	c.noStore()
 	return c.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
@@ -111,7 +111,7 @@ func (h subscriptions) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
+	return writePage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
 }
 
 // find returns the one in the path.
@@ -183,7 +183,7 @@ func (h subscriptions) rotate(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.secret()
+	c.noStore()
 	return c.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 

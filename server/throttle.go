@@ -16,7 +16,7 @@ const (
 	failureBurst = 20
 	failureEvery = 3 * time.Second
 	maxAddresses = 10_000 // remembered; the longest without a failure is forgotten first
-	maxProven    = 10_000 // credentials remembered, in each of two halves
+	maxVerified  = 10_000 // credentials remembered, in each of two halves
 )
 
 // throttle counts failed authentications per client address: an IPv4 address, or the /64 that an IPv6 host owns. While
@@ -29,7 +29,7 @@ type throttle struct {
 	mu        sync.Mutex
 	addresses map[netip.Prefix]*list.Element
 	recent    *list.List // of *failures, latest first
-	proven    proven
+	verified  verifiedDigests
 }
 
 type failures struct {
@@ -54,7 +54,7 @@ func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.D
 		return 0, false
 	}
 	tokens := element.Value.(*failures).bucket.Tokens()
-	if tokens >= 1 || t.proven.has(digest) {
+	if tokens >= 1 || t.verified.has(digest) {
 		return 0, false
 	}
 	return time.Duration((1 - tokens) * float64(failureEvery)), true
@@ -64,7 +64,7 @@ func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.D
 func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.proven.remove(digest)
+	t.verified.remove(digest)
 	address, counted := throttled(client)
 	if !counted {
 		return
@@ -85,10 +85,10 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 }
 
 // proved remembers that the credential behind digest is good.
-func (t *throttle) proved(digest access.Digest) {
+func (t *throttle) succeeded(digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.proven.add(digest)
+	t.verified.add(digest)
 }
 
 // throttled returns the address that a client is counted under. Loopback and the Unix socket are not counted.
@@ -112,27 +112,27 @@ func network(client netip.Addr) netip.Prefix {
 
 // proven is a bounded set of digests in two halves: when the young one is full, it becomes the old one, and what was in
 // the old one and not seen since is forgotten. The zero value is empty.
-type proven struct {
-	young, old map[access.Digest]struct{}
+type verifiedDigests struct {
+	recent, older map[access.Digest]struct{}
 }
 
-func (p *proven) has(d access.Digest) bool {
-	_, young := p.young[d]
-	_, old := p.old[d]
+func (p *verifiedDigests) has(d access.Digest) bool {
+	_, young := p.recent[d]
+	_, old := p.older[d]
 	return young || old
 }
 
-func (p *proven) add(d access.Digest) {
-	if _, young := p.young[d]; young {
+func (p *verifiedDigests) add(d access.Digest) {
+	if _, young := p.recent[d]; young {
 		return
 	}
-	if p.young == nil || len(p.young) >= maxProven {
-		p.young, p.old = map[access.Digest]struct{}{}, p.young
+	if p.recent == nil || len(p.recent) >= maxVerified {
+		p.recent, p.older = map[access.Digest]struct{}{}, p.recent
 	}
-	p.young[d] = struct{}{}
+	p.recent[d] = struct{}{}
 }
 
-func (p *proven) remove(d access.Digest) {
-	delete(p.young, d)
-	delete(p.old, d)
+func (p *verifiedDigests) remove(d access.Digest) {
+	delete(p.recent, d)
+	delete(p.older, d)
 }

@@ -11,7 +11,7 @@ import (
 const DefaultTokenRate = 100
 
 // refill is how long an unused bucket takes to be full again: the burst is what comes in that many seconds.
-const refill = 2 * time.Second
+const refillTime = 2 * time.Second
 
 // tokenRate limits, for each organization, the requests by access token, session and token of the issuer. Keys have the
 // windows of their plan.
@@ -21,13 +21,13 @@ const refill = 2 * time.Second
 type tokenRate struct {
 	perSecond int
 
-	mu         sync.Mutex
-	young, old map[int64]*rate.Limiter // by organization
-	born       time.Time               // when young began
+	mu            sync.Mutex
+	recent, older map[int64]*rate.Limiter // by organization
+	recentSince   time.Time               // when young began
 }
 
 func newTokenRate(perSecond int) *tokenRate {
-	return &tokenRate{perSecond: perSecond, young: map[int64]*rate.Limiter{}, born: time.Now()}
+	return &tokenRate{perSecond: perSecond, recent: map[int64]*rate.Limiter{}, recentSince: time.Now()}
 }
 
 // take counts a request of an organization. Where it is one too many, it returns how long to wait.
@@ -35,15 +35,15 @@ func (t *tokenRate) take(organization int64) (wait time.Duration, allowed bool) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if now.Sub(t.born) > refill {
-		t.young, t.old, t.born = map[int64]*rate.Limiter{}, t.young, now
+	if now.Sub(t.recentSince) > refillTime {
+		t.recent, t.older, t.recentSince = map[int64]*rate.Limiter{}, t.recent, now
 	}
-	bucket, found := t.young[organization]
+	bucket, found := t.recent[organization]
 	if !found {
-		if bucket, found = t.old[organization]; !found {
-			bucket = rate.NewLimiter(rate.Limit(t.perSecond), t.perSecond*int(refill/time.Second))
+		if bucket, found = t.older[organization]; !found {
+			bucket = rate.NewLimiter(rate.Limit(t.perSecond), t.perSecond*int(refillTime/time.Second))
 		}
-		t.young[organization] = bucket
+		t.recent[organization] = bucket
 	}
 	if bucket.AllowN(now, 1) {
 		return 0, true

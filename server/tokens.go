@@ -19,21 +19,21 @@ type tokenStore interface {
 
 // tokens are the endpoints of a user's access tokens.
 type tokens struct {
-	store tokenStore
-	named form.Lookup
+	store  tokenStore
+	lookup form.Lookup
 }
 
 type tokenBody struct {
-	ID             string   `json:"id"`
-	Name           string   `json:"name"`
-	TokenPrefix    string   `json:"token_prefix"`
-	Status         string   `json:"status"`
-	UserID         string   `json:"user_id"`
-	OrganizationID string   `json:"organization_id"`
-	CreatedAt      instant  `json:"created_at"`
-	ExpiresAt      *instant `json:"expires_at"`
-	LastUsedAt     *instant `json:"last_used_at"`
-	RevokedAt      *instant `json:"revoked_at"`
+	ID             string     `json:"id"`
+	Name           string     `json:"name"`
+	TokenPrefix    string     `json:"token_prefix"`
+	Status         string     `json:"status"`
+	UserID         string     `json:"user_id"`
+	OrganizationID string     `json:"organization_id"`
+	CreatedAt      timestamp  `json:"created_at"`
+	ExpiresAt      *timestamp `json:"expires_at"`
+	LastUsedAt     *timestamp `json:"last_used_at"`
+	RevokedAt      *timestamp `json:"revoked_at"`
 }
 
 // createdTokenBody is the one answer that shows a token.
@@ -45,8 +45,8 @@ type createdTokenBody struct {
 func newTokenBody(t access.AccessToken) tokenBody {
 	return tokenBody{
 		ID: t.ID, Name: t.Name, TokenPrefix: t.TokenPrefix, Status: string(t.Status(time.Now().UnixMilli())),
-		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: instant(t.CreatedAt),
-		ExpiresAt: (*instant)(t.ExpiresAt), LastUsedAt: (*instant)(t.LastUsedAt), RevokedAt: (*instant)(t.RevokedAt),
+		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: timestamp(t.CreatedAt),
+		ExpiresAt: (*timestamp)(t.ExpiresAt), LastUsedAt: (*timestamp)(t.LastUsedAt), RevokedAt: (*timestamp)(t.RevokedAt),
 	}
 }
 
@@ -60,7 +60,7 @@ func (h tokens) create(c *call) error {
 		return err
 	}
 	f.Require("organization_id")
-	organization, name, expires := h.named.Organization(c.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
+	organization, name, expires := h.lookup.Organization(c.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (h tokens) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.secret()
+	c.noStore()
 	return c.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
 }
 
@@ -89,7 +89,7 @@ func (h tokens) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
+	return writePage(c, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
 }
 
 // find returns the one in the path.

@@ -50,7 +50,7 @@ func (h users) create(c *call) error {
 		made.Name = *change.Name
 	}
 	if change.ExternalID != nil {
-		made.ExternalID = orNull(*change.ExternalID)
+		made.ExternalID = nullIfEmpty(*change.ExternalID)
 	}
 	user, err := h.store.CreateUser(c.request.Context(), c.actor(), made)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h users) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
+	return writePage(c, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
 }
 
 // find returns the one in the path.

@@ -12,7 +12,7 @@ import (
 // verification is the endpoint where a back end asks whether a key that it received is valid.
 type verification struct {
 	checker *checker
-	named   form.Lookup
+	lookup  form.Lookup
 }
 
 // codeValid is the code of a key that passes every check. Any other is that of the first check that fails, as a request
@@ -32,9 +32,9 @@ type verifyBody struct {
 
 // rateWindowBody is the window of a key after it was counted.
 type rateWindowBody struct {
-	Limit     int64   `json:"limit"`
-	Remaining int64   `json:"remaining"`
-	ResetAt   instant `json:"reset_at"`
+	Limit     int64     `json:"limit"`
+	Remaining int64     `json:"remaining"`
+	ResetAt   timestamp `json:"reset_at"`
 }
 
 // verify makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key
@@ -46,7 +46,7 @@ func (h verification) verify(c *call) error {
 		return err
 	}
 	f.Require("key")
-	raw, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
+	raw, asked := f.Text("key", maxShownKey), h.lookup.Scope(c.request.Context(), f, "permission")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (h verification) verify(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.secret() // the answer is about a credential
+	c.noStore() // the answer is about a credential
 	return c.ok(body)
 }
 
@@ -87,5 +87,5 @@ func (h verification) ask(c *call, raw string, needed access.Scope) (verifyBody,
 }
 
 func newRateWindowBody(r limiter.Result) *rateWindowBody {
-	return &rateWindowBody{r.Limit, r.Remaining, instant(time.Now().Add(r.Reset).UnixMilli())}
+	return &rateWindowBody{r.Limit, r.Remaining, timestamp(time.Now().Add(r.Reset).UnixMilli())}
 }

@@ -7,13 +7,13 @@ import (
 )
 
 // identityStore is what whoami asks of the store.
-type identityStore interface {
+type whoamiStore interface {
 	Plan(ctx context.Context, name string) (access.Plan, error)
 }
 
 // identity is the endpoint that tells callers who they are.
-type identity struct {
-	store identityStore
+type whoami struct {
+	store whoamiStore
 }
 
 // whoamiBody tells the holder of a credential what it stands for.
@@ -42,7 +42,7 @@ type whoamiKey struct {
 	Scope string `json:"scope"`
 }
 
-func (h identity) read(c *call) error {
+func (h whoami) read(c *call) error {
 	body, err := h.body(c)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (h identity) read(c *call) error {
 	return c.ok(body)
 }
 
-func (h identity) body(c *call) (whoamiBody, error) {
+func (h whoami) body(c *call) (whoamiBody, error) {
 	p := c.principal
 	plan, err := h.plan(c)
 	if err != nil {
@@ -69,7 +69,7 @@ func (h identity) body(c *call) (whoamiBody, error) {
 }
 
 // plan returns the plan of the organization acted in. The credential's own came with it.
-func (h identity) plan(c *call) (access.Plan, error) {
+func (h whoami) plan(c *call) (access.Plan, error) {
 	p := c.principal
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil

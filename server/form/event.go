@@ -29,7 +29,7 @@ const CodeReservedType = "reserved_type"
 // event reads the body of a publication; header is what Idempotency-Key says.
 func (f *Form) Event(header []string) (webhook.NewEvent, error) {
 	f.Require("type", "data")
-	e := f.newEvent()
+	e := f.event()
 	if len(header) > 0 {
 		key := f.idempotencyHeader(header)
 		if e.IdempotencyKey != "" && key != e.IdempotencyKey {
@@ -40,7 +40,7 @@ func (f *Form) Event(header []string) (webhook.NewEvent, error) {
 	if err := f.Err(); err != nil {
 		return e, err
 	}
-	return digested(e), nil
+	return withDigest(e), nil
 }
 
 // batch reads the body of a publication of several events.
@@ -63,10 +63,10 @@ func (f *Form) Events(header []string) ([]webhook.NewEvent, error) {
 		if f.full() {
 			break
 		}
-		if err := f.open(item, "events."+strconv.Itoa(i), value); err != nil {
+		if err := f.readEvent(item, "events."+strconv.Itoa(i), value); err != nil {
 			return nil, err
 		}
-		e := item.newEvent()
+		e := item.event()
 		if e.IdempotencyKey != "" {
 			first, taken := keys[e.IdempotencyKey]
 			if taken {
@@ -75,16 +75,16 @@ func (f *Form) Events(header []string) ([]webhook.NewEvent, error) {
 				keys[e.IdempotencyKey] = i
 			}
 		}
-		item.leftovers()
+		item.refuseUnknown()
 		f.problems = append(f.problems, item.problems...) // each holds a few more than are listed at most
-		events = append(events, digested(e))
+		events = append(events, withDigest(e))
 	}
 	return events, f.Err()
 }
 
 // open has item read one event of a batch next; its members take the place of those of the event before. Faults: TooLarge
 // where it exceeds the limit of an event, Malformed where it gives a name twice.
-func (f *Form) open(item *Form, name string, value jsontext.Value) error {
+func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 	if len(value) > webhook.MaxEvent {
 		return fault.New(fault.TooLarge, "too_large", "The limit of one event is %d bytes, and %s is larger.", webhook.MaxEvent, name)
 	}
@@ -94,7 +94,7 @@ func (f *Form) open(item *Form, name string, value jsontext.Value) error {
 		return nil
 	}
 	// The whole body is known to be valid: the second look leaves out the checks that have been made.
-	members, err := split(item.members, value, jsontext.AllowDuplicateNames(!f.unchecked), jsontext.AllowInvalidUTF8(true))
+	members, err := parseObject(item.members, value, jsontext.AllowDuplicateNames(!f.unchecked), jsontext.AllowInvalidUTF8(true))
 	switch {
 	case errors.Is(err, errTooManyFields):
 		field := tooManyFields(name)
@@ -111,7 +111,7 @@ func (f *Form) open(item *Form, name string, value jsontext.Value) error {
 }
 
 // newEvent reads the fields of an event.
-func (f *Form) newEvent() webhook.NewEvent {
+func (f *Form) event() webhook.NewEvent {
 	e := webhook.NewEvent{Data: f.object("data")}
 	if eventType := f.Text("type", webhook.MaxEventType); eventType != nil {
 		e.Type = *eventType
@@ -158,7 +158,7 @@ func (f *Form) idempotencyHeader(values []string) string {
 }
 
 // digested fills in what tells a repetition from another event under the same key.
-func digested(e webhook.NewEvent) webhook.NewEvent {
+func withDigest(e webhook.NewEvent) webhook.NewEvent {
 	if e.IdempotencyKey == "" {
 		return e
 	}
@@ -172,7 +172,7 @@ func digested(e webhook.NewEvent) webhook.NewEvent {
 
 // envelopeData cuts the data of an event out of the body that is sent.
 func EventData(body []byte) (json.RawMessage, error) {
-	members, err := split(nil, body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	members, err := parseObject(nil, body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return nil, fmt.Errorf("split envelope: %w", err)
 	}

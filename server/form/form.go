@@ -50,18 +50,18 @@ func (f *Form) Err() error {
 	if f.failed != nil {
 		return f.failed
 	}
-	f.leftovers()
+	f.refuseUnknown()
 	return fault.Fields(f.problems)
 }
 
 // leftovers notes what nobody asked for: a name that differs in case only is another name.
-func (f *Form) leftovers() {
+func (f *Form) refuseUnknown() {
 	for _, m := range f.members {
 		if f.full() {
 			return
 		}
-		if !m.taken {
-			f.Refuse(shortened(m.name, MaxName), "unknown_field", "There is no such field here.")
+		if !m.read {
+			f.Refuse(truncate(m.name, MaxName), "unknown_field", "There is no such field here.")
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (f *Form) leftovers() {
 func (f *Form) take(name string) jsontext.Value {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
-			f.members[i].taken = true
+			f.members[i].read = true
 			return f.members[i].value
 		}
 	}
@@ -100,7 +100,7 @@ func (f *Form) Require(names ...string) {
 func (f *Form) Null(name string) bool {
 	for i := range f.members {
 		if string(f.members[i].name) == name && f.members[i].value.Kind() == jsontext.KindNull {
-			f.members[i].taken = true
+			f.members[i].read = true
 			return true
 		}
 	}
@@ -217,7 +217,7 @@ func (f *Form) array(name string, max int) []jsontext.Value {
 		f.Refuse(name, "wrong_type", "This must be a list.")
 		return nil
 	}
-	return elements(value, max+1)
+	return arrayElements(value, max+1)
 }
 
 // rate returns a limit, nil for none. given tells that from a limit that is not there.

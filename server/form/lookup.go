@@ -25,20 +25,20 @@ type Lookup struct {
 }
 
 func (r Lookup) Plan(ctx context.Context, f *Form, name string) *string {
-	return existing(ctx, f, name, "plan", r.Store.Plan)
+	return lookUp(ctx, f, name, "plan", r.Store.Plan)
 }
 
 func (r Lookup) Role(ctx context.Context, f *Form, name string) *string {
-	return existing(ctx, f, name, "role", r.Store.Role)
+	return lookUp(ctx, f, name, "role", r.Store.Role)
 }
 
 func (r Lookup) Organization(ctx context.Context, f *Form, name string) *string {
-	return existing(ctx, f, name, "organization", r.Store.OrganizationByID)
+	return lookUp(ctx, f, name, "organization", r.Store.OrganizationByID)
 }
 
 // existing returns the name or the id of something that find finds. A malformed one is as unknown as one that names
 // nothing.
-func existing[T any](ctx context.Context, f *Form, name, sort string, find func(context.Context, string) (T, error)) *string {
+func lookUp[T any](ctx context.Context, f *Form, name, sort string, find func(context.Context, string) (T, error)) *string {
 	text := f.Line(name, MaxName)
 	if text == nil {
 		return nil

@@ -42,7 +42,7 @@ func (q *Query) Page(list string) (Page, error) {
 	if cursor, given := q.values["cursor"]; given {
 		after, ok := parseCursor(p.List, cursor)
 		if !ok {
-			q.note("cursor", codeInvalidCursor, "The cursor does not belong to this list; begin without one.")
+			q.add("cursor", codeInvalidCursor, "The cursor does not belong to this list; begin without one.")
 		}
 		p.After = after
 	}
@@ -61,11 +61,11 @@ const cursorDigest = 8
 func cursor(list string, p Position) string {
 	b := binary.AppendVarint(nil, p.Row)
 	b = binary.AppendVarint(b, p.At)
-	return base64.RawURLEncoding.EncodeToString(seal(list, b))
+	return base64.RawURLEncoding.EncodeToString(appendDigest(list, b))
 }
 
 // seal appends the digest.
-func seal(list string, b []byte) []byte {
+func appendDigest(list string, b []byte) []byte {
 	sum := sha256.Sum256(append([]byte(list+"\n"), b...))
 	return append(b, sum[:cursorDigest]...)
 }
@@ -77,7 +77,7 @@ func parseCursor(list, text string) (p Position, ok bool) {
 		return p, false
 	}
 	body := b[:len(b)-cursorDigest]
-	if string(seal(list, body[:len(body):len(body)])) != string(b) {
+	if string(appendDigest(list, body[:len(body):len(body)])) != string(b) {
 		return p, false
 	}
 	var n, m int

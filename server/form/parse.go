@@ -26,7 +26,7 @@ const maxDepth = 100
 type member struct {
 	name  []byte
 	value jsontext.Value
-	taken bool
+	read  bool
 }
 
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
@@ -44,25 +44,25 @@ const quickText = 16 << 10
 // bytes of the body. So in a body larger than one event only the names of the object itself are compared here, and the
 // names within each event are compared when its size has been checked; see item.
 func Parse(body []byte) (*Form, error) {
-	depth, compact := survey(body)
+	depth, compact := measure(body)
 	if depth > maxDepth {
 		return nil, fault.New(fault.Malformed, "invalid_json", "The body nests deeper than %d levels.", maxDepth)
 	}
 	large := len(body) > webhook.MaxEvent
-	members, err := split(nil, body, jsontext.AllowDuplicateNames(large))
+	members, err := parseObject(nil, body, jsontext.AllowDuplicateNames(large))
 	if err != nil {
 		return nil, notJSON(err, "")
 	}
 	if large {
-		if name, twice := repeatedName(members); twice {
-			return nil, givenTwice(Printable(name, MaxName))
+		if name, twice := duplicateMember(members); twice {
+			return nil, duplicateName(Printable(name, MaxName))
 		}
 	}
 	return &Form{members: members, compact: compact, unchecked: large}, nil
 }
 
 // repeatedName returns the first name that an object gives twice.
-func repeatedName(members []member) (name string, twice bool) {
+func duplicateMember(members []member) (name string, twice bool) {
 	seen := make(map[string]struct{}, len(members))
 	for _, m := range members {
 		if _, twice := seen[string(m.name)]; twice {
@@ -73,7 +73,7 @@ func repeatedName(members []member) (name string, twice bool) {
 	return "", false
 }
 
-func givenTwice(name string) *fault.Error {
+func duplicateName(name string) *fault.Error {
 	return fault.New(fault.Malformed, "invalid_json", "The body gives \"%s\" twice in one object.", name)
 }
 
@@ -86,7 +86,7 @@ func notJSON(err error, path string) error {
 	case errors.Is(err, errNotObject):
 		return fault.New(fault.Malformed, "invalid_json", "The body must be a JSON object.")
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &at):
-		return givenTwice(path + where(at.JSONPointer)).Because(err)
+		return duplicateName(path + fieldPath(at.JSONPointer)).Because(err)
 	case errors.As(err, &at):
 		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON at byte %d.", at.ByteOffset).Because(err)
 	}
@@ -97,7 +97,7 @@ func notJSON(err error, path string) error {
 const maxPath = 200
 
 // where names a value in a body as problems with fields do: "data.list.0.name".
-func where(p jsontext.Pointer) string {
+func fieldPath(p jsontext.Pointer) string {
 	path := []string{}
 	length := 0
 	for name := range p.Tokens() {
@@ -124,13 +124,13 @@ func tooManyFields(name string) fault.Field {
 }
 
 // split appends to members those of the one JSON object that text is.
-func split(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
+func parseObject(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
 	if len(text) > quickText {
 		parsers <- struct{}{}
 		defer func() { <-parsers }()
 	}
 	decoder := decoders.Get().(*jsontext.Decoder)
-	defer giveBack(decoder)
+	defer putDecoder(decoder)
 	decoder.Reset(bytes.NewBuffer(text), options...)
 	if kind := decoder.PeekKind(); kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid {
 		return nil, errNotObject
@@ -166,21 +166,21 @@ func split(members []member, text []byte, options ...jsontext.Options) ([]member
 		return nil, err
 	}
 	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, errors.Join(err, errTrailing)
+		return nil, errors.Join(err, errTrailingText)
 	}
 	return members, nil
 }
 
 // giveBack puts a decoder into the pool, without the body that it has read.
-func giveBack(decoder *jsontext.Decoder) {
+func putDecoder(decoder *jsontext.Decoder) {
 	decoder.Reset(http.NoBody)
 	decoders.Put(decoder)
 }
 
 // elements returns the first values of an array that is known to be valid, max of them at most.
-func elements(array jsontext.Value, max int) []jsontext.Value {
+func arrayElements(array jsontext.Value, max int) []jsontext.Value {
 	decoder := decoders.Get().(*jsontext.Decoder)
-	defer giveBack(decoder)
+	defer putDecoder(decoder)
 	decoder.Reset(bytes.NewBuffer(array), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	values := []jsontext.Value{}
 	for _, err := decoder.ReadToken(); err == nil && len(values) < max && decoder.PeekKind() != jsontext.KindEndArray; {
@@ -193,11 +193,11 @@ func elements(array jsontext.Value, max int) []jsontext.Value {
 	return values
 }
 
-var errTrailing = errors.New("something follows the object")
+var errTrailingText = errors.New("something follows the object")
 
 // survey measures a text before it is parsed: how deep it nests, and whether it is free of white space between tokens.
 // Of a text that is no JSON it says nothing useful, and harms nothing.
-func survey(text []byte) (deepest int, compact bool) {
+func measure(text []byte) (deepest int, compact bool) {
 	depth, quoted := 0, false
 	compact = true
 	for i := 0; i < len(text); i++ {

@@ -36,7 +36,7 @@ func ParseQuery(raw string, known []string) Query {
 		case !ok:
 			q.Refuse(name, "must be percent-encoded, as in a%20b")
 		case !slices.Contains(known, name):
-			q.note(name, codeUnknownParameter, "There is no parameter "+Printable(name, MaxName)+" here; "+those(known)+".")
+			q.add(name, codeUnknownParameter, "There is no parameter "+Printable(name, MaxName)+" here; "+parameterList(known)+".")
 		case again:
 			q.Refuse(name, "may be given once")
 		default:
@@ -58,20 +58,20 @@ func parameter(part string) (name, value string, ok bool) {
 	return name, value, err == nil && !strings.Contains(part, ";")
 }
 
-func those(known []string) string {
+func parameterList(known []string) string {
 	if len(known) == 0 {
 		return "there is none at all"
 	}
 	return "there are " + strings.Join(known, ", ")
 }
 
-func (q *Query) note(name, code, message string) {
+func (q *Query) add(name, code, message string) {
 	q.problems = append(q.problems, fault.Field{Field: Printable(name, MaxName), Code: code, Message: message})
 }
 
 // refuse notes what a parameter must be and is not.
 func (q *Query) Refuse(name, must string) {
-	q.note(name, CodeInvalidParameter, "The parameter "+Printable(name, MaxName)+" "+must+".")
+	q.add(name, CodeInvalidParameter, "The parameter "+Printable(name, MaxName)+" "+must+".")
 }
 
 // end reports all that is wrong. Where that is one thing, or several of one sort, its code is the code of the whole.

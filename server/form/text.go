@@ -96,7 +96,7 @@ func (f *Form) ExternalID(name string) *string {
 }
 
 // shortened returns at most max characters of a text, whatever they are.
-func shortened(text []byte, max int) string {
+func truncate(text []byte, max int) string {
 	end := 0
 	for range max {
 		_, size := utf8.DecodeRune(text[end:])

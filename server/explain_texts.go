@@ -10,60 +10,60 @@ import (
 )
 
 // facts returns what a check looks at, and what to say of it where it is passed or does not apply, and where it fails.
-func (m *explained) facts(check access.Check) (value, passed, failed string) {
+func (m *explained) factsOf(check access.Check) (value, passed, failed string) {
 	if check > access.CheckLookUp && m.state.Key == nil {
 		return "", "", "" // nothing is known of it
 	}
 	switch check {
 	case access.CheckParse:
-		return m.parsing()
+		return m.parseFacts()
 	case access.CheckLookUp:
-		return m.lookingUp()
+		return m.lookUpFacts()
 	case access.CheckRevoked:
-		at := moment(m.state.Key.RevokedAt)
+		at := timeOrNever(m.state.Key.RevokedAt)
 		return at, "The key has not been revoked.",
 			"The key was revoked, which cannot be undone. Create another: POST /api/v1/api-keys/."
 	case access.CheckExpired:
-		at := moment(m.state.Key.ExpiresAt)
+		at := timeOrNever(m.state.Key.ExpiresAt)
 		return at, "The key is within its time.",
 			"The key's time is over. Create another, with a later expires_at or none: POST /api/v1/api-keys/."
 	case access.CheckCreator:
-		return m.creator()
+		return m.creatorFacts()
 	case access.CheckPlan:
-		return m.planning()
+		return m.planFacts()
 	case access.CheckRateLimit:
-		return m.counting()
+		return m.rateLimitFacts()
 	case access.CheckOrganization:
 		return m.state.Home.ID, "The key acts in its own organization unless the request has the header " + organizationHeader +
 			". What belongs to another is not found: 404.", ""
 	case access.CheckPermission:
-		return m.authority()
+		return m.permissionFacts()
 	}
 	return "", "", ""
 }
 
 // moment is a time as answers show it, or "never".
-func moment(at *int64) string {
+func timeOrNever(at *int64) string {
 	if at == nil {
 		return "never"
 	}
 	return string(webhook.AppendTime(nil, *at))
 }
 
-func (m *explained) parsing() (value, passed, failed string) {
+func (m *explained) parseFacts() (value, passed, failed string) {
 	switch {
 	case m.byID:
 		return "", "The key was named by its id, so there is no raw key to look at.", ""
 	case m.unreadable == nil:
 		return m.credential.Display(), "The form and the checksum are right.", ""
 	case m.code != codeUnknown:
-		return fmt.Sprintf("%d characters", m.length), "", publicText(m.unreadable)
+		return fmt.Sprintf("%d characters", m.length), "", publicDetail(m.unreadable)
 	}
 	return fmt.Sprintf("%d characters", m.length), "", "This is no key: either its form or its checksum is wrong, as where a character is lost. " +
 		"Copy it again, in full: the prefix, an underscore and 36 letters and digits."
 }
 
-func (m *explained) lookingUp() (value, passed, failed string) {
+func (m *explained) lookUpFacts() (value, passed, failed string) {
 	const unknown = "There is no such key that you may know of. Look for its prefix in GET /api/v1/api-keys/?status=all, or create another: POST /api/v1/api-keys/."
 	if m.state.Key == nil {
 		return "", "", unknown
@@ -71,7 +71,7 @@ func (m *explained) lookingUp() (value, passed, failed string) {
 	return m.state.Key.ID, fmt.Sprintf("The key is %q, of the organization %q.", m.state.Key.Name, m.state.Home.Name), unknown
 }
 
-func (m *explained) creator() (value, passed, failed string) {
+func (m *explained) creatorFacts() (value, passed, failed string) {
 	s := m.state
 	switch {
 	case !s.User.IsActive:
@@ -84,14 +84,14 @@ func (m *explained) creator() (value, passed, failed string) {
 	return s.User.ID, fmt.Sprintf("The creator, %s, is active, and a member with the role %s.", s.User.Email, s.Role), failed
 }
 
-func (m *explained) planning() (value, passed, failed string) {
+func (m *explained) planFacts() (value, passed, failed string) {
 	name := m.state.Plan.Name
 	return name, "The plan " + name + " includes API keys.",
 		fmt.Sprintf("The plan %s does not include API keys. Move the organization to one that does: PATCH /api/v1/organizations/%s/ {\"plan\": \"growth\"}.",
 			name, m.state.Home.ID)
 }
 
-func (m *explained) counting() (value, passed, failed string) {
+func (m *explained) rateLimitFacts() (value, passed, failed string) {
 	const raise = "raise the limit: PATCH /api/v1/plans/%s/ {\"api_rate_limit_per_minute\": %d}."
 	limit, plan := m.state.Plan.RateLimitPerMinute, m.state.Plan.Name
 	switch {
@@ -112,9 +112,9 @@ func (m *explained) counting() (value, passed, failed string) {
 }
 
 // authority tells which of the two lacks the permission: the creator's role, or the key's own scope.
-func (m *explained) authority() (value, passed, failed string) {
+func (m *explained) permissionFacts() (value, passed, failed string) {
 	if m.needed.Empty() {
-		return "", m.nothingAsked(), ""
+		return "", m.noPermissionNeeded(), ""
 	}
 	s, text := m.state, []string{}
 	if !m.unknown.Empty() {
@@ -131,7 +131,7 @@ func (m *explained) authority() (value, passed, failed string) {
 	return m.needed.String(), "The creator's role grants it, and the key's scope holds it.", strings.Join(text, " ")
 }
 
-func (m *explained) nothingAsked() string {
+func (m *explained) noPermissionNeeded() string {
 	switch {
 	case m.isForwardAuth():
 		return "The proxy asks for no permission: any key that passes the other checks will do."
@@ -147,4 +147,4 @@ func (m *explained) nothingAsked() string {
 const maxShownPermissions = 200
 
 // publicText is what a caller may know of a fault.
-func publicText(err error) string { return describe(err).Detail }
+func publicDetail(err error) string { return publicProblem(err).Detail }

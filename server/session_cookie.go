@@ -88,7 +88,7 @@ func (k *cookies) read(c *call, sessions []*http.Cookie) (found access.Credentia
 	default:
 		return found, errTwo
 	}
-	c.secret() // the response is for this browser only
+	c.noStore() // the response is for this browser only
 	if err := k.sameOrigin(c.request); err != nil {
 		return found, err
 	}

@@ -11,7 +11,7 @@ const maxHeaderFields = 100
 
 // boundHeader refuses a header with too many fields. It drops the header too: a client can keep the request for seconds by
 // sending its body slowly.
-func (c *call) boundHeader() error {
+func (c *call) limitHeaderFields() error {
 	fields := 0
 	for _, values := range c.request.Header {
 		fields += len(values)

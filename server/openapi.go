@@ -39,7 +39,7 @@ func newDocument(mediaType string, body []byte) document {
 
 // newDescription describes a server that callers reach at base; empty is wherever they found the description.
 func newDescription(base string) description {
-	text := at(openAPI, base)
+	text := withServerURL(openAPI, base)
 	return description{
 		yaml: newDocument("application/yaml", text), // RFC 9512
 		json: sync.OnceValues(func() (document, error) {
@@ -50,7 +50,7 @@ func newDescription(base string) description {
 }
 
 // at returns the text with base in place of the address that it names for the server. A string of JSON is one of YAML too.
-func at(text []byte, base string) []byte {
+func withServerURL(text []byte, base string) []byte {
 	if base == "" {
 		return text
 	}
@@ -62,7 +62,7 @@ func at(text []byte, base string) []byte {
 }
 
 func (h description) asYAML(c *call) error {
-	h.yaml.answer(c)
+	h.yaml.serve(c)
 	return nil
 }
 
@@ -71,16 +71,16 @@ func (h description) asJSON(c *call) error {
 	if err != nil {
 		return fmt.Errorf("description as JSON: %w", err)
 	}
-	d.answer(c)
+	d.serve(c)
 	return nil
 }
 
 // answer sends the page, unless the caller has it already. It may be kept, and is to be asked for again: another version
 // of the program has another one.
-func (d document) answer(c *call) {
+func (d document) serve(c *call) {
 	c.set("ETag", d.tag)
 	c.set("Cache-Control", "no-cache")
-	if holds(c.request.Header.Values("If-None-Match"), d.tag) {
+	if matchesETag(c.request.Header.Values("If-None-Match"), d.tag) {
 		c.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -89,7 +89,7 @@ func (d document) answer(c *call) {
 
 // holds reports whether If-None-Match names the tag (RFC 9110 section 13.1.2); a proxy may have made it a weak one. Our
 // own tags hold no comma.
-func holds(lists []string, tag string) bool {
+func matchesETag(lists []string, tag string) bool {
 	for _, list := range lists {
 		for item := range strings.SplitSeq(list, ",") {
 			if item = strings.TrimSpace(item); item == "*" || strings.TrimPrefix(item, "W/") == tag {

@@ -16,7 +16,7 @@ const (
 	MinBodyMemory = 2 * bodyCost * maxBatchBody
 
 	// share is how many times what remains free an organization may hold.
-	share = 2
+	shareOfFree = 2
 
 	// bodyCost is how many bytes of memory one byte of a body takes: the body itself, and either the copy that is made
 	// while its buffer grows or the copy of its events that is stored and delivered.
@@ -48,7 +48,7 @@ func newMemory(budget int64) *memory { return &memory{free: budget, held: map[ho
 func (m *memory) take(h holder, n, expected int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if all := n + expected; m.held[h]+all > share*(m.free-all) {
+	if all := n + expected; m.held[h]+all > shareOfFree*(m.free-all) {
 		return false
 	}
 	m.held[h] += n
@@ -57,7 +57,7 @@ func (m *memory) take(h holder, n, expected int64) bool {
 }
 
 // give returns n bytes that take has reserved.
-func (m *memory) give(h holder, n int64) {
+func (m *memory) giveBack(h holder, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free += n
@@ -74,7 +74,7 @@ type reservation struct {
 	body   []byte
 }
 
-func (r reservation) end() { r.memory.give(r.holder, r.bytes) }
+func (r reservation) release() { r.memory.giveBack(r.holder, r.bytes) }
 
 // reserve takes n bytes more for the request, until it has ended. expected says how many more it will ask for: where they
 // cannot be had now, it need not begin.
@@ -107,8 +107,8 @@ func (c *call) release() {
 	if len(r.body) > 0 && c.request.Context().Err() != nil {
 		first := &r.body[0]
 		r.body = nil
-		runtime.AddCleanup(first, reservation.end, r)
+		runtime.AddCleanup(first, reservation.release, r)
 		return
 	}
-	r.end()
+	r.release()
 }
