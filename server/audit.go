@@ -9,9 +9,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// auditStore is what the endpoint of the audit log asks of the store.
+// auditStore is the part of the store that the audit log endpoint uses.
 type auditStore interface {
-	// AuditPage lists newest first.
+	// AuditPage lists events, newest first.
 	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
 }
 

@@ -89,7 +89,7 @@ func (a *authenticator) credential(c *call) (found access.Credential, kind crede
 		found, err = a.readToken(raw)
 		return found, tokenCredential, err
 	}
-	return found, 0, wrongScheme("Only the schemes ApiKey and Bearer are known: " + errNoCredential.Message)
+	return found, 0, wrongScheme("The scheme of the Authorization header is not supported. " + errNoCredential.Message)
 }
 
 // isGuess reports whether err refuses a credential for its form. A request without a credential guesses nothing.
@@ -97,26 +97,26 @@ func isGuess(err error) bool {
 	return fault.KindOf(err) == fault.Unauthenticated && !errors.Is(err, errNoCredential)
 }
 
-// The codes of refusals that stand elsewhere too.
+// The codes of refusals that several files use.
 const (
 	codeDenied      = "permission_denied"
 	codePlan        = "plan_capability_required"
 	codeRateLimited = "rate_limited"
 )
 
-// codeUnknown is the code for every credential that was never given out, be it malformed or unknown, a key or a token.
+// codeUnknown is the code of every malformed or unknown credential, whether it is a key or a token.
 const codeUnknown = "invalid_key"
 
 var (
 	errNoCredential = fault.New(fault.Unauthenticated, "missing_credential",
 		"Send an API key as \"Authorization: ApiKey svc_…\" or an access token as \"Authorization: Bearer kat_…\".")
-	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This is not an API key that is known here.")
-	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This is not an access token that is known here.")
-	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys; an operator can change the plan.")
-	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header or in the cookie of a session.")
+	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This API key is malformed or unknown; check that it was copied in full.")
+	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This access token is malformed or unknown; check that it was copied in full.")
+	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys; ask an operator to change the plan.")
+	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "The request has several credentials; send one, in one Authorization header or in the session cookie.")
 )
 
-// errTooManyFailures refuses an address.
+// errTooManyFailures refuses a credential without a look-up.
 var errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
 
 func wrongScheme(hint string) error {
@@ -161,7 +161,7 @@ func parseIssuerToken(raw string) (access.Credential, error) {
 	return c, nil
 }
 
-// parseKey reads a key of any prefix, so that keys outlive a change of the setting.
+// parseKey reads a key with any prefix, so keys stay valid when the setting changes.
 func parseKey(raw string) (access.Credential, error) {
 	if strings.HasPrefix(raw, access.TokenPrefix+"_") {
 		return access.Credential{}, wrongScheme("This is an access token: send it as \"Authorization: Bearer kat_…\".")
@@ -173,8 +173,8 @@ func parseKey(raw string) (access.Credential, error) {
 	return c, nil
 }
 
-// readToken reads an access token. One that looks minted must have a right checksum; any other may be the token that the
-// operator chose for the first start.
+// readToken reads an access token. A token in the form that Keyhook generates must have a valid checksum. Any other text may be
+// the token that the operator chose for the first start.
 func (a *authenticator) readToken(raw string) (access.Credential, error) {
 	c, minted := access.Parse(raw)
 	switch {
@@ -192,7 +192,7 @@ func (a *authenticator) readToken(raw string) (access.Credential, error) {
 	return c, nil
 }
 
-// looksMinted reports whether raw has the form of an access token, checksum aside.
+// looksMinted reports whether raw has the form of an access token. It does not verify the checksum.
 func looksMinted(raw string) bool {
 	body, found := strings.CutPrefix(raw, access.TokenPrefix+"_")
 	return found && len(body) == 36 && strings.IndexFunc(body, func(r rune) bool {
@@ -200,9 +200,9 @@ func looksMinted(raw string) bool {
 	}) < 0
 }
 
-// isList reports whether an Authorization header lists several credentials, as a proxy makes of several headers. A comma
-// alone is no list: it may stand in the token that an operator chose, in which no space can, and other schemes have
-// parameters with commas between them.
+// isList reports whether an Authorization header lists several credentials. A proxy joins several headers into such a list. A
+// comma alone is not enough: a token that an operator chose may contain one (but no space), and the parameters of other schemes
+// are separated by commas.
 func isList(value string) bool {
 	if !strings.Contains(value, ",") {
 		return false

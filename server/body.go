@@ -12,26 +12,25 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Sizes of the buffer that a body is read into.
+// Sizes of the buffer for a body.
 const (
-	firstBuffer = 4 << 10 // where the length is not known
-	spare       = 512     // beyond the last byte, so that finding the end does not grow the buffer
+	firstBuffer = 4 << 10 // if the length is not known
+	spare       = 512     // after the last byte, so that reading the end does not grow the buffer
 )
 
-// form reads the body as one JSON object. Faults: Malformed where it is none, TooLarge; a refusal where it is not said
-// to be JSON.
+// form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
 func (c *call) form() (*form.Form, error) {
 	body, err := c.body()
 	if err != nil {
 		return nil, err
 	}
 	if len(body) == 0 {
-		return nil, fault.New(fault.Malformed, "body_required", "This needs a body: a JSON object.")
+		return nil, fault.New(fault.Malformed, "body_required", "The request has no body; send a JSON object.")
 	}
 	return form.Parse(body)
 }
 
-// optionalForm is form where no body means an empty object.
+// optionalForm is like form, but no body means an empty object.
 func (c *call) optionalForm() (*form.Form, error) {
 	body, err := c.body()
 	if err != nil {
@@ -43,8 +42,8 @@ func (c *call) optionalForm() (*form.Form, error) {
 	return form.Parse(body)
 }
 
-// body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows with the
-// bytes that arrive: a Content-Length alone reserves no more than paidBody.
+// body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows as bytes
+// arrive. A Content-Length alone never reserves more than paidBody.
 func (c *call) body() ([]byte, error) {
 	r, limit := c.request, c.route.maxBody
 	if r.ContentLength == 0 {
@@ -59,23 +58,23 @@ func (c *call) body() ([]byte, error) {
 	c.bodyRequested = true
 	body, err := c.receive(http.MaxBytesReader(c.ResponseWriter, r.Body, limit))
 	if err != nil {
-		c.release() // before the rest of the body is drained
+		c.release() // before the rest of the body is discarded
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return nil, tooLarge(limit)
 		}
 		if errors.Is(err, errMemory) {
 			return nil, err
 		}
-		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early.").Because(err)
+		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early; send as many bytes as Content-Length says.").Because(err)
 	}
 	c.reserved.body = body
 	if len(body) == 0 {
-		return nil, nil // chunked, and no chunk: of no type either
+		return nil, nil // chunked without a chunk: there is no body, so its type does not matter
 	}
 	return body, isJSON(r.Header)
 }
 
-// receive reads until the end. Each time the buffer doubles, it reserves the memory first.
+// receive reads until the end. It reserves memory before each doubling of the buffer.
 func (c *call) receive(r io.Reader) ([]byte, error) {
 	most := c.route.maxBody + spare
 	first := int64(firstBuffer)
@@ -109,13 +108,13 @@ func (c *call) receive(r io.Reader) ([]byte, error) {
 }
 
 func tooLarge(limit int64) error {
-	return fault.New(fault.TooLarge, "too_large", "The limit here is %d bytes.", limit)
+	return fault.New(fault.TooLarge, "too_large", "The body is too large; send at most %d bytes.", limit)
 }
 
-// isJSON refuses a body that does not claim to be JSON in UTF-8, sent as it is.
+// isJSON refuses a body unless its headers say that it is JSON in UTF-8 without compression.
 func isJSON(h http.Header) error {
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body without a Content-Encoding."}
+		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is compressed; send it without a Content-Encoding."}
 	}
 	contentType := h.Get("Content-Type")
 	if contentType == "application/json" {
@@ -124,22 +123,24 @@ func isJSON(h http.Header) error {
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
 	charset := parameters["charset"]
 	if err != nil || mediaType != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body as Content-Type: application/json, in UTF-8."}
+		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is not declared as JSON; send it in UTF-8 with Content-Type: application/json."}
 	}
 	return nil
 }
 
-// maxDiscarded is how much of a body that nobody wants is read: the largest that some route takes, and 32 MiB beyond.
+// maxDiscarded is how many bytes of an unwanted body are read: 32 MiB more than the largest body that a route accepts.
 const maxDiscarded = maxBatchBody + 32<<20
 
-// anonymousDiscardTime bounds how long a request without a valid credential may keep its connection by sending a body.
+// anonymousDiscardTime is how long a request without a valid credential may send an unwanted body.
 const anonymousDiscardTime = 5 * time.Second
 
-// discardBody reads the rest of the body and keeps none of it. Many clients write the whole request before they read the answer.
-// If the server closed the connection meanwhile, as net/http does beyond 256 KiB, they would see a reset and no reason.
-// The time for reading a request bounds this too. There are four exceptions: a body that is too long to reach its end; a
-// client that waits to be asked for its body and has not been (RFC 9110 section 10.1.1); HTTP/2, where a client reads the
-// answer while it sends; and a proxy, which asks without the body of the request that it holds.
+// discardBody reads the rest of the body and drops it. Many clients send the whole request before they read the response. If
+// the server closed the connection meanwhile, as net/http does after 256 KiB, such a client would see a reset and no reason.
+// The read timeout of the request also applies. In four cases nothing is read:
+//   - The body is larger than maxDiscarded.
+//   - The client waits for "100 Continue", which it did not get (RFC 9110 section 10.1.1).
+//   - HTTP/2: the client reads the response while it sends.
+//   - Forward authentication: the proxy does not send the body of the request that it holds.
 func (c *call) discardBody() {
 	r := c.request
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 || c.dialect != "" ||
@@ -147,9 +148,9 @@ func (c *call) discardBody() {
 		return
 	}
 	if !c.authenticated {
-		// A writer without deadlines, as in tests without a connection, needs none.
+		// In tests without a connection there are no deadlines to set.
 		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
 	}
-	// A client that breaks off has no use for the answer.
+	// A client that disconnects does not read the response.
 	_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
 }

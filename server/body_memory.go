@@ -8,28 +8,29 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// What a request costs in memory.
+// The memory that requests use, in bytes.
 const (
 	DefaultBodyMemory = 64 << 20
 
-	// MinBodyMemory lets one organization send the largest body while the others hold a quarter of the budget.
+	// MinBodyMemory is the smallest budget. With it, one organization can send the largest body while the others use a
+	// quarter of the budget.
 	MinBodyMemory = 2 * bodyCost * maxBatchBody
 
-	// share is how many times what remains free an organization may hold.
+	// shareOfFree limits an organization: it may hold this many times the bytes that remain free.
 	shareOfFree = 2
 
-	// bodyCost is how many bytes of memory one byte of a body takes: the body itself, and either the copy that is made
-	// while its buffer grows or the copy of its events that is stored and delivered.
+	// bodyCost is the bytes of memory per byte of a body: the body itself, and one copy. The copy is made while the buffer
+	// grows, or of the events that are stored and delivered.
 	bodyCost = 2
 
-	// requestCost pays for a request that waits for its body: its headers, its goroutine, and the first 16 KiB of the body.
+	// requestCost is the memory of a request that waits for its body: headers, goroutine, and the first 16 KiB of the body.
 	requestCost = 32 << 10
 	paidBody    = requestCost / bodyCost
 )
 
-// memory is the budget for bodies that arrive and for large answers that wait for a slow reader. An organization may hold
-// twice what remains free. So one alone gets two thirds, four that take what they can get two ninths each, and there is
-// always a rest for the next one.
+// memory is the budget for request bodies and for large responses that wait for a slow reader. An organization may hold at
+// most twice the bytes that remain free. So a single organization gets two thirds of the budget, four greedy ones get two
+// ninths each, and some memory always remains for the next one.
 type memory struct {
 	mu   sync.Mutex
 	free int64
@@ -44,7 +45,7 @@ type holder struct {
 
 func newMemory(budget int64) *memory { return &memory{free: budget, held: map[holder]int64{}} }
 
-// take reserves n bytes, if n and as many more as are expected can be had now. It never waits.
+// take reserves n bytes if n and the expected further bytes are available now. It never waits.
 func (m *memory) take(h holder, n, expected int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,7 +57,7 @@ func (m *memory) take(h holder, n, expected int64) bool {
 	return true
 }
 
-// give returns n bytes that take has reserved.
+// giveBack returns n bytes that take has reserved.
 func (m *memory) giveBack(h holder, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,7 +67,7 @@ func (m *memory) giveBack(h holder, n int64) {
 	}
 }
 
-// reservation is what one request holds of the budget.
+// reservation is the part of the budget that one request holds.
 type reservation struct {
 	memory *memory
 	holder holder // fixed by the first take
@@ -76,8 +77,8 @@ type reservation struct {
 
 func (r reservation) release() { r.memory.giveBack(r.holder, r.bytes) }
 
-// reserve takes n bytes more for the request, until it has ended. expected says how many more it will ask for: where they
-// cannot be had now, it need not begin.
+// reserve reserves n more bytes until the request ends. expected is how many more bytes the request will need: if these are
+// not available now, the request is refused at once.
 func (c *call) reserve(n, expected int64) error {
 	if c.reserved.bytes == 0 {
 		c.reserved.holder = holder{organization: c.organization()}
@@ -94,10 +95,10 @@ func (c *call) reserve(n, expected int64) error {
 }
 
 var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
-	"Requests of this organization hold as much memory as it may use at the moment; send smaller batches, fewer at a time, or try again later.")
+	"Requests of this organization use all the memory that it may use at the moment; send smaller batches, send fewer at a time, or try again later.")
 
-// release gives back what the request holds. If its context ended first, the writer may still need the body: then the
-// memory is given back when the garbage collector frees the body.
+// release returns the memory of the request. If the context of the request ended first, the writer may still read the body.
+// In that case the memory is returned when the garbage collector frees the body.
 func (c *call) release() {
 	r := c.reserved
 	c.reserved = reservation{memory: r.memory}

@@ -11,27 +11,26 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// call is one request on its way through the floor. It is filled on the way down and written to the log once, on the way
-// up; handlers see nothing else of the request. It is the ResponseWriter through which everything is written, so it
-// knows what became of the answer.
+// call is one HTTP request with its response. The router and the checks fill it in, handlers read it, and at the end one log
+// line is made of it. Every response is written through it, so it knows the status and the size.
 type call struct {
 	http.ResponseWriter
 	request       *http.Request
 	params        httprouter.Params
-	route         *route // nil while, and where, none matches
+	route         *route // nil until one matches
 	query         form.Query
 	id            string     // X-Request-Id
-	local         bool       // whether it came over the local socket
-	client        netip.Addr // who asks; invalid on the local socket
+	local         bool       // it came over the local socket
+	client        netip.Addr // address of the client; invalid on the local socket
 	base          string     // path before every Location
-	bodyRequested bool       // whether the client has been asked for its body
+	bodyRequested bool       // the handler has begun to read the body
 
-	reserved reservation // of the memory for bodies and answers
+	reserved reservation // of the memory for bodies and responses
 
-	credentialCheck        // of its credential
-	dialect         string // of the proxy that asks for another request, empty where none does; see forwardAuth
+	credentialCheck
+	dialect string // of the proxy in forward authentication; otherwise empty
 
-	values [12]string // of headers; see set
+	values [12]string // of response headers; see set
 	used   int
 
 	began  time.Time
@@ -39,11 +38,11 @@ type call struct {
 	status int   // 0 until the header is written
 	bytes  int64 // of the body
 	code   string
-	cause  error // private
+	cause  error // for the log only
 }
 
-// set gives a header its one value, under the very name: a canonical one would be "Ratelimit-Policy". The values live in
-// the call, because a slice for each would be a third of what a request allocates.
+// set sets a response header and keeps the spelling of its name: the canonical form would be "Ratelimit-Policy". The values
+// are stored in the call, because one slice per header would be a third of the allocations of a request.
 func (c *call) set(name, value string) {
 	if c.used == len(c.values) {
 		c.Header()[name] = []string{value}
@@ -54,7 +53,7 @@ func (c *call) set(name, value string) {
 	c.Header()[name] = c.values[c.used-1 : c.used : c.used]
 }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (c *call) WriteHeader(status int) {
 	if c.status == 0 && status >= 200 {
 		c.status = status
@@ -62,7 +61,7 @@ func (c *call) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// Write counts what is written.
+// Write counts the bytes of the body.
 func (c *call) Write(b []byte) (int, error) {
 	if c.status == 0 {
 		c.status = http.StatusOK
@@ -72,20 +71,20 @@ func (c *call) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// extend gives the handler until d from now, where the times of the server would cut it. The deadline for reading
-// counts too: net/http reads ahead while a handler runs, and ends its context when that read times out.
+// extendDeadlines gives the handler time until d from now, beyond the timeouts of the server. The read deadline matters too:
+// net/http reads ahead while a handler runs, and cancels the context when that read times out.
 func (c *call) extendDeadlines(d time.Duration) {
 	deadline := time.Now().Add(d)
 	rc := http.NewResponseController(c.ResponseWriter)
-	// A writer without deadlines, as in tests without a connection, has nothing to extend.
+	// In tests without a connection there are no deadlines to extend.
 	_ = rc.SetReadDeadline(deadline)
 	_ = rc.SetWriteDeadline(deadline)
 }
 
-// organization is the row id of the organization acted in.
+// organization is the row id of the organization in which the caller acts.
 func (c *call) organization() int64 { return c.principal.Organization.RowID }
 
-// actor is who the audit log will name.
+// actor is the caller as the audit log names it.
 func (c *call) actor() access.Actor {
 	ip := ""
 	if c.client.IsValid() {

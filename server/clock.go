@@ -8,9 +8,9 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 )
 
-// clockStore is what the endpoints of the clock ask of the store.
+// clockStore is the part of the store that the clock endpoints use.
 type clockStore interface {
-	// Clock returns what is known of the wall clock.
+	// Clock returns the state of the wall clock.
 	Clock() clock.State
 	// AcceptClock confirms that the clock is right.
 	AcceptClock(ctx context.Context, actor access.Actor) error
@@ -22,7 +22,7 @@ type clocks struct{ store clockStore }
 type clockBody struct {
 	Now           timestamp  `json:"now"`
 	Trusted       bool       `json:"trusted"`
-	JumpSeconds   int64      `json:"jump_seconds"` // negative is back
+	JumpSeconds   int64      `json:"jump_seconds"` // negative if the clock jumped back
 	LastTrustedAt *timestamp `json:"last_trusted_at"`
 	DoubtedSince  *timestamp `json:"doubted_since"`
 	TrustedAgain  *timestamp `json:"trusted_again_at"`
@@ -42,7 +42,7 @@ func newClockBody(s clock.State) clockBody {
 
 func (h clocks) read(c *call) error { return c.ok(newClockBody(h.store.Clock())) }
 
-// accept answers with the clock as it is then.
+// accept confirms the clock and responds with its new state.
 func (h clocks) accept(c *call) error {
 	if err := h.store.AcceptClock(c.request.Context(), c.actor()); err != nil {
 		return err

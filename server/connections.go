@@ -11,47 +11,45 @@ import (
 	"time"
 )
 
-// How connections are shared out.
+// How connections are divided among clients.
 const (
 	DefaultConnectionsPerAddress = 128
 
 	maxConnections  = 1024
-	idleGrace       = time.Second // how long a connection may be idle in any case, unless all are taken
+	idleGrace       = time.Second // an idle connection is closed earlier only if all connections are in use
 	warningInterval = time.Minute
 )
 
-// Why a connection is closed by the server without a word.
+// Why the server closes a connection without a response.
 const (
-	reasonAddress = "address" // its address has as many as it may
-	reasonIdle    = "idle"    // it was idle, and few were left
+	reasonAddress = "address" // its address has too many
+	reasonIdle    = "idle"    // it was idle, and few connections were free
 )
 
-// ConnectionObserver is told about connections.
+// ConnectionObserver observes connections.
 type ConnectionObserver interface {
 	ConnectionOpened()
 	ConnectionClosed()
-	ConnectionRefused(reason string) // "address" or "idle"; one that is idle is closed too
+	ConnectionRefused(reason string) // "address" or "idle"; an idle connection is reported as closed too
 }
 
-// uncounted is the ConnectionObserver of a server that has none.
+// noConnectionObserver observes nothing.
 type noConnectionObserver struct{}
 
 func (noConnectionObserver) ConnectionOpened()        {}
 func (noConnectionObserver) ConnectionClosed()        {}
 func (noConnectionObserver) ConnectionRefused(string) {}
 
-// connections is a listener that shares out its connections, so that nobody takes them all. An address gets a fixed
-// number: an IPv4 address, or the /64 that an IPv6 host owns. Trusted proxies are excepted, since each carries many
-// clients. Loopback is not: there may be a proxy that nobody has declared. A peer without an address, as on the local
-// socket, is not counted.
+// connections is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4
+// address, or the /64 of an IPv6 host. Trusted proxies have no limit, because each one carries many clients. Loopback has
+// one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is not counted.
 //
-// When few connections are left, the one that has been idle for the longest is closed for each new one. A connection is
-// idle until the header of a request has arrived, and after each answer. When all are taken and none is idle, Accept
-// waits.
+// When few connections are free, each new one closes the connection that was idle for the longest time. A connection is idle
+// before the header of a request has arrived, and after each response. If all are in use, Accept waits.
 type connections struct {
 	net.Listener
-	maxOpen       int // open at once
-	closeIdleFrom int // open when idle ones begin to be closed for new ones
+	maxOpen       int // open at the same time
+	closeIdleFrom int // from this many open ones on, new connections close idle ones
 	perAddress    int
 	isExempt      func(netip.Addr) bool
 	observer      ConnectionObserver
@@ -61,10 +59,10 @@ type connections struct {
 	roomOrClosed sync.Cond // a connection was closed or became idle, or the listener was closed
 	open         int
 	byAddress    map[netip.Prefix]int
-	idle         *list.List // of *connection, idle for the longest first
+	idle         *list.List // of *connection; the longest idle comes first
 	closed       bool
-	refused      int       // since warned
-	lastWarning  time.Time // when the log last told of refused connections
+	refused      int       // since the last warning
+	lastWarning  time.Time // when the log last warned about refused connections
 }
 
 func (s *Server) newConnections(l net.Listener) *connections {
@@ -76,17 +74,17 @@ func (s *Server) newConnections(l net.Listener) *connections {
 	return c
 }
 
-// connection is one of them. Its fields belong to the mutex of owner.
+// connection is an accepted connection. The mutex of owner guards its fields.
 type connection struct {
 	net.Conn
 	owner    *connections
-	address  netip.Prefix  // invalid where it does not count for an address
-	idle     *list.Element // nil while a request is under way
+	address  netip.Prefix  // invalid if it counts for no address
+	idle     *list.Element // nil while a request runs
 	since    time.Time     // when it became idle
 	released bool
 }
 
-// Accept returns the next connection that there is room for.
+// Accept returns the next connection within the limits.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -100,7 +98,7 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// admit waits until there is room for conn. It returns nil where its address has as many as it may, or when the listener
+// admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener
 // is closed.
 func (l *connections) admit(conn net.Conn) *connection {
 	address := l.addressOf(conn)
@@ -126,7 +124,7 @@ func (l *connections) admit(conn net.Conn) *connection {
 	return c
 }
 
-// addressOf returns what a connection counts for, invalid where it counts for none.
+// addressOf returns the address that a connection counts for. It is invalid if there is none.
 func (l *connections) addressOf(conn net.Conn) netip.Prefix {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -139,19 +137,19 @@ func (l *connections) addressOf(conn net.Conn) netip.Prefix {
 	return network(client)
 }
 
-// refuse counts a connection that is one too many for its address, and warns now and then.
+// refuse counts a refused connection of an address. It warns at most once per warningInterval.
 func (l *connections) refuse(address netip.Prefix) {
 	l.observer.ConnectionRefused(reasonAddress)
 	l.refused++
 	if now := time.Now(); now.Sub(l.lastWarning) >= warningInterval {
 		l.log.LogAttrs(context.Background(), slog.LevelWarn,
-			"connections refused: one address has as many as server.connections_per_address allows; if it is a proxy, add it to server.trusted_proxies",
+			"connections refused: one address has reached server.connections_per_address; if it is a proxy, add it to server.trusted_proxies",
 			slog.String("address", address.String()), slog.Int("limit", l.perAddress), slog.Int("refused", l.refused))
 		l.refused, l.lastWarning = 0, now
 	}
 }
 
-// closeIdle closes connections that are idle, while few are left.
+// closeIdle closes idle connections while few are free.
 func (l *connections) closeIdle() {
 	for l.open >= l.closeIdleFrom && l.idle.Len() > 0 {
 		c := l.idle.Front().Value.(*connection)
@@ -164,7 +162,7 @@ func (l *connections) closeIdle() {
 	}
 }
 
-// rest notes that a connection is idle from now on.
+// markIdle records that a connection is idle from now on.
 func (l *connections) markIdle(c *connection) {
 	if c.idle == nil && !c.released {
 		c.since = time.Now()
@@ -173,7 +171,7 @@ func (l *connections) markIdle(c *connection) {
 	}
 }
 
-// work notes that a connection is no longer idle.
+// markActive records that a connection is no longer idle.
 func (l *connections) markActive(c *connection) {
 	if c.idle != nil {
 		l.idle.Remove(c.idle)
@@ -181,7 +179,7 @@ func (l *connections) markActive(c *connection) {
 	}
 }
 
-// release forgets a connection, once.
+// release forgets a connection. A second call does nothing.
 func (l *connections) release(c *connection) {
 	if c.released {
 		return
@@ -198,7 +196,7 @@ func (l *connections) release(c *connection) {
 	l.roomOrClosed.Signal()
 }
 
-// track is the ConnState of the http.Server.
+// onStateChange is the ConnState of the http.Server.
 func (l *connections) onStateChange(conn net.Conn, state http.ConnState) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
@@ -226,7 +224,7 @@ func (c *connection) Close() error {
 	return err
 }
 
-// Close ends Accept, also one that waits for room. Connections stay open.
+// Close ends Accept, even while it waits for room. Connections stay open.
 func (l *connections) Close() error {
 	l.mu.Lock()
 	l.closed = true

@@ -13,20 +13,20 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// deliveryStore is what the endpoints of delivery attempts ask of the store.
+// deliveryStore is the part of the store that the endpoints of delivery attempts use.
 type deliveryStore interface {
-	// AttemptPage lists newest first.
+	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
-	// Redeliver makes a new delivery of the event that an attempt carried.
+	// Redeliver creates a new delivery of the event of an attempt.
 	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
 }
 
-// Tester sends a test event to a subscription at once and returns the record of that attempt, failed or not.
+// Tester sends a test event to a subscription now. It returns the record of the attempt, whether it failed or not.
 type Tester interface {
 	Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error)
 }
 
-// testMargin is how much longer than the attempt itself the answer to a test may take: it waits for a slot and a commit.
+// testMargin is how much longer a test may take than its attempt, which waits for a free slot and a commit.
 const testMargin = 15 * time.Second
 
 // deliveries are the endpoints of delivery attempts.
@@ -99,7 +99,8 @@ func (h deliveries) list(c *call) error {
 	return writePage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
-// findLog looks for the log of the subscription in the path; that of a removed one can be read until retention takes it.
+// findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
+// it.
 func (h deliveries) findLog(c *call) error {
 	id, err := c.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
@@ -122,7 +123,7 @@ func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 	return f
 }
 
-// redeliveryBody says how many deliveries were made, as every call that makes some does.
+// redeliveryBody says how many deliveries were created.
 type redeliveryBody struct {
 	Deliveries int `json:"deliveries"`
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// eventStore is what the endpoints of events ask of the store.
+// eventStore is the part of the store that the event endpoints use.
 type eventStore interface {
-	// PublishEvents stores events and their deliveries in one transaction, all or nothing. It may still read the events
-	// after it has returned with ctx's error, so their bytes are never used again.
+	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
+	// ctx, it may still read the events, so callers must not reuse their bytes.
 	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
-	// Events lists newest first, from before on; 0 is the newest.
+	// Events lists events, newest first, with row ids below before; 0 starts at the newest.
 	Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
-	// EventsWithoutAudit is the same without the events of the audit log.
+	// EventsWithoutAudit is Events without audit events.
 	EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
 }
 
-// events are the endpoints of events. What is published is read in publish.go.
+// events are the event endpoints. form.Event and form.Events read what is published.
 type events struct {
 	store eventStore
 }
 
-// replayed marks the answer to a repetition: it is the first answer again.
+// replayed is the header of a repeated request: its response is the first response again.
 const replayed = "Idempotent-Replayed"
 
 func (h events) publish(c *call) error {
@@ -52,7 +52,7 @@ func (h events) publish(c *call) error {
 	return nil
 }
 
-// publishBatch answers with one item per event, in their order.
+// publishBatch responds with one item per event, in the same order.
 func (h events) publishBatch(c *call) error {
 	f, err := c.form()
 	if err != nil {
@@ -84,8 +84,8 @@ func (h events) publishBatch(c *call) error {
 	return nil
 }
 
-// inBatch names the fields of a batch of one as those of larger batches are named; the store cannot tell it from an
-// event that came alone.
+// inBatch names the fields of a batch of one event as in larger batches. The store cannot distinguish such a batch from a
+// single event.
 func inBatch(err error, n int) error {
 	e, ok := fault.As(err)
 	if !ok || n != 1 {
@@ -100,7 +100,7 @@ func inBatch(err error, n int) error {
 	return &named
 }
 
-// appendPublished writes the answer by hand: it is on the path of every event, and nothing in it needs escaping.
+// appendPublished writes the response without an encoder: it is on the path of every event, and no value needs escaping.
 func appendPublished(dst []byte, p webhook.Published) []byte {
 	dst = append(dst, `{"id":"`...)
 	dst = append(dst, p.ID...)
@@ -113,7 +113,7 @@ func appendPublished(dst []byte, p webhook.Published) []byte {
 	return append(dst, '}')
 }
 
-// eventBody is an event in a list: without its data, of which two hundred could be fifty megabytes.
+// eventBody is an event in a list. It has no data: 200 events could have 50 MB of it.
 type eventBody struct {
 	ID             string    `json:"id"`
 	Type           string    `json:"type"`
@@ -126,7 +126,7 @@ func newEventBody(e webhook.Event) eventBody {
 	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.Deliveries}
 }
 
-// eventWithDeliveries is one event: its data, and where each of its deliveries stands.
+// eventWithDeliveries is one event with its data and the state of each delivery.
 type eventWithDeliveries struct {
 	ID             string          `json:"id"`
 	Type           string          `json:"type"`
@@ -159,7 +159,7 @@ func (h events) list(c *call) error {
 	return writePage(c, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
 }
 
-// find returns the event in the path. An event of the audit log does not exist for a caller without audit:read.
+// find returns the event in the path. For a caller without audit:read, audit events do not exist.
 func (h events) find(c *call) (event webhook.Event, sent []webhook.Delivery, err error) {
 	id, err := c.pathID("id", eventID, anEvent)
 	if err != nil {
@@ -172,7 +172,7 @@ func (h events) find(c *call) (event webhook.Event, sent []webhook.Delivery, err
 	return event, sent, err
 }
 
-// exists is find for a caller who only asks whether there is one.
+// exists reports whether the event in the path exists.
 func (h events) exists(c *call) error {
 	_, _, err := h.find(c)
 	return err

@@ -14,10 +14,9 @@ func exists[T any](find func(*call) (T, error)) func(*call) error {
 	}
 }
 
-// orMissing returns what to answer to a request that has failed with err. One that is wrong in itself is told so only
-// where there is what its path names: of what belongs to others, or does not exist, 404 is all that anybody learns. It is
-// looked up this late so that no request that is right pays for it; what the handler asks of the store looks there first
-// anyway.
+// missingInstead returns the error to show for a request that failed with err. If the query or the body is invalid, that is
+// told only if the resource in the path exists. Otherwise the response is 404, so that nobody learns anything about resources
+// of others. Only failed requests pay for this look-up; a handler's own store call finds the resource anyway.
 func (c *call) missingInstead(err error) error {
 	if c.route.exists == nil || !isInvalidRequest(err) {
 		return err
@@ -28,7 +27,7 @@ func (c *call) missingInstead(err error) error {
 	return err
 }
 
-// wrongInItself reports whether err is about the query or the body of a request and not about the state of things.
+// isInvalidRequest reports whether err is about the query or the body of the request, not about stored data.
 func isInvalidRequest(err error) bool {
 	kind := fault.KindOf(err)
 	var unsupported *refusal

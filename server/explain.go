@@ -10,16 +10,16 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// explainStore is what an explanation asks of the store.
+// explainStore is the part of the store that explanations use.
 type explainStore interface {
-	// KeyStanding returns a key in whatever state it is, or NotFound.
+	// KeyStanding returns a key in any state, or NotFound.
 	KeyStanding(ctx context.Context, digest access.Digest) (access.Standing, error)
 	knownPermissions
 	KeyStandingByID(ctx context.Context, id string) (access.Standing, error)
 }
 
-// explanation is the endpoint that tells what would become of a request with a key, check by check. It consumes nothing:
-// no request of the window is counted, no use noted, and no address held to account.
+// explanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
+// counts no request of the rate limit, records no use, and throttles no address.
 type explanation struct {
 	checker *checker
 	router  *router
@@ -29,16 +29,16 @@ type explanation struct {
 
 type explainBody struct {
 	Allowed    bool        `json:"allowed"`
-	Code       string      `json:"code"`   // of the first check that fails, as the request would be told; "valid" where none does
-	KeyID      *string     `json:"key_id"` // null where there is no such key
+	Code       string      `json:"code"`   // of the first check that fails, as in the response to the request; "valid" if none fails
+	KeyID      *string     `json:"key_id"` // null if there is no such key
 	Method     string      `json:"method"`
 	Path       string      `json:"path"`
-	Route      *string     `json:"route"`      // of Keyhook's own that the path leads to; null where it leads to none
-	Permission string      `json:"permission"` // what is asked for, several with spaces between; empty where nothing is
-	Checks     []checkBody `json:"checks"`     // in the order in which they are made
+	Route      *string     `json:"route"`      // Keyhook's own route for the path; null if there is none
+	Permission string      `json:"permission"` // needed permissions, separated by spaces
+	Checks     []checkBody `json:"checks"`     // in order
 }
 
-// checkBody is one check. Value is what was looked at; empty where there was nothing to look at.
+// checkBody is one check. Value is what it looked at; empty if there was nothing.
 type checkBody struct {
 	Check   string `json:"check"`
 	Value   string `json:"value"`
@@ -50,8 +50,8 @@ type checkBody struct {
 const (
 	verdictPassed        = "passed"
 	verdictFailed        = "failed"
-	verdictNotReached    = "not_reached"    // an earlier check fails, so this one is not made
-	verdictNotApplicable = "not_applicable" // nothing is asked that it could fail
+	verdictNotReached    = "not_reached"    // an earlier check failed, so this one was not made
+	verdictNotApplicable = "not_applicable" // nothing is needed that could fail
 )
 
 const maxPathLength = 2048
@@ -62,11 +62,11 @@ type explained struct {
 	byID    bool
 	length  int // of the key that was sent
 	code    string
-	unknown access.Scope // what is asked for and is not in the vocabulary, where that fails
+	unknown access.Scope // needed permissions that do not exist; set if the permission check fails
 
 	method, path string
-	request      call     // the route that they lead to, if any
-	allowed      []string // the methods that the path has instead
+	request      call     // its route, if one matches
+	allowed      []string // methods of the path, if the route has another method
 }
 
 func (h explanation) explain(c *call) error {
@@ -87,23 +87,23 @@ func (h explanation) explain(c *call) error {
 	if err := h.checkKey(c, m, *key); err != nil {
 		return err
 	}
-	c.noStore() // the answer is about a credential
+	c.noStore() // the response is about a credential
 	return c.ok(m.body())
 }
 
-// readMethod reads the method of a request, in whatever letters.
+// readMethod reads an HTTP method, in upper or lower case.
 func readMethod(f *form.Form, name string) string {
 	text := f.Text(name, 32)
 	if text == nil {
 		return ""
 	}
 	if *text == "" || strings.ContainsFunc(*text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' }) {
-		f.Refuse(name, "invalid", "This must be a method of HTTP, such as GET.")
+		f.Refuse(name, "invalid", "This must be an HTTP method such as GET.")
 	}
 	return strings.ToUpper(*text)
 }
 
-// readPath reads the path of a request. A query may follow, and means nothing.
+// readPath reads the path of a request. A query is allowed and ignored.
 func readPath(f *form.Form, name string) *url.URL {
 	text := f.Text(name, maxPathLength)
 	if text == nil {
@@ -111,14 +111,14 @@ func readPath(f *form.Form, name string) *url.URL {
 	}
 	u, err := url.ParseRequestURI(*text)
 	if err != nil || !strings.HasPrefix(*text, "/") {
-		f.Refuse(name, "invalid", "This must be the path of a request: it begins with a slash, and is percent-encoded.")
+		f.Refuse(name, "invalid", "This must be the path of a request: it starts with a slash and is percent-encoded.")
 		return nil
 	}
 	return u
 }
 
-// lookAt finds out what a request asks for: what the table says of a route of our own, and what the proxy or the caller
-// names for any other.
+// readNeeds finds the permissions that a request needs: those of a route of ours, those in a path of forward authentication,
+// and those that the caller names.
 func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 	var needed access.Scope
 	if allowed, found := h.router.find(&m.request, m.method, path); !found {
@@ -130,7 +130,7 @@ func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 	m.needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
 }
 
-// try makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
+// checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
 func (h explanation) checkKey(c *call, m *explained, key string) error {
 	ctx := c.request.Context()
@@ -182,7 +182,7 @@ func (m *explained) isForwardAuth() bool {
 	return m.request.route != nil && m.request.route.match != nil
 }
 
-// looksAtNone reports whether the route asks for no credential at all.
+// isOpen reports whether the route reads no credential.
 func (m *explained) isOpen() bool {
 	return m.request.route != nil && m.request.route.access == open
 }
@@ -206,15 +206,15 @@ func (m *explained) body() explainBody {
 	return body
 }
 
-// describe tells of one check. What is wrong always ends with what to do.
+// describe describes one check. The text of a failure ends with what to do.
 func (m *explained) describe(check access.Check) checkBody {
 	value, passed, failed := m.factsOf(check)
 	b := checkBody{Check: check.String(), Value: value}
 	switch {
 	case m.isOpen():
-		b.Verdict, b.Detail = verdictNotApplicable, "This route looks at no credential."
+		b.Verdict, b.Detail = verdictNotApplicable, "This route reads no credential."
 	case check > m.at:
-		b.Verdict, b.Detail = verdictNotReached, "An earlier check fails, so this one is not made."
+		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
 	case check == m.at:
 		b.Verdict, b.Detail = verdictFailed, failed
 	case check == access.CheckParse && m.byID, check == access.CheckOrganization, check == access.CheckPermission && m.needed.Empty():

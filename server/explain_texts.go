@@ -9,10 +9,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// facts returns what a check looks at, and what to say of it where it is passed or does not apply, and where it fails.
+// factsOf returns the value that a check looked at, the text if it passed or does not apply, and the text if it failed.
 func (m *explained) factsOf(check access.Check) (value, passed, failed string) {
 	if check > access.CheckLookUp && m.state.Key == nil {
-		return "", "", "" // nothing is known of it
+		return "", "", "" // the key was not found
 	}
 	switch check {
 	case access.CheckParse:
@@ -22,11 +22,11 @@ func (m *explained) factsOf(check access.Check) (value, passed, failed string) {
 	case access.CheckRevoked:
 		at := timeOrNever(m.state.Key.RevokedAt)
 		return at, "The key has not been revoked.",
-			"The key was revoked, which cannot be undone. Create another: POST /api/v1/api-keys/."
+			"The key was revoked, and that is final. Create another key: POST /api/v1/api-keys/."
 	case access.CheckExpired:
 		at := timeOrNever(m.state.Key.ExpiresAt)
-		return at, "The key is within its time.",
-			"The key's time is over. Create another, with a later expires_at or none: POST /api/v1/api-keys/."
+		return at, "The key has not expired.",
+			"The key has expired. Create another key with a later expires_at or none: POST /api/v1/api-keys/."
 	case access.CheckCreator:
 		return m.creatorFacts()
 	case access.CheckPlan:
@@ -35,14 +35,14 @@ func (m *explained) factsOf(check access.Check) (value, passed, failed string) {
 		return m.rateLimitFacts()
 	case access.CheckOrganization:
 		return m.state.Home.ID, "The key acts in its own organization unless the request has the header " + organizationHeader +
-			". What belongs to another is not found: 404.", ""
+			". Resources of other organizations are not found: 404.", ""
 	case access.CheckPermission:
 		return m.permissionFacts()
 	}
 	return "", "", ""
 }
 
-// moment is a time as answers show it, or "never".
+// timeOrNever formats a time; nil is "never".
 func timeOrNever(at *int64) string {
 	if at == nil {
 		return "never"
@@ -53,35 +53,35 @@ func timeOrNever(at *int64) string {
 func (m *explained) parseFacts() (value, passed, failed string) {
 	switch {
 	case m.byID:
-		return "", "The key was named by its id, so there is no raw key to look at.", ""
+		return "", "The key was named by its id, so there is no raw key to check.", ""
 	case m.unreadable == nil:
-		return m.credential.Display(), "The form and the checksum are right.", ""
+		return m.credential.Display(), "The form and the checksum are valid.", ""
 	case m.code != codeUnknown:
 		return fmt.Sprintf("%d characters", m.length), "", publicDetail(m.unreadable)
 	}
-	return fmt.Sprintf("%d characters", m.length), "", "This is no key: either its form or its checksum is wrong, as where a character is lost. " +
-		"Copy it again, in full: the prefix, an underscore and 36 letters and digits."
+	return fmt.Sprintf("%d characters", m.length), "", "This is not a key: its form or its checksum is wrong, for example because a character is missing. " +
+		"Copy the whole key again: the prefix, an underscore, and 36 letters and digits."
 }
 
 func (m *explained) lookUpFacts() (value, passed, failed string) {
-	const unknown = "There is no such key that you may know of. Look for its prefix in GET /api/v1/api-keys/?status=all, or create another: POST /api/v1/api-keys/."
+	const unknown = "There is no such key in an organization that you may read. Look for its prefix in GET /api/v1/api-keys/?status=all, or create another key: POST /api/v1/api-keys/."
 	if m.state.Key == nil {
 		return "", "", unknown
 	}
-	return m.state.Key.ID, fmt.Sprintf("The key is %q, of the organization %q.", m.state.Key.Name, m.state.Home.Name), unknown
+	return m.state.Key.ID, fmt.Sprintf("The key is %q of the organization %q.", m.state.Key.Name, m.state.Home.Name), unknown
 }
 
 func (m *explained) creatorFacts() (value, passed, failed string) {
 	s := m.state
 	switch {
 	case !s.User.IsActive:
-		failed = fmt.Sprintf("The creator, %s, is not active. Activate the user: PATCH /api/v1/users/%s/ {\"is_active\": true}; "+
-			"or have another member create a key.", s.User.Email, s.User.ID)
+		failed = fmt.Sprintf("The creator, %s, is not active. Activate the user: PATCH /api/v1/users/%s/ {\"is_active\": true}. "+
+			"Or let another member create a key.", s.User.Email, s.User.ID)
 	case !s.Member:
-		failed = fmt.Sprintf("The creator, %s, is no longer a member of the organization. Make the user one again: "+
-			"PUT /api/v1/organizations/%s/members/%s/ {\"role\": \"member\"}; or have a member create a key.", s.User.Email, s.Home.ID, s.User.ID)
+		failed = fmt.Sprintf("The creator, %s, is no longer a member of the organization. Add the user again: "+
+			"PUT /api/v1/organizations/%s/members/%s/ {\"role\": \"member\"}. Or let a member create a key.", s.User.Email, s.Home.ID, s.User.ID)
 	}
-	return s.User.ID, fmt.Sprintf("The creator, %s, is active, and a member with the role %s.", s.User.Email, s.Role), failed
+	return s.User.ID, fmt.Sprintf("The creator, %s, is active and a member with the role %s.", s.User.Email, s.Role), failed
 }
 
 func (m *explained) planFacts() (value, passed, failed string) {
@@ -102,16 +102,16 @@ func (m *explained) rateLimitFacts() (value, passed, failed string) {
 	case *limit == 0:
 		failed = fmt.Sprintf("The plan %s allows no requests at all. Move the organization to another plan, or "+raise, plan, plan, 60)
 	case m.window.Allowed:
-		failed = fmt.Sprintf("The API keys of the organization together have used up all %d requests of this minute: the limit of one key "+
+		failed = fmt.Sprintf("All API keys of the organization together have used their %d requests of this minute: the limit of one key "+
 			"times max_api_keys. Wait %d s, or "+raise, m.organizationWindow.Limit, seconds(m.organizationWindow.Reset), plan, 2**limit)
 	default:
-		failed = fmt.Sprintf("All %d requests of this minute are used up. Wait %d s, or "+raise, *limit, seconds(m.window.Reset), plan, 2**limit)
+		failed = fmt.Sprintf("All %d requests of this minute are used. Wait %d s, or "+raise, *limit, seconds(m.window.Reset), plan, 2**limit)
 	}
 	return fmt.Sprintf("%d of %d left for %d s", m.window.Remaining, *limit, seconds(m.window.Reset)),
-		"A request is left in the windows of the key and of its organization. This question has used none.", failed
+		"The key and its organization have requests left. This explanation has used none.", failed
 }
 
-// authority tells which of the two lacks the permission: the creator's role, or the key's own scope.
+// permissionFacts tells whether the creator's role or the key's scope lacks a permission.
 func (m *explained) permissionFacts() (value, passed, failed string) {
 	if m.needed.Empty() {
 		return "", m.noPermissionNeeded(), ""
@@ -119,32 +119,32 @@ func (m *explained) permissionFacts() (value, passed, failed string) {
 	s, text := m.state, []string{}
 	if !m.unknown.Empty() {
 		return m.needed.String(), "", "There is no permission " + form.Printable(m.unknown.String(), maxShownPermissions) +
-			" here, so no key has it: correct the path, or add it at POST /api/v1/permissions/."
+			", so no key has it. Correct the path, or create the permission: POST /api/v1/permissions/."
 	}
 	if missing := m.needed.Minus(s.Granted); !missing.Empty() {
-		text = append(text, fmt.Sprintf("The creator's role, %s, does not grant %s: give the creator one that does, PUT /api/v1/organizations/%s/members/%s/.",
+		text = append(text, fmt.Sprintf("The creator's role, %s, does not grant %s. Give the creator a role that does: PUT /api/v1/organizations/%s/members/%s/.",
 			s.Role, missing, s.Home.ID, s.User.ID))
 	}
 	if missing := m.needed.Minus(s.Key.Scope); !missing.Empty() {
-		text = append(text, fmt.Sprintf("The key's scope, which is fixed, does not hold %s: create another key that has it in its scope, POST /api/v1/api-keys/.", missing))
+		text = append(text, fmt.Sprintf("The key's scope is fixed and does not include %s. Create another key with it in the scope: POST /api/v1/api-keys/.", missing))
 	}
-	return m.needed.String(), "The creator's role grants it, and the key's scope holds it.", strings.Join(text, " ")
+	return m.needed.String(), "The creator's role grants it, and the key's scope includes it.", strings.Join(text, " ")
 }
 
 func (m *explained) noPermissionNeeded() string {
 	switch {
 	case m.isForwardAuth():
-		return "The proxy asks for no permission: any key that passes the other checks will do."
+		return "The proxy needs no permission: every key that passes the other checks is allowed."
 	case m.request.route != nil:
-		return "This route asks for no permission: any credential will do."
+		return "This route needs no permission: every valid credential is allowed."
 	case len(m.allowed) > 0:
-		return "Keyhook has this path with " + strings.Join(m.allowed, ", ") + " only, and would answer 405."
+		return "Keyhook serves this path only with " + strings.Join(m.allowed, ", ") + "; the response would be 405."
 	}
-	return "No route of Keyhook's own has this path, and no permission is named: name the one that your API asks for in \"permission\"."
+	return "Keyhook has no route for this path, and no permission is named. Name the permission that your API needs in \"permission\"."
 }
 
-// maxShownPermissions bounds the unknown permissions that an answer shows, in characters.
+// maxShownPermissions is the most characters of unknown permissions that a response shows.
 const maxShownPermissions = 200
 
-// publicText is what a caller may know of a fault.
+// publicDetail is the part of an error that a caller may see.
 func publicDetail(err error) string { return publicProblem(err).Detail }

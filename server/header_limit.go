@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// maxHeaderFields is how many fields the header of a request may have. A field takes some 100 bytes of memory, however short
-// it is, so 4,000 of them take 25 times the bytes that maxHeaderBytes allows on the wire.
+// maxHeaderFields is the largest number of header fields of a request. Every field takes about 100 bytes of memory, even a
+// short one. So 4,000 short fields take 25 times the memory that maxHeaderBytes allows on the wire.
 const maxHeaderFields = 100
 
-// boundHeader refuses a header with too many fields. It drops the header too: a client can keep the request for seconds by
-// sending its body slowly.
+// limitHeaderFields refuses a header with too many fields. It drops the header too, because a client can keep the request alive
+// for seconds with a slow body.
 func (c *call) limitHeaderFields() error {
 	fields := 0
 	for _, values := range c.request.Header {

@@ -8,20 +8,20 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// keyStore is what the endpoints of API keys ask of the store.
+// keyStore is the part of the store that the API key endpoints use.
 type keyStore interface {
-	// CreateKey keeps a key of by, its scope narrowed to what by may hand on.
+	// CreateKey stores a key that by creates. Its scope is reduced to permissions that by has.
 	CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
-	// Keys lists newest first, from before on; 0 is the newest. An empty status is any.
+	// Keys lists them newest first, with row ids below before; 0 starts at the newest. An empty status means any.
 	Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)
 	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateKey puts a key of by in the place of another one, which lives on for the grace. Conflict where that one has
-	// ended or been rotated.
+	// RotateKey replaces a key with a new one that by creates. The old key stays valid for the grace period. Conflict if it
+	// has ended or was rotated already.
 	RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
 }
 
-// keys are the endpoints of API keys.
+// keys are the API key endpoints.
 type keys struct {
 	store  keyStore
 	lookup form.Lookup
@@ -44,7 +44,7 @@ type keyBody struct {
 	RotatedTo      *string    `json:"rotated_to"` // the key that this one was rotated into
 }
 
-// createdKeyBody is the one answer that shows a key: to its creation, and to the rotation that made it.
+// createdKeyBody is the only response that shows a raw key: to its creation, or to the rotation that created it.
 type createdKeyBody struct {
 	keyBody
 	ScopeNotGranted string `json:"scope_not_granted"`
@@ -81,7 +81,7 @@ func (h keys) create(c *call) error {
 	return c.createdKey(key, scope.Minus(key.Scope), credential)
 }
 
-// createdKey answers with a new key, this once.
+// createdKey responds with a new key. The raw key is never shown again.
 func (c *call) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
 	c.noStore()
 	return c.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
@@ -106,7 +106,7 @@ func (h keys) list(c *call) error {
 	return writePage(c, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the API key in the path.
 func (h keys) find(c *call) (found access.Key, err error) {
 	id, err := c.pathID("id", keyID, aKey)
 	if err != nil {
@@ -134,7 +134,7 @@ func (h keys) revoke(c *call) error {
 	return c.noContent()
 }
 
-// longestGrace bounds how long a rotated key lives on, in seconds: a week, as a signing secret does.
+// longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
 const longestGrace = longestOverlap
 
 func (h keys) rotate(c *call) error {

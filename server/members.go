@@ -7,18 +7,18 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// memberStore is what the endpoints of an organization's members ask of the store.
+// memberStore is the part of the store that the member endpoints use.
 type memberStore interface {
-	// Members lists the newest user first, from before on; 0 is the newest.
+	// Members lists them, newest user first, with row ids below before; 0 starts at the newest.
 	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
-	// SetMember gives a user a role, whether it is a member already or not.
+	// SetMember gives a user a role. It adds the user if it is not a member yet.
 	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
 	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
 	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
 	User(ctx context.Context, id string) (access.User, error)
 }
 
-// members are the endpoints of an organization's members.
+// members are the member endpoints.
 type members struct {
 	store  memberStore
 	lookup form.Lookup
@@ -83,7 +83,7 @@ func (h members) remove(c *call) error {
 	return c.noContent()
 }
 
-// find looks for the organization and for the user, member or not.
+// find checks that the organization and the user exist. The user need not be a member.
 func (h members) find(c *call) error {
 	id, user, err := memberIDs(c)
 	if err != nil {
@@ -96,7 +96,7 @@ func (h members) find(c *call) error {
 	return err
 }
 
-// memberIDs reads the two ids that name a member.
+// memberIDs reads the two ids of a member from the path.
 func memberIDs(c *call) (organization, user string, err error) {
 	if organization, err = c.pathID("id", organizationID, anOrg); err != nil {
 		return "", "", err

@@ -14,18 +14,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// openAPI describes the API, in OpenAPI 3.1.
+// openAPI is the description of the API, in OpenAPI 3.1.
 //
 //go:embed openapi.yaml
 var openAPI []byte
 
-// description are the endpoints of the description of the API.
+// description are the endpoints that serve the description of the API.
 type description struct {
 	yaml document
 	json func() (document, error) // made from the YAML when it is first asked for
 }
 
-// document is a page that is the same for all who ask.
+// document is a response that is the same for all callers.
 type document struct {
 	mediaType string
 	body      []byte
@@ -37,7 +37,8 @@ func newDocument(mediaType string, body []byte) document {
 	return document{mediaType, body, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
-// newDescription describes a server that callers reach at base; empty is wherever they found the description.
+// newDescription describes a server that callers reach at base. If base is empty, they reach it where they found the
+// description.
 func newDescription(base string) description {
 	text := withServerURL(openAPI, base)
 	return description{
@@ -49,14 +50,14 @@ func newDescription(base string) description {
 	}
 }
 
-// at returns the text with base in place of the address that it names for the server. A string of JSON is one of YAML too.
+// withServerURL replaces the address of the server in the text by base. A JSON string is also a YAML string.
 func withServerURL(text []byte, base string) []byte {
 	if base == "" {
 		return text
 	}
 	address, err := json.Marshal(strings.TrimSuffix(base, "/"))
 	if err != nil {
-		return text // not reached: a string can be written
+		return text // unreachable: every string has a JSON form
 	}
 	return bytes.Replace(text, []byte("\n  - url: /\n"), []byte("\n  - url: "+string(address)+"\n"), 1)
 }
@@ -75,8 +76,8 @@ func (h description) asJSON(c *call) error {
 	return nil
 }
 
-// answer sends the page, unless the caller has it already. It may be kept, and is to be asked for again: another version
-// of the program has another one.
+// serve sends the document, unless the caller has it already. Caches must revalidate it, because another version of the program
+// has another document.
 func (d document) serve(c *call) {
 	c.set("ETag", d.tag)
 	c.set("Cache-Control", "no-cache")
@@ -87,8 +88,8 @@ func (d document) serve(c *call) {
 	c.send(http.StatusOK, d.mediaType, d.body)
 }
 
-// holds reports whether If-None-Match names the tag (RFC 9110 section 13.1.2); a proxy may have made it a weak one. Our
-// own tags hold no comma.
+// matchesETag reports whether If-None-Match contains the tag (RFC 9110 section 13.1.2). A proxy may have made the tag weak. Our
+// tags contain no comma.
 func matchesETag(lists []string, tag string) bool {
 	for _, list := range lists {
 		for item := range strings.SplitSeq(list, ",") {

@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// organizationStore is what the endpoints of organizations ask of the store.
+// organizationStore is the part of the store that the organization endpoints use.
 type organizationStore interface {
-	// Organizations lists newest first, from before on; 0 is the newest.
+	// Organizations lists them newest first, with row ids below before; 0 starts at the newest.
 	Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error)
 	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
@@ -17,7 +17,7 @@ type organizationStore interface {
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
 }
 
-// organizations are the endpoints of organizations.
+// organizations are the organization endpoints.
 type organizations struct {
 	store  organizationStore
 	lookup form.Lookup
@@ -67,7 +67,7 @@ func (h organizations) list(c *call) error {
 	return writePage(c, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the organization in the path.
 func (h organizations) find(c *call) (found access.Organization, err error) {
 	id, err := c.pathID("id", organizationID, anOrg)
 	if err != nil {

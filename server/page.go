@@ -6,10 +6,10 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 )
 
-// page reads limit and cursor, the last of the query to be read, and reports all that is wrong with it.
+// page reads limit and cursor. A handler reads them last, because this reports all problems of the query.
 func (c *call) page() (form.Page, error) { return c.query.Page(c.list()) }
 
-// list names the list that a request is about: its route, the organization acted in, and whatever stands in its path.
+// list names the list of a request: its route, the organization in which the caller acts, and the values in the path.
 func (c *call) list() string {
 	var name strings.Builder
 	name.WriteString(c.route.pattern + "\n" + c.principal.Organization.ID)
@@ -19,15 +19,15 @@ func (c *call) list() string {
 	return name.String()
 }
 
-// listBody is a page as it is answered.
+// listBody is a page of a list.
 type listBody[B any] struct {
 	Data       []B     `json:"data"`
 	HasMore    bool    `json:"has_more"`
 	NextCursor *string `json:"next_cursor"`
 }
 
-// answerPage writes a page of rows. There is one row too many where more follow. A page that is not full has more behind it
-// where the search ended early.
+// writePage writes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
+// rows too, if the store ended its search early.
 func writePage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
 	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended

@@ -18,8 +18,8 @@ const (
 	tokenID        = "tok"
 )
 
-// What a 404 says there is none of. The store says the same of what it cannot find, so that nobody learns from the
-// answer whether an id is malformed, unknown, or another organization's.
+// The nouns in the text of a 404. The store uses the same nouns, so a response does not tell whether an id is malformed,
+// unknown, or of another organization.
 const (
 	aKey          = "API key"
 	aSubscription = "subscription"
@@ -48,8 +48,8 @@ func validID(prefix, s string) bool {
 	return true
 }
 
-// pathID returns the id in the path; anything that is not of its type is as missing as what does not exist. It is the
-// only way for an id from a path to the store: httprouter passes on "", "..", NUL and invalid UTF-8.
+// pathID returns an id in the path. An id of another form gets the same 404 as an unknown one. Handlers read ids only here,
+// because httprouter passes on "", "..", NUL and invalid UTF-8.
 func (c *call) pathID(param, prefix, sort string) (string, error) {
 	id := c.params.ByName(param)
 	if !validID(prefix, id) {
@@ -58,7 +58,7 @@ func (c *call) pathID(param, prefix, sort string) (string, error) {
 	return id, nil
 }
 
-// pathName is the same for a plan or a role, which are addressed by their names.
+// pathName is the same for plans and roles, which have a name in the path.
 func (c *call) pathName(sort string) (string, error) {
 	name := c.params.ByName("name")
 	if !access.ValidName(name) {
@@ -67,7 +67,7 @@ func (c *call) pathName(sort string) (string, error) {
 	return name, nil
 }
 
-// pathKey is the same for a permission, which is addressed by its key.
+// pathKey is the same for permissions, which have a key in the path.
 func (c *call) pathKey() (string, error) {
 	key := c.params.ByName("key")
 	if !access.ValidPermissionKey(key) {

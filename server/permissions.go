@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// permissionStore is what the endpoints of permissions ask of the store.
+// permissionStore is the part of the store that the permission endpoints use.
 type permissionStore interface {
-	// Permissions lists newest first, from before on; 0 is the newest.
+	// Permissions lists them newest first, with row ids below before; 0 starts at the newest.
 	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
 	Permission(ctx context.Context, key string) (access.Permission, error)
 	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
@@ -17,7 +17,7 @@ type permissionStore interface {
 	DeletePermission(ctx context.Context, actor access.Actor, key string) error
 }
 
-// permissions are the endpoints of permissions.
+// permissions are the permission endpoints.
 type permissions struct {
 	store permissionStore
 }
@@ -40,7 +40,7 @@ func (h permissions) create(c *call) error {
 	f.Require("key")
 	key, description := f.Text("key", access.MaxPermissionKey), f.Multiline("description")
 	if key != nil && !access.ValidPermissionKey(*key) {
-		f.Refuse("key", "invalid", "This must be words of small letters, digits and _ with colons between them, such as orders:read.")
+		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
 	}
 	if err := f.Err(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (h permissions) list(c *call) error {
 	return writePage(c, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the permission in the path.
 func (h permissions) find(c *call) (found access.Permission, err error) {
 	key, err := c.pathKey()
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// planStore is what the endpoints of plans ask of the store.
+// planStore is the part of the store that the plan endpoints use.
 type planStore interface {
-	// Plans lists newest first, from before on; 0 is the newest.
+	// Plans lists them newest first, with row ids below before; 0 starts at the newest.
 	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
 	Plan(ctx context.Context, name string) (access.Plan, error)
 	CreatePlan(ctx context.Context, actor access.Actor, p access.Plan) (access.Plan, error)
@@ -17,13 +17,13 @@ type planStore interface {
 	DeletePlan(ctx context.Context, actor access.Actor, name string) error
 }
 
-// maxRate bounds a plan's limit; above it "unlimited" is meant.
+// maxRate is the largest limit of a plan. A plan without a limit has null.
 const maxRate = 1_000_000_000
 
-// maxStoredBytes bounds the bytes a day of a plan; above it "no limit" is meant.
+// maxStoredBytes is the largest number of bytes a day of a plan. A plan without a limit has null.
 const maxStoredBytes = 1_000_000_000_000_000
 
-// plans are the endpoints of plans.
+// plans are the plan endpoints.
 type plans struct {
 	store planStore
 }
@@ -32,17 +32,17 @@ type planBody struct {
 	Name               string `json:"name"`
 	APIKeys            bool   `json:"api_keys"`
 	Webhooks           bool   `json:"webhooks"`
-	RateLimitPerMinute *int64 `json:"api_rate_limit_per_minute"` // null is unlimited
-	MaxSubscriptions   *int64 `json:"max_subscriptions"`         // null is access.MostSubscriptions
-	MaxAPIKeys         *int64 `json:"max_api_keys"`              // null is access.MostAPIKeys
-	MaxStoredBytes     *int64 `json:"max_stored_bytes_per_day"`  // null is no limit
+	RateLimitPerMinute *int64 `json:"api_rate_limit_per_minute"` // null means unlimited
+	MaxSubscriptions   *int64 `json:"max_subscriptions"`         // null means access.MostSubscriptions
+	MaxAPIKeys         *int64 `json:"max_api_keys"`              // null means access.MostAPIKeys
+	MaxStoredBytes     *int64 `json:"max_stored_bytes_per_day"`  // null means no limit
 }
 
 func newPlanBody(p access.Plan) planBody {
 	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
 }
 
-// create wants the limit to be named: left out, it would be null, and a plan unlimited because somebody forgot.
+// create requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
 func (h plans) create(c *call) error {
 	f, err := c.form()
 	if err != nil {
@@ -79,7 +79,7 @@ func (h plans) list(c *call) error {
 	return writePage(c, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the plan in the path.
 func (h plans) find(c *call) (found access.Plan, err error) {
 	name, err := c.pathName(aPlan)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// statuses is the one table from the kind of a fault to the status of its answer.
+// statuses maps the kind of a fault to the status of the response.
 var statuses = [...]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Malformed:       http.StatusBadRequest,
@@ -28,7 +28,7 @@ var statuses = [...]int{
 	fault.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// refusal is a failure that only HTTP knows, so it has no kind. All of it is public.
+// refusal is an error that only HTTP has, so no fault kind exists for it. All of it is public.
 type refusal struct {
 	status       int
 	code, detail string
@@ -36,8 +36,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.code + ": " + r.detail }
 
-// problem is the body of every answer that is not a success (RFC 9457). Its type is "about:blank", so its title is the
-// status's own phrase; what clients branch on is code.
+// problem is the body of every response that is not a success (RFC 9457). Its type is "about:blank", so its title is the phrase
+// of the status. Clients branch on code.
 type problem struct {
 	Type      string         `json:"type"`
 	Title     string         `json:"title"`
@@ -54,14 +54,14 @@ type fieldProblem struct {
 	Message string `json:"message"`
 }
 
-// telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
-// the code of the whole, so that a client need not look into errors for it.
+// specificCodes are codes of fields that say more than "invalid". If the only problem has such a code, the response has the same
+// code, so that clients need not read errors.
 var specificCodes = map[string]bool{
 	"scope_not_grantable": true, form.CodeUnknownPermission: true, "idempotency_key_reused": true,
 	codeBeyondRetention: true, form.CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
-// When to try again what is unavailable: a full disk or a restart takes a while, other reads take seconds.
+// The values of Retry-After for 503, in seconds: a full disk or a restart takes longer than busy readers.
 const (
 	retryAfter     = "30"
 	retryAfterBusy = "5"
@@ -71,14 +71,14 @@ const (
 // codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day.
 const codeStorageQuota = "storage_quota_exceeded"
 
-// quotaRetryAfter returns how many seconds remain until the next UTC day, when a quota of bytes begins anew. It is an hour
-// at most, because an operator may change the plan earlier.
+// quotaRetryAfter returns the seconds until the next UTC day, when the quota of bytes starts again. It returns one hour at
+// most, because an operator may change the plan earlier.
 func quotaRetryAfter(now time.Time) int64 {
 	const day, most = 86_400, 3_600
 	return min(day-now.Unix()%day, most)
 }
 
-// fail answers with the public part of err and keeps the rest for the log.
+// fail responds with the public part of err and keeps the rest for the log.
 func (s *Server) fail(c *call, err error) {
 	c.discardBody()
 	p := publicProblem(err)
@@ -111,7 +111,7 @@ func (s *Server) fail(c *call, err error) {
 	}
 }
 
-// describe returns what a caller may know of err.
+// publicProblem returns the part of err that a caller may see.
 func publicProblem(err error) problem {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -140,11 +140,11 @@ func publicProblem(err error) problem {
 	}
 	return problem{
 		Status: http.StatusInternalServerError, Code: "internal_error",
-		Detail: "Something failed here that is not the request's fault; request_id finds it in the log.",
+		Detail: "The server failed; the request is not the cause. Give request_id to the operator, who finds the cause in the log.",
 	}
 }
 
-// private returns the part of err that is for the log alone, nil where the public part says it all.
+// privateCause returns the part of err that is for the log only. It is nil if the public part is complete.
 func privateCause(err error) error {
 	var r *refusal
 	if errors.As(err, &r) {

@@ -9,23 +9,23 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// queueStore is what the endpoints of the queue ask of the store.
+// queueStore is the part of the store that the queue endpoints use.
 type queueStore interface {
-	// Queue tells what waits to be sent, and whether it is held.
+	// Queue returns the pending deliveries and the hold.
 	Queue(ctx context.Context) (webhook.Queue, error)
 	// HoldQueue stops all sending.
 	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
-	// ReleaseQueue has all that waits sent, and returns how much that is.
+	// ReleaseQueue ends the hold and returns how many deliveries are pending.
 	ReleaseQueue(ctx context.Context, actor access.Actor) (int64, error)
-	// DiscardQueue drops what was pending when the queue was held, releases it, and returns how much it dropped.
+	// DiscardQueue drops the deliveries that were pending when the hold began, ends the hold, and returns how many it dropped.
 	DiscardQueue(ctx context.Context, actor access.Actor) (int64, error)
 }
 
-// discardLimit bounds how long a discard may take: a million deliveries take a fraction of it. Cut off, it leaves the queue
-// held, and goes on when it is asked for again.
+// discardLimit is how long a discard may take. A million deliveries take a fraction of it. If a discard is cut off, the hold
+// stays, and the next discard continues.
 const discardLimit = 5 * time.Minute
 
-// queue is the endpoints of all that waits to be sent, whoever's it is.
+// queue are the endpoints of the pending deliveries of all organizations.
 type queue struct{ store queueStore }
 
 type queueBody struct {
@@ -37,7 +37,7 @@ type queueBody struct {
 	Pending              []queuedBody `json:"pending"` // the largest first, at most webhook.MaxQueued
 }
 
-// queuedBody shows no more of an address than whose it is.
+// queuedBody is a subscription with pending deliveries. Of its URL it shows the host only.
 type queuedBody struct {
 	SubscriptionID string    `json:"subscription_id"`
 	OrganizationID string    `json:"organization_id"`
@@ -70,7 +70,7 @@ func (h queue) read(c *call) error {
 	return c.ok(newQueueBody(q))
 }
 
-// hold answers with the queue, as all that change it do.
+// hold responds with the queue, as every change of the queue does.
 func (h queue) hold(c *call) error {
 	f, err := c.optionalForm()
 	if err != nil {

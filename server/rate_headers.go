@@ -7,15 +7,15 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 )
 
-// setWindow says in the headers of the response what is left of the key's window.
+// setWindow sets the response headers that say how many requests are left in the key's window.
 func (c *call) setWindow() {
 	if c.windowed {
 		c.setRateHeaders(c.window, time.Now())
 	}
 }
 
-// setRateHeaders sets the headers of draft-ietf-httpapi-ratelimit-headers-10 and their older kin. All values are cut from one
-// string, because these lines are on the path of every request.
+// setRateHeaders sets the headers of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
+// one string, which saves allocations in every request.
 func (c *call) setRateHeaders(r limiter.Result, now time.Time) {
 	var buffer [160]byte
 	b := append(buffer[:0], `"plan";q=`...)
@@ -41,5 +41,5 @@ func (c *call) setRateHeaders(r limiter.Result, now time.Time) {
 	c.set("X-RateLimit-Reset", text[remaining:])
 }
 
-// seconds rounds up: a caller who waits that long finds a new window.
+// seconds rounds up, so that a caller who waits that long gets a new window.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

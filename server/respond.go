@@ -13,11 +13,11 @@ import (
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxPooled keeps one long list from pinning its memory for good.
+// maxPooled is the largest buffer that is kept. One long list does not keep its memory for ever.
 const maxPooled = 64 << 10
 
-// write encodes v and sends it. Nothing is sent where v cannot be encoded, nor where the answer is large and the
-// organization has no memory left for it: the reader may be slow, and each connection may wait for one.
+// write encodes v and sends it. It sends nothing if v cannot be encoded. It also sends nothing if the response is large and the
+// organization has no memory left for it, because many slow readers could hold such responses at once.
 func (c *call) write(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -27,9 +27,9 @@ func (c *call) write(status int, mediaType string, v any) error {
 		}
 	}()
 	encoder := json.NewEncoder(buffer)
-	encoder.SetEscapeHTML(false) // an answer is no HTML page, and nosniff says so
+	encoder.SetEscapeHTML(false) // responses are not HTML, and nosniff says so
 	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
 		if err := c.reserve(size, 0); err != nil {
@@ -40,8 +40,8 @@ func (c *call) write(status int, mediaType string, v any) error {
 	return nil
 }
 
-// send sends a body that is encoded already. That a client has gone is no failure of the server: the log line shows how
-// much went out.
+// send sends an encoded body. It ignores write errors: a client that disconnects is not a failure of the server, and the log
+// line has the number of bytes sent.
 func (c *call) send(status int, mediaType string, body []byte) {
 	c.set("Content-Type", mediaType)
 	c.set("Content-Length", strconv.Itoa(len(body)))
@@ -51,7 +51,7 @@ func (c *call) send(status int, mediaType string, body []byte) {
 
 func (c *call) ok(v any) error { return c.write(http.StatusOK, "application/json", v) }
 
-// created answers with a new resource and its path.
+// created responds with a new resource and its path.
 func (c *call) created(path string, v any) error {
 	c.set("Location", c.base+path)
 	return c.write(http.StatusCreated, "application/json", v)
@@ -62,10 +62,10 @@ func (c *call) noContent() error {
 	return nil
 }
 
-// secret marks an answer that shows a secret: nobody on the way may keep it (RFC 9111 section 5.2.2.5).
+// noStore marks a response that shows a secret: no cache may store it (RFC 9111 section 5.2.2.5).
 func (c *call) noStore() { c.set("Cache-Control", "no-store") }
 
-// instant is a time of an answer, in milliseconds since the epoch. As a pointer, nil is null.
+// timestamp is a time in a response, in milliseconds since the epoch. A nil pointer is null.
 type timestamp int64
 
 // MarshalJSON writes RFC 3339 in UTC with milliseconds.
@@ -76,7 +76,7 @@ func (i timestamp) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// orNull is s, or null where it is empty.
+// nullIfEmpty returns s, or null if it is empty.
 func nullIfEmpty(s string) *string {
 	if s == "" {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// roleStore is what the endpoints of roles ask of the store.
+// roleStore is the part of the store that the role endpoints use.
 type roleStore interface {
-	// Roles lists newest first, from before on; 0 is the newest.
+	// Roles lists them newest first, with row ids below before; 0 starts at the newest.
 	Roles(ctx context.Context, before int64, limit int) ([]access.Role, error)
 	Role(ctx context.Context, name string) (access.Role, error)
 	CreateRole(ctx context.Context, actor access.Actor, r access.Role) (access.Role, error)
@@ -17,7 +17,7 @@ type roleStore interface {
 	DeleteRole(ctx context.Context, actor access.Actor, name string) error
 }
 
-// roles are the endpoints of roles.
+// roles are the role endpoints.
 type roles struct {
 	store  roleStore
 	lookup form.Lookup
@@ -60,7 +60,7 @@ func (h roles) list(c *call) error {
 	return writePage(c, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the role in the path.
 func (h roles) find(c *call) (found access.Role, err error) {
 	name, err := c.pathName(aRole)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package server owns the HTTP floor: the table of routes, who may call them and how often, what a request may look like
-// and how an answer is written. It knows no SQL and sends nothing to receivers: it asks a Store and a Tester, which it
-// names itself.
+// Package server owns the HTTP API: the table of routes, the checks of credentials, the limits of requests, and the responses. It
+// knows no SQL and sends nothing to receivers: it uses the interfaces Store and Tester, which it declares itself.
 package server
 
 import (
@@ -21,10 +20,10 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 )
 
-// Store is all that the floor asks of what is kept. Each file of handlers names its own part.
+// Store is everything that the server asks of the store. Each file of handlers declares its own part.
 //
-// What a caller may know of a failure is a fault; any other error is internal. What does not exist, is gone, or belongs
-// to another organization is one and the same NotFound.
+// An error that a caller may see is a fault; every other error is internal. A resource that does not exist, was deleted, or
+// belongs to another organization is NotFound in all three cases.
 type Store interface {
 	principalStore
 	form.LookupStore
@@ -51,32 +50,32 @@ type Store interface {
 	healthStore
 }
 
-// Options say what a Server works with. Store, Tester and CheckURL are required.
+// Options configure a Server. Store, Tester and CheckURL are required.
 type Options struct {
 	Store    Store
 	Tester   Tester
-	Issuer   Issuer                                         // whose tokens are taken beside our own; nil takes none
-	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; an *egress.URLError says what is wrong
+	Issuer   Issuer                                         // nil accepts no tokens of an identity provider
+	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
-	Limiter        *limiter.Limiter // the windows of keys; nil is a new one
-	KeyPrefix      string           // of new API keys; empty is "svc"
-	BaseURL        string           // where callers reach the server; its path begins every Location
+	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
+	KeyPrefix      string           // of new API keys; empty means "svc"
+	BaseURL        string           // where callers reach the server; every Location starts with its path
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Checks         []Check          // asked by /readyz, beside the server's own
-	// Deliveries tells /readyz whether deliveries go out, as Check.Run does; nil checks nothing.
+	Checks         []Check          // run by /readyz, in addition to the server's own
+	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
 	Measure       Measure       // nil counts nothing
-	Metrics       http.Handler  // answers /metrics, to platform:read and to this machine; nil is 404
-	TLS           *tls.Config   // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
-	ShutdownGrace time.Duration // for requests under way when Serve is told to stop; 0 is 20 s
-	TestTimeout   time.Duration // how long a test delivery may take; 0 is 15 s
+	Metrics       http.Handler  // serves /metrics; nil means 404
+	TLS           *tls.Config   // nil means plain HTTP/1.1; TLS also offers HTTP/2
+	ShutdownGrace time.Duration // time for running requests at shutdown; 0 means 20 s
+	TestTimeout   time.Duration // how long a test delivery may take; 0 means 15 s
 
-	BodyMemory            int64              // bytes for the bodies of all requests, see MinBodyMemory; 0 is DefaultBodyMemory
-	TokenRate             int                // requests a second of one organization without API keys; 0 is DefaultTokenRate
-	ConnectionsPerAddress int                // at once; 0 is DefaultConnectionsPerAddress
-	Connections           ConnectionObserver // nil counts nothing
+	BodyMemory            int64              // bytes for the bodies of all requests, at least MinBodyMemory; 0 means DefaultBodyMemory
+	TokenRate             int                // requests a second per organization without API keys; 0 means DefaultTokenRate
+	ConnectionsPerAddress int                // open at the same time; 0 means DefaultConnectionsPerAddress
+	Connections           ConnectionObserver // nil observes nothing
 
-	Logger *slog.Logger // nil is slog.Default
+	Logger *slog.Logger // nil means slog.Default
 }
 
 // Server answers HTTP requests. Use New.
@@ -135,7 +134,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// normalize fills in defaults and returns the path of BaseURL without a closing slash.
+// normalize fills in defaults and returns the path of BaseURL without its last slash.
 func (o *Options) normalize() (base string, err error) {
 	var wrong []error
 	if o.Store == nil {
@@ -186,5 +185,5 @@ func (o *Options) normalize() (base string, err error) {
 	return base, errors.Join(wrong...)
 }
 
-// Handler answers requests without a listener of its own: what Serve serves.
+// Handler returns the handler that Serve serves.
 func (s *Server) Handler() http.Handler { return s }

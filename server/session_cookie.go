@@ -18,7 +18,7 @@ const (
 	secureCookieName = "__Host-" + cookieName
 )
 
-var errSession = fault.New(fault.Unauthenticated, "invalid_session", "This session has ended; sign in again.")
+var errSession = fault.New(fault.Unauthenticated, "invalid_session", "The session has ended; sign in again.")
 
 // cookies reads and writes the cookie of a console session. A browser sends the cookie by itself, so these rules keep other
 // sites from using it.
@@ -48,7 +48,7 @@ func newCookies(o Options) (*cookies, error) {
 func (k *cookies) sameOrigin(r *http.Request) error {
 	if err := k.origins.Check(r); err != nil {
 		return fault.New(fault.Forbidden, "cross_origin",
-			"This request comes from another site than the console's; if it does not, set server.base_url to the console's address.").Because(err)
+			"The request comes from another site than the console; if it does not, set server.base_url to the address of the console.").Because(err)
 	}
 	return nil
 }

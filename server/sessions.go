@@ -7,30 +7,30 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// sessionStore is what the endpoints of the session ask of the store.
+// sessionStore is the part of the store that the session endpoints use.
 type sessionStore interface {
-	// CreateSession begins a session that acts as the access token of p does.
+	// CreateSession starts a session with the rights of the access token of p.
 	CreateSession(ctx context.Context, p access.Principal, actor access.Actor, c access.Credential) (access.Session, error)
 	// EndSession ends the session of p.
 	EndSession(ctx context.Context, p access.Principal, actor access.Actor) error
 }
 
-// sessions are the endpoints by which the console signs in and out. A browser then has a cookie that no script can read,
-// and not the access token.
+// sessions are the endpoints for signing in to the console and out again. The browser keeps a cookie that no script can read,
+// instead of the access token.
 type sessions struct {
 	store  sessionStore
 	auth   *authenticator
 	whoami whoami
 }
 
-// sessionBody says who is signed in, and until when. Neither the token nor what the cookie holds is in it.
+// sessionBody says who is signed in, and until when. It contains neither the token nor the value of the cookie.
 type sessionBody struct {
 	whoamiBody
 	ExpiresAt timestamp `json:"expires_at"`
 }
 
-// create takes an access token and gives a cookie. Another site could sign its visitors in as somebody else here, so it
-// may not call this.
+// create exchanges an access token for a cookie. It refuses requests from other sites: they could sign in a visitor as somebody
+// else.
 func (h sessions) create(c *call) error {
 	c.noStore()
 	if err := h.auth.cookies.sameOrigin(c.request); err != nil {
@@ -94,5 +94,5 @@ func (h sessions) body(c *call) (sessionBody, error) {
 	return sessionBody{body, timestamp(c.principal.Session.ExpiresAt)}, err
 }
 
-// errNoSession answers those who come with another credential.
+// errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")

@@ -9,29 +9,29 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// statsStore is what the endpoint of statistics asks of the store.
+// statsStore is the part of the store that the statistics endpoint uses.
 type statsStore interface {
-	// Series returns what attempts came to, one point for each step in which there were any. Its times are minutes.
+	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.Point, error)
 }
 
-// stats is the endpoint of the counts that are kept by the minute.
+// stats is the endpoint for the counts of attempts, which are stored per minute.
 type stats struct {
 	store statsStore
 }
 
 const (
 	defaultPeriod    = time.Hour
-	maxPoints        = 1500 // a day by the minute, and a little more
-	maxDefaultPoints = 300  // points at most, where the step is not given
+	maxPoints        = 1500 // one day in steps of a minute, and a little more
+	maxDefaultPoints = 300  // at most, if no step is given
 )
 
-// period is a stretch of whole steps, in minutes since the epoch.
+// period is a time span of whole steps, in minutes since the epoch.
 type period struct {
 	since, until, step int64
 }
 
-// newPeriod takes the stretch of whole steps that covers the given times, in milliseconds.
+// newPeriod returns the whole steps that cover the given times in milliseconds.
 func newPeriod(since, until, step int64) period {
 	minute := time.Minute.Milliseconds()
 	p := period{since / minute, (until + minute - 1) / minute, step}
@@ -42,8 +42,8 @@ func newPeriod(since, until, step int64) period {
 
 func (p period) points() int64 { return (p.until - p.since) / p.step }
 
-// period reads since, until and step, the last of the query to be read, and reports all that is wrong with it. Without a
-// step it takes one that makes a drawing of a few hundred points.
+// period reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
+// it chooses one that gives at most a few hundred points.
 func (c *call) period() (period, error) {
 	q := &c.query
 	since, until := q.Period()
@@ -63,7 +63,7 @@ func (c *call) period() (period, error) {
 		}
 		p := newPeriod(since, until, step)
 		if p.points() > maxPoints {
-			q.Refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, of which there may be "+strconv.Itoa(maxPoints))
+			q.Refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, and at most "+strconv.Itoa(maxPoints)+" are allowed")
 		}
 		return p, q.Err()
 	}
@@ -77,12 +77,12 @@ func (c *call) period() (period, error) {
 	}
 	p := newPeriod(since, until, 24*60)
 	if p.points() > maxPoints {
-		q.Refuse("since", "and until are too far apart: there may be "+strconv.Itoa(maxPoints)+" days between them")
+		q.Refuse("since", "and until are too far apart: at most "+strconv.Itoa(maxPoints)+" days are allowed")
 	}
 	return p, q.Err()
 }
 
-// readMinutes returns a number of seconds that is a whole number of minutes, as minutes.
+// readMinutes reads a number of seconds that is a whole number of minutes, and returns the minutes.
 func readMinutes(q *form.Query, name string, most time.Duration) int64 {
 	value, _ := q.Value(name)
 	n, err := strconv.ParseInt(value, 10, 64)
@@ -98,7 +98,7 @@ type statsBody struct {
 	Step     int64       `json:"step"`               // seconds
 	BoundsMS []int64     `json:"duration_bounds_ms"` // of the durations below
 	Totals   countsBody  `json:"totals"`
-	Data     []pointBody `json:"data"` // one for each step, the oldest first
+	Data     []pointBody `json:"data"` // one for each step, oldest first
 }
 
 type pointBody struct {
@@ -109,9 +109,9 @@ type pointBody struct {
 type countsBody struct {
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
-	// Attempts by how long they took: up to each bound, and beyond all.
+	// The number of attempts up to each bound, and above all bounds.
 	Durations webhook.Durations `json:"durations"`
-	Quantiles *quantilesBody    `json:"duration_ms"` // estimated; null where nothing was sent
+	Quantiles *quantilesBody    `json:"duration_ms"` // estimated; null if nothing was sent
 }
 
 type quantilesBody struct {
@@ -130,7 +130,7 @@ func newCountsBody(t webhook.Tally) countsBody {
 	return body
 }
 
-// read answers with a series without gaps: what was not is zero.
+// read responds with a series without gaps: a step without attempts is zero.
 func (h stats) read(c *call) error {
 	subscription := c.query.Matching("subscription_id", "must be the id of a subscription",
 		func(s string) bool { return validID(subscriptionID, s) })

@@ -12,26 +12,26 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// subscriptionStore is what the endpoints of webhook subscriptions ask of the store.
+// subscriptionStore is the part of the store that the subscription endpoints use.
 type subscriptionStore interface {
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
-	// Subscriptions lists newest first, from before on; 0 is the newest. An empty status is any.
+	// Subscriptions lists them newest first, with row ids below before; 0 starts at the newest. An empty status means any.
 	Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error)
 	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
 	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
 	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateSecret returns the new secret; the old one signs beside it for the overlap. Conflict while the overlap of the
-	// rotation before lasts, unless forced.
+	// RotateSecret returns the new secret. The old one signs too during the overlap. Conflict during the overlap of an earlier
+	// rotation, unless forced.
 	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error)
 }
 
-// How long an old secret may sign beside a new one, in seconds.
+// How long the old secret also signs after a rotation, in seconds.
 const (
 	defaultOverlap = 86_400
 	longestOverlap = 604_800
 )
 
-// subscriptions are the endpoints of webhook subscriptions.
+// subscriptions are the subscription endpoints.
 type subscriptions struct {
 	store    subscriptionStore
 	checkURL func(string) (string, error)
@@ -47,7 +47,7 @@ type subscriptionBody struct {
 	ConsecutiveFailures int        `json:"consecutive_failures"`
 	LastError           *string    `json:"last_error"`
 	Description         string     `json:"description"`
-	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null is unlimited
+	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null means unlimited
 	PendingDeliveries   int64      `json:"pending_deliveries"`
 	OrganizationID      string     `json:"organization_id"`
 	CreatedAt           timestamp  `json:"created_at"`
@@ -57,7 +57,7 @@ type subscriptionBody struct {
 	LastFailureAt       *timestamp `json:"last_failure_at"`
 }
 
-// secretBody is the answer to create and rotate-secret, which alone show a secret.
+// secretBody is the response to create and rotate-secret. No other response shows a secret.
 type secretBody struct {
 	subscriptionBody
 	Secret string `json:"secret"`
@@ -91,7 +91,7 @@ func (h subscriptions) create(c *call) error {
 	return c.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
-// change reads what may be set of a subscription.
+// change reads the fields of a subscription that a caller may set.
 func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
@@ -114,7 +114,7 @@ func (h subscriptions) list(c *call) error {
 	return writePage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the subscription in the path.
 func (h subscriptions) find(c *call) (found webhook.Subscription, err error) {
 	id, err := c.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
@@ -187,10 +187,10 @@ func (h subscriptions) rotate(c *call) error {
 	return c.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
-// readURL returns an address that deliveries may be sent to, as far as can be told without asking DNS, in the form in which
-// it is kept.
+// readURL reads the URL of a subscription and returns its canonical form. It refuses addresses that deliveries may not be sent
+// to, as far as that is known without DNS.
 func readURL(f *form.Form, name string, check func(string) (string, error)) *string {
-	text := f.Text(name, math.MaxInt) // its length is check's to judge
+	text := f.Text(name, math.MaxInt) // check limits the length
 	if text == nil {
 		return nil
 	}
@@ -200,7 +200,7 @@ func readURL(f *form.Form, name string, check func(string) (string, error)) *str
 	}
 	var wrong *egress.URLError
 	if !errors.As(err, &wrong) {
-		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent there."}
+		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent to this URL."}
 	}
 	f.Refuse(name, wrong.Code, "%s", wrong.Message)
 	return nil

@@ -7,30 +7,30 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// DefaultTokenRate is how many requests a second an organization may make with credentials other than API keys.
+// DefaultTokenRate is how many requests a second an organization may make with other credentials than API keys.
 const DefaultTokenRate = 100
 
-// refill is how long an unused bucket takes to be full again: the burst is what comes in that many seconds.
+// refillTime is how long an empty bucket takes to be full again. The burst is the rate times this duration.
 const refillTime = 2 * time.Second
 
-// tokenRate limits, for each organization, the requests by access token, session and token of the issuer. Keys have the
-// windows of their plan.
+// tokenRate limits the requests of each organization with access tokens, sessions and tokens of the issuer. API keys have the
+// windows of their plan instead.
 //
-// It has two generations of buckets. When the young one is older than refill, it becomes the old one. A bucket that was
-// not used for a whole generation is full, so forgetting it changes nothing.
+// It has two generations of buckets. When the recent one is older than refillTime, it becomes the older one. A bucket that was not
+// used for a whole generation is full, so forgetting it changes nothing.
 type tokenRate struct {
 	perSecond int
 
 	mu            sync.Mutex
 	recent, older map[int64]*rate.Limiter // by organization
-	recentSince   time.Time               // when young began
+	recentSince   time.Time               // when the recent generation began
 }
 
 func newTokenRate(perSecond int) *tokenRate {
 	return &tokenRate{perSecond: perSecond, recent: map[int64]*rate.Limiter{}, recentSince: time.Now()}
 }
 
-// take counts a request of an organization. Where it is one too many, it returns how long to wait.
+// take counts a request of an organization. If the rate is exceeded, it returns how long to wait.
 func (t *tokenRate) take(organization int64) (wait time.Duration, allowed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

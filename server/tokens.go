@@ -8,16 +8,16 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// tokenStore is what the endpoints of access tokens ask of the store.
+// tokenStore is the part of the store that the access token endpoints use.
 type tokenStore interface {
 	CreateToken(ctx context.Context, actor access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error)
-	// Tokens lists newest first, from before on; 0 is the newest.
+	// Tokens lists them newest first, with row ids below before; 0 starts at the newest.
 	Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error)
 	Token(ctx context.Context, user, id string) (access.AccessToken, error)
 	RevokeToken(ctx context.Context, actor access.Actor, user, id string) error
 }
 
-// tokens are the endpoints of a user's access tokens.
+// tokens are the access token endpoints.
 type tokens struct {
 	store  tokenStore
 	lookup form.Lookup
@@ -36,7 +36,7 @@ type tokenBody struct {
 	RevokedAt      *timestamp `json:"revoked_at"`
 }
 
-// createdTokenBody is the one answer that shows a token.
+// createdTokenBody is the only response that shows a token.
 type createdTokenBody struct {
 	tokenBody
 	Token string `json:"token"`
@@ -92,7 +92,7 @@ func (h tokens) list(c *call) error {
 	return writePage(c, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the access token in the path.
 func (h tokens) find(c *call) (found access.AccessToken, err error) {
 	user, id, err := tokenIDs(c)
 	if err != nil {
@@ -120,7 +120,7 @@ func (h tokens) revoke(c *call) error {
 	return c.noContent()
 }
 
-// tokenIDs reads the two ids that name a token.
+// tokenIDs reads the two ids of a token from the path.
 func tokenIDs(c *call) (user, token string, err error) {
 	if user, err = c.pathID("id", userID, aUser); err != nil {
 		return "", "", err

@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// userStore is what the endpoints of users ask of the store.
+// userStore is the part of the store that the user endpoints use.
 type userStore interface {
-	// Users lists newest first, from before on; 0 is the newest.
+	// Users lists them newest first, with row ids below before; 0 starts at the newest.
 	Users(ctx context.Context, before int64, limit int) ([]access.User, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
@@ -17,7 +17,7 @@ type userStore interface {
 	DeleteUser(ctx context.Context, actor access.Actor, id string) error
 }
 
-// users are the endpoints of users.
+// users are the user endpoints.
 type users struct {
 	store userStore
 }
@@ -34,7 +34,7 @@ func newUserBody(u access.User) userBody {
 	return userBody{u.ID, u.Email, u.Name, u.ExternalID, u.IsActive}
 }
 
-// create names a user without a name by the address, so that the audit log always has something to call it.
+// create uses the e-mail address as the name if there is none, so that the audit log always has a name.
 func (h users) create(c *call) error {
 	f, err := c.form()
 	if err != nil {
@@ -59,7 +59,7 @@ func (h users) create(c *call) error {
 	return c.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
 }
 
-// readUser reads what may be set of a user.
+// readUser reads the fields of a user that a caller may set.
 func readUser(f *form.Form) access.UserChange {
 	return access.UserChange{
 		Email: f.Email("email"), Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
@@ -78,7 +78,7 @@ func (h users) list(c *call) error {
 	return writePage(c, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
 }
 
-// find returns the one in the path.
+// find returns the user in the path.
 func (h users) find(c *call) (found access.User, err error) {
 	id, err := c.pathID("id", userID, aUser)
 	if err != nil {

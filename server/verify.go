@@ -15,22 +15,22 @@ type verification struct {
 	lookup  form.Lookup
 }
 
-// codeValid is the code of a key that passes every check. Any other is that of the first check that fails, as a request
-// with the key would be told.
+// codeValid is the code of a key that passes all checks. Otherwise the code is that of the first check that fails, as in the
+// response to a request with the key.
 const codeValid = "valid"
 
 type verifyBody struct {
 	Valid          bool            `json:"valid"`
 	Code           string          `json:"code"`
-	KeyID          *string         `json:"key_id"` // null, like all that follows, where the key may not be used at all
+	KeyID          *string         `json:"key_id"` // this and the fields below are null if the key may not be used at all
 	UserID         *string         `json:"user_id"`
 	OrganizationID *string         `json:"organization_id"`
-	Scope          *string         `json:"scope"` // what the key may do now: its scope, and what its creator holds
+	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and held by its creator
 	Plan           *string         `json:"plan"`
-	RateLimit      *rateWindowBody `json:"rate_limit"` // null for a plan without a limit
+	RateLimit      *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
 }
 
-// rateWindowBody is the window of a key after it was counted.
+// rateWindowBody is the window of a key after this request was counted.
 type rateWindowBody struct {
 	Limit     int64     `json:"limit"`
 	Remaining int64     `json:"remaining"`
@@ -54,11 +54,11 @@ func (h verification) verify(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.noStore() // the answer is about a credential
+	c.noStore() // the response is about a credential
 	return c.ok(body)
 }
 
-// maxShownKey bounds what is looked at as a key, in characters.
+// maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
 // ask checks the key; needed are the permissions that it must have. An error means that a check could not be made.

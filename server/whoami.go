@@ -6,21 +6,21 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// identityStore is what whoami asks of the store.
+// whoamiStore is the part of the store that whoami uses.
 type whoamiStore interface {
 	Plan(ctx context.Context, name string) (access.Plan, error)
 }
 
-// identity is the endpoint that tells callers who they are.
+// whoami is the endpoint that tells callers who they are.
 type whoami struct {
 	store whoamiStore
 }
 
-// whoamiBody tells the holder of a credential what it stands for.
+// whoamiBody describes the principal behind a credential.
 type whoamiBody struct {
 	User         whoamiUser         `json:"user"`
 	Organization whoamiOrganization `json:"organization"`
-	Plan         planBody           `json:"plan"` // of that organization; what governs a credential is the plan of its own
+	Plan         planBody           `json:"plan"` // of that organization; the limits of a credential are those of its own organization
 	Permissions  []string           `json:"permissions"`
 	Key          *whoamiKey         `json:"key"`
 }
@@ -68,7 +68,7 @@ func (h whoami) body(c *call) (whoamiBody, error) {
 	return body, nil
 }
 
-// plan returns the plan of the organization acted in. The credential's own came with it.
+// plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
 func (h whoami) plan(c *call) (access.Plan, error) {
 	p := c.principal
 	if p.Organization.ID == p.Home.ID {
