@@ -51,19 +51,19 @@ func newAuditBody(e access.AuditEvent) auditBody {
 	}
 }
 
-func (h audit) list(c *call) error {
-	filter := readAuditFilter(&c.query)
-	p, err := c.page()
+func (h audit) list(x *exchange) error {
+	filter := readAuditFilter(&x.query)
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
 	filter.Before, filter.Limit = p.After.Row, p.More()
-	found, err := h.store.AuditPage(c.request.Context(), c.organization(), filter)
+	found, err := h.store.AuditPage(x.request.Context(), x.organization(), filter)
 	if err != nil {
 		return err
 	}
 	p.Ended = form.Position{Row: found.Next}
-	return writePage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
+	return writePage(x, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // readAuditFilter reads the filters of the list.

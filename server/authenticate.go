@@ -19,61 +19,61 @@ type authenticator struct {
 
 // admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
 // again.
-func (a *authenticator) admit(c *call) error {
-	err := a.checker.check(c.request.Context(), &c.credentialCheck)
-	c.setWindow()
+func (a *authenticator) admit(x *exchange) error {
+	err := a.checker.check(x.request.Context(), &x.credentialCheck)
+	x.setWindow()
 	switch fault.KindOf(err) {
 	case fault.Limited:
-		c.set("Retry-After", strconv.FormatInt(max(1, seconds(c.retryAfter)), 10))
+		x.set("Retry-After", strconv.FormatInt(max(1, seconds(x.retryAfter)), 10))
 	case fault.Unauthenticated:
-		if c.kind == sessionCredential && c.at == access.CheckLookUp {
-			a.cookies.clear(c)
+		if x.kind == sessionCredential && x.at == access.CheckLookUp {
+			a.cookies.clear(x)
 		}
 	}
 	return err
 }
 
 // read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
-func (a *authenticator) read(c *call) {
-	c.organizations = c.request.Header[organizationHeader]
-	c.address, c.throttled = c.client, true
-	if a.isOperator(c) {
-		c.kind, c.throttled = socketCredential, false
+func (a *authenticator) read(x *exchange) {
+	x.organizations = x.request.Header[organizationHeader]
+	x.address, x.throttled = x.client, true
+	if a.isOperator(x) {
+		x.kind, x.throttled = socketCredential, false
 		return
 	}
-	c.credential, c.kind, c.unreadable = a.credential(c)
+	x.credential, x.kind, x.unreadable = a.credential(x)
 }
 
 // readKey reads the credential of a request that may only have an API key, and that acts in the key's own organization.
-func (a *authenticator) readKey(c *call) {
-	c.address, c.throttled, c.kind = c.client, true, keyCredential
-	scheme, raw, err := authorization(c.request.Header)
+func (a *authenticator) readKey(x *exchange) {
+	x.address, x.throttled, x.kind = x.client, true, keyCredential
+	scheme, raw, err := authorization(x.request.Header)
 	switch {
 	case err != nil:
-		c.unreadable = err
+		x.unreadable = err
 	case !strings.EqualFold(scheme, "ApiKey") || strings.HasPrefix(raw, access.TokenPrefix+"_"):
-		c.unreadable = wrongScheme("Only an API key is accepted here: send it as \"Authorization: ApiKey " + a.prefix + "…\".")
+		x.unreadable = wrongScheme("Only an API key is accepted here: send it as \"Authorization: ApiKey " + a.prefix + "…\".")
 	default:
-		c.credential, c.unreadable = parseKey(raw)
+		x.credential, x.unreadable = parseKey(raw)
 	}
 }
 
 // isOperator reports whether a request without a credential came over the local socket. Whoever can connect to the socket
 // can read and write the database file too. An empty credential counts as a credential: in a script that wanted to send one,
 // a variable has no value. A request of a browser, or one that a proxy forwards to the socket, is a stranger's.
-func (a *authenticator) isOperator(c *call) bool {
-	return c.local && len(c.request.Header["Authorization"]) == 0 && len(a.cookies.of(c)) == 0 &&
-		!isRelayed(c.request) && len(c.request.Header["Origin"]) == 0 && len(c.request.Header["Sec-Fetch-Site"]) == 0
+func (a *authenticator) isOperator(x *exchange) bool {
+	return x.local && len(x.request.Header["Authorization"]) == 0 && len(a.cookies.of(x)) == 0 &&
+		!isRelayed(x.request) && len(x.request.Header["Origin"]) == 0 && len(x.request.Header["Sec-Fetch-Site"]) == 0
 }
 
 // credential reads the one credential of a request. Errors: Malformed if there are two; Unauthenticated if there is none, or
 // if its form is wrong; and those of cookies.read.
-func (a *authenticator) credential(c *call) (found access.Credential, kind credentialKind, err error) {
-	sessions := a.cookies.of(c)
-	scheme, raw, err := authorization(c.request.Header)
+func (a *authenticator) credential(x *exchange) (found access.Credential, kind credentialKind, err error) {
+	sessions := a.cookies.of(x)
+	scheme, raw, err := authorization(x.request.Header)
 	switch {
 	case errors.Is(err, errNoCredential):
-		found, err = a.cookies.read(c, sessions)
+		found, err = a.cookies.read(x, sessions)
 		return found, sessionCredential, err
 	case err != nil:
 		return found, 0, err

@@ -41,8 +41,8 @@ type backupBody struct {
 	Warning         *string   `json:"warning"` // shows no path, like File
 }
 
-func (h backups) create(c *call) error {
-	f, err := c.optionalForm()
+func (h backups) create(x *exchange) error {
+	f, err := x.optionalForm()
 	if err != nil {
 		return err
 	}
@@ -62,10 +62,10 @@ func (h backups) create(c *call) error {
 	if keep == nil {
 		keep = new(int64)
 	}
-	ctx, cancel := context.WithTimeout(c.request.Context(), backupLimit)
+	ctx, cancel := context.WithTimeout(x.request.Context(), backupLimit)
 	defer cancel()
-	c.extendDeadlines(backupLimit + writeTimeout)
-	r, err := h.store.CreateBackup(ctx, c.actor(), *name, int(*keep))
+	x.extendDeadlines(backupLimit + writeTimeout)
+	r, err := h.store.CreateBackup(ctx, x.actor(), *name, int(*keep))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (h backups) create(c *call) error {
 		text := "The copy was made, but older copies could not be removed. See the server log for the cause."
 		warning = &text
 	}
-	return c.write(http.StatusCreated, "application/json", backupBody{
+	return x.write(http.StatusCreated, "application/json", backupBody{
 		File: filepath.Base(r.File), Bytes: r.Bytes, SHA256: r.SHA256, DurationMS: r.Took.Milliseconds(), EncryptionKeyID: r.KeyID,
 		CreatedAt: timestamp(r.CreatedAt), Events: r.Events, Deliveries: r.Deliveries, Pending: r.Pending,
 		Removed: append([]string{}, r.Removed...), Warning: warning,

@@ -19,8 +19,8 @@ const (
 )
 
 // form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
-func (c *call) form() (*form.Form, error) {
-	body, err := c.body()
+func (x *exchange) form() (*form.Form, error) {
+	body, err := x.body()
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +31,8 @@ func (c *call) form() (*form.Form, error) {
 }
 
 // optionalForm is like form, but no body means an empty object.
-func (c *call) optionalForm() (*form.Form, error) {
-	body, err := c.body()
+func (x *exchange) optionalForm() (*form.Form, error) {
+	body, err := x.body()
 	if err != nil {
 		return nil, err
 	}
@@ -44,21 +44,21 @@ func (c *call) optionalForm() (*form.Form, error) {
 
 // body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows as bytes
 // arrive. A Content-Length alone never reserves more than paidBody.
-func (c *call) body() ([]byte, error) {
-	r, limit := c.request, c.route.maxBody
+func (x *exchange) body() ([]byte, error) {
+	r, limit := x.request, x.route.maxBody
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	if err := c.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
+	if err := x.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
 		return nil, err
 	}
-	c.bodyRequested = true
-	body, err := c.receive(http.MaxBytesReader(c.ResponseWriter, r.Body, limit))
+	x.bodyRequested = true
+	body, err := x.receive(http.MaxBytesReader(x.ResponseWriter, r.Body, limit))
 	if err != nil {
-		c.release() // before the rest of the body is discarded
+		x.release() // before the rest of the body is discarded
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return nil, tooLarge(limit)
 		}
@@ -67,7 +67,7 @@ func (c *call) body() ([]byte, error) {
 		}
 		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early; send as many bytes as Content-Length says.").Because(err)
 	}
-	c.reserved.body = body
+	x.reserved.body = body
 	if len(body) == 0 {
 		return nil, nil // chunked without a chunk: there is no body, so its type does not matter
 	}
@@ -75,11 +75,11 @@ func (c *call) body() ([]byte, error) {
 }
 
 // receive reads until the end. It reserves memory before each doubling of the buffer.
-func (c *call) receive(r io.Reader) ([]byte, error) {
-	most := c.route.maxBody + spare
+func (x *exchange) receive(r io.Reader) ([]byte, error) {
+	most := x.route.maxBody + spare
 	first := int64(firstBuffer)
-	if c.request.ContentLength > 0 {
-		most = c.request.ContentLength + spare
+	if x.request.ContentLength > 0 {
+		most = x.request.ContentLength + spare
 		first = min(most, paidBody)
 	}
 	buffer := make([]byte, 0, first)
@@ -97,7 +97,7 @@ func (c *call) receive(r io.Reader) ([]byte, error) {
 		}
 		size := min(2*int64(cap(buffer)), most)
 		if more := size - max(int64(cap(buffer)), paidBody); more > 0 {
-			if err := c.reserve(bodyCost*more, 0); err != nil {
+			if err := x.reserve(bodyCost*more, 0); err != nil {
 				return nil, err
 			}
 		}
@@ -141,15 +141,15 @@ const anonymousDiscardTime = 5 * time.Second
 //   - The client waits for "100 Continue", which it did not get (RFC 9110 section 10.1.1).
 //   - HTTP/2: the client reads the response while it sends.
 //   - Forward authentication: the proxy does not send the body of the request that it holds.
-func (c *call) discardBody() {
-	r := c.request
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 || c.dialect != "" ||
-		!c.bodyRequested && r.Header.Get("Expect") != "" {
+func (x *exchange) discardBody() {
+	r := x.request
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 || x.dialect != "" ||
+		!x.bodyRequested && r.Header.Get("Expect") != "" {
 		return
 	}
-	if !c.authenticated {
+	if !x.authenticated {
 		// In tests without a connection there are no deadlines to set.
-		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
+		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
 	}
 	// A client that disconnects does not read the response.
 	_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)

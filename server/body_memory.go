@@ -79,18 +79,18 @@ func (r reservation) release() { r.memory.giveBack(r.holder, r.bytes) }
 
 // reserve reserves n more bytes until the request ends. expected is how many more bytes the request will need: if these are
 // not available now, the request is refused at once.
-func (c *call) reserve(n, expected int64) error {
-	if c.reserved.bytes == 0 {
-		c.reserved.holder = holder{organization: c.organization()}
-		if !c.authenticated && !c.local {
-			c.reserved.holder.address = network(c.client)
+func (x *exchange) reserve(n, expected int64) error {
+	if x.reserved.bytes == 0 {
+		x.reserved.holder = holder{organization: x.organization()}
+		if !x.authenticated && !x.local {
+			x.reserved.holder.address = network(x.client)
 		}
 	}
-	if !c.reserved.memory.take(c.reserved.holder, n, expected) {
-		c.set("Retry-After", "2")
+	if !x.reserved.memory.take(x.reserved.holder, n, expected) {
+		x.set("Retry-After", "2")
 		return errMemory
 	}
-	c.reserved.bytes += n
+	x.reserved.bytes += n
 	return nil
 }
 
@@ -99,13 +99,13 @@ var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
 
 // release returns the memory of the request. If the context of the request ended first, the writer may still read the body.
 // In that case the memory is returned when the garbage collector frees the body.
-func (c *call) release() {
-	r := c.reserved
-	c.reserved = reservation{memory: r.memory}
+func (x *exchange) release() {
+	r := x.reserved
+	x.reserved = reservation{memory: r.memory}
 	if r.bytes == 0 {
 		return
 	}
-	if len(r.body) > 0 && c.request.Context().Err() != nil {
+	if len(r.body) > 0 && x.request.Context().Err() != nil {
 		first := &r.body[0]
 		r.body = nil
 		runtime.AddCleanup(first, reservation.release, r)

@@ -40,12 +40,12 @@ func newClockBody(s clock.State) clockBody {
 	return body
 }
 
-func (h clocks) read(c *call) error { return c.ok(newClockBody(h.store.Clock())) }
+func (h clocks) read(x *exchange) error { return x.ok(newClockBody(h.store.Clock())) }
 
 // accept confirms the clock and responds with its new state.
-func (h clocks) accept(c *call) error {
-	if err := h.store.AcceptClock(c.request.Context(), c.actor()); err != nil {
+func (h clocks) accept(x *exchange) error {
+	if err := h.store.AcceptClock(x.request.Context(), x.actor()); err != nil {
 		return err
 	}
-	return h.read(c)
+	return h.read(x)
 }

@@ -62,51 +62,51 @@ func newAttemptBody(a webhook.Attempt) attemptBody {
 	}
 }
 
-func (h deliveries) test(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h deliveries) test(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.request.Context(), h.limit+testMargin)
+	ctx, cancel := context.WithTimeout(x.request.Context(), h.limit+testMargin)
 	defer cancel()
-	c.extendDeadlines(h.limit + 2*testMargin)
-	attempt, err := h.tester.Test(ctx, c.organization(), id)
+	x.extendDeadlines(h.limit + 2*testMargin)
+	attempt, err := h.tester.Test(ctx, x.organization(), id)
 	if err != nil && h.draining.Load() && fault.KindOf(err) == fault.Internal {
 		return fmt.Errorf("test delivery: %w: %w", errStopped, err) // the dispatcher stops when the server does
 	}
 	if err != nil {
 		return err
 	}
-	return c.ok(newAttemptBody(attempt))
+	return x.ok(newAttemptBody(attempt))
 }
 
-func (h deliveries) list(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h deliveries) list(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	filter := readAttemptFilter(&c.query)
-	p, err := c.page()
+	filter := readAttemptFilter(&x.query)
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
 	filter.Before, filter.BeforeAt, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, err := h.store.AttemptPage(c.request.Context(), c.organization(), id, filter)
+	found, err := h.store.AttemptPage(x.request.Context(), x.organization(), id, filter)
 	if err != nil {
 		return err
 	}
 	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
-	return writePage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
+	return writePage(x, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
 // findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
 // it.
-func (h deliveries) findLog(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h deliveries) findLog(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	_, err = h.store.AttemptPage(c.request.Context(), c.organization(), id, webhook.AttemptFilter{Limit: 1})
+	_, err = h.store.AttemptPage(x.request.Context(), x.organization(), id, webhook.AttemptFilter{Limit: 1})
 	return err
 }
 
@@ -128,17 +128,17 @@ type redeliveryBody struct {
 	Deliveries int `json:"deliveries"`
 }
 
-func (h deliveries) redeliver(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h deliveries) redeliver(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	attempt, err := c.pathID("attempt_id", attemptID, anAttempt)
+	attempt, err := x.pathID("attempt_id", attemptID, anAttempt)
 	if err != nil {
 		return err
 	}
-	if err := h.store.Redeliver(c.request.Context(), c.actor(), c.organization(), id, attempt); err != nil {
+	if err := h.store.Redeliver(x.request.Context(), x.actor(), x.organization(), id, attempt); err != nil {
 		return err
 	}
-	return c.write(http.StatusAccepted, "application/json", redeliveryBody{1})
+	return x.write(http.StatusAccepted, "application/json", redeliveryBody{1})
 }

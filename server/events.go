@@ -32,37 +32,37 @@ type events struct {
 // replayed is the header of a repeated request: its response is the first response again.
 const replayed = "Idempotent-Replayed"
 
-func (h events) publish(c *call) error {
-	f, err := c.form()
+func (h events) publish(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
-	event, err := f.Event(c.request.Header["Idempotency-Key"])
+	event, err := f.Event(x.request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(c.request.Context(), c.organization(), []webhook.NewEvent{event})
+	published, err := h.store.PublishEvents(x.request.Context(), x.organization(), []webhook.NewEvent{event})
 	if err != nil {
 		return err
 	}
 	if published[0].Replayed {
-		c.set(replayed, "true")
+		x.set(replayed, "true")
 	}
-	c.send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
+	x.send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
 	return nil
 }
 
 // publishBatch responds with one item per event, in the same order.
-func (h events) publishBatch(c *call) error {
-	f, err := c.form()
+func (h events) publishBatch(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
-	batch, err := f.Events(c.request.Header["Idempotency-Key"])
+	batch, err := f.Events(x.request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(c.request.Context(), c.organization(), batch)
+	published, err := h.store.PublishEvents(x.request.Context(), x.organization(), batch)
 	if err != nil {
 		return inBatch(err, len(batch))
 	}
@@ -78,9 +78,9 @@ func (h events) publishBatch(c *call) error {
 		}
 	}
 	if repeated == len(published) {
-		c.set(replayed, "true")
+		x.set(replayed, "true")
 	}
-	c.send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
+	x.send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
 	return nil
 }
 
@@ -143,43 +143,43 @@ type deliveryBody struct {
 	NextAttemptAt  *timestamp `json:"next_attempt_at"` // while pending
 }
 
-func (h events) list(c *call) error {
-	p, err := c.page()
+func (h events) list(x *exchange) error {
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
 	list := h.store.EventsWithoutAudit
-	if c.principal.Can(access.AuditRead) {
+	if x.principal.Can(access.AuditRead) {
 		list = h.store.Events
 	}
-	found, err := list(c.request.Context(), c.organization(), p.After.Row, p.More())
+	found, err := list(x.request.Context(), x.organization(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return writePage(c, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
+	return writePage(x, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // find returns the event in the path. For a caller without audit:read, audit events do not exist.
-func (h events) find(c *call) (event webhook.Event, sent []webhook.Delivery, err error) {
-	id, err := c.pathID("id", eventID, anEvent)
+func (h events) find(x *exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
+	id, err := x.pathID("id", eventID, anEvent)
 	if err != nil {
 		return event, nil, err
 	}
-	event, sent, err = h.store.Event(c.request.Context(), c.organization(), id)
-	if err == nil && access.IsAuditType(event.Type) && !c.principal.Can(access.AuditRead) {
+	event, sent, err = h.store.Event(x.request.Context(), x.organization(), id)
+	if err == nil && access.IsAuditType(event.Type) && !x.principal.Can(access.AuditRead) {
 		return webhook.Event{}, nil, fault.Missing(anEvent)
 	}
 	return event, sent, err
 }
 
 // exists reports whether the event in the path exists.
-func (h events) exists(c *call) error {
-	_, _, err := h.find(c)
+func (h events) exists(x *exchange) error {
+	_, _, err := h.find(x)
 	return err
 }
 
-func (h events) read(c *call) error {
-	event, sent, err := h.find(c)
+func (h events) read(x *exchange) error {
+	event, sent, err := h.find(x)
 	if err != nil {
 		return err
 	}
@@ -195,5 +195,5 @@ func (h events) read(c *call) error {
 		}
 		body.Deliveries = append(body.Deliveries, item)
 	}
-	return c.ok(body)
+	return x.ok(body)
 }

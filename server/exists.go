@@ -7,9 +7,9 @@ import (
 )
 
 // exists adapts a finder to a yes/no check.
-func exists[T any](find func(*call) (T, error)) func(*call) error {
-	return func(c *call) error {
-		_, err := find(c)
+func exists[T any](find func(*exchange) (T, error)) func(*exchange) error {
+	return func(x *exchange) error {
+		_, err := find(x)
 		return err
 	}
 }
@@ -17,11 +17,11 @@ func exists[T any](find func(*call) (T, error)) func(*call) error {
 // missingInstead returns the error to show for a request that failed with err. If the query or the body is invalid, that is
 // told only if the resource in the path exists. Otherwise the response is 404, so that nobody learns anything about resources
 // of others. Only failed requests pay for this look-up; a handler's own store call finds the resource anyway.
-func (c *call) missingInstead(err error) error {
-	if c.route.exists == nil || !isInvalidRequest(err) {
+func (x *exchange) missingInstead(err error) error {
+	if x.route.exists == nil || !isInvalidRequest(err) {
 		return err
 	}
-	if missing := c.route.exists(c); fault.KindOf(missing) == fault.NotFound {
+	if missing := x.route.exists(x); fault.KindOf(missing) == fault.NotFound {
 		return missing
 	}
 	return err

@@ -65,18 +65,18 @@ type explained struct {
 	unknown access.Scope // needed permissions that do not exist; set if the permission check fails
 
 	method, path string
-	request      call     // its route, if one matches
+	request      exchange // its route, if one matches
 	allowed      []string // methods of the path, if the route has another method
 }
 
-func (h explanation) explain(c *call) error {
-	f, err := c.form()
+func (h explanation) explain(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("key", "method", "path")
 	m := &explained{credentialCheck: credentialCheck{state: &access.Standing{}}}
-	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(c.request.Context(), f, "permission")
+	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
 	if err := f.Err(); err != nil {
@@ -84,11 +84,11 @@ func (h explanation) explain(c *call) error {
 	}
 	m.path = requested.EscapedPath()
 	h.readNeeds(m, requested.Path, asked)
-	if err := h.checkKey(c, m, *key); err != nil {
+	if err := h.checkKey(x, m, *key); err != nil {
 		return err
 	}
-	c.noStore() // the response is about a credential
-	return c.ok(m.body())
+	x.noStore() // the response is about a credential
+	return x.ok(m.body())
 }
 
 // readMethod reads an HTTP method, in upper or lower case.
@@ -132,14 +132,14 @@ func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 
 // checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
-func (h explanation) checkKey(c *call, m *explained, key string) error {
-	ctx := c.request.Context()
+func (h explanation) checkKey(x *exchange, m *explained, key string) error {
+	ctx := x.request.Context()
 	m.kind, m.last, m.dryRun = keyCredential, access.CheckPermission, true
 	if m.byID = validID(keyID, key); !m.byID {
 		m.length = len(key)
 		m.credential, m.unreadable = parseKey(key)
 	}
-	m.find = func(ctx context.Context) (access.Standing, error) { return h.find(ctx, c, m, key) }
+	m.find = func(ctx context.Context) (access.Standing, error) { return h.find(ctx, x, m, key) }
 	err := h.checker.check(ctx, &m.credentialCheck)
 	if err == nil {
 		m.code = codeValid
@@ -159,13 +159,13 @@ func (h explanation) checkKey(c *call, m *explained, key string) error {
 
 // find looks up the key in any state. A caller may know the keys of its own organization; a caller that may act in every
 // organization may know all keys.
-func (h explanation) find(ctx context.Context, c *call, m *explained, key string) (state access.Standing, err error) {
+func (h explanation) find(ctx context.Context, x *exchange, m *explained, key string) (state access.Standing, err error) {
 	if m.byID {
 		state, err = h.store.KeyStandingByID(ctx, key)
 	} else {
 		state, err = h.store.KeyStanding(ctx, m.credential.Digest())
 	}
-	if err == nil && state.Home.ID != c.principal.Organization.ID && !c.principal.Can(access.PlatformActAs) {
+	if err == nil && state.Home.ID != x.principal.Organization.ID && !x.principal.Can(access.PlatformActAs) {
 		err = fault.Missing(aKey)
 	}
 	switch {

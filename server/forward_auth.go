@@ -77,19 +77,19 @@ func neededPermissions(needed string) access.Scope {
 // authorize tells a proxy whether to let a request through: 200 with an empty body, and the owner of the key in the headers,
 // or a problem. The API key of the held request is checked and counted as in a request to Keyhook. Everything else in the
 // request comes from the client and is ignored: the query, the body, the organization and the identity headers.
-func (h forwardAuth) authorize(c *call) error {
-	dialect, needed, _ := parseForwardAuth(c.request.URL.Path)
-	c.dialect = dialect
-	if c.request.ContentLength != 0 && c.request.ProtoMajor == 1 {
+func (h forwardAuth) authorize(x *exchange) error {
+	dialect, needed, _ := parseForwardAuth(x.request.URL.Path)
+	x.dialect = dialect
+	if x.request.ContentLength != 0 && x.request.ProtoMajor == 1 {
 		// Otherwise net/http reads the body before it answers. Some proxies pass on its length and never send it.
-		c.Header()["Connection"] = closing
+		x.Header()["Connection"] = closing
 	}
-	h.auth.readKey(c)
-	c.needed, c.last = neededPermissions(needed), access.CheckPermission
-	if err := h.auth.admit(c); err != nil {
-		return h.explainUnknown(c, err)
+	h.auth.readKey(x)
+	x.needed, x.last = neededPermissions(needed), access.CheckPermission
+	if err := h.auth.admit(x); err != nil {
+		return h.explainUnknown(x, err)
 	}
-	c.identifyKey()
+	x.identifyKey()
 	return nil
 }
 
@@ -101,25 +101,25 @@ var (
 
 // identifyKey answers that the request may pass, and whose it is. All headers are always present, so a proxy that copies them
 // overwrites headers of the same names that a client sent.
-func (c *call) identifyKey() {
-	p := &c.principal
-	c.set("X-Service-Key-Id", p.Key.ID)
-	c.set("X-Service-User-Id", p.User.ID)
-	c.set("X-Service-Organization-Id", p.Organization.ID)
-	c.set("X-Service-Scope", p.Permissions.String())
-	c.set("X-Service-Plan", p.Plan.Name)
-	c.Header()["Content-Length"] = zeroBytes
-	c.WriteHeader(http.StatusOK)
+func (x *exchange) identifyKey() {
+	p := &x.principal
+	x.set("X-Service-Key-Id", p.Key.ID)
+	x.set("X-Service-User-Id", p.User.ID)
+	x.set("X-Service-Organization-Id", p.Organization.ID)
+	x.set("X-Service-Scope", p.Permissions.String())
+	x.set("X-Service-Plan", p.Plan.Name)
+	x.Header()["Content-Length"] = zeroBytes
+	x.WriteHeader(http.StatusOK)
 }
 
 // explainUnknown replaces the message of a refusal if a needed permission does not exist. Whoever configured the proxy
 // misspelt it, or has yet to create it; the client can do nothing about it.
-func (h forwardAuth) explainUnknown(c *call, err error) error {
-	if c.at != access.CheckPermission {
+func (h forwardAuth) explainUnknown(x *exchange, err error) error {
+	if x.at != access.CheckPermission {
 		return err
 	}
-	missing := c.needed.Minus(c.principal.Permissions)
-	unknown, failed := h.permissions.UnknownPermissions(c.request.Context(), missing)
+	missing := x.needed.Minus(x.principal.Permissions)
+	unknown, failed := h.permissions.UnknownPermissions(x.request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}
@@ -130,14 +130,14 @@ func (h forwardAuth) explainUnknown(c *call, err error) error {
 
 // masked returns the status to send in place of one that nginx would take for a failure of ours. It drops the body of a
 // refusal too, so the headers say what the body does.
-func (c *call) masked(status int, code string) int {
-	if c.dialect != nginxDialect {
+func (x *exchange) masked(status int, code string) int {
+	if x.dialect != nginxDialect {
 		return status
 	}
-	c.set("X-Service-Code", code)
+	x.set("X-Service-Code", code)
 	if status == http.StatusUnauthorized || status == http.StatusForbidden || status >= 500 {
 		return status
 	}
-	c.set("X-Service-Status", strconv.Itoa(status))
+	x.set("X-Service-Status", strconv.Itoa(status))
 	return http.StatusForbidden
 }

@@ -9,7 +9,7 @@ import (
 // handlers has the handlers of every resource. Each one has only what it needs.
 type handlers struct {
 	health        health
-	metrics       func(*call) error // nil if there are none
+	metrics       func(*exchange) error // nil if there are none
 	description   description
 	documents     documents
 	whoami        whoami
@@ -67,8 +67,8 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		tokens:        tokens{o.Store, lookup},
 	}
 	if o.Metrics != nil {
-		h.metrics = func(c *call) error {
-			o.Metrics.ServeHTTP(c, c.request)
+		h.metrics = func(x *exchange) error {
+			o.Metrics.ServeHTTP(x, x.request)
 			return nil
 		}
 	}

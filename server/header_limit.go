@@ -11,16 +11,16 @@ const maxHeaderFields = 100
 
 // limitHeaderFields refuses a header with too many fields. It drops the header too, because a client can keep the request alive
 // for seconds with a slow body.
-func (c *call) limitHeaderFields() error {
+func (x *exchange) limitHeaderFields() error {
 	fields := 0
-	for _, values := range c.request.Header {
+	for _, values := range x.request.Header {
 		fields += len(values)
 	}
 	if fields <= maxHeaderFields {
 		return nil
 	}
-	c.request.Header = http.Header{}
-	c.set("Connection", "close")
+	x.request.Header = http.Header{}
+	x.set("Connection", "close")
 	return &refusal{http.StatusRequestHeaderFieldsTooLarge, "too_many_header_fields",
 		fmt.Sprintf("The request has %d header fields; send at most %d.", fields, maxHeaderFields)}
 }

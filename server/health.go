@@ -88,17 +88,17 @@ type checkResult struct {
 }
 
 // live says that the process runs.
-func (h health) live(c *call) error { return c.ok(liveBody{"ok"}) }
+func (h health) live(x *exchange) error { return x.ok(liveBody{"ok"}) }
 
 // ready says whether requests and deliveries work, and if not, why.
-func (h health) ready(c *call) error {
-	body := h.readiness(c.request.Context())
+func (h health) ready(x *exchange) error {
+	body := h.readiness(x.request.Context())
 	if body.Status == isReady {
-		return c.ok(body)
+		return x.ok(body)
 	}
-	c.code = notReady
-	c.set("Retry-After", retryAfter)
-	return c.write(http.StatusServiceUnavailable, "application/json", body)
+	x.code = notReady
+	x.set("Retry-After", retryAfter)
+	return x.write(http.StatusServiceUnavailable, "application/json", body)
 }
 
 // readiness returns the cached result of the checks, or runs them if it is too old. Concurrent requests wait for that result.

@@ -61,88 +61,88 @@ func newKeyBody(k access.Key) keyBody {
 	}
 }
 
-func (h keys) create(c *call) error {
-	f, err := c.form()
+func (h keys) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("name", "scope")
-	name, scope, expires := f.Label("name"), h.lookup.Scope(c.request.Context(), f, "scope"), f.Expiry("expires_at")
+	name, scope, expires := f.Label("name"), h.lookup.Scope(x.request.Context(), f, "scope"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	credential := access.Mint(h.prefix)
-	key, err := h.store.CreateKey(c.request.Context(), c.principal, c.actor(), access.NewKey{
+	key, err := h.store.CreateKey(x.request.Context(), x.principal, x.actor(), access.NewKey{
 		Credential: credential, Name: *name, Scope: scope, ExpiresAt: expires,
 	})
 	if err != nil {
 		return err
 	}
-	return c.createdKey(key, scope.Minus(key.Scope), credential)
+	return x.createdKey(key, scope.Minus(key.Scope), credential)
 }
 
 // createdKey responds with a new key. The raw key is never shown again.
-func (c *call) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
-	c.noStore()
-	return c.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
+func (x *exchange) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
+	x.noStore()
+	return x.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
 		keyBody: newKeyBody(key), ScopeNotGranted: notGranted.String(), Key: credential.Reveal(),
 	})
 }
 
-func (h keys) list(c *call) error {
-	status := c.query.Choice("status", string(access.Active),
+func (h keys) list(x *exchange) error {
+	status := x.query.Choice("status", string(access.Active),
 		string(access.Active), string(access.Revoked), string(access.Expired), "all")
-	p, err := c.page()
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
 	if status == "all" {
 		status = ""
 	}
-	found, err := h.store.Keys(c.request.Context(), c.organization(), access.Status(status), time.Now().UnixMilli(), p.After.Row, p.More())
+	found, err := h.store.Keys(x.request.Context(), x.organization(), access.Status(status), time.Now().UnixMilli(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return writePage(c, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
+	return writePage(x, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
 }
 
 // find returns the API key in the path.
-func (h keys) find(c *call) (found access.Key, err error) {
-	id, err := c.pathID("id", keyID, aKey)
+func (h keys) find(x *exchange) (found access.Key, err error) {
+	id, err := x.pathID("id", keyID, aKey)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Key(c.request.Context(), c.organization(), id)
+	return h.store.Key(x.request.Context(), x.organization(), id)
 }
 
-func (h keys) read(c *call) error {
-	found, err := h.find(c)
+func (h keys) read(x *exchange) error {
+	found, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(newKeyBody(found))
+	return x.ok(newKeyBody(found))
 }
 
-func (h keys) revoke(c *call) error {
-	id, err := c.pathID("id", keyID, aKey)
+func (h keys) revoke(x *exchange) error {
+	id, err := x.pathID("id", keyID, aKey)
 	if err != nil {
 		return err
 	}
-	if err := h.store.RevokeKey(c.request.Context(), c.actor(), c.organization(), id); err != nil {
+	if err := h.store.RevokeKey(x.request.Context(), x.actor(), x.organization(), id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }
 
 // longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
 const longestGrace = longestOverlap
 
-func (h keys) rotate(c *call) error {
-	id, err := c.pathID("id", keyID, aKey)
+func (h keys) rotate(x *exchange) error {
+	id, err := x.pathID("id", keyID, aKey)
 	if err != nil {
 		return err
 	}
-	f, err := c.optionalForm()
+	f, err := x.optionalForm()
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func (h keys) rotate(c *call) error {
 		grace = new(int64)
 	}
 	credential := access.Mint(h.prefix)
-	rotated, err := h.store.RotateKey(c.request.Context(), c.principal, c.actor(), id, credential, time.Duration(*grace)*time.Second)
+	rotated, err := h.store.RotateKey(x.request.Context(), x.principal, x.actor(), id, credential, time.Duration(*grace)*time.Second)
 	if err != nil {
 		return err
 	}
-	return c.createdKey(rotated.Key, rotated.NotGranted, credential)
+	return x.createdKey(rotated.Key, rotated.NotGranted, credential)
 }

@@ -42,12 +42,12 @@ func (m Measure) byMethod(route string) map[string]tally {
 }
 
 // count tells who measures that the request has ended.
-func (s *Server) count(c *call, took time.Duration) {
-	tally := c.tally
+func (s *Server) count(x *exchange, took time.Duration) {
+	tally := x.tally
 	if tally == nil {
-		tally = s.strays[c.method()]
+		tally = s.strays[x.method()]
 	}
-	tally(c.status, c.code, took)
+	tally(x.status, x.code, took)
 }
 
 // relayed are headers that proxies add to what they pass on.

@@ -62,30 +62,30 @@ func withServerURL(text []byte, base string) []byte {
 	return bytes.Replace(text, []byte("\n  - url: /\n"), []byte("\n  - url: "+string(address)+"\n"), 1)
 }
 
-func (h description) asYAML(c *call) error {
-	h.yaml.serve(c)
+func (h description) asYAML(x *exchange) error {
+	h.yaml.serve(x)
 	return nil
 }
 
-func (h description) asJSON(c *call) error {
+func (h description) asJSON(x *exchange) error {
 	d, err := h.json()
 	if err != nil {
 		return fmt.Errorf("description as JSON: %w", err)
 	}
-	d.serve(c)
+	d.serve(x)
 	return nil
 }
 
 // serve sends the document, unless the caller has it already. Caches must revalidate it, because another version of the program
 // has another document.
-func (d document) serve(c *call) {
-	c.set("ETag", d.tag)
-	c.set("Cache-Control", "no-cache")
-	if matchesETag(c.request.Header.Values("If-None-Match"), d.tag) {
-		c.WriteHeader(http.StatusNotModified)
+func (d document) serve(x *exchange) {
+	x.set("ETag", d.tag)
+	x.set("Cache-Control", "no-cache")
+	if matchesETag(x.request.Header.Values("If-None-Match"), d.tag) {
+		x.WriteHeader(http.StatusNotModified)
 		return
 	}
-	c.send(http.StatusOK, d.mediaType, d.body)
+	x.send(http.StatusOK, d.mediaType, d.body)
 }
 
 // matchesETag reports whether If-None-Match contains the tag (RFC 9110 section 13.1.2). A proxy may have made the tag weak. Our

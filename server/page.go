@@ -7,13 +7,13 @@ import (
 )
 
 // page reads limit and cursor. A handler reads them last, because this reports all problems of the query.
-func (c *call) page() (form.Page, error) { return c.query.Page(c.list()) }
+func (x *exchange) page() (form.Page, error) { return x.query.Page(x.list()) }
 
 // list names the list of a request: its route, the organization in which the caller acts, and the values in the path.
-func (c *call) list() string {
+func (x *exchange) list() string {
 	var name strings.Builder
-	name.WriteString(c.route.pattern + "\n" + c.principal.Organization.ID)
-	for _, p := range c.params {
+	name.WriteString(x.route.pattern + "\n" + x.principal.Organization.ID)
+	for _, p := range x.params {
 		name.WriteString("\n" + p.Value)
 	}
 	return name.String()
@@ -28,7 +28,7 @@ type listBody[B any] struct {
 
 // writePage writes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
 // rows too, if the store ended its search early.
-func writePage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
+func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
 	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {
@@ -42,5 +42,5 @@ func writePage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at func
 	for _, row := range rows {
 		answer.Data = append(answer.Data, body(row))
 	}
-	return c.ok(answer)
+	return x.ok(answer)
 }

@@ -50,8 +50,8 @@ func validID(prefix, s string) bool {
 
 // pathID returns an id in the path. An id of another form gets the same 404 as an unknown one. Handlers read ids only here,
 // because httprouter passes on "", "..", NUL and invalid UTF-8.
-func (c *call) pathID(param, prefix, sort string) (string, error) {
-	id := c.params.ByName(param)
+func (x *exchange) pathID(param, prefix, sort string) (string, error) {
+	id := x.params.ByName(param)
 	if !validID(prefix, id) {
 		return "", fault.Missing(sort)
 	}
@@ -59,8 +59,8 @@ func (c *call) pathID(param, prefix, sort string) (string, error) {
 }
 
 // pathName is the same for plans and roles, which have a name in the path.
-func (c *call) pathName(sort string) (string, error) {
-	name := c.params.ByName("name")
+func (x *exchange) pathName(sort string) (string, error) {
+	name := x.params.ByName("name")
 	if !access.ValidName(name) {
 		return "", fault.Missing(sort)
 	}
@@ -68,8 +68,8 @@ func (c *call) pathName(sort string) (string, error) {
 }
 
 // pathKey is the same for permissions, which have a key in the path.
-func (c *call) pathKey() (string, error) {
-	key := c.params.ByName("key")
+func (x *exchange) pathKey() (string, error) {
+	key := x.params.ByName("key")
 	if !access.ValidPermissionKey(key) {
 		return "", fault.Missing(aPermission)
 	}

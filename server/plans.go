@@ -43,8 +43,8 @@ func newPlanBody(p access.Plan) planBody {
 }
 
 // create requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
-func (h plans) create(c *call) error {
-	f, err := c.form()
+func (h plans) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -57,51 +57,51 @@ func (h plans) create(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.CreatePlan(c.request.Context(), c.actor(), access.Plan{
+	plan, err := h.store.CreatePlan(x.request.Context(), x.actor(), access.Plan{
 		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
 		MaxSubscriptions: subscriptions, MaxAPIKeys: keys, MaxStoredBytes: bytes,
 	})
 	if err != nil {
 		return err
 	}
-	return c.created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
+	return x.created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
 }
 
-func (h plans) list(c *call) error {
-	p, err := c.page()
+func (h plans) list(x *exchange) error {
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Plans(c.request.Context(), p.After.Row, p.More())
+	found, err := h.store.Plans(x.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return writePage(c, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
+	return writePage(x, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
 }
 
 // find returns the plan in the path.
-func (h plans) find(c *call) (found access.Plan, err error) {
-	name, err := c.pathName(aPlan)
+func (h plans) find(x *exchange) (found access.Plan, err error) {
+	name, err := x.pathName(aPlan)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Plan(c.request.Context(), name)
+	return h.store.Plan(x.request.Context(), name)
 }
 
-func (h plans) read(c *call) error {
-	found, err := h.find(c)
+func (h plans) read(x *exchange) error {
+	found, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPlanBody(found))
+	return x.ok(newPlanBody(found))
 }
 
-func (h plans) update(c *call) error {
-	name, err := c.pathName(aPlan)
+func (h plans) update(x *exchange) error {
+	name, err := x.pathName(aPlan)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -113,20 +113,20 @@ func (h plans) update(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.UpdatePlan(c.request.Context(), c.actor(), name, change)
+	plan, err := h.store.UpdatePlan(x.request.Context(), x.actor(), name, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPlanBody(plan))
+	return x.ok(newPlanBody(plan))
 }
 
-func (h plans) remove(c *call) error {
-	name, err := c.pathName(aPlan)
+func (h plans) remove(x *exchange) error {
+	name, err := x.pathName(aPlan)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeletePlan(c.request.Context(), c.actor(), name); err != nil {
+	if err := h.store.DeletePlan(x.request.Context(), x.actor(), name); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }

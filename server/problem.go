@@ -79,35 +79,35 @@ func quotaRetryAfter(now time.Time) int64 {
 }
 
 // fail responds with the public part of err and keeps the rest for the log.
-func (s *Server) fail(c *call, err error) {
-	c.discardBody()
+func (s *Server) fail(x *exchange, err error) {
+	x.discardBody()
 	p := publicProblem(err)
-	p.Status = c.masked(p.Status, p.Code)
-	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
-	c.code = p.Code
+	p.Status = x.masked(p.Status, p.Code)
+	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), x.id
+	x.code = p.Code
 	if cause := privateCause(err); cause != nil {
-		c.cause = cause
+		x.cause = cause
 	}
 	switch p.Status {
 	case http.StatusUnauthorized:
-		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
+		x.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusTooManyRequests:
 		if p.Code == codeStorageQuota {
-			c.set("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
+			x.set("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
 		}
 	case http.StatusServiceUnavailable:
-		if c.Header()["Retry-After"] != nil {
+		if x.Header()["Retry-After"] != nil {
 			break
 		}
 		wait := retryAfter
 		if p.Code == codeTooBusy {
 			wait = retryAfterBusy
 		}
-		c.set("Retry-After", wait)
+		x.set("Retry-After", wait)
 	}
-	if err := c.write(p.Status, "application/problem+json", p); err != nil {
-		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",
-			slog.String("request_id", c.id), slog.Any("cause", err))
+	if err := x.write(p.Status, "application/problem+json", p); err != nil {
+		s.log.LogAttrs(context.WithoutCancel(x.request.Context()), slog.LevelError, "encode problem",
+			slog.String("request_id", x.id), slog.Any("cause", err))
 	}
 }
 

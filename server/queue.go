@@ -62,17 +62,17 @@ func newQueueBody(q webhook.Queue) queueBody {
 	return body
 }
 
-func (h queue) read(c *call) error {
-	q, err := h.store.Queue(c.request.Context())
+func (h queue) read(x *exchange) error {
+	q, err := h.store.Queue(x.request.Context())
 	if err != nil {
 		return err
 	}
-	return c.ok(newQueueBody(q))
+	return x.ok(newQueueBody(q))
 }
 
 // hold responds with the queue, as every change of the queue does.
-func (h queue) hold(c *call) error {
-	f, err := c.optionalForm()
+func (h queue) hold(x *exchange) error {
+	f, err := x.optionalForm()
 	if err != nil {
 		return err
 	}
@@ -83,32 +83,32 @@ func (h queue) hold(c *call) error {
 	if reason == nil {
 		reason = new(string)
 	}
-	if err := h.store.HoldQueue(c.request.Context(), c.actor(), *reason); err != nil {
+	if err := h.store.HoldQueue(x.request.Context(), x.actor(), *reason); err != nil {
 		return err
 	}
-	return h.read(c)
+	return h.read(x)
 }
 
-func (h queue) release(c *call) error {
-	released, err := h.store.ReleaseQueue(c.request.Context(), c.actor())
+func (h queue) release(x *exchange) error {
+	released, err := h.store.ReleaseQueue(x.request.Context(), x.actor())
 	if err != nil {
 		return err
 	}
-	q, err := h.store.Queue(c.request.Context())
+	q, err := h.store.Queue(x.request.Context())
 	if err != nil {
 		return err
 	}
-	return c.ok(struct {
+	return x.ok(struct {
 		queueBody
 		Released int64 `json:"released"`
 	}{newQueueBody(q), released})
 }
 
-func (h queue) discard(c *call) error {
-	ctx, cancel := context.WithTimeout(c.request.Context(), discardLimit)
+func (h queue) discard(x *exchange) error {
+	ctx, cancel := context.WithTimeout(x.request.Context(), discardLimit)
 	defer cancel()
-	c.extendDeadlines(discardLimit + writeTimeout)
-	dropped, err := h.store.DiscardQueue(ctx, c.actor())
+	x.extendDeadlines(discardLimit + writeTimeout)
+	dropped, err := h.store.DiscardQueue(ctx, x.actor())
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (h queue) discard(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.ok(struct {
+	return x.ok(struct {
 		queueBody
 		Dropped int64 `json:"dropped"`
 	}{newQueueBody(q), dropped})

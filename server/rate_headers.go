@@ -8,15 +8,15 @@ import (
 )
 
 // setWindow sets the response headers that say how many requests are left in the key's window.
-func (c *call) setWindow() {
-	if c.windowed {
-		c.setRateHeaders(c.window, time.Now())
+func (x *exchange) setWindow() {
+	if x.windowed {
+		x.setRateHeaders(x.window, time.Now())
 	}
 }
 
 // setRateHeaders sets the headers of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
 // one string, which saves allocations in every request.
-func (c *call) setRateHeaders(r limiter.Result, now time.Time) {
+func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
 	var buffer [160]byte
 	b := append(buffer[:0], `"plan";q=`...)
 	b = strconv.AppendInt(b, r.Limit, 10)
@@ -34,11 +34,11 @@ func (c *call) setRateHeaders(r limiter.Result, now time.Time) {
 	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
 
 	text := string(b)
-	c.set("RateLimit-Policy", text[:policy])
-	c.set("RateLimit", text[policy:state])
-	c.set("X-RateLimit-Limit", text[state:limit])
-	c.set("X-RateLimit-Remaining", text[limit:remaining])
-	c.set("X-RateLimit-Reset", text[remaining:])
+	x.set("RateLimit-Policy", text[:policy])
+	x.set("RateLimit", text[policy:state])
+	x.set("X-RateLimit-Limit", text[state:limit])
+	x.set("X-RateLimit-Remaining", text[limit:remaining])
+	x.set("X-RateLimit-Reset", text[remaining:])
 }
 
 // seconds rounds up, so that a caller who waits that long gets a new window.

@@ -28,12 +28,12 @@ const replayLimit = 5 * time.Minute
 // replays is the endpoint that sends events again that a subscription did not receive.
 type replays struct{ store replayStore }
 
-func (h replays) replay(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h replays) replay(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -43,19 +43,19 @@ func (h replays) replay(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.request.Context(), replayLimit)
+	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
 	defer cancel()
-	c.extendDeadlines(replayLimit + writeTimeout)
+	x.extendDeadlines(replayLimit + writeTimeout)
 	var n int64
 	if dry != nil && *dry {
-		n, err = h.store.CountReplay(ctx, c.organization(), id, r)
+		n, err = h.store.CountReplay(ctx, x.organization(), id, r)
 	} else {
-		n, err = h.store.Replay(ctx, c.actor(), c.organization(), id, r)
+		n, err = h.store.Replay(ctx, x.actor(), x.organization(), id, r)
 	}
 	if err != nil {
 		return err
 	}
-	return c.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
+	return x.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
 }
 
 // readReplay reads which events of which period to send again. kept is how long events are kept.

@@ -18,7 +18,7 @@ const maxPooled = 64 << 10
 
 // write encodes v and sends it. It sends nothing if v cannot be encoded. It also sends nothing if the response is large and the
 // organization has no memory left for it, because many slow readers could hold such responses at once.
-func (c *call) write(status int, mediaType string, v any) error {
+func (x *exchange) write(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buffer.Cap() <= maxPooled {
@@ -32,38 +32,38 @@ func (c *call) write(status int, mediaType string, v any) error {
 		return fmt.Errorf("encode response: %w", err)
 	}
 	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
-		if err := c.reserve(size, 0); err != nil {
+		if err := x.reserve(size, 0); err != nil {
 			return err
 		}
 	}
-	c.send(status, mediaType, buffer.Bytes())
+	x.send(status, mediaType, buffer.Bytes())
 	return nil
 }
 
 // send sends an encoded body. It ignores write errors: a client that disconnects is not a failure of the server, and the log
 // line has the number of bytes sent.
-func (c *call) send(status int, mediaType string, body []byte) {
-	c.set("Content-Type", mediaType)
-	c.set("Content-Length", strconv.Itoa(len(body)))
-	c.WriteHeader(status)
-	_, _ = c.Write(body)
+func (x *exchange) send(status int, mediaType string, body []byte) {
+	x.set("Content-Type", mediaType)
+	x.set("Content-Length", strconv.Itoa(len(body)))
+	x.WriteHeader(status)
+	_, _ = x.Write(body)
 }
 
-func (c *call) ok(v any) error { return c.write(http.StatusOK, "application/json", v) }
+func (x *exchange) ok(v any) error { return x.write(http.StatusOK, "application/json", v) }
 
 // created responds with a new resource and its path.
-func (c *call) created(path string, v any) error {
-	c.set("Location", c.base+path)
-	return c.write(http.StatusCreated, "application/json", v)
+func (x *exchange) created(path string, v any) error {
+	x.set("Location", x.base+path)
+	return x.write(http.StatusCreated, "application/json", v)
 }
 
-func (c *call) noContent() error {
-	c.WriteHeader(http.StatusNoContent)
+func (x *exchange) noContent() error {
+	x.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // noStore marks a response that shows a secret: no cache may store it (RFC 9111 section 5.2.2.5).
-func (c *call) noStore() { c.set("Cache-Control", "no-store") }
+func (x *exchange) noStore() { x.set("Cache-Control", "no-store") }
 
 // timestamp is a time in a response, in milliseconds since the epoch. A nil pointer is null.
 type timestamp int64

@@ -33,36 +33,36 @@ type route struct {
 	needs      access.Scope // all of these permissions
 	maxBody    int64        // bytes; 0 takes no body
 	parameters []string     // of the query; any other is refused
-	handle     func(*call) error
-	exists     func(*call) error      // NotFound if the resource in the path does not exist; nil if the path names none
+	handle     func(*exchange) error
+	exists     func(*exchange) error  // NotFound if the resource in the path does not exist; nil if the path names none
 	match      func(path string) bool // instead of method and pattern
 }
 
 // anyMethod is the method of a route that serves all methods.
 const anyMethod = "*"
 
-func get(pattern string, handle func(*call) error) route {
+func get(pattern string, handle func(*exchange) error) route {
 	return route{method: http.MethodGet, pattern: pattern, handle: handle}
 }
 
-func post(pattern string, handle func(*call) error) route {
+func post(pattern string, handle func(*exchange) error) route {
 	return route{method: http.MethodPost, pattern: pattern, handle: handle}
 }
 
-func put(pattern string, handle func(*call) error) route {
+func put(pattern string, handle func(*exchange) error) route {
 	return route{method: http.MethodPut, pattern: pattern, handle: handle}
 }
 
-func patch(pattern string, handle func(*call) error) route {
+func patch(pattern string, handle func(*exchange) error) route {
 	return route{method: http.MethodPatch, pattern: pattern, handle: handle}
 }
 
-func del(pattern string, handle func(*call) error) route {
+func del(pattern string, handle func(*exchange) error) route {
 	return route{method: http.MethodDelete, pattern: pattern, handle: handle}
 }
 
 // anyPath serves all methods at the paths that match.
-func anyPath(pattern string, match func(path string) bool, handle func(*call) error) route {
+func anyPath(pattern string, match func(path string) bool, handle func(*exchange) error) route {
 	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
 }
 
@@ -93,7 +93,7 @@ func (r route) pages(filters ...string) route {
 }
 
 // of names the resource in the path. It decides between 404 and a problem with the query or the body.
-func (r route) of(exists func(*call) error) route {
+func (r route) of(exists func(*exchange) error) route {
 	r.exists = exists
 	return r
 }

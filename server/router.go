@@ -56,19 +56,19 @@ func (r *router) serve(table []route, measure Measure) {
 	}
 }
 
-// setRoute returns the handle of a route in the tree. It only sets the route of a call.
+// setRoute returns the handle of a route in the tree. It only sets the route of an exchange.
 func setRoute(rt *route, tally tally) httprouter.Handle {
 	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
-		c := w.(*call)
-		c.route, c.params, c.tally = rt, p, tally
+		x := w.(*exchange)
+		x.route, x.params, x.tally = rt, p, tally
 	}
 }
 
-// find sets the route of a method and a path in c. If there is none, it returns the methods that the path has.
-func (r *router) find(c *call, method, path string) (allowed []string, found bool) {
+// find sets the route of a method and a path in x. If there is none, it returns the methods that the path has.
+func (r *router) find(x *exchange, method, path string) (allowed []string, found bool) {
 	for _, rt := range r.matched {
 		if rt.match(path) {
-			c.route = rt
+			x.route = rt
 			return nil, true
 		}
 	}
@@ -84,7 +84,7 @@ func (r *router) find(c *call, method, path string) (allowed []string, found boo
 	case handle == nil:
 		return r.allowed(path), false
 	}
-	handle(c, nil, params)
+	handle(x, nil, params)
 	return nil, true
 }
 
@@ -99,52 +99,52 @@ func (r *router) allowed(path string) []string {
 }
 
 // dispatch finds the route of a request and runs it.
-func (s *Server) dispatch(c *call) {
-	if err := s.run(c); err != nil {
-		s.fail(c, err)
+func (s *Server) dispatch(x *exchange) {
+	if err := s.run(x); err != nil {
+		s.fail(x, err)
 	}
 }
 
 // run leads a request down its route: the checks, then the query, then the handler.
-func (s *Server) run(c *call) error {
-	if err := c.limitHeaderFields(); err != nil {
+func (s *Server) run(x *exchange) error {
+	if err := x.limitHeaderFields(); err != nil {
 		return err
 	}
-	if allowed, found := s.router.find(c, c.request.Method, c.request.URL.Path); !found {
-		return s.refuseUnmatched(c, allowed)
+	if allowed, found := s.router.find(x, x.request.Method, x.request.URL.Path); !found {
+		return s.refuseUnmatched(x, allowed)
 	}
 	switch {
-	case c.route.access == open:
-		return c.route.handle(c)
-	case c.route.access == proxied:
-		c.tally = s.gated[c.method()]
-		return c.route.handle(c)
-	case c.route.access == local && isLocal(c.request):
-		return c.handle()
+	case x.route.access == open:
+		return x.route.handle(x)
+	case x.route.access == proxied:
+		x.tally = s.gated[x.method()]
+		return x.route.handle(x)
+	case x.route.access == local && isLocal(x.request):
+		return x.handle()
 	}
-	s.auth.read(c)
-	c.needed, c.last = c.route.needs, access.CheckPermission
-	if err := s.auth.admit(c); err != nil {
+	s.auth.read(x)
+	x.needed, x.last = x.route.needs, access.CheckPermission
+	if err := s.auth.admit(x); err != nil {
 		return err
 	}
-	if c.request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them
-		if err := c.reserve(requestCost, 0); err != nil {
+	if x.request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them
+		if err := x.reserve(requestCost, 0); err != nil {
 			return err
 		}
 	}
-	if err := c.handle(); err != nil {
-		return c.missingInstead(err)
+	if err := x.handle(); err != nil {
+		return x.missingInstead(err)
 	}
 	return nil
 }
 
 // refuseUnmatched answers a request that no route matches. Every request of a key counts, so a credential is checked first,
 // up to its rate limit.
-func (s *Server) refuseUnmatched(c *call, allowed []string) error {
-	if len(c.request.Header["Authorization"]) > 0 {
-		s.auth.read(c)
-		c.last = access.CheckRateLimit
-		if err := s.auth.admit(c); err != nil {
+func (s *Server) refuseUnmatched(x *exchange, allowed []string) error {
+	if len(x.request.Header["Authorization"]) > 0 {
+		s.auth.read(x)
+		x.last = access.CheckRateLimit
+		if err := s.auth.admit(x); err != nil {
 			return err
 		}
 	}
@@ -152,20 +152,20 @@ func (s *Server) refuseUnmatched(c *call, allowed []string) error {
 		return &refusal{http.StatusNotFound, "not_found", "There is nothing at this path."}
 	}
 	list := strings.Join(allowed, ", ")
-	c.set("Allow", list)
+	x.set("Allow", list)
 	return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "This path has only " + list + "."}
 }
 
 // handle reads the query and calls the handler. If the route has no parameters, any parameter is refused here. A handler
 // with parameters reads them itself and refuses the others.
-func (c *call) handle() error {
-	if raw := c.request.URL.RawQuery; raw != "" {
-		c.query = form.ParseQuery(raw, c.route.parameters)
+func (x *exchange) handle() error {
+	if raw := x.request.URL.RawQuery; raw != "" {
+		x.query = form.ParseQuery(raw, x.route.parameters)
 	}
-	if len(c.route.parameters) == 0 {
-		if err := c.query.Err(); err != nil {
+	if len(x.route.parameters) == 0 {
+		if err := x.query.Err(); err != nil {
 			return err
 		}
 	}
-	return c.route.handle(c)
+	return x.route.handle(x)
 }

@@ -70,17 +70,17 @@ func (k *cookies) name(r *http.Request) string {
 }
 
 // of returns the cookies of a request that have the name of the session cookie.
-func (k *cookies) of(c *call) []*http.Cookie {
-	if len(c.request.Header["Cookie"]) == 0 {
+func (k *cookies) of(x *exchange) []*http.Cookie {
+	if len(x.request.Header["Cookie"]) == 0 {
 		return nil
 	}
-	return c.request.CookiesNamed(k.name(c.request))
+	return x.request.CookiesNamed(k.name(x.request))
 }
 
 // read reads the credential of a request that has no other one. The browser sends the cookie whoever caused the request, so
 // the cookie counts only in requests of the console. Errors: Unauthenticated if there is no cookie or its form is wrong;
 // Malformed if there are two; Forbidden if another site caused the request.
-func (k *cookies) read(c *call, sessions []*http.Cookie) (found access.Credential, err error) {
+func (k *cookies) read(x *exchange, sessions []*http.Cookie) (found access.Credential, err error) {
 	switch len(sessions) {
 	case 0:
 		return found, errNoCredential
@@ -88,30 +88,30 @@ func (k *cookies) read(c *call, sessions []*http.Cookie) (found access.Credentia
 	default:
 		return found, errTwo
 	}
-	c.noStore() // the response is for this browser only
-	if err := k.sameOrigin(c.request); err != nil {
+	x.noStore() // the response is for this browser only
+	if err := k.sameOrigin(x.request); err != nil {
 		return found, err
 	}
 	found, ok := access.ParseSession(sessions[0].Value)
 	if !ok {
-		k.clear(c)
+		k.clear(x)
 		return found, errSession
 	}
 	return found, nil
 }
 
 // set gives the browser the cookie of a session.
-func (k *cookies) set(c *call, credential access.Credential, session access.Session) {
+func (k *cookies) set(x *exchange, credential access.Credential, session access.Session) {
 	left := time.Until(time.UnixMilli(session.ExpiresAt))
-	http.SetCookie(c, k.newCookie(c, credential.Reveal(), max(1, int(left.Round(time.Second)/time.Second))))
+	http.SetCookie(x, k.newCookie(x, credential.Reveal(), max(1, int(left.Round(time.Second)/time.Second))))
 }
 
 // clear has the browser forget the cookie.
-func (k *cookies) clear(c *call) { http.SetCookie(c, k.newCookie(c, "", -1)) }
+func (k *cookies) clear(x *exchange) { http.SetCookie(x, k.newCookie(x, "", -1)) }
 
-func (k *cookies) newCookie(c *call, value string, maxAge int) *http.Cookie {
+func (k *cookies) newCookie(x *exchange, value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
-		Name: k.name(c.request), Value: value, Path: "/", MaxAge: maxAge,
-		Secure: k.isSecure(c.request), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: k.name(x.request), Value: value, Path: "/", MaxAge: maxAge,
+		Secure: k.isSecure(x.request), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
 }

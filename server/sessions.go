@@ -31,12 +31,12 @@ type sessionBody struct {
 
 // create exchanges an access token for a cookie. It refuses requests from other sites: they could sign in a visitor as somebody
 // else.
-func (h sessions) create(c *call) error {
-	c.noStore()
-	if err := h.auth.cookies.sameOrigin(c.request); err != nil {
+func (h sessions) create(x *exchange) error {
+	x.noStore()
+	if err := h.auth.cookies.sameOrigin(x.request); err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -45,53 +45,53 @@ func (h sessions) create(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	c.kind, c.address, c.throttled, c.last = tokenCredential, c.client, true, access.CheckRateLimit
-	c.credential, err = h.auth.readToken(*raw)
+	x.kind, x.address, x.throttled, x.last = tokenCredential, x.client, true, access.CheckRateLimit
+	x.credential, err = h.auth.readToken(*raw)
 	if err != nil {
-		c.unreadable = errToken // the body has no scheme that could be wrong
+		x.unreadable = errToken // the body has no scheme that could be wrong
 	}
-	if err := h.auth.admit(c); err != nil {
+	if err := h.auth.admit(x); err != nil {
 		return err
 	}
 	credential := access.MintSession()
-	session, err := h.store.CreateSession(c.request.Context(), c.principal, c.actor(), credential)
+	session, err := h.store.CreateSession(x.request.Context(), x.principal, x.actor(), credential)
 	if err != nil {
 		return err
 	}
-	c.principal.Session = &session
-	body, err := h.body(c)
+	x.principal.Session = &session
+	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	h.auth.cookies.set(c, credential, session)
-	return c.created("/api/v1/session/", body)
+	h.auth.cookies.set(x, credential, session)
+	return x.created("/api/v1/session/", body)
 }
 
-func (h sessions) read(c *call) error {
-	if c.principal.Session == nil {
+func (h sessions) read(x *exchange) error {
+	if x.principal.Session == nil {
 		return errNoSession
 	}
-	body, err := h.body(c)
+	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(body)
+	return x.ok(body)
 }
 
-func (h sessions) end(c *call) error {
-	if c.principal.Session == nil {
+func (h sessions) end(x *exchange) error {
+	if x.principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.store.EndSession(c.request.Context(), c.principal, c.actor()); err != nil {
+	if err := h.store.EndSession(x.request.Context(), x.principal, x.actor()); err != nil {
 		return err
 	}
-	h.auth.cookies.clear(c)
-	return c.noContent()
+	h.auth.cookies.clear(x)
+	return x.noContent()
 }
 
-func (h sessions) body(c *call) (sessionBody, error) {
-	body, err := h.whoami.body(c)
-	return sessionBody{body, timestamp(c.principal.Session.ExpiresAt)}, err
+func (h sessions) body(x *exchange) (sessionBody, error) {
+	body, err := h.whoami.body(x)
+	return sessionBody{body, timestamp(x.principal.Session.ExpiresAt)}, err
 }
 
 // errNoSession refuses other credentials than a session.

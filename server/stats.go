@@ -44,11 +44,11 @@ func (p period) points() int64 { return (p.until - p.since) / p.step }
 
 // period reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
 // it chooses one that gives at most a few hundred points.
-func (c *call) period() (period, error) {
-	q := &c.query
+func (x *exchange) period() (period, error) {
+	q := &x.query
 	since, until := q.Period()
 	if until == 0 {
-		until = max(c.began.UnixMilli(), since+1)
+		until = max(x.began.UnixMilli(), since+1)
 	}
 	if since == 0 {
 		since = max(until-defaultPeriod.Milliseconds(), 0)
@@ -131,14 +131,14 @@ func newCountsBody(t webhook.Tally) countsBody {
 }
 
 // read responds with a series without gaps: a step without attempts is zero.
-func (h stats) read(c *call) error {
-	subscription := c.query.Matching("subscription_id", "must be the id of a subscription",
+func (h stats) read(x *exchange) error {
+	subscription := x.query.Matching("subscription_id", "must be the id of a subscription",
 		func(s string) bool { return validID(subscriptionID, s) })
-	p, err := c.period()
+	p, err := x.period()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Series(c.request.Context(), c.organization(), subscription, p.since, p.until, p.step)
+	found, err := h.store.Series(x.request.Context(), x.organization(), subscription, p.since, p.until, p.step)
 	if err != nil {
 		return err
 	}
@@ -157,5 +157,5 @@ func (h stats) read(c *call) error {
 		body.Data = append(body.Data, pointBody{at(m), newCountsBody(t)})
 	}
 	body.Totals = newCountsBody(totals)
-	return c.ok(body)
+	return x.ok(body)
 }

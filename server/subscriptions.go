@@ -73,8 +73,8 @@ func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	}
 }
 
-func (h subscriptions) create(c *call) error {
-	f, err := c.form()
+func (h subscriptions) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ func (h subscriptions) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	sub, secret, err := h.store.CreateSubscription(c.request.Context(), c.actor(), c.organization(), change)
+	sub, secret, err := h.store.CreateSubscription(x.request.Context(), x.actor(), x.organization(), change)
 	if err != nil {
 		return err
 	}
-	c.noStore()
-	return c.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
+	x.noStore()
+	return x.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
 // change reads the fields of a subscription that a caller may set.
@@ -101,42 +101,42 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 	return change, f.Err()
 }
 
-func (h subscriptions) list(c *call) error {
-	status := c.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
-	p, err := c.page()
+func (h subscriptions) list(x *exchange) error {
+	status := x.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Subscriptions(c.request.Context(), c.organization(), webhook.Status(status), p.After.Row, p.More())
+	found, err := h.store.Subscriptions(x.request.Context(), x.organization(), webhook.Status(status), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return writePage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
+	return writePage(x, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
 }
 
 // find returns the subscription in the path.
-func (h subscriptions) find(c *call) (found webhook.Subscription, err error) {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error) {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Subscription(c.request.Context(), c.organization(), id)
+	return h.store.Subscription(x.request.Context(), x.organization(), id)
 }
 
-func (h subscriptions) read(c *call) error {
-	found, err := h.find(c)
+func (h subscriptions) read(x *exchange) error {
+	found, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(newSubscriptionBody(found))
+	return x.ok(newSubscriptionBody(found))
 }
 
-func (h subscriptions) update(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h subscriptions) update(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -144,30 +144,30 @@ func (h subscriptions) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	sub, err := h.store.UpdateSubscription(c.request.Context(), c.actor(), c.organization(), id, change)
+	sub, err := h.store.UpdateSubscription(x.request.Context(), x.actor(), x.organization(), id, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newSubscriptionBody(sub))
+	return x.ok(newSubscriptionBody(sub))
 }
 
-func (h subscriptions) remove(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h subscriptions) remove(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteSubscription(c.request.Context(), c.actor(), c.organization(), id); err != nil {
+	if err := h.store.DeleteSubscription(x.request.Context(), x.actor(), x.organization(), id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }
 
-func (h subscriptions) rotate(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h subscriptions) rotate(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	f, err := c.optionalForm()
+	f, err := x.optionalForm()
 	if err != nil {
 		return err
 	}
@@ -179,12 +179,12 @@ func (h subscriptions) rotate(c *call) error {
 	if overlap != nil {
 		rotation.Overlap = time.Duration(*overlap) * time.Second
 	}
-	sub, secret, err := h.store.RotateSecret(c.request.Context(), c.actor(), c.organization(), id, rotation)
+	sub, secret, err := h.store.RotateSecret(x.request.Context(), x.actor(), x.organization(), id, rotation)
 	if err != nil {
 		return err
 	}
-	c.noStore()
-	return c.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
+	x.noStore()
+	return x.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
 // readURL reads the URL of a subscription and returns its canonical form. It refuses addresses that deliveries may not be sent

@@ -50,17 +50,17 @@ func newTokenBody(t access.AccessToken) tokenBody {
 	}
 }
 
-func (h tokens) create(c *call) error {
-	user, err := c.pathID("id", userID, aUser)
+func (h tokens) create(x *exchange) error {
+	user, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("organization_id")
-	organization, name, expires := h.lookup.Organization(c.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
+	organization, name, expires := h.lookup.Organization(x.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -68,63 +68,63 @@ func (h tokens) create(c *call) error {
 		name = new(string)
 	}
 	credential := access.Mint(access.TokenPrefix)
-	token, err := h.store.CreateToken(c.request.Context(), c.actor(), user, *organization, credential, *name, expires)
+	token, err := h.store.CreateToken(x.request.Context(), x.actor(), user, *organization, credential, *name, expires)
 	if err != nil {
 		return err
 	}
-	c.noStore()
-	return c.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+	x.noStore()
+	return x.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
 }
 
-func (h tokens) list(c *call) error {
-	user, err := c.pathID("id", userID, aUser)
+func (h tokens) list(x *exchange) error {
+	user, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	p, err := c.page()
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Tokens(c.request.Context(), user, p.After.Row, p.More())
+	found, err := h.store.Tokens(x.request.Context(), user, p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return writePage(c, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
+	return writePage(x, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
 }
 
 // find returns the access token in the path.
-func (h tokens) find(c *call) (found access.AccessToken, err error) {
-	user, id, err := tokenIDs(c)
+func (h tokens) find(x *exchange) (found access.AccessToken, err error) {
+	user, id, err := tokenIDs(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Token(c.request.Context(), user, id)
+	return h.store.Token(x.request.Context(), user, id)
 }
 
-func (h tokens) read(c *call) error {
-	found, err := h.find(c)
+func (h tokens) read(x *exchange) error {
+	found, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(newTokenBody(found))
+	return x.ok(newTokenBody(found))
 }
 
-func (h tokens) revoke(c *call) error {
-	user, id, err := tokenIDs(c)
+func (h tokens) revoke(x *exchange) error {
+	user, id, err := tokenIDs(x)
 	if err != nil {
 		return err
 	}
-	if err := h.store.RevokeToken(c.request.Context(), c.actor(), user, id); err != nil {
+	if err := h.store.RevokeToken(x.request.Context(), x.actor(), user, id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }
 
 // tokenIDs reads the two ids of a token from the path.
-func tokenIDs(c *call) (user, token string, err error) {
-	if user, err = c.pathID("id", userID, aUser); err != nil {
+func tokenIDs(x *exchange) (user, token string, err error) {
+	if user, err = x.pathID("id", userID, aUser); err != nil {
 		return "", "", err
 	}
-	token, err = c.pathID("token_id", tokenID, aToken)
+	token, err = x.pathID("token_id", tokenID, aToken)
 	return user, token, err
 }

@@ -40,32 +40,32 @@ type rateWindowBody struct {
 // verify makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key
 // is valid or not: the response is about the key, not about the caller. The caller is not throttled for invalid keys of its
 // customers.
-func (h verification) verify(c *call) error {
-	f, err := c.form()
+func (h verification) verify(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("key")
-	raw, asked := f.Text("key", maxShownKey), h.lookup.Scope(c.request.Context(), f, "permission")
+	raw, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	body, err := h.ask(c, *raw, asked)
+	body, err := h.ask(x, *raw, asked)
 	if err != nil {
 		return err
 	}
-	c.noStore() // the response is about a credential
-	return c.ok(body)
+	x.noStore() // the response is about a credential
+	return x.ok(body)
 }
 
 // maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
 // ask checks the key; needed are the permissions that it must have. An error means that a check could not be made.
-func (h verification) ask(c *call, raw string, needed access.Scope) (verifyBody, error) {
+func (h verification) ask(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
 	check := credentialCheck{kind: keyCredential, needed: needed, last: access.CheckPermission}
 	check.credential, check.unreadable = parseKey(raw)
-	err := h.checker.check(c.request.Context(), &check)
+	err := h.checker.check(x.request.Context(), &check)
 	if err != nil && !isRefusal(err) {
 		return verifyBody{}, err
 	}

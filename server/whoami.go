@@ -42,17 +42,17 @@ type whoamiKey struct {
 	Scope string `json:"scope"`
 }
 
-func (h whoami) read(c *call) error {
-	body, err := h.body(c)
+func (h whoami) read(x *exchange) error {
+	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(body)
+	return x.ok(body)
 }
 
-func (h whoami) body(c *call) (whoamiBody, error) {
-	p := c.principal
-	plan, err := h.plan(c)
+func (h whoami) body(x *exchange) (whoamiBody, error) {
+	p := x.principal
+	plan, err := h.plan(x)
 	if err != nil {
 		return whoamiBody{}, err
 	}
@@ -69,10 +69,10 @@ func (h whoami) body(c *call) (whoamiBody, error) {
 }
 
 // plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
-func (h whoami) plan(c *call) (access.Plan, error) {
-	p := c.principal
+func (h whoami) plan(x *exchange) (access.Plan, error) {
+	p := x.principal
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil
 	}
-	return h.store.Plan(c.request.Context(), p.Organization.Plan)
+	return h.store.Plan(x.request.Context(), p.Organization.Plan)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// call is one HTTP request with its response. The router and the checks fill it in, handlers read it, and at the end one log
+// exchange is one HTTP request with its response. The router and the checks fill it in, handlers read it, and at the end one log
 // line is made of it. Every response is written through it, so it knows the status and the size.
-type call struct {
+type exchange struct {
 	http.ResponseWriter
 	request       *http.Request
 	params        httprouter.Params
@@ -42,53 +42,53 @@ type call struct {
 }
 
 // set sets a response header and keeps the spelling of its name: the canonical form would be "Ratelimit-Policy". The values
-// are stored in the call, because one slice per header would be a third of the allocations of a request.
-func (c *call) set(name, value string) {
-	if c.used == len(c.values) {
-		c.Header()[name] = []string{value}
+// are stored in the exchange, because one slice per header would be a third of the allocations of a request.
+func (x *exchange) set(name, value string) {
+	if x.used == len(x.values) {
+		x.Header()[name] = []string{value}
 		return
 	}
-	c.values[c.used] = value
-	c.used++
-	c.Header()[name] = c.values[c.used-1 : c.used : c.used]
+	x.values[x.used] = value
+	x.used++
+	x.Header()[name] = x.values[x.used-1 : x.used : x.used]
 }
 
 // WriteHeader records the status.
-func (c *call) WriteHeader(status int) {
-	if c.status == 0 && status >= 200 {
-		c.status = status
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 && status >= 200 {
+		x.status = status
 	}
-	c.ResponseWriter.WriteHeader(status)
+	x.ResponseWriter.WriteHeader(status)
 }
 
 // Write counts the bytes of the body.
-func (c *call) Write(b []byte) (int, error) {
-	if c.status == 0 {
-		c.status = http.StatusOK
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
 	}
-	n, err := c.ResponseWriter.Write(b)
-	c.bytes += int64(n)
+	n, err := x.ResponseWriter.Write(b)
+	x.bytes += int64(n)
 	return n, err
 }
 
 // extendDeadlines gives the handler time until d from now, beyond the timeouts of the server. The read deadline matters too:
 // net/http reads ahead while a handler runs, and cancels the context when that read times out.
-func (c *call) extendDeadlines(d time.Duration) {
+func (x *exchange) extendDeadlines(d time.Duration) {
 	deadline := time.Now().Add(d)
-	rc := http.NewResponseController(c.ResponseWriter)
+	rc := http.NewResponseController(x.ResponseWriter)
 	// In tests without a connection there are no deadlines to extend.
 	_ = rc.SetReadDeadline(deadline)
 	_ = rc.SetWriteDeadline(deadline)
 }
 
 // organization is the row id of the organization in which the caller acts.
-func (c *call) organization() int64 { return c.principal.Organization.RowID }
+func (x *exchange) organization() int64 { return x.principal.Organization.RowID }
 
 // actor is the caller as the audit log names it.
-func (c *call) actor() access.Actor {
+func (x *exchange) actor() access.Actor {
 	ip := ""
-	if c.client.IsValid() {
-		ip = c.client.String()
+	if x.client.IsValid() {
+		ip = x.client.String()
 	}
-	return c.principal.Actor(ip, c.id)
+	return x.principal.Actor(ip, x.id)
 }
