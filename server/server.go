@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -152,15 +153,10 @@ func (o *Options) normalize() (base string, err error) {
 	} else {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
 	}
-	if o.BodyMemory == 0 {
-		o.BodyMemory = DefaultBodyMemory
-	}
-	if o.TokenRate == 0 {
-		o.TokenRate = DefaultTokenRate
-	}
-	if o.ConnectionsPerAddress == 0 {
-		o.ConnectionsPerAddress = DefaultConnectionsPerAddress
-	}
+	o.BodyMemory = cmp.Or(o.BodyMemory, DefaultBodyMemory)
+	o.TokenRate = cmp.Or(o.TokenRate, DefaultTokenRate)
+	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
+	o.KeyPrefix = cmp.Or(o.KeyPrefix, "svc")
 	if o.Connections == nil {
 		o.Connections = noConnectionObserver{}
 	}
@@ -169,9 +165,6 @@ func (o *Options) normalize() (base string, err error) {
 	}
 	if o.Measure == nil {
 		o.Measure = unmeasured
-	}
-	if o.KeyPrefix == "" {
-		o.KeyPrefix = "svc"
 	}
 	if o.ShutdownGrace <= 0 {
 		o.ShutdownGrace = 20 * time.Second

@@ -143,19 +143,8 @@ func parseObject(members []member, text []byte, options ...jsontext.Options) ([]
 		members = make([]member, 0, 4)
 	}
 	for decoder.PeekKind() != jsontext.KindEndObject {
-		name, err := decoder.ReadValue()
+		m, err := readMember(decoder, text)
 		if err != nil {
-			return nil, err
-		}
-		m := member{name: text[decoder.InputOffset()-int64(len(name)) : decoder.InputOffset()]}
-		value, err := decoder.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		m.value = text[decoder.InputOffset()-int64(len(value)) : decoder.InputOffset()]
-		if bytes.IndexByte(m.name, '\\') < 0 {
-			m.name = m.name[1 : len(m.name)-1]
-		} else if m.name, err = jsontext.AppendUnquote(nil, m.name); err != nil {
 			return nil, err
 		}
 		if len(members) == maxFields {
@@ -170,6 +159,26 @@ func parseObject(members []member, text []byte, options ...jsontext.Options) ([]
 		return nil, errors.Join(err, errTrailingText)
 	}
 	return members, nil
+}
+
+// readMember reads the next member of an object in text.
+func readMember(decoder *jsontext.Decoder, text []byte) (m member, err error) {
+	name, err := decoder.ReadValue()
+	if err != nil {
+		return m, err
+	}
+	m.name = text[decoder.InputOffset()-int64(len(name)) : decoder.InputOffset()]
+	value, err := decoder.ReadValue()
+	if err != nil {
+		return m, err
+	}
+	m.value = text[decoder.InputOffset()-int64(len(value)) : decoder.InputOffset()]
+	if bytes.IndexByte(m.name, '\\') < 0 {
+		m.name = m.name[1 : len(m.name)-1]
+		return m, nil
+	}
+	m.name, err = jsontext.AppendUnquote(nil, m.name)
+	return m, err
 }
 
 // putDecoder returns a decoder to the pool and drops its reference to the body.
