@@ -59,14 +59,14 @@ func (a *authenticator) readKey(x *exchange) {
 }
 
 // isOperator reports whether a request without a credential came over the local socket. Whoever can connect to the socket
-// can read and write the database file too. An empty credential counts as a credential: in a script that wanted to send one,
-// a variable has no value. A request of a browser, or one that a proxy forwards to the socket, is a stranger's.
+// can read and write the database file too. An empty credential counts as a credential, because a script that
+// wanted to send one may have an empty variable. A request of a browser does not count as the operator's, nor one that a proxy forwards to the socket.
 func (a *authenticator) isOperator(x *exchange) bool {
 	return x.local && len(x.request.Header["Authorization"]) == 0 && len(a.cookies.of(x)) == 0 &&
 		!isRelayed(x.request) && len(x.request.Header["Origin"]) == 0 && len(x.request.Header["Sec-Fetch-Site"]) == 0
 }
 
-// credential reads the one credential of a request. Errors: Malformed if there are two; Unauthenticated if there is none, or
+// credential reads the only credential of a request. Errors: Malformed if there are two; Unauthenticated if there is none, or
 // if its form is wrong; and those of cookies.read.
 func (a *authenticator) credential(x *exchange) (found access.Credential, kind credentialKind, err error) {
 	sessions := a.cookies.of(x)

@@ -18,7 +18,7 @@ import (
 // This list is the only one. Requests, forward authentication, verify and explain all run it with checker.check.
 var checks = [access.CheckPassed]func(*checker, context.Context, *credentialCheck) error{
 	access.CheckParse:        (*checker).parsed,       // 401: the credential has no valid form; 429: too many failures from this address
-	access.CheckLookUp:       (*checker).lookUp,       // 401: nobody knows the credential; 429: too many failures from this address
+	access.CheckLookUp:       (*checker).lookUp,       // 401: the credential is unknown; 429: too many failures from this address
 	access.CheckRevoked:      (*checker).usable,       // 401: it was revoked
 	access.CheckExpired:      (*checker).usable,       // 401: it has expired
 	access.CheckCreator:      (*checker).usable,       // 401: its creator is not active, or no longer a member

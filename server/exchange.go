@@ -35,7 +35,7 @@ type exchange struct {
 	used   int
 
 	began  time.Time
-	tally  tally // nil while, and where, no route matches
+	tally  tally // nil if no route matches
 	status int   // 0 until the header is written
 	bytes  int64 // of the body
 	code   string

@@ -177,7 +177,7 @@ func (h explanation) find(ctx context.Context, x *exchange, m *explained, key st
 	return state, nil
 }
 
-// isForwardAuth reports whether the path is one that a proxy asks.
+// isForwardAuth reports whether the path is one of forward authentication.
 func (m *explained) isForwardAuth() bool {
 	return m.request.route != nil && m.request.route.match != nil
 }

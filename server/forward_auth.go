@@ -43,7 +43,7 @@ type knownPermissions interface {
 // after the dialect holds the permissions, joined by "+". More segments may follow only in the dialect of envoy.
 //
 // An empty segment is not valid: a variable of a proxy's configuration that is empty must not mean "no permission is needed".
-// A word that is no permission counts as one that nobody has.
+// A word that is not a permission is needed like one, and no key has it.
 func parseForwardAuth(path string) (dialect, needed string, ok bool) {
 	rest, found := strings.CutPrefix(path, forwardAuthPath)
 	if !found {
@@ -99,7 +99,7 @@ var (
 	zeroBytes = []string{"0"}
 )
 
-// identifyKey answers that the request may pass, and whose it is. All headers are always present, so a proxy that copies them
+// identifyKey lets the request pass and says whose key it has. All headers are always present, so a proxy that copies them
 // overwrites headers of the same names that a client sent.
 func (x *exchange) identifyKey() {
 	p := &x.principal
@@ -128,8 +128,8 @@ func (h forwardAuth) explainUnknown(x *exchange, err error) error {
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }
 
-// masked returns the status to send in place of one that nginx would take for a failure of ours. It drops the body of a
-// refusal too, so the headers say what the body does.
+// masked returns the status to send. nginx takes most statuses for a failure of ours, so its dialect gets 403 instead, with the
+// true status in a header. nginx also drops the body of a refusal, so another header has the code.
 func (x *exchange) masked(status int, code string) int {
 	if x.dialect != nginxDialect {
 		return status
