@@ -59,8 +59,8 @@ func (a *authenticator) readKey(x *exchange) {
 }
 
 // isOperator reports whether a request without a credential came over the local socket. Whoever can connect to the socket
-// can read and write the database file too. An empty credential counts as a credential, because a script that
-// wanted to send one may have an empty variable. A request of a browser does not count as the operator's, nor one that a proxy forwards to the socket.
+// can read and write the database file too. An empty credential counts as a credential: a script that wanted to send one may
+// have an empty variable. Requests of a browser, and requests that a proxy forwards to the socket, are not the operator's.
 func (a *authenticator) isOperator(x *exchange) bool {
 	return x.local && len(x.request.Header["Authorization"]) == 0 && len(a.cookies.of(x)) == 0 &&
 		!isRelayed(x.request) && len(x.request.Header["Origin"]) == 0 && len(x.request.Header["Sec-Fetch-Site"]) == 0
