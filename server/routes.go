@@ -2,9 +2,9 @@ package server
 
 import "github.com/keyhook/keyhook/storage/access"
 
-// routes is the table of every path that is served: method, path, handler, permissions and limits. A row without a call of to
+// table lists every path that is served: method, path, handler, permissions and limits. A row without a call of to
 // needs a credential with its permissions, and counts one request of its rate limit. HEAD is served wherever GET is.
-func (h *handlers) routes() []route {
+func (h *handlers) table() []route {
 	var (
 		key, subscription, event = exists(h.keys.find), exists(h.subscriptions.find), h.events.exists
 		plan, permission, role   = exists(h.plans.find), exists(h.permissions.find), exists(h.roles.find)

@@ -129,7 +129,7 @@ func New(o Options) (*Server, error) {
 	}
 	checker := &checker{o.Store, o.Issuer, o.Limiter, s.throttle, newTokenRate(o.TokenRate)}
 	s.auth = &authenticator{checker, cookies, o.KeyPrefix + "_"}
-	s.router.serve(newHandlers(o, base, s.auth, s.router, &s.draining).routes(), o.Measure)
+	s.router.serve(newHandlers(o, base, s.auth, s.router, &s.draining).table(), o.Measure)
 	s.strays = o.Measure.byMethod(noRoute)
 	s.gated = o.Measure.byMethod(forwardAuthPath + "{dialect}/")
 	return s, nil
