@@ -39,8 +39,7 @@ func (k *checker) check(ctx context.Context, c *credentialCheck) error {
 	return nil
 }
 
-// credentialCheck is one credential on its way through the checks. The caller fills in the first group of fields, the checks
-// the second.
+// credentialCheck is one credential on its way through the checks. The caller fills in the fields, the checks the outcome.
 type credentialCheck struct {
 	kind          credentialKind
 	credential    access.Credential
@@ -56,6 +55,11 @@ type credentialCheck struct {
 	find  func(context.Context) (access.Standing, error)
 	state *access.Standing
 
+	checkOutcome
+}
+
+// checkOutcome is what the checks found out.
+type checkOutcome struct {
 	at                 access.Check     // the check that is being made, or that failed
 	principal          access.Principal // from the look-up on
 	authenticated      bool             // principal is set

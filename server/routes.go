@@ -2,8 +2,8 @@ package server
 
 import "github.com/keyhook/keyhook/storage/access"
 
-// table lists every path that is served: method, path, handler, permissions and limits. A row without a call of to
-// needs a credential with its permissions, and counts one request of its rate limit. HEAD is served wherever GET is.
+// table lists every path that is served: method, path, handler, permissions and limits. A row without "to" needs a
+// credential with its permissions and counts one request of its rate limit. HEAD is served wherever GET is.
 func (h *handlers) table() []route {
 	var (
 		key, subscription, event = exists(h.keys.find), exists(h.subscriptions.find), h.events.exists
