@@ -20,8 +20,8 @@ const (
 // counts the lines that it leaves out and writes the number to the log.
 type anonymousLog struct {
 	log      *slog.Logger
-	requests *rate.Limiter // lines of requests that were answered or refused
-	faults   *rate.Limiter // lines of requests that failed, so that a flood of refusals does not hide these
+	requests *rate.Limiter // lines about successes and refusals
+	faults   *rate.Limiter // lines about failures of the server: a flood of refusals does not hide them
 
 	mu       sync.Mutex
 	omitted  int64     // lines since the last report
@@ -34,7 +34,7 @@ func newAnonymousLog(log *slog.Logger) *anonymousLog {
 	}
 }
 
-// allow reports whether a line of that level is written, and counts it where it is not.
+// allow reports whether a line of that level is written. It counts the lines that are not.
 func (a *anonymousLog) allow(level slog.Level) bool {
 	lines := a.requests
 	if level >= slog.LevelWarn {
@@ -49,8 +49,8 @@ func (a *anonymousLog) allow(level slog.Level) bool {
 	return false
 }
 
-// report writes how many lines were left out since the last report, if any were and that report is old enough. last says
-// that no further report follows.
+// report writes how many lines were left out since the last report. It writes at most one report per omittedInterval, unless
+// this is the last one.
 func (a *anonymousLog) report(last bool) {
 	a.mu.Lock()
 	omitted, due := a.omitted, last || time.Since(a.reported) >= omittedInterval

@@ -1,144 +1,142 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// principalStore is what authentication asks of the store.
-type principalStore interface {
-	// PrincipalByKey returns who a key stands for, or Unauthenticated: unknown, revoked, expired, or its creator may
-	// not act. The plan is not looked at.
-	PrincipalByKey(ctx context.Context, digest access.Digest) (access.Principal, error)
-	// PrincipalByToken is the same for an access token.
-	PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error)
-	// PrincipalOfSystem returns the built-in operator.
-	PrincipalOfSystem(ctx context.Context) (access.Principal, error)
-	// PrincipalBySession is the same for a session of the console.
-	PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error)
-	// PrincipalByIdentity is the same for whom an issuer vouches for. named is the organization to act in, where neither
-	// the issuer nor the memberships of the user say it: NotFound where it is none of them, Malformed where it is empty.
-	PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error)
-	// OrganizationByID returns an organization, or NotFound.
-	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
-	// Used notes that a credential was used. It does not block.
-	Used(p access.Principal)
+// authenticator reads the credential of a request and has it checked.
+type authenticator struct {
+	checker *checker
+	cookies *cookies
+	prefix  string // of API keys, with the underscore
 }
 
-// authenticate finds out who asks, and whether they may ask anything at all.
-func (s *Server) authenticate(c *call) error {
-	if s.isOperators(c) {
-		return s.authenticateLocal(c)
+// admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
+// again.
+func (a *authenticator) admit(x *exchange) error {
+	err := a.checker.check(x.request.Context(), &x.credentialCheck)
+	x.setWindow()
+	switch fault.KindOf(err) {
+	case fault.Limited:
+		x.set("Retry-After", strconv.FormatInt(max(1, seconds(x.retryAfter)), 10))
+	case fault.Unauthenticated:
+		if x.kind == sessionCredential && x.at == access.CheckLookUp {
+			a.cookies.clear(x)
+		}
 	}
-	credential, by, err := s.credential(c)
-	return s.admit(c, credential, by, err)
-}
-
-// admit makes the checks of a credential that has been read, up to its window; unread is why it could not be.
-func (s *Server) admit(c *call, credential access.Credential, by means, unread error) error {
-	if isGuess(unread) {
-		return s.guessed(c, unread)
-	}
-	if unread != nil {
-		return unread
-	}
-	if err := s.identify(c, credential, by); err != nil {
-		return err
-	}
-	if by != byKey {
-		return s.pace(c) // plan and window are for keys
-	}
-	err := s.judge(c.request.Context(), &c.trial, access.CheckRateLimit)
-	c.showWindow()
 	return err
 }
 
-// isOperators reports whether a request is of somebody who connected to the local socket, and so can read and write the
-// file too. A credential that is sent counts as everywhere else, an empty one included: in a script that wanted to act as
-// somebody, it is a variable without a value. What a browser asks, or a proxy passes on that was pointed to the socket, is
-// some stranger's.
-func (s *Server) isOperators(c *call) bool {
-	return c.local && len(c.request.Header["Authorization"]) == 0 && len(s.sessionCookies(c)) == 0 &&
-		!isRelayed(c.request) && len(c.request.Header["Origin"]) == 0 && len(c.request.Header["Sec-Fetch-Site"]) == 0
-}
-
-// authenticateLocal has a request act as the built-in operator.
-func (s *Server) authenticateLocal(c *call) error {
-	p, err := s.store.PrincipalOfSystem(c.request.Context())
-	if err != nil {
-		return unreadable(err)
+// read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
+func (a *authenticator) read(x *exchange) {
+	x.organizations = x.request.Header[organizationHeader]
+	x.address, x.throttled = x.client, true
+	if a.isOperator(x) {
+		x.kind, x.throttled = socketCredential, false
+		return
 	}
-	c.principal, c.authenticated = p, true
-	s.store.Used(p)
-	return nil
+	x.credential, x.kind, x.unreadable = a.credential(x)
 }
 
-// guessed answers a credential that was refused unseen.
-func (s *Server) guessed(c *call, err error) error {
-	if wait, blocked := s.throttle.blocked(c.client, access.Digest{}); blocked {
-		return tooManyFailures(c, wait)
+// readKey reads the credential of a request that may only have an API key, and that acts in the key's own organization.
+func (a *authenticator) readKey(x *exchange) {
+	x.address, x.throttled, x.kind = x.client, true, keyCredential
+	scheme, raw, err := authorization(x.request.Header)
+	switch {
+	case err != nil:
+		x.unreadable = err
+	case !strings.EqualFold(scheme, "ApiKey") || strings.HasPrefix(raw, access.TokenPrefix+"_"):
+		x.unreadable = wrongScheme("Only an API key is accepted here: send it as \"Authorization: ApiKey " + a.prefix + "…\".")
+	default:
+		x.credential, x.unreadable = parseKey(raw)
 	}
-	s.throttle.failed(c.client, access.Digest{})
-	return err
 }
 
-// isGuess reports whether err refuses a credential that was shown; a request without one tries nothing.
+// isOperator reports whether a request without a credential came over the local socket. Whoever can connect to the socket
+// can read and write the database file too. An empty credential counts as a credential: a script that wanted to send one may
+// have an empty variable. Requests of a browser, and requests that a proxy forwards to the socket, are not the operator's.
+func (a *authenticator) isOperator(x *exchange) bool {
+	return x.local && len(x.request.Header["Authorization"]) == 0 && len(a.cookies.of(x)) == 0 &&
+		!isRelayed(x.request) && len(x.request.Header["Origin"]) == 0 && len(x.request.Header["Sec-Fetch-Site"]) == 0
+}
+
+// credential reads the only credential of a request. Errors: Malformed if there are two; Unauthenticated if there is none, or
+// if its form is wrong; and those of cookies.read.
+func (a *authenticator) credential(x *exchange) (found access.Credential, kind credentialKind, err error) {
+	sessions := a.cookies.of(x)
+	scheme, raw, err := authorization(x.request.Header)
+	switch {
+	case errors.Is(err, errNoCredential):
+		found, err = a.cookies.read(x, sessions)
+		return found, sessionCredential, err
+	case err != nil:
+		return found, 0, err
+	case len(sessions) > 0:
+		return found, 0, errTwo
+	case strings.EqualFold(scheme, "ApiKey"):
+		found, err = parseKey(raw)
+		return found, keyCredential, err
+	case strings.EqualFold(scheme, "Bearer") && a.checker.issuer != nil && access.LooksForeign(raw):
+		found, err = parseIssuerToken(raw)
+		return found, issuerCredential, err
+	case strings.EqualFold(scheme, "Bearer"):
+		found, err = a.readToken(raw)
+		return found, tokenCredential, err
+	}
+	return found, 0, wrongScheme("The scheme of the Authorization header is not supported. " + errNoCredential.Message)
+}
+
+// isGuess reports whether err refuses a credential for its form. A request without a credential guesses nothing.
 func isGuess(err error) bool {
 	return fault.KindOf(err) == fault.Unauthenticated && !errors.Is(err, errNoCredential)
 }
 
-// The codes of refusals that stand elsewhere too.
+// The codes of refusals that several files use.
 const (
 	codeDenied      = "permission_denied"
 	codePlan        = "plan_capability_required"
 	codeRateLimited = "rate_limited"
 )
 
-// codeUnknown is the code for every credential that was never given out, be it malformed or unknown, a key or a token.
+// codeUnknown is the code of every malformed or unknown credential, whether it is a key or a token.
 const codeUnknown = "invalid_key"
 
 var (
 	errNoCredential = fault.New(fault.Unauthenticated, "missing_credential",
 		"Send an API key as \"Authorization: ApiKey svc_…\" or an access token as \"Authorization: Bearer kat_…\".")
-	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This is not an API key that is known here.")
-	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This is not an access token that is known here.")
-	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys; an operator can change the plan.")
-	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "Send one credential, in one Authorization header or in the cookie of a session.")
+	errKey   = fault.New(fault.Unauthenticated, codeUnknown, "This API key is malformed or unknown; check that it was copied in full.")
+	errToken = fault.New(fault.Unauthenticated, codeUnknown, "This access token is malformed or unknown; check that it was copied in full.")
+	errPlan  = fault.New(fault.Forbidden, codePlan, "The organization's plan does not include API keys; ask an operator to change the plan.")
+	errTwo   = fault.New(fault.Malformed, "multiple_credentials", "The request has several credentials; send one, in one Authorization header or in the session cookie.")
 )
+
+// errTooManyFailures refuses a credential without a look-up.
+var errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
 
 func wrongScheme(hint string) error {
 	return fault.New(fault.Unauthenticated, "wrong_scheme", "%s", hint)
 }
 
-// credential reads the one credential of a request, without asking the store. Errors: Malformed where there are two,
-// Unauthenticated where there is none or it was never given out, and as of cookie.
-func (s *Server) credential(c *call) (found access.Credential, by means, err error) {
-	cookies := s.sessionCookies(c)
-	scheme, raw, err := authorization(c.request.Header)
-	switch {
-	case errors.Is(err, errNoCredential):
-		found, err = s.cookie(c, cookies)
-		return found, bySession, err
-	case err != nil:
-		return found, 0, err
-	case len(cookies) > 0:
-		return found, 0, errTwo
-	case strings.EqualFold(scheme, "ApiKey"):
-		found, err = apiKey(raw)
-		return found, byKey, err
-	case strings.EqualFold(scheme, "Bearer") && s.issuer != nil && access.LooksForeign(raw):
-		found, err = foreign(raw)
-		return found, byIssuer, err
-	case strings.EqualFold(scheme, "Bearer"):
-		found, err = s.bearer(raw)
-		return found, byToken, err
+// sameAsMalformed gives an unknown credential the same response as a malformed one. The message of the issuer says no more
+// than ours, and it has a cause for the log.
+func sameAsMalformed(err error, kind credentialKind) error {
+	switch e, _ := fault.As(err); {
+	case e.Code != codeUnknown:
+		return err
+	case kind == keyCredential:
+		return errKey
+	case kind == tokenCredential:
+		return errToken
+	case kind == sessionCredential:
+		return errSession
 	}
-	return found, 0, wrongScheme("Only the schemes ApiKey and Bearer are known: " + errNoCredential.Message)
+	return err
 }
 
 // authorization splits the one Authorization header of a request.
@@ -154,8 +152,17 @@ func authorization(h http.Header) (scheme, raw string, err error) {
 	return scheme, strings.TrimLeft(raw, " "), nil // 1*SP, RFC 9110 section 11.4
 }
 
-// apiKey reads a key of any prefix, so that keys outlive a change of the setting.
-func apiKey(raw string) (access.Credential, error) {
+// parseIssuerToken reads a token of the identity provider.
+func parseIssuerToken(raw string) (access.Credential, error) {
+	c, ok := access.Foreign(raw)
+	if !ok {
+		return c, errToken
+	}
+	return c, nil
+}
+
+// parseKey reads a key with any prefix, so keys stay valid when the setting changes.
+func parseKey(raw string) (access.Credential, error) {
 	if strings.HasPrefix(raw, access.TokenPrefix+"_") {
 		return access.Credential{}, wrongScheme("This is an access token: send it as \"Authorization: Bearer kat_…\".")
 	}
@@ -166,14 +173,14 @@ func apiKey(raw string) (access.Credential, error) {
 	return c, nil
 }
 
-// bearer reads an access token. One that looks minted must have a right checksum; any other may be the token that the
-// operator chose for the first start.
-func (s *Server) bearer(raw string) (access.Credential, error) {
+// readToken reads an access token. A token in the form that Keyhook generates must have a valid checksum. Any other text may be
+// the token that the operator chose for the first start.
+func (a *authenticator) readToken(raw string) (access.Credential, error) {
 	c, minted := access.Parse(raw)
 	prefix, looksMinted := access.LooksMinted(raw)
 	switch {
-	case strings.HasPrefix(raw, s.prefix), minted && c.Prefix() != access.TokenPrefix:
-		return c, wrongScheme("This is an API key: send it as \"Authorization: ApiKey " + s.prefix + "…\".")
+	case strings.HasPrefix(raw, a.prefix), minted && c.Prefix() != access.TokenPrefix:
+		return c, wrongScheme("This is an API key: send it as \"Authorization: ApiKey " + a.prefix + "…\".")
 	case minted:
 		return c, nil
 	case looksMinted && prefix == access.TokenPrefix:
@@ -186,9 +193,9 @@ func (s *Server) bearer(raw string) (access.Credential, error) {
 	return c, nil
 }
 
-// isList reports whether an Authorization header lists several credentials, as a proxy makes of several headers. A comma
-// alone is no list: it may stand in the token that an operator chose, in which no space can, and other schemes have
-// parameters with commas between them.
+// isList reports whether an Authorization header lists several credentials. A proxy joins several headers into such a list. A
+// comma alone is not enough: a token that an operator chose may contain one (but no space), and the parameters of other schemes
+// are separated by commas.
 func isList(value string) bool {
 	if !strings.Contains(value, ",") {
 		return false

@@ -11,82 +11,80 @@ import (
 	"time"
 )
 
-// How connections are shared out.
+// How connections are divided among clients.
 const (
 	DefaultConnectionsPerAddress = 128
 
 	maxConnections  = 1024
-	idleGrace       = time.Second // how long a connection may be idle in any case, unless all are taken
+	idleGrace       = time.Second // an idle connection is closed earlier only if all connections are in use
 	warningInterval = time.Minute
 )
 
-// Why a connection is closed by the server without a word.
+// Why the server closes a connection without a response.
 const (
-	closedForAddress = "address" // its address has as many as it may
-	closedForOthers  = "idle"    // it was idle, and few were left
+	reasonAddress = "address" // its address has too many
+	reasonIdle    = "idle"    // it was idle, and few connections were free
 )
 
-// ConnectionObserver is told about connections.
+// ConnectionObserver observes connections.
 type ConnectionObserver interface {
 	ConnectionOpened()
 	ConnectionClosed()
-	ConnectionRefused(reason string) // "address" or "idle"; one that is idle is closed too
+	ConnectionRefused(reason string) // "address" or "idle"; an idle connection is reported as closed too
 }
 
-// uncounted is the ConnectionObserver of a server that has none.
-type uncounted struct{}
+// noConnectionObserver observes nothing.
+type noConnectionObserver struct{}
 
-func (uncounted) ConnectionOpened()        {}
-func (uncounted) ConnectionClosed()        {}
-func (uncounted) ConnectionRefused(string) {}
+func (noConnectionObserver) ConnectionOpened()        {}
+func (noConnectionObserver) ConnectionClosed()        {}
+func (noConnectionObserver) ConnectionRefused(string) {}
 
-// connections is a listener that shares out its connections, so that nobody takes them all. An address gets a fixed
-// number: an IPv4 address, or the /64 that an IPv6 host owns. Trusted proxies are excepted, since each carries many
-// clients. Loopback is not: there may be a proxy that nobody has declared. A peer without an address, as on the local
-// socket, is not counted.
+// connections is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4
+// address, or the /64 of an IPv6 host. Trusted proxies have no limit, because each one carries many clients. Loopback has
+// one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is not counted.
 //
-// When few connections are left, the one that has been idle for the longest is closed for each new one. A connection is
-// idle until the header of a request has arrived, and after each answer. When all are taken and none is idle, Accept
-// waits.
+// When few connections are free, each new one closes the connection that was idle for the longest time. A connection is idle
+// before the header of a request has arrived, and after each response. If all are in use, Accept waits.
 type connections struct {
 	net.Listener
-	most       int // open at once
-	few        int // open when idle ones begin to be closed for new ones
-	perAddress int
-	isExcepted func(netip.Addr) bool
-	observer   ConnectionObserver
-	log        *slog.Logger
+	maxOpen       int // open at the same time
+	closeIdleFrom int // from this many open ones on, new connections close idle ones
+	perAddress    int
+	isExempt      func(netip.Addr) bool
+	observer      ConnectionObserver
+	log           *slog.Logger
 
-	mu        sync.Mutex
-	freed     sync.Cond // a connection was closed or became idle, or the listener was closed
-	open      int
-	byAddress map[netip.Prefix]int
-	idle      *list.List // of *connection, idle for the longest first
-	closed    bool
-	refused   int       // since warned
-	warned    time.Time // when the log last told of refused connections
+	mu           sync.Mutex
+	roomOrClosed sync.Cond // a connection was closed or became idle, or the listener was closed
+	open         int
+	byAddress    map[netip.Prefix]int
+	idle         *list.List // of *connection; the longest idle comes first
+	closed       bool
+	refused      int       // since the last warning
+	lastWarning  time.Time // when the log last warned about refused connections
 }
 
 func (s *Server) newConnections(l net.Listener) *connections {
 	c := &connections{
-		Listener: l, most: s.mostConnections, few: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExcepted: s.isTrusted, observer: s.connections, log: s.log,
+		Listener: l, maxOpen: s.mostConnections, closeIdleFrom: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExempt: s.trusted.has, observer: s.connections, log: s.log,
 		byAddress: map[netip.Prefix]int{}, idle: list.New(),
 	}
-	c.freed.L = &c.mu
+	c.roomOrClosed.L = &c.mu
 	return c
 }
 
-// connection is one of them. Its fields belong to the mutex of owner.
+// connection is an accepted connection. The mutex of owner guards its fields.
 type connection struct {
 	net.Conn
 	owner    *connections
-	address  netip.Prefix  // invalid where it does not count for an address
-	idle     *list.Element // nil while a request is under way
+	address  netip.Prefix  // invalid if it counts for no address
+	idle     *list.Element // nil while a request runs
 	since    time.Time     // when it became idle
 	released bool
 }
 
-// Accept returns the next connection that there is room for.
+// Accept returns the next connection within the limits.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -100,7 +98,7 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// admit waits until there is room for conn. It returns nil where its address has as many as it may, or when the listener
+// admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener
 // is closed.
 func (l *connections) admit(conn net.Conn) *connection {
 	address := l.addressOf(conn)
@@ -110,8 +108,8 @@ func (l *connections) admit(conn net.Conn) *connection {
 		l.refuse(address)
 		return nil
 	}
-	for l.closeIdle(); l.open >= l.most && !l.closed; l.closeIdle() {
-		l.freed.Wait()
+	for l.closeIdle(); l.open >= l.maxOpen && !l.closed; l.closeIdle() {
+		l.roomOrClosed.Wait()
 	}
 	if l.closed {
 		return nil
@@ -122,72 +120,72 @@ func (l *connections) admit(conn net.Conn) *connection {
 		l.byAddress[address]++
 	}
 	c := &connection{Conn: conn, owner: l, address: address}
-	l.rest(c)
+	l.markIdle(c)
 	return c
 }
 
-// addressOf returns what a connection counts for, invalid where it counts for none.
+// addressOf returns the address that a connection counts for. It is invalid if there is none.
 func (l *connections) addressOf(conn net.Conn) netip.Prefix {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
 	client := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if l.isExcepted(client) {
+	if l.isExempt(client) {
 		return netip.Prefix{}
 	}
 	return network(client)
 }
 
-// refuse counts a connection that is one too many for its address, and warns now and then.
+// refuse counts a refused connection of an address. It warns at most once per warningInterval.
 func (l *connections) refuse(address netip.Prefix) {
-	l.observer.ConnectionRefused(closedForAddress)
+	l.observer.ConnectionRefused(reasonAddress)
 	l.refused++
-	if now := time.Now(); now.Sub(l.warned) >= warningInterval {
+	if now := time.Now(); now.Sub(l.lastWarning) >= warningInterval {
 		l.log.LogAttrs(context.Background(), slog.LevelWarn,
-			"connections refused: one address has as many as server.connections_per_address allows; if it is a proxy, add it to server.trusted_proxies",
+			"connections refused: one address has reached server.connections_per_address; if it is a proxy, add it to server.trusted_proxies",
 			slog.String("address", address.String()), slog.Int("limit", l.perAddress), slog.Int("refused", l.refused))
-		l.refused, l.warned = 0, now
+		l.refused, l.lastWarning = 0, now
 	}
 }
 
-// closeIdle closes connections that are idle, while few are left.
+// closeIdle closes idle connections while few are free.
 func (l *connections) closeIdle() {
-	for l.open >= l.few && l.idle.Len() > 0 {
+	for l.open >= l.closeIdleFrom && l.idle.Len() > 0 {
 		c := l.idle.Front().Value.(*connection)
-		if l.open < l.most && time.Since(c.since) < idleGrace {
+		if l.open < l.maxOpen && time.Since(c.since) < idleGrace {
 			return
 		}
-		l.observer.ConnectionRefused(closedForOthers)
+		l.observer.ConnectionRefused(reasonIdle)
 		l.release(c)
 		_ = c.Conn.Close()
 	}
 }
 
-// rest notes that a connection is idle from now on.
-func (l *connections) rest(c *connection) {
+// markIdle records that a connection is idle from now on.
+func (l *connections) markIdle(c *connection) {
 	if c.idle == nil && !c.released {
 		c.since = time.Now()
 		c.idle = l.idle.PushBack(c)
-		l.freed.Signal()
+		l.roomOrClosed.Signal()
 	}
 }
 
-// work notes that a connection is no longer idle.
-func (l *connections) work(c *connection) {
+// markActive records that a connection is no longer idle.
+func (l *connections) markActive(c *connection) {
 	if c.idle != nil {
 		l.idle.Remove(c.idle)
 		c.idle = nil
 	}
 }
 
-// release forgets a connection, once.
+// release forgets a connection. A second call does nothing.
 func (l *connections) release(c *connection) {
 	if c.released {
 		return
 	}
 	c.released = true
-	l.work(c)
+	l.markActive(c)
 	l.open--
 	l.observer.ConnectionClosed()
 	if c.address.IsValid() {
@@ -195,11 +193,11 @@ func (l *connections) release(c *connection) {
 			delete(l.byAddress, c.address)
 		}
 	}
-	l.freed.Signal()
+	l.roomOrClosed.Signal()
 }
 
-// track is the ConnState of the http.Server.
-func (l *connections) track(conn net.Conn, state http.ConnState) {
+// onStateChange is the ConnState of the http.Server.
+func (l *connections) onStateChange(conn net.Conn, state http.ConnState) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
 	}
@@ -211,9 +209,9 @@ func (l *connections) track(conn net.Conn, state http.ConnState) {
 	defer l.mu.Unlock()
 	switch state {
 	case http.StateActive:
-		l.work(c)
+		l.markActive(c)
 	case http.StateIdle:
-		l.rest(c)
+		l.markIdle(c)
 	}
 }
 
@@ -226,11 +224,11 @@ func (c *connection) Close() error {
 	return err
 }
 
-// Close ends Accept, also one that waits for room. Connections stay open.
+// Close ends Accept, even while it waits for room. Connections stay open.
 func (l *connections) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.freed.Broadcast()
+	l.roomOrClosed.Broadcast()
 	return l.Listener.Close()
 }

@@ -10,12 +10,12 @@ import (
 
 const docsPath = "/docs/"
 
-// documents serves the documents for users.
+// documents serves the user documents as HTML.
 type documents struct {
-	pages func() (map[string]document, error) // by name; rendered when the first one is asked for
+	pages func() (map[string]document, error) // by name; rendered at the first request
 }
 
-// newDocuments serves documents to callers who reach the server under the path base.
+// newDocuments serves documents. base is the path under which callers reach the server.
 func newDocuments(base string) documents {
 	return documents{sync.OnceValues(func() (map[string]document, error) {
 		rendered, err := docs.Render(base + docsPath)
@@ -31,21 +31,21 @@ func newDocuments(base string) documents {
 }
 
 // index lists the documents.
-func (h documents) index(c *call) error { return h.show(c, "") }
+func (h documents) index(x *exchange) error { return h.show(x, "") }
 
-// read shows one document, or their style sheet.
-func (h documents) read(c *call) error { return h.show(c, c.params.ByName("name")) }
+// read shows one document, or the style sheet.
+func (h documents) read(x *exchange) error { return h.show(x, x.params.ByName("name")) }
 
-func (h documents) show(c *call, name string) error {
+func (h documents) show(x *exchange, name string) error {
 	pages, err := h.pages()
 	if err != nil {
 		return fmt.Errorf("documents: %w", err)
 	}
 	page, found := pages[name]
 	if !found {
-		return &refusal{http.StatusNotFound, "not_found", "There is no document of this name; " + c.base + docsPath + " lists them."}
+		return &refusal{http.StatusNotFound, "not_found", "There is no document with this name; see the list at " + x.base + docsPath + "."}
 	}
-	c.set("Content-Security-Policy", "default-src 'none'; style-src 'self'")
-	page.answer(c)
+	x.set("Content-Security-Policy", "default-src 'none'; style-src 'self'")
+	page.serve(x)
 	return nil
 }

@@ -113,7 +113,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 		name, id, raw, check string
 		mend                 string // the end of the detail
 	}{
-		{"malformed", "", "svc_" + strings.Repeat("a", 36), "parse", "an underscore and 36 letters and digits."},
+		{"malformed", "", "svc_" + strings.Repeat("a", 36), "parse", "an underscore, and 36 letters and digits."},
 		{"a token", "", storagetest.OperatorToken, "parse", ""},
 		{"unknown", "", unknown.Reveal(), "lookup", "POST /api/v1/api-keys/."},
 		{"revoked", revokedKey.ID, asRevoked.Reveal(), "revoked", "POST /api/v1/api-keys/."},
@@ -249,8 +249,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		e := f.explain(t, as, key.ID, "GET /orders/7", "webhooks:write audit:read")
-		if e.Allowed || e.detail("permission") != "audit:read webhooks:write: The key's scope, which is fixed, does not hold audit:read webhooks:write: "+
-			"create another key that has it in its scope, POST /api/v1/api-keys/." {
+		if e.Allowed || e.detail("permission") != "audit:read webhooks:write: The key's scope is fixed and does not include audit:read webhooks:write. "+
+			"Create another key with it in the scope: POST /api/v1/api-keys/." {
 			t.Errorf("%s", e.detail("permission"))
 		}
 		e = f.explain(t, as, key.ID, "GET /orders/7", "platform:read")
@@ -260,7 +260,7 @@ func TestExplain(t *testing.T) {
 	})
 	t.Run("says where nothing is asked for", func(t *testing.T) {
 		for line, want := range map[string]string{
-			"GET /orders/7": "name the one", "PUT /api/v1/events/": "GET, HEAD, POST only", "GET /api/v1/whoami/": "any credential", "GET " + gate + "nginx": "The proxy asks for no permission",
+			"GET /orders/7": "Name the permission", "PUT /api/v1/events/": "only with GET, HEAD, POST", "GET /api/v1/whoami/": "every valid credential", "GET " + gate + "nginx": "The proxy needs no permission",
 		} {
 			if e := f.explain(t, as, key.ID, line); !strings.Contains(e.detail("permission"), want) || !strings.HasSuffix(e.verdicts(), "permission not_applicable") {
 				t.Errorf("%s: %s", line, e.detail("permission"))
@@ -268,7 +268,7 @@ func TestExplain(t *testing.T) {
 		}
 	})
 	t.Run("says that there is no such permission", func(t *testing.T) {
-		if e := f.explain(t, as, key.ID, "GET "+gate+"forward/events.read"); !strings.Contains(e.detail("permission"), "There is no permission events.read here") {
+		if e := f.explain(t, as, key.ID, "GET "+gate+"forward/events.read"); !strings.Contains(e.detail("permission"), "There is no permission events.read, ") {
 			t.Errorf("%s", e.detail("permission"))
 		}
 	})

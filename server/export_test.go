@@ -21,7 +21,7 @@ func (s *Server) Fail(client netip.Addr) { s.throttle.failed(client, [32]byte{})
 func (s *Server) Remembered() int { return s.throttle.recent.Len() }
 
 // MaxProven is how many good credentials each half of the throttle's memory holds at most.
-const MaxProven = maxProven
+const MaxProven = maxVerified
 
 // LimitConnections sets how many connections are open at once.
 func (s *Server) LimitConnections(most int) { s.mostConnections = most }
@@ -34,7 +34,9 @@ func (s *Server) Reserved(budget int64) int64 {
 }
 
 // Prove remembers that a credential is good.
-func (s *Server) Prove(d access.Digest) { s.throttle.proved(d) }
+func (s *Server) Prove(d access.Digest) { s.throttle.succeeded(d) }
 
 // Proven is how many good credentials the throttle remembers.
-func (s *Server) Proven() int { return len(s.throttle.proven.young) + len(s.throttle.proven.old) }
+func (s *Server) Proven() int {
+	return len(s.throttle.verified.recent) + len(s.throttle.verified.older)
+}

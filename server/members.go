@@ -7,21 +7,21 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// memberStore is what the endpoints of an organization's members ask of the store.
+// memberStore is the part of the store that the member endpoints use.
 type memberStore interface {
-	// Members lists the newest user first, from before on; 0 is the newest.
+	// Members lists them, newest user first, with row ids below before; 0 starts at the newest.
 	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
-	// SetMember gives a user a role, whether it is a member already or not.
+	// SetMember gives a user a role. It adds the user if it is not a member yet.
 	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
 	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
 	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
 	User(ctx context.Context, id string) (access.User, error)
 }
 
-// members are the endpoints of an organization's members.
+// members are the member endpoints.
 type members struct {
-	store memberStore
-	named form.Lookup
+	store  memberStore
+	lookup form.Lookup
 }
 
 type memberBody struct {
@@ -35,72 +35,72 @@ func newMemberBody(m access.Member) memberBody {
 	return memberBody{m.UserID, m.Email, m.Name, m.Role}
 }
 
-func (h members) list(c *call) error {
-	id, err := c.pathID("id", organizationID, anOrg)
+func (h members) list(x *exchange) error {
+	id, err := x.pathID("id", organizationID, anOrg)
 	if err != nil {
 		return err
 	}
-	p, err := c.page()
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Members(c.request.Context(), id, p.After.Row, p.More())
+	found, err := h.store.Members(x.request.Context(), id, p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
+	return writePage(x, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
 }
 
-func (h members) set(c *call) error {
-	id, user, err := memberIDs(c)
+func (h members) set(x *exchange) error {
+	id, user, err := memberIDs(x)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("role")
-	role := h.named.Role(c.request.Context(), f, "role")
+	role := h.lookup.Role(x.request.Context(), f, "role")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	member, err := h.store.SetMember(c.request.Context(), c.actor(), id, user, *role)
+	member, err := h.store.SetMember(x.request.Context(), x.actor(), id, user, *role)
 	if err != nil {
 		return err
 	}
-	return c.ok(newMemberBody(member))
+	return x.ok(newMemberBody(member))
 }
 
-func (h members) remove(c *call) error {
-	id, user, err := memberIDs(c)
+func (h members) remove(x *exchange) error {
+	id, user, err := memberIDs(x)
 	if err != nil {
 		return err
 	}
-	if err := h.store.RemoveMember(c.request.Context(), c.actor(), id, user); err != nil {
+	if err := h.store.RemoveMember(x.request.Context(), x.actor(), id, user); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }
 
-// find looks for the organization and for the user, member or not.
-func (h members) find(c *call) error {
-	id, user, err := memberIDs(c)
+// find checks that the organization and the user exist. The user need not be a member.
+func (h members) find(x *exchange) error {
+	id, user, err := memberIDs(x)
 	if err != nil {
 		return err
 	}
-	if _, err := h.store.OrganizationByID(c.request.Context(), id); err != nil {
+	if _, err := h.store.OrganizationByID(x.request.Context(), id); err != nil {
 		return err
 	}
-	_, err = h.store.User(c.request.Context(), user)
+	_, err = h.store.User(x.request.Context(), user)
 	return err
 }
 
-// memberIDs reads the two ids that name a member.
-func memberIDs(c *call) (organization, user string, err error) {
-	if organization, err = c.pathID("id", organizationID, anOrg); err != nil {
+// memberIDs reads the two ids of a member from the path.
+func memberIDs(x *exchange) (organization, user string, err error) {
+	if organization, err = x.pathID("id", organizationID, anOrg); err != nil {
 		return "", "", err
 	}
-	user, err = c.pathID("user_id", userID, aUser)
+	user, err = x.pathID("user_id", userID, aUser)
 	return organization, user, err
 }

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/keyhook/keyhook/storage/access"
 )
 
 // RequestObserver is called once for each finished request. The route is its pattern, or noRoute. A method that HTTP does
@@ -22,18 +20,6 @@ const (
 var methodsOfHTTP = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodOptions, http.MethodConnect, http.MethodTrace,
-}
-
-// exposition returns the route that serves the metrics with h. Without h there is no route.
-func exposition(h http.Handler) []route {
-	if h == nil {
-		return nil
-	}
-	show := func(c *call) error {
-		h.ServeHTTP(c, c.request)
-		return nil
-	}
-	return []route{{http.MethodGet, "/metrics/", access.PlatformRead, local, none, noParameter, show, nil}}
 }
 
 // proxyHeaders are headers that proxies add to the requests that they forward.

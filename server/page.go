@@ -6,29 +6,29 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 )
 
-// page reads limit and cursor, the last of the query to be read, and reports all that is wrong with it.
-func (c *call) page() (form.Page, error) { return c.query.Page(c.list()) }
+// page reads limit and cursor. A handler reads them last, because this reports all problems of the query.
+func (x *exchange) page() (form.Page, error) { return x.query.Page(x.list()) }
 
-// list names the list that a request is about: its route, the organization acted in, and whatever stands in its path.
-func (c *call) list() string {
+// list names the list of a request: its route, the organization in which the caller acts, and the values in the path.
+func (x *exchange) list() string {
 	var name strings.Builder
-	name.WriteString(c.route.pattern + "\n" + c.principal.Organization.ID)
-	for _, p := range c.params {
+	name.WriteString(x.route.pattern + "\n" + x.principal.Organization.ID)
+	for _, p := range x.params {
 		name.WriteString("\n" + p.Value)
 	}
 	return name.String()
 }
 
-// listBody is a page as it is answered.
+// listBody is a page of a list.
 type listBody[B any] struct {
 	Data       []B     `json:"data"`
 	HasMore    bool    `json:"has_more"`
 	NextCursor *string `json:"next_cursor"`
 }
 
-// answerPage writes a page of rows. There is one row too many where more follow. A page that is not full has more behind it
-// where the search ended early.
-func answerPage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
+// writePage writes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
+// rows too, if the store ended its search early.
+func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
 	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {
@@ -42,5 +42,5 @@ func answerPage[R, B any](c *call, p form.Page, rows []R, body func(R) B, at fun
 	for _, row := range rows {
 		answer.Data = append(answer.Data, body(row))
 	}
-	return c.ok(answer)
+	return x.ok(answer)
 }

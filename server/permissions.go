@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// permissionStore is what the endpoints of permissions ask of the store.
+// permissionStore is the part of the store that the permission endpoints use.
 type permissionStore interface {
-	// Permissions lists newest first, from before on; 0 is the newest.
+	// Permissions lists them newest first, with row ids below before; 0 starts at the newest.
 	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
 	Permission(ctx context.Context, key string) (access.Permission, error)
 	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
@@ -17,7 +17,7 @@ type permissionStore interface {
 	DeletePermission(ctx context.Context, actor access.Actor, key string) error
 }
 
-// permissions are the endpoints of permissions.
+// permissions are the permission endpoints.
 type permissions struct {
 	store permissionStore
 }
@@ -32,15 +32,15 @@ func newPermissionBody(p access.Permission) permissionBody {
 	return permissionBody{p.Key, p.Description, p.BuiltIn}
 }
 
-func (h permissions) create(c *call) error {
-	f, err := c.form()
+func (h permissions) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("key")
 	key, description := f.Text("key", access.MaxPermissionKey), f.Multiline("description")
 	if key != nil && !access.ValidPermissionKey(*key) {
-		f.Refuse("key", "invalid", "This must be words of small letters, digits and _ with colons between them, such as orders:read.")
+		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
 	}
 	if err := f.Err(); err != nil {
 		return err
@@ -49,48 +49,48 @@ func (h permissions) create(c *call) error {
 	if description != nil {
 		made.Description = *description
 	}
-	permission, err := h.store.CreatePermission(c.request.Context(), c.actor(), made)
+	permission, err := h.store.CreatePermission(x.request.Context(), x.actor(), made)
 	if err != nil {
 		return err
 	}
-	return c.created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
+	return x.created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
 }
 
-func (h permissions) list(c *call) error {
-	p, err := c.page()
+func (h permissions) list(x *exchange) error {
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Permissions(c.request.Context(), p.After.Row, p.More())
+	found, err := h.store.Permissions(x.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
+	return writePage(x, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
 }
 
-// find returns the one in the path.
-func (h permissions) find(c *call) (found access.Permission, err error) {
-	key, err := c.pathKey()
+// find returns the permission in the path.
+func (h permissions) find(x *exchange) (found access.Permission, err error) {
+	key, err := x.pathKey()
 	if err != nil {
 		return found, err
 	}
-	return h.store.Permission(c.request.Context(), key)
+	return h.store.Permission(x.request.Context(), key)
 }
 
-func (h permissions) read(c *call) error {
-	found, err := h.find(c)
+func (h permissions) read(x *exchange) error {
+	found, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPermissionBody(found))
+	return x.ok(newPermissionBody(found))
 }
 
-func (h permissions) update(c *call) error {
-	key, err := c.pathKey()
+func (h permissions) update(x *exchange) error {
+	key, err := x.pathKey()
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -99,20 +99,20 @@ func (h permissions) update(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	permission, err := h.store.UpdatePermission(c.request.Context(), c.actor(), key, *description)
+	permission, err := h.store.UpdatePermission(x.request.Context(), x.actor(), key, *description)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPermissionBody(permission))
+	return x.ok(newPermissionBody(permission))
 }
 
-func (h permissions) remove(c *call) error {
-	key, err := c.pathKey()
+func (h permissions) remove(x *exchange) error {
+	key, err := x.pathKey()
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeletePermission(c.request.Context(), c.actor(), key); err != nil {
+	if err := h.store.DeletePermission(x.request.Context(), x.actor(), key); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// replayStore is what the endpoint that replays asks of the store.
+// replayStore is the part of the store that the replay endpoint uses.
 type replayStore interface {
-	// EventsKept is how long events are kept; 0 is for ever.
+	// EventsKept is how long events are kept; 0 means for ever.
 	EventsKept() time.Duration
-	// Replay makes new deliveries of what a subscription has not got, and returns how many.
+	// Replay creates new deliveries of events that a subscription did not receive, and returns how many.
 	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (int64, error)
-	// CountReplay returns how many that would be.
+	// CountReplay returns how many deliveries Replay would create.
 	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (int64, error)
 }
 
-// replayLimit bounds how long a replay may take: a million events take a fraction of it. What it has made by then stays,
-// and the same request goes on from there.
+// replayLimit is how long a replay may take. A million events take a fraction of it. If a replay is cut off, its deliveries
+// stay, and the same request continues from there.
 const replayLimit = 5 * time.Minute
 
-// replays is the endpoint that sends a subscription again what it has not got.
+// replays is the endpoint that sends events again that a subscription did not receive.
 type replays struct{ store replayStore }
 
-func (h replays) replay(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h replays) replay(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -43,22 +43,22 @@ func (h replays) replay(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.request.Context(), replayLimit)
+	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
 	defer cancel()
-	c.extend(replayLimit + writeTimeout)
+	x.extendDeadlines(replayLimit + writeTimeout)
 	var n int64
 	if dry != nil && *dry {
-		n, err = h.store.CountReplay(ctx, c.organization(), id, r)
+		n, err = h.store.CountReplay(ctx, x.organization(), id, r)
 	} else {
-		n, err = h.store.Replay(ctx, c.actor(), c.organization(), id, r)
+		n, err = h.store.Replay(ctx, x.actor(), x.organization(), id, r)
 	}
 	if err != nil {
 		return err
 	}
-	return c.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
+	return x.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
 }
 
-// readReplay reads what of which period is to be sent again, where events are kept for so long.
+// readReplay reads which events of which period to send again. kept is how long events are kept.
 func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	r := webhook.Replay{Only: webhook.OnlyAll}
 	now := time.Now()
@@ -66,15 +66,15 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	switch {
 	case since == nil:
 	case since.After(now):
-		f.Refuse("since", "in_the_future", "This must lie in the past.")
+		f.Refuse("since", "in_the_future", "This must be in the past.")
 	case kept > 0 && since.Before(now.Add(-kept)):
-		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; the earliest time that can be asked for is %s.",
-			lasting(kept), webhook.AppendTime(nil, earliest(now, kept).UnixMilli()))
+		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; give a time not before %s.",
+			durationText(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
 	default:
 		r.Since = since.UnixMilli()
 	}
 	if until != nil {
-		r.Until = max(1, until.UnixMilli()) // 0 is the present
+		r.Until = max(1, until.UnixMilli()) // 0 means now
 		if since != nil && !until.After(*since) {
 			f.Refuse("until", "out_of_range", "This must be later than since.")
 		}
@@ -92,12 +92,12 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 	return r
 }
 
-// codeBeyondRetention says of a time that what was then may be gone.
+// codeBeyondRetention is the code of a time whose events may have been deleted.
 const codeBeyondRetention = "beyond_retention"
 
-// earliest is a time that can still be asked for when a caller has read it: up to two minutes after the edge of what is
-// kept, on the minute.
-func earliest(now time.Time, kept time.Duration) time.Time {
+// earliestRetained is the time that an error suggests: a full minute, up to two minutes after the retention limit, so that it is
+// still valid when the caller uses it.
+func earliestRetained(now time.Time, kept time.Duration) time.Time {
 	edge := now.Add(-kept)
 	if late := edge.Truncate(time.Minute).Add(2 * time.Minute); late.Before(now) {
 		return late
@@ -105,8 +105,8 @@ func earliest(now time.Time, kept time.Duration) time.Time {
 	return edge
 }
 
-// lasting writes how long something lasts: in days where they are whole.
-func lasting(d time.Duration) string {
+// durationText formats a duration, in days if it is a whole number of days.
+func durationText(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d == day:

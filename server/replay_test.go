@@ -108,10 +108,10 @@ func TestReplayFields(t *testing.T) {
 func TestReplayBeyondRetention(t *testing.T) {
 	t.Parallel()
 	for kept, want := range map[time.Duration]string{
-		30 * 24 * time.Hour: "Events are kept for 30 days; the earliest time that can be asked for is 1999-12-02T00:02:00.000Z.",
-		24 * time.Hour:      "Events are kept for 1 day; the earliest time that can be asked for is 1999-12-31T00:02:00.000Z.",
-		90 * time.Minute:    "Events are kept for 1h30m0s; the earliest time that can be asked for is 1999-12-31T22:32:00.000Z.",
-		time.Minute:         "Events are kept for 1m0s; the earliest time that can be asked for is 1999-12-31T23:59:00.000Z.",
+		30 * 24 * time.Hour: "Events are kept for 30 days; give a time not before 1999-12-02T00:02:00.000Z.",
+		24 * time.Hour:      "Events are kept for 1 day; give a time not before 1999-12-31T00:02:00.000Z.",
+		90 * time.Minute:    "Events are kept for 1h30m0s; give a time not before 1999-12-31T22:32:00.000Z.",
+		time.Minute:         "Events are kept for 1m0s; give a time not before 1999-12-31T23:59:00.000Z.",
 	} {
 		t.Run("says how long events are kept: "+kept.String(), func(t *testing.T) {
 			t.Parallel()

@@ -13,12 +13,12 @@ import (
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxPooled keeps one long list from pinning its memory for good.
+// maxPooled is the largest buffer that is kept. One long list does not keep its memory for ever.
 const maxPooled = 64 << 10
 
-// write encodes v and sends it. Nothing is sent where v cannot be encoded, nor where the answer is large and the
-// organization has no memory left for it: the reader may be slow, and each connection may wait for one.
-func (c *call) write(status int, mediaType string, v any) error {
+// write encodes v and sends it. It sends nothing if v cannot be encoded. It also sends nothing if the response is large and the
+// organization has no memory left for it, because many slow readers could hold such responses at once.
+func (x *exchange) write(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buffer.Cap() <= maxPooled {
@@ -27,57 +27,57 @@ func (c *call) write(status int, mediaType string, v any) error {
 		}
 	}()
 	encoder := json.NewEncoder(buffer)
-	encoder.SetEscapeHTML(false) // an answer is no HTML page, and nosniff says so
+	encoder.SetEscapeHTML(false) // responses are not HTML, and nosniff says so
 	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
-		if err := c.reserve(size, 0); err != nil {
+		if err := x.reserve(size, 0); err != nil {
 			return err
 		}
 	}
-	c.send(status, mediaType, buffer.Bytes())
+	x.send(status, mediaType, buffer.Bytes())
 	return nil
 }
 
-// send sends a body that is encoded already. That a client has gone is no failure of the server: the log line shows how
-// much went out.
-func (c *call) send(status int, mediaType string, body []byte) {
-	c.set("Content-Type", mediaType)
-	c.set("Content-Length", strconv.Itoa(len(body)))
-	c.WriteHeader(status)
-	_, _ = c.Write(body)
+// send sends an encoded body. It ignores write errors: a client that disconnects is not a failure of the server, and the log
+// line has the number of bytes sent.
+func (x *exchange) send(status int, mediaType string, body []byte) {
+	x.set("Content-Type", mediaType)
+	x.set("Content-Length", strconv.Itoa(len(body)))
+	x.WriteHeader(status)
+	_, _ = x.Write(body)
 }
 
-func (c *call) ok(v any) error { return c.write(http.StatusOK, "application/json", v) }
+func (x *exchange) ok(v any) error { return x.write(http.StatusOK, "application/json", v) }
 
-// created answers with a new resource and its path.
-func (c *call) created(path string, v any) error {
-	c.set("Location", c.base+path)
-	return c.write(http.StatusCreated, "application/json", v)
+// created responds with a new resource and its path.
+func (x *exchange) created(path string, v any) error {
+	x.set("Location", x.base+path)
+	return x.write(http.StatusCreated, "application/json", v)
 }
 
-func (c *call) noContent() error {
-	c.WriteHeader(http.StatusNoContent)
+func (x *exchange) noContent() error {
+	x.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// secret marks an answer that shows a secret: nobody on the way may keep it (RFC 9111 section 5.2.2.5).
-func (c *call) secret() { c.set("Cache-Control", "no-store") }
+// noStore marks a response that shows a secret: no cache may store it (RFC 9111 section 5.2.2.5).
+func (x *exchange) noStore() { x.set("Cache-Control", "no-store") }
 
-// instant is a time of an answer, in milliseconds since the epoch. As a pointer, nil is null.
-type instant int64
+// timestamp is a time in a response, in milliseconds since the epoch. A nil pointer is null.
+type timestamp int64
 
 // MarshalJSON writes RFC 3339 in UTC with milliseconds.
-func (i instant) MarshalJSON() ([]byte, error) {
+func (i timestamp) MarshalJSON() ([]byte, error) {
 	b := make([]byte, 0, len(webhook.TimeFormat)+2)
 	b = append(b, '"')
 	b = webhook.AppendTime(b, int64(i))
 	return append(b, '"'), nil
 }
 
-// orNull is s, or null where it is empty.
-func orNull(s string) *string {
+// nullIfEmpty returns s, or null if it is empty.
+func nullIfEmpty(s string) *string {
 	if s == "" {
 		return nil
 	}

@@ -194,7 +194,7 @@ func TestServeStops(t *testing.T) {
 			if status := <-answered; status == http.StatusOK {
 				t.Error("the request that was cut has succeeded")
 			}
-			if !strings.Contains(s.log.String(), "requests cut at shutdown") {
+			if !strings.Contains(s.log.String(), "shutdown canceled running requests") {
 				t.Error("the log does not say that requests were cut")
 			}
 		})

@@ -3,35 +3,32 @@ package server
 import (
 	"container/list"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// An address may fail to authenticate failureBurst times at once, and once more every failureEvery.
+// An address may fail to authenticate failureBurst times, and once more every failureEvery.
 const (
 	failureBurst = 20
 	failureEvery = 3 * time.Second
-	maxAddresses = 10_000 // remembered; the longest without a failure is forgotten first
-	maxProven    = 10_000 // credentials remembered, in each of two halves
+	maxAddresses = 10_000 // remembered; the one with the oldest failure is forgotten first
+	maxVerified  = 10_000 // credentials remembered, in each of two halves
 )
 
-// throttle counts failed authentications per client address: an IPv4 address, or the /64 that an IPv6 host owns. While
-// an address has used up its failures, what it shows is refused before any look-up.
+// throttle counts failed authentications per client address: an IPv4 address, or the /64 of an IPv6 host. When an address has used
+// up its failures, its credentials are refused without a look-up.
 //
-// Many callers may share an address, behind a gateway or a proxy that nobody has declared as trusted. So that one of
-// them cannot lock out the others, a credential that was good when it was last seen here is let through to its look-up;
-// only strangers wait.
+// Many callers may share an address, behind a gateway or a proxy that is not declared as trusted. One of them must not lock out
+// the others. So a credential that was valid at its last look-up is looked up again; only unknown credentials are refused.
 type throttle struct {
 	mu        sync.Mutex
 	addresses map[netip.Prefix]*list.Element
-	recent    *list.List // of *failures, latest first
-	proven    proven
+	recent    *list.List // of *failures; the latest failure comes first
+	verified  verifiedDigests
 }
 
 type failures struct {
@@ -43,7 +40,7 @@ func newThrottle() *throttle {
 	return &throttle{addresses: map[netip.Prefix]*list.Element{}, recent: list.New()}
 }
 
-// blocked reports whether the credential behind digest is to be refused unseen, and for how long.
+// blocked reports whether the credential with this digest is refused without a look-up, and for how long.
 func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.Duration, blocked bool) {
 	address, counted := throttled(client)
 	if !counted {
@@ -56,17 +53,17 @@ func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.D
 		return 0, false
 	}
 	tokens := element.Value.(*failures).bucket.Tokens()
-	if tokens >= 1 || t.proven.has(digest) {
+	if tokens >= 1 || t.verified.has(digest) {
 		return 0, false
 	}
 	return time.Duration((1 - tokens) * float64(failureEvery)), true
 }
 
-// failed counts a failure of client. Whatever digest was before, it is good no longer.
+// failed counts a failure of client. The credential with this digest is no longer verified.
 func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.proven.remove(digest)
+	t.verified.remove(digest)
 	address, counted := throttled(client)
 	if !counted {
 		return
@@ -86,14 +83,15 @@ func (t *throttle) failed(client netip.Addr, digest access.Digest) {
 	}
 }
 
-// proved remembers that the credential behind digest is good.
-func (t *throttle) proved(digest access.Digest) {
+// succeeded remembers that the credential with this digest is valid.
+func (t *throttle) succeeded(digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.proven.add(digest)
+	t.verified.add(digest)
 }
 
-// throttled returns the address that a client is counted under. Loopback and the Unix socket are not counted.
+// throttled returns the address whose failures are counted for a client. Failures on loopback and the Unix socket are not
+// counted.
 func throttled(client netip.Addr) (address netip.Prefix, counted bool) {
 	if !client.IsValid() || client.IsLoopback() {
 		return netip.Prefix{}, false
@@ -102,44 +100,39 @@ func throttled(client netip.Addr) (address netip.Prefix, counted bool) {
 	return address, address.IsValid()
 }
 
-// network returns what one client owns at least: an IPv4 address, or the /64 of an IPv6 address.
+// network returns the smallest network that one client owns: an IPv4 address, or the /64 of an IPv6 address.
 func network(client netip.Addr) netip.Prefix {
 	bits := 64
 	if client.Is4() {
 		bits = 32
 	}
-	address, _ := client.Prefix(bits) // the zero value where client is none
+	address, _ := client.Prefix(bits) // the zero value if client is invalid
 	return address
 }
 
-// proven is a bounded set of digests in two halves: when the young one is full, it becomes the old one, and what was in
-// the old one and not seen since is forgotten. The zero value is empty.
-type proven struct {
-	young, old map[access.Digest]struct{}
+// verifiedDigests is a bounded set of digests in two halves. When the recent half is full, it becomes the older half, and the
+// former older half is forgotten. The zero value is empty.
+type verifiedDigests struct {
+	recent, older map[access.Digest]struct{}
 }
 
-func (p *proven) has(d access.Digest) bool {
-	_, young := p.young[d]
-	_, old := p.old[d]
+func (p *verifiedDigests) has(d access.Digest) bool {
+	_, young := p.recent[d]
+	_, old := p.older[d]
 	return young || old
 }
 
-func (p *proven) add(d access.Digest) {
-	if _, young := p.young[d]; young {
+func (p *verifiedDigests) add(d access.Digest) {
+	if _, young := p.recent[d]; young {
 		return
 	}
-	if p.young == nil || len(p.young) >= maxProven {
-		p.young, p.old = map[access.Digest]struct{}{}, p.young
+	if p.recent == nil || len(p.recent) >= maxVerified {
+		p.recent, p.older = map[access.Digest]struct{}{}, p.recent
 	}
-	p.young[d] = struct{}{}
+	p.recent[d] = struct{}{}
 }
 
-func (p *proven) remove(d access.Digest) {
-	delete(p.young, d)
-	delete(p.old, d)
-}
-
-func tooManyFailures(c *call, wait time.Duration) error {
-	c.set("Retry-After", strconv.FormatInt(max(1, seconds(wait)), 10))
-	return fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
+func (p *verifiedDigests) remove(d access.Digest) {
+	delete(p.recent, d)
+	delete(p.older, d)
 }

@@ -1,72 +1,53 @@
 package server
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/keyhook/keyhook/storage/access"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// DefaultTokenRate is how many requests a second an organization may make with credentials other than API keys.
+// DefaultTokenRate is how many requests a second an organization may make with other credentials than API keys.
 const DefaultTokenRate = 100
 
-// refill is how long an unused bucket takes to be full again: the burst is what comes in that many seconds.
-const refill = 2 * time.Second
+// refillTime is how long an empty bucket takes to be full again. The burst is the rate times this duration.
+const refillTime = 2 * time.Second
 
-// tokenRate limits, for each organization, the requests by access token, session and token of the issuer. Keys have the
-// windows of their plan.
+// tokenRate limits the requests of each organization with access tokens, sessions and tokens of the issuer. API keys have the
+// windows of their plan instead.
 //
-// It has two generations of buckets. When the young one is older than refill, it becomes the old one. A bucket that was
-// not used for a whole generation is full, so forgetting it changes nothing.
+// It has two generations of buckets. When the recent one is older than refillTime, it becomes the older one. A bucket that was not
+// used for a whole generation is full, so forgetting it changes nothing.
 type tokenRate struct {
 	perSecond int
 
-	mu         sync.Mutex
-	young, old map[int64]*rate.Limiter // by organization
-	born       time.Time               // when young began
+	mu            sync.Mutex
+	recent, older map[int64]*rate.Limiter // by organization
+	recentSince   time.Time               // when the recent generation began
 }
 
 func newTokenRate(perSecond int) *tokenRate {
-	return &tokenRate{perSecond: perSecond, young: map[int64]*rate.Limiter{}, born: time.Now()}
+	return &tokenRate{perSecond: perSecond, recent: map[int64]*rate.Limiter{}, recentSince: time.Now()}
 }
 
-// take counts a request of an organization. Where it is one too many, it returns how long to wait.
+// take counts a request of an organization. If the rate is exceeded, it returns how long to wait.
 func (t *tokenRate) take(organization int64) (wait time.Duration, allowed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if now.Sub(t.born) > refill {
-		t.young, t.old, t.born = map[int64]*rate.Limiter{}, t.young, now
+	if now.Sub(t.recentSince) > refillTime {
+		t.recent, t.older, t.recentSince = map[int64]*rate.Limiter{}, t.recent, now
 	}
-	bucket, found := t.young[organization]
+	bucket, found := t.recent[organization]
 	if !found {
-		if bucket, found = t.old[organization]; !found {
-			bucket = rate.NewLimiter(rate.Limit(t.perSecond), t.perSecond*int(refill/time.Second))
+		if bucket, found = t.older[organization]; !found {
+			bucket = rate.NewLimiter(rate.Limit(t.perSecond), t.perSecond*int(refillTime/time.Second))
 		}
-		t.young[organization] = bucket
+		t.recent[organization] = bucket
 	}
 	if bucket.AllowN(now, 1) {
 		return 0, true
 	}
 	missing := 1 - bucket.TokensAt(now)
 	return time.Duration(missing / float64(t.perSecond) * float64(time.Second)), false
-}
-
-// pace counts a request whose credential is not a key. The host's own back end, which may act in every organization, is
-// not limited.
-func (s *Server) pace(c *call) error {
-	if c.principal.Can(access.PlatformActAs) {
-		return nil
-	}
-	wait, allowed := s.tokens.take(c.principal.Home.RowID)
-	if allowed {
-		return nil
-	}
-	c.set("Retry-After", strconv.FormatInt(max(1, seconds(wait)), 10))
-	return fault.New(fault.Limited, codeRateLimited, "The organization's limit of %d requests a second without an API key is used up; "+
-		"try again later, or use an API key, which has the limit of the plan.", s.tokens.perSecond)
 }

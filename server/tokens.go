@@ -8,35 +8,35 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// tokenStore is what the endpoints of access tokens ask of the store.
+// tokenStore is the part of the store that the access token endpoints use.
 type tokenStore interface {
 	CreateToken(ctx context.Context, actor access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error)
-	// Tokens lists newest first, from before on; 0 is the newest.
+	// Tokens lists them newest first, with row ids below before; 0 starts at the newest.
 	Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error)
 	Token(ctx context.Context, user, id string) (access.AccessToken, error)
 	RevokeToken(ctx context.Context, actor access.Actor, user, id string) error
 }
 
-// tokens are the endpoints of a user's access tokens.
+// tokens are the access token endpoints.
 type tokens struct {
-	store tokenStore
-	named form.Lookup
+	store  tokenStore
+	lookup form.Lookup
 }
 
 type tokenBody struct {
-	ID             string   `json:"id"`
-	Name           string   `json:"name"`
-	TokenPrefix    string   `json:"token_prefix"`
-	Status         string   `json:"status"`
-	UserID         string   `json:"user_id"`
-	OrganizationID string   `json:"organization_id"`
-	CreatedAt      instant  `json:"created_at"`
-	ExpiresAt      *instant `json:"expires_at"`
-	LastUsedAt     *instant `json:"last_used_at"`
-	RevokedAt      *instant `json:"revoked_at"`
+	ID             string     `json:"id"`
+	Name           string     `json:"name"`
+	TokenPrefix    string     `json:"token_prefix"`
+	Status         string     `json:"status"`
+	UserID         string     `json:"user_id"`
+	OrganizationID string     `json:"organization_id"`
+	CreatedAt      timestamp  `json:"created_at"`
+	ExpiresAt      *timestamp `json:"expires_at"`
+	LastUsedAt     *timestamp `json:"last_used_at"`
+	RevokedAt      *timestamp `json:"revoked_at"`
 }
 
-// createdTokenBody is the one answer that shows a token.
+// createdTokenBody is the only response that shows a token.
 type createdTokenBody struct {
 	tokenBody
 	Token string `json:"token"`
@@ -45,22 +45,22 @@ type createdTokenBody struct {
 func newTokenBody(t access.AccessToken) tokenBody {
 	return tokenBody{
 		ID: t.ID, Name: t.Name, TokenPrefix: t.TokenPrefix, Status: string(t.Status(time.Now().UnixMilli())),
-		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: instant(t.CreatedAt),
-		ExpiresAt: (*instant)(t.ExpiresAt), LastUsedAt: (*instant)(t.LastUsedAt), RevokedAt: (*instant)(t.RevokedAt),
+		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: timestamp(t.CreatedAt),
+		ExpiresAt: (*timestamp)(t.ExpiresAt), LastUsedAt: (*timestamp)(t.LastUsedAt), RevokedAt: (*timestamp)(t.RevokedAt),
 	}
 }
 
-func (h tokens) create(c *call) error {
-	user, err := c.pathID("id", userID, aUser)
+func (h tokens) create(x *exchange) error {
+	user, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("organization_id")
-	organization, name, expires := h.named.Organization(c.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
+	organization, name, expires := h.lookup.Organization(x.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -68,63 +68,63 @@ func (h tokens) create(c *call) error {
 		name = new(string)
 	}
 	credential := access.Mint(access.TokenPrefix)
-	token, err := h.store.CreateToken(c.request.Context(), c.actor(), user, *organization, credential, *name, expires)
+	token, err := h.store.CreateToken(x.request.Context(), x.actor(), user, *organization, credential, *name, expires)
 	if err != nil {
 		return err
 	}
-	c.secret()
-	return c.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+	x.noStore()
+	return x.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
 }
 
-func (h tokens) list(c *call) error {
-	user, err := c.pathID("id", userID, aUser)
+func (h tokens) list(x *exchange) error {
+	user, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	p, err := c.page()
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Tokens(c.request.Context(), user, p.After.Row, p.More())
+	found, err := h.store.Tokens(x.request.Context(), user, p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
+	return writePage(x, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
 }
 
-// find returns the one in the path.
-func (h tokens) find(c *call) (found access.AccessToken, err error) {
-	user, id, err := tokenIDs(c)
+// find returns the access token in the path.
+func (h tokens) find(x *exchange) (found access.AccessToken, err error) {
+	user, id, err := tokenIDs(x)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Token(c.request.Context(), user, id)
+	return h.store.Token(x.request.Context(), user, id)
 }
 
-func (h tokens) read(c *call) error {
-	found, err := h.find(c)
+func (h tokens) read(x *exchange) error {
+	found, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(newTokenBody(found))
+	return x.ok(newTokenBody(found))
 }
 
-func (h tokens) revoke(c *call) error {
-	user, id, err := tokenIDs(c)
+func (h tokens) revoke(x *exchange) error {
+	user, id, err := tokenIDs(x)
 	if err != nil {
 		return err
 	}
-	if err := h.store.RevokeToken(c.request.Context(), c.actor(), user, id); err != nil {
+	if err := h.store.RevokeToken(x.request.Context(), x.actor(), user, id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }
 
-// tokenIDs reads the two ids that name a token.
-func tokenIDs(c *call) (user, token string, err error) {
-	if user, err = c.pathID("id", userID, aUser); err != nil {
+// tokenIDs reads the two ids of a token from the path.
+func tokenIDs(x *exchange) (user, token string, err error) {
+	if user, err = x.pathID("id", userID, aUser); err != nil {
 		return "", "", err
 	}
-	token, err = c.pathID("token_id", tokenID, aToken)
+	token, err = x.pathID("token_id", tokenID, aToken)
 	return user, token, err
 }

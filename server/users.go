@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// userStore is what the endpoints of users ask of the store.
+// userStore is the part of the store that the user endpoints use.
 type userStore interface {
-	// Users lists newest first, from before on; 0 is the newest.
+	// Users lists them newest first, with row ids below before; 0 starts at the newest.
 	Users(ctx context.Context, before int64, limit int) ([]access.User, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
@@ -17,7 +17,7 @@ type userStore interface {
 	DeleteUser(ctx context.Context, actor access.Actor, id string) error
 }
 
-// users are the endpoints of users.
+// users are the user endpoints.
 type users struct {
 	store userStore
 }
@@ -34,9 +34,9 @@ func newUserBody(u access.User) userBody {
 	return userBody{u.ID, u.Email, u.Name, u.ExternalID, u.IsActive}
 }
 
-// create names a user without a name by the address, so that the audit log always has something to call it.
-func (h users) create(c *call) error {
-	f, err := c.form()
+// create uses the e-mail address as the name if there is none, so that the audit log always has a name.
+func (h users) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -50,57 +50,57 @@ func (h users) create(c *call) error {
 		made.Name = *change.Name
 	}
 	if change.ExternalID != nil {
-		made.ExternalID = orNull(*change.ExternalID)
+		made.ExternalID = nullIfEmpty(*change.ExternalID)
 	}
-	user, err := h.store.CreateUser(c.request.Context(), c.actor(), made)
+	user, err := h.store.CreateUser(x.request.Context(), x.actor(), made)
 	if err != nil {
 		return err
 	}
-	return c.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
+	return x.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
 }
 
-// readUser reads what may be set of a user.
+// readUser reads the fields of a user that a caller may set.
 func readUser(f *form.Form) access.UserChange {
 	return access.UserChange{
 		Email: f.Email("email"), Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
 	}
 }
 
-func (h users) list(c *call) error {
-	p, err := c.page()
+func (h users) list(x *exchange) error {
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Users(c.request.Context(), p.After.Row, p.More())
+	found, err := h.store.Users(x.request.Context(), p.After.Row, p.More())
 	if err != nil {
 		return err
 	}
-	return answerPage(c, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
+	return writePage(x, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
 }
 
-// find returns the one in the path.
-func (h users) find(c *call) (found access.User, err error) {
-	id, err := c.pathID("id", userID, aUser)
+// find returns the user in the path.
+func (h users) find(x *exchange) (found access.User, err error) {
+	id, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return found, err
 	}
-	return h.store.User(c.request.Context(), id)
+	return h.store.User(x.request.Context(), id)
 }
 
-func (h users) read(c *call) error {
-	found, err := h.find(c)
+func (h users) read(x *exchange) error {
+	found, err := h.find(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(newUserBody(found))
+	return x.ok(newUserBody(found))
 }
 
-func (h users) update(c *call) error {
-	id, err := c.pathID("id", userID, aUser)
+func (h users) update(x *exchange) error {
+	id, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -108,20 +108,20 @@ func (h users) update(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	user, err := h.store.UpdateUser(c.request.Context(), c.actor(), id, change)
+	user, err := h.store.UpdateUser(x.request.Context(), x.actor(), id, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newUserBody(user))
+	return x.ok(newUserBody(user))
 }
 
-func (h users) remove(c *call) error {
-	id, err := c.pathID("id", userID, aUser)
+func (h users) remove(x *exchange) error {
+	id, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteUser(c.request.Context(), c.actor(), id); err != nil {
+	if err := h.store.DeleteUser(x.request.Context(), x.actor(), id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }

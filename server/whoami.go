@@ -6,21 +6,21 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// identityStore is what whoami asks of the store.
-type identityStore interface {
+// whoamiStore is the part of the store that whoami uses.
+type whoamiStore interface {
 	Plan(ctx context.Context, name string) (access.Plan, error)
 }
 
-// identity is the endpoint that tells callers who they are.
-type identity struct {
-	store identityStore
+// whoami is the endpoint that tells callers who they are.
+type whoami struct {
+	store whoamiStore
 }
 
-// whoamiBody tells the holder of a credential what it stands for.
+// whoamiBody describes the principal behind a credential.
 type whoamiBody struct {
 	User         whoamiUser         `json:"user"`
 	Organization whoamiOrganization `json:"organization"`
-	Plan         planBody           `json:"plan"` // of that organization; what governs a credential is the plan of its own
+	Plan         planBody           `json:"plan"` // of that organization; the limits of a credential are those of its own organization
 	Permissions  []string           `json:"permissions"`
 	Key          *whoamiKey         `json:"key"`
 }
@@ -42,17 +42,17 @@ type whoamiKey struct {
 	Scope string `json:"scope"`
 }
 
-func (h identity) read(c *call) error {
-	body, err := h.body(c)
+func (h whoami) read(x *exchange) error {
+	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(body)
+	return x.ok(body)
 }
 
-func (h identity) body(c *call) (whoamiBody, error) {
-	p := c.principal
-	plan, err := h.plan(c)
+func (h whoami) body(x *exchange) (whoamiBody, error) {
+	p := x.principal
+	plan, err := h.plan(x)
 	if err != nil {
 		return whoamiBody{}, err
 	}
@@ -68,11 +68,11 @@ func (h identity) body(c *call) (whoamiBody, error) {
 	return body, nil
 }
 
-// plan returns the plan of the organization acted in. The credential's own came with it.
-func (h identity) plan(c *call) (access.Plan, error) {
-	p := c.principal
+// plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
+func (h whoami) plan(x *exchange) (access.Plan, error) {
+	p := x.principal
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil
 	}
-	return h.store.Plan(c.request.Context(), p.Organization.Plan)
+	return h.store.Plan(x.request.Context(), p.Organization.Plan)
 }

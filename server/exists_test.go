@@ -52,7 +52,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
 	}
 	for _, r := range f.server.Routes() {
-		if !strings.Contains(r.Pattern, "{") || r.Open { // what is open belongs to nobody
+		if !strings.Contains(r.Pattern, "{") || r.Open || r.Proxied { // these paths name nothing that belongs to an organization
 			continue
 		}
 		t.Run(line(r), func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 				tries = append(tries, wrong{"", "{", nil, 400}, wrong{"", `{"x":1,"x":1}`, nil, 400}, wrong{"", `{"nobody":1}`, nil, 422},
 					wrong{"", "{}", []string{"Content-Type", "text/plain"}, 415}, wrong{"", strings.Repeat(" ", 65<<10), nil, 413})
 			}
-			own, _, _ := strings.Cut(r.Permission, ":")
+			own, _, _ := strings.Cut(r.Permissions[0], ":")
 			for _, try := range tries {
 				ask := func(names *strings.Replacer, as, organization string) answer {
 					header := append([]string{"X-Organization-Id", organization}, try.header...)

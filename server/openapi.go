@@ -14,18 +14,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// openAPI describes the API, in OpenAPI 3.1.
+// openAPI is the description of the API, in OpenAPI 3.1.
 //
 //go:embed openapi.yaml
 var openAPI []byte
 
-// description serves the OpenAPI description as YAML and as JSON.
+// description are the endpoints that serve the description of the API.
 type description struct {
 	yaml document
 	json func() (document, error) // made at the first request for it
 }
 
-// document is a response body that is the same for every caller.
+// document is a response that is the same for all callers.
 type document struct {
 	mediaType string
 	body      []byte
@@ -37,10 +37,10 @@ func newDocument(mediaType string, body []byte) document {
 	return document{mediaType, body, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
-// newDescription describes a server that callers reach at the URL base. If base is empty, the description names the
-// server by the path /, so clients use the address from which they got the description.
+// newDescription describes a server that callers reach at base. If base is empty, they reach it where they found the
+// description.
 func newDescription(base string) description {
-	text := at(openAPI, base)
+	text := withServerURL(openAPI, base)
 	return description{
 		yaml: newDocument("application/yaml", text), // RFC 9512
 		json: sync.OnceValues(func() (document, error) {
@@ -50,47 +50,47 @@ func newDescription(base string) description {
 	}
 }
 
-// at returns the description with base as the URL of the server. A JSON string is also a YAML string.
-func at(text []byte, base string) []byte {
+// withServerURL replaces the address of the server in the text by base. A JSON string is also a YAML string.
+func withServerURL(text []byte, base string) []byte {
 	if base == "" {
 		return text
 	}
 	address, err := json.Marshal(strings.TrimSuffix(base, "/"))
 	if err != nil {
-		return text // unreachable: every string can be written as JSON
+		return text // unreachable: every string has a JSON form
 	}
 	return bytes.Replace(text, []byte("\n  - url: /\n"), []byte("\n  - url: "+string(address)+"\n"), 1)
 }
 
-func (h description) asYAML(c *call) error {
-	h.yaml.answer(c)
+func (h description) asYAML(x *exchange) error {
+	h.yaml.serve(x)
 	return nil
 }
 
-func (h description) asJSON(c *call) error {
+func (h description) asJSON(x *exchange) error {
 	d, err := h.json()
 	if err != nil {
 		return fmt.Errorf("description as JSON: %w", err)
 	}
-	d.answer(c)
+	d.serve(x)
 	return nil
 }
 
-// answer sends the document, or 304 if the caller has it already. Callers may cache it but must revalidate it, because
-// another version of the program has another text.
-func (d document) answer(c *call) {
-	c.set("ETag", d.tag)
-	c.set("Cache-Control", "no-cache")
-	if holds(c.request.Header.Values("If-None-Match"), d.tag) {
-		c.WriteHeader(http.StatusNotModified)
+// serve sends the document, unless the caller has it already. Caches must revalidate it, because another version of the program
+// has another document.
+func (d document) serve(x *exchange) {
+	x.set("ETag", d.tag)
+	x.set("Cache-Control", "no-cache")
+	if matchesETag(x.request.Header.Values("If-None-Match"), d.tag) {
+		x.WriteHeader(http.StatusNotModified)
 		return
 	}
-	c.send(http.StatusOK, d.mediaType, d.body)
+	x.send(http.StatusOK, d.mediaType, d.body)
 }
 
-// holds reports whether If-None-Match names the tag (RFC 9110 section 13.1.2). A proxy may have made the tag weak. Our
+// matchesETag reports whether If-None-Match contains the tag (RFC 9110 section 13.1.2). A proxy may have made the tag weak. Our
 // tags contain no comma.
-func holds(lists []string, tag string) bool {
+func matchesETag(lists []string, tag string) bool {
 	for _, list := range lists {
 		for item := range strings.SplitSeq(list, ",") {
 			if item = strings.TrimSpace(item); item == "*" || strings.TrimPrefix(item, "W/") == tag {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// clientAddr returns who asks: the peer, or, where the peer is a trusted proxy, the first address from the right of
-// X-Forwarded-For that is none. What stands further left was written by the client and may say anything. The result is
-// invalid on a Unix socket.
+// clientAddr returns the address of the client. That is the peer. If the peer is a trusted proxy, it is the rightmost address
+// in X-Forwarded-For that is not a trusted proxy: the client itself may have written everything to the left of it. On a Unix
+// socket the result is invalid.
 func (s *Server) clientAddr(r *http.Request) netip.Addr {
 	client := peer(r.RemoteAddr)
-	if len(s.trusted) == 0 || !s.isTrusted(client) {
+	if len(s.trusted) == 0 || !s.trusted.has(client) {
 		return client
 	}
 	for _, header := range slices.Backward(r.Header["X-Forwarded-For"]) {
@@ -25,10 +25,10 @@ func (s *Server) clientAddr(r *http.Request) netip.Addr {
 			}
 			address, ok := forwarded(hop)
 			if !ok {
-				return client // the last hop that can be believed
+				return client // the last address that a trusted proxy has written
 			}
 			client = address
-			if !s.isTrusted(client) {
+			if !s.trusted.has(client) {
 				return client
 			}
 		}
@@ -36,8 +36,11 @@ func (s *Server) clientAddr(r *http.Request) netip.Addr {
 	return client
 }
 
-func (s *Server) isTrusted(a netip.Addr) bool {
-	return slices.ContainsFunc(s.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
+// trustedProxies are the networks of the proxies whose forwarding headers are believed.
+type trustedProxies []netip.Prefix
+
+func (t trustedProxies) has(a netip.Addr) bool {
+	return slices.ContainsFunc(t, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // peer reads the address of a connection.
@@ -49,7 +52,7 @@ func peer(remote string) netip.Addr {
 	return ap.Addr().Unmap().WithZone("")
 }
 
-// forwarded reads one hop of X-Forwarded-For. Some proxies write a port too.
+// forwarded reads one address of X-Forwarded-For. Some proxies add a port.
 func forwarded(hop string) (netip.Addr, bool) {
 	hop = strings.TrimSpace(hop)
 	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(hop, "["), "]"))

@@ -210,7 +210,7 @@ func TestManyFields(t *testing.T) {
 			got := f.do(t, call{tt.line, operator, tt.body, nil}).want(t, tt.status, "")
 			switch fields := got.fields(); {
 			case tt.status == 400:
-				if want := "The body gives \"" + tt.fields + "\" twice in one object."; got.field("detail") != want {
+				if want := "The body has \"" + tt.fields + "\" twice in one object; send each name once."; got.field("detail") != want {
 					t.Errorf("detail %q, want %q", got.field("detail"), want)
 				}
 			case len(fields) != tt.many || tt.many > 0 && fields[0] != tt.fields:

@@ -155,7 +155,7 @@ const largest = 1 << 20
 func (op *operation) judge(r *http.Request) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for name, values := range r.URL.Query() {
-		if op.isOpen() || op.beside() {
+		if op.isOpen() || op.proxied() {
 			break // nobody reads it
 		}
 		p, ok := op.parameters["query "+name]
