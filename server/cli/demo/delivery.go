@@ -99,9 +99,9 @@ func (s *stage) checkRecovery(ctx context.Context, id string) error {
 	}
 	outcomes := []string{}
 	for _, a := range attempts { // newest first
-		outcomes = append(outcomes, fmt.Sprintf("%d %s", a.Number, a.Outcome))
+		outcomes = append(outcomes, fmt.Sprintf("attempt %d %s", a.Number, a.Outcome))
 	}
-	if err := expect("the log", strings.Join(outcomes, ", "), "3 succeeded, 2 failed, 1 failed"); err != nil {
+	if err := expect("the log", strings.Join(outcomes, ", "), "attempt 3 succeeded, attempt 2 failed, attempt 1 failed"); err != nil {
 		return err
 	}
 	var sub struct {
