@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -63,7 +64,7 @@ func (a *authenticator) readKey(x *exchange) {
 // have an empty variable. Requests of a browser, and requests that a proxy forwards to the socket, are not the operator's.
 func (a *authenticator) isOperator(x *exchange) bool {
 	return x.local && len(x.request.Header["Authorization"]) == 0 && len(a.cookies.of(x)) == 0 &&
-		!isRelayed(x.request) && len(x.request.Header["Origin"]) == 0 && len(x.request.Header["Sec-Fetch-Site"]) == 0
+		!share.IsForwarded(x.request) && len(x.request.Header["Origin"]) == 0 && len(x.request.Header["Sec-Fetch-Site"]) == 0
 }
 
 // credential reads the only credential of a request. Errors: Malformed if there are two; Unauthenticated if there is none, or

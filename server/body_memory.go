@@ -1,10 +1,9 @@
 package server
 
 import (
-	"net/netip"
 	"runtime"
-	"sync"
 
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -16,9 +15,6 @@ const (
 	// quarter of the budget.
 	MinBodyMemory = 2 * bodyCost * maxBatchBody
 
-	// shareOfFree limits an organization: it may hold this many times the bytes that remain free.
-	shareOfFree = 2
-
 	// bodyCost is the bytes of memory per byte of a body: the body itself, and one copy. The copy is made while the buffer
 	// grows, or of the events that are stored and delivered.
 	bodyCost = 2
@@ -28,65 +24,26 @@ const (
 	paidBody    = requestCost / bodyCost
 )
 
-// memory is the budget for request bodies and for large responses that wait for a slow reader. An organization may hold at
-// most twice the bytes that remain free. So a single organization gets two thirds of the budget, four greedy ones get two
-// ninths each, and some memory always remains for the next one.
-type memory struct {
-	mu   sync.Mutex
-	free int64
-	held map[holder]int64
-}
-
-// holder is an organization, or the address of a caller who signs in and has no credential yet.
-type holder struct {
-	organization int64
-	address      netip.Prefix
-}
-
-func newMemory(budget int64) *memory { return &memory{free: budget, held: map[holder]int64{}} }
-
-// take reserves n bytes if n and the expected further bytes are available now. It never waits.
-func (m *memory) take(h holder, n, expected int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if all := n + expected; m.held[h]+all > shareOfFree*(m.free-all) {
-		return false
-	}
-	m.held[h] += n
-	m.free -= n
-	return true
-}
-
-// giveBack returns n bytes that take has reserved.
-func (m *memory) giveBack(h holder, n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.free += n
-	if m.held[h] -= n; m.held[h] == 0 {
-		delete(m.held, h)
-	}
-}
-
 // reservation is the part of the budget that one request holds.
 type reservation struct {
-	memory *memory
-	holder holder // fixed by the first take
+	memory *share.Memory
+	holder share.Holder // fixed by the first take
 	bytes  int64
 	body   []byte
 }
 
-func (r reservation) release() { r.memory.giveBack(r.holder, r.bytes) }
+func (r reservation) release() { r.memory.Release(r.holder, r.bytes) }
 
 // reserve reserves n more bytes until the request ends. expected is how many more bytes the request will need: if these are
 // not available now, the request is refused at once.
 func (x *exchange) reserve(n, expected int64) error {
 	if x.reserved.bytes == 0 {
-		x.reserved.holder = holder{organization: x.organization()}
+		x.reserved.holder = share.Holder{Organization: x.organization()}
 		if !x.authenticated && !x.local {
-			x.reserved.holder.address = network(x.client)
+			x.reserved.holder.Address = share.Network(x.client)
 		}
 	}
-	if !x.reserved.memory.take(x.reserved.holder, n, expected) {
+	if !x.reserved.memory.Reserve(x.reserved.holder, n, expected) {
 		x.set("Retry-After", "2")
 		return errMemory
 	}

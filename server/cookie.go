@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -25,7 +26,7 @@ var errSession = fault.New(fault.Unauthenticated, "invalid_session", "The sessio
 type cookies struct {
 	https   bool                        // every browser comes by HTTPS
 	origins *http.CrossOriginProtection // who may send requests with a cookie
-	trusted trustedProxies
+	trusted share.TrustedProxies
 }
 
 // newCookies makes the cookies of a server that browsers reach at baseURL. A proxy may hide from the server that browsers
@@ -59,7 +60,7 @@ func (k *cookies) isSecure(r *http.Request) bool {
 		return true
 	}
 	proto := r.Header["X-Forwarded-Proto"]
-	return len(proto) == 1 && strings.EqualFold(strings.TrimSpace(proto[0]), "https") && k.trusted.has(peer(r.RemoteAddr))
+	return len(proto) == 1 && strings.EqualFold(strings.TrimSpace(proto[0]), "https") && k.trusted.Contains(share.Peer(r))
 }
 
 func (k *cookies) name(r *http.Request) string {

@@ -24,14 +24,10 @@ func (s *Server) Remembered() int { return s.throttle.recent.Len() }
 const MaxProven = maxVerified
 
 // LimitConnections sets how many connections are open at once.
-func (s *Server) LimitConnections(most int) { s.mostConnections = most }
+func (s *Server) LimitConnections(most int) { s.connections.Open = most }
 
 // Reserved is how much of its memory for bodies and answers is taken.
-func (s *Server) Reserved(budget int64) int64 {
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	return budget - s.memory.free
-}
+func (s *Server) Reserved(budget int64) int64 { return budget - s.memory.Free() }
 
 // Prove remembers that a credential is good.
 func (s *Server) Prove(d access.Digest) { s.throttle.succeeded(d) }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -20,16 +19,4 @@ const (
 var methodsOfHTTP = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodOptions, http.MethodConnect, http.MethodTrace,
-}
-
-// proxyHeaders are headers that proxies add to the requests that they forward.
-var proxyHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
-
-// isLocal reports whether a request was made on this machine. A proxy on this machine forwards requests of others, so a
-// request with proxy headers is never local, whether the proxy is trusted or not.
-func isLocal(r *http.Request) bool { return !isRelayed(r) && peer(r.RemoteAddr).IsLoopback() }
-
-// isRelayed reports whether a request has headers that only proxies add.
-func isRelayed(r *http.Request) bool {
-	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(r.Header[name]) > 0 })
 }

@@ -26,7 +26,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, local bool) {
 	defer s.underway.Done()
 	// The request id is always made here. An id from the caller could repeat, or copy the id of another request.
 	x := &exchange{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
-	x.client = s.clientAddr(r)
+	x.client = s.trusted.Client(r)
 	x.reserved.memory = s.memory
 	defer x.release()
 	x.set("X-Request-Id", x.id)
@@ -64,12 +64,12 @@ func (s *Server) observe(x *exchange) {
 		s.observer(x.method(), x.pattern(), x.status, x.code, took)
 	}
 	level := x.level()
-	s.unknown.report(false)
+	s.unknown.Report(false)
 	if !s.log.Enabled(x.request.Context(), level) {
 		return
 	}
-	if !x.known() && level > slog.LevelDebug && !s.unknown.allow(level) {
-		s.unknown.report(false)
+	if !x.known() && level > slog.LevelDebug && !s.unknown.Allow(level) {
+		s.unknown.Report(false)
 		return
 	}
 	ctx := context.WithoutCancel(x.request.Context())

@@ -8,6 +8,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -116,7 +117,7 @@ func (s *Server) run(x *exchange) error {
 	switch {
 	case x.route.access == open, x.route.access == proxied:
 		return x.route.handle(x)
-	case x.route.access == local && isLocal(x.request):
+	case x.route.access == local && share.IsLocal(x.request):
 		return x.handle()
 	}
 	s.auth.read(x)

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/keyhook/keyhook/server/share"
 )
 
 // The limits of a connection. The timeouts are for callers: a request that is not read within readTimeout is cut off. The same
@@ -21,6 +23,9 @@ const (
 	maxHeaderBytes    = 16 << 10
 	maxStreams        = 100       // of one HTTP/2 connection
 	maxUnreadBytes    = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
+
+	maxConnections               = 1024 // open at the same time
+	DefaultConnectionsPerAddress = 128
 )
 
 // errStopped is the cancellation cause of requests that run longer than the shutdown grace.
@@ -43,19 +48,19 @@ func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls *tls.Config) error {
-	defer s.unknown.report(true)
+	defer s.unknown.Report(true)
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopped)
 	server := s.httpServer(requests, h, tls)
-	shared := s.newConnections(l) // below TLS: net/http must recognize its own TLS connections
-	server.ConnState = shared.onStateChange
+	limited := share.NewListener(l, s.connections, s.log) // below TLS: net/http must recognize its own TLS connections
+	server.ConnState = limited.OnStateChange
 	served := make(chan error, 1)
 	go func() {
 		if tls != nil {
-			served <- server.ServeTLS(shared, "", "")
+			served <- server.ServeTLS(limited, "", "")
 			return
 		}
-		served <- server.Serve(shared)
+		served <- server.Serve(limited)
 	}()
 	select {
 	case err := <-served:

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -72,10 +73,10 @@ type Options struct {
 	ShutdownGrace time.Duration   // time for running requests at shutdown; 0 means 20 s
 	TestTimeout   time.Duration   // how long a test delivery may take; 0 means 15 s
 
-	BodyMemory            int64              // bytes for the bodies of all requests, at least MinBodyMemory; 0 means DefaultBodyMemory
-	TokenRate             int                // requests a second per organization without API keys; 0 means DefaultTokenRate
-	ConnectionsPerAddress int                // open at the same time; 0 means DefaultConnectionsPerAddress
-	Connections           ConnectionObserver // nil observes nothing
+	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means DefaultBodyMemory
+	TokenRate             int                      // requests a second per organization without API keys; 0 means DefaultTokenRate
+	ConnectionsPerAddress int                      // open at the same time; 0 means DefaultConnectionsPerAddress
+	Connections           share.ConnectionObserver // nil observes nothing
 
 	Logger *slog.Logger // nil means slog.Default
 }
@@ -84,18 +85,16 @@ type Options struct {
 type Server struct {
 	auth     *authenticator
 	throttle *throttle
-	memory   *memory
-	trusted  trustedProxies
+	memory   *share.Memory
+	trusted  share.TrustedProxies
 	base     string // path before every Location
 	tls      *tls.Config
 	grace    time.Duration
 	log      *slog.Logger
-	unknown  *anonymousLog // bounds the lines about requests without a valid credential
+	unknown  *share.AnonymousLog // bounds the lines about requests without a valid credential
 
-	mostConnections int
-	perAddress      int
-	connections     ConnectionObserver
-	observer        RequestObserver // nil observes nothing
+	connections share.Limits
+	observer    RequestObserver // nil observes nothing
 
 	router   *router
 	draining atomic.Bool
@@ -114,19 +113,17 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		throttle: newThrottle(),
-		memory:   newMemory(o.BodyMemory),
+		memory:   share.NewMemory(o.BodyMemory),
 		trusted:  o.TrustedProxies,
 		base:     base,
 		tls:      o.TLS,
 		grace:    o.ShutdownGrace,
 		log:      o.Logger,
-		unknown:  newAnonymousLog(o.Logger),
+		unknown:  share.NewAnonymousLog(o.Logger),
 
-		mostConnections: maxConnections,
-		perAddress:      o.ConnectionsPerAddress,
-		connections:     o.Connections,
-		observer:        o.Observe,
-		router:          new(router),
+		connections: share.Limits{Open: maxConnections, PerAddress: o.ConnectionsPerAddress, Exempt: o.TrustedProxies, Observer: o.Connections},
+		observer:    o.Observe,
+		router:      new(router),
 	}
 	checker := &checker{o.Store, o.Issuer, o.Limiter, s.throttle, newTokenRate(o.TokenRate)}
 	s.auth = &authenticator{checker, cookies, o.KeyPrefix + "_"}
@@ -156,9 +153,6 @@ func (o *Options) normalize() (base string, err error) {
 	o.TokenRate = cmp.Or(o.TokenRate, DefaultTokenRate)
 	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
-	if o.Connections == nil {
-		o.Connections = noConnectionObserver{}
-	}
 	if o.Limiter == nil {
 		o.Limiter = limiter.New(limiter.Window)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -96,18 +97,8 @@ func throttled(client netip.Addr) (address netip.Prefix, counted bool) {
 	if !client.IsValid() || client.IsLoopback() {
 		return netip.Prefix{}, false
 	}
-	address = network(client)
+	address = share.Network(client)
 	return address, address.IsValid()
-}
-
-// network returns the smallest network that one client owns: an IPv4 address, or the /64 of an IPv6 address.
-func network(client netip.Addr) netip.Prefix {
-	bits := 64
-	if client.Is4() {
-		bits = 32
-	}
-	address, _ := client.Prefix(bits) // the zero value if client is invalid
-	return address
 }
 
 // verifiedDigests is a bounded set of digests in two halves. When the recent half is full, it becomes the older half, and the

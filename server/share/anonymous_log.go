@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"context"
@@ -16,9 +16,9 @@ const (
 	omittedInterval = 10 * time.Second
 )
 
-// anonymousLog bounds the lines about requests without a valid credential, because anybody can send those at any rate. It
+// AnonymousLog bounds the lines about requests without a valid credential, because anybody can send those at any rate. It
 // counts the lines that it leaves out and writes the number to the log.
-type anonymousLog struct {
+type AnonymousLog struct {
 	log      *slog.Logger
 	requests *rate.Limiter // lines about successes and refusals
 	faults   *rate.Limiter // lines about failures of the server: a flood of refusals does not hide them
@@ -28,14 +28,15 @@ type anonymousLog struct {
 	reported time.Time // when the last report was written
 }
 
-func newAnonymousLog(log *slog.Logger) *anonymousLog {
-	return &anonymousLog{
+// NewAnonymousLog returns a limit for the lines that go to log.
+func NewAnonymousLog(log *slog.Logger) *AnonymousLog {
+	return &AnonymousLog{
 		log: log, requests: rate.NewLimiter(anonymousLines, anonymousBurst), faults: rate.NewLimiter(anonymousLines, anonymousBurst),
 	}
 }
 
-// allow reports whether a line of that level is written. It counts the lines that are not.
-func (a *anonymousLog) allow(level slog.Level) bool {
+// Allow reports whether a line of that level is written. It counts the lines that are not.
+func (a *AnonymousLog) Allow(level slog.Level) bool {
 	lines := a.requests
 	if level >= slog.LevelWarn {
 		lines = a.faults
@@ -49,9 +50,9 @@ func (a *anonymousLog) allow(level slog.Level) bool {
 	return false
 }
 
-// report writes how many lines were left out since the last report. It writes at most one report per omittedInterval, unless
+// Report writes how many lines were left out since the last report. It writes at most one report per omittedInterval, unless
 // this is the last one.
-func (a *anonymousLog) report(last bool) {
+func (a *AnonymousLog) Report(last bool) {
 	a.mu.Lock()
 	omitted, due := a.omitted, last || time.Since(a.reported) >= omittedInterval
 	if omitted > 0 && due {

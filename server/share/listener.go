@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"container/list"
@@ -11,16 +11,12 @@ import (
 	"time"
 )
 
-// How connections are divided among clients.
 const (
-	DefaultConnectionsPerAddress = 128
-
-	maxConnections  = 1024
 	idleGrace       = time.Second // an idle connection is closed earlier only if all connections are in use
 	warningInterval = time.Minute
 )
 
-// Why the server closes a connection without a response.
+// Why a connection is closed without a response.
 const (
 	reasonAddress = "address" // its address has too many
 	reasonIdle    = "idle"    // it was idle, and few connections were free
@@ -33,26 +29,31 @@ type ConnectionObserver interface {
 	ConnectionRefused(reason string) // "address" or "idle"; an idle connection is reported as closed too
 }
 
-// noConnectionObserver observes nothing.
-type noConnectionObserver struct{}
+// noObserver observes nothing.
+type noObserver struct{}
 
-func (noConnectionObserver) ConnectionOpened()        {}
-func (noConnectionObserver) ConnectionClosed()        {}
-func (noConnectionObserver) ConnectionRefused(string) {}
+func (noObserver) ConnectionOpened()        {}
+func (noObserver) ConnectionClosed()        {}
+func (noObserver) ConnectionRefused(string) {}
 
-// connections is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4
+// Limits are the limits of a Listener.
+type Limits struct {
+	Open       int                // connections that may be open at the same time
+	PerAddress int                // of those, how many one address may have
+	Exempt     TrustedProxies     // PerAddress does not apply to them
+	Observer   ConnectionObserver // nil observes nothing
+}
+
+// Listener is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4
 // address, or the /64 of an IPv6 host. Trusted proxies have no limit, because each one carries many clients. Loopback has
 // one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is not counted.
 //
 // When few connections are free, each new one closes the connection that was idle for the longest time. A connection is idle
 // before the header of a request has arrived, and after each response. If all are in use, Accept waits.
-type connections struct {
+type Listener struct {
 	net.Listener
-	maxOpen       int // open at the same time
+	limits        Limits
 	closeIdleFrom int // from this many open ones on, new connections close idle ones
-	perAddress    int
-	isExempt      func(netip.Addr) bool
-	observer      ConnectionObserver
 	log           *slog.Logger
 
 	mu           sync.Mutex
@@ -65,19 +66,22 @@ type connections struct {
 	lastWarning  time.Time // when the log last warned about refused connections
 }
 
-func (s *Server) newConnections(l net.Listener) *connections {
-	c := &connections{
-		Listener: l, maxOpen: s.mostConnections, closeIdleFrom: s.mostConnections * 8 / 10, perAddress: s.perAddress, isExempt: s.trusted.has, observer: s.connections, log: s.log,
-		byAddress: map[netip.Prefix]int{}, idle: list.New(),
+// NewListener returns a listener that accepts connections from l within the limits. It owns l.
+func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
+	if limits.Observer == nil {
+		limits.Observer = noObserver{}
 	}
-	c.roomOrClosed.L = &c.mu
-	return c
+	limited := &Listener{
+		Listener: l, limits: limits, closeIdleFrom: limits.Open * 8 / 10, log: log, byAddress: map[netip.Prefix]int{}, idle: list.New(),
+	}
+	limited.roomOrClosed.L = &limited.mu
+	return limited
 }
 
 // connection is an accepted connection. The mutex of owner guards its fields.
 type connection struct {
 	net.Conn
-	owner    *connections
+	owner    *Listener
 	address  netip.Prefix  // invalid if it counts for no address
 	idle     *list.Element // nil while a request runs
 	since    time.Time     // when it became idle
@@ -85,7 +89,7 @@ type connection struct {
 }
 
 // Accept returns the next connection within the limits.
-func (l *connections) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -100,22 +104,22 @@ func (l *connections) Accept() (net.Conn, error) {
 
 // admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener
 // is closed.
-func (l *connections) admit(conn net.Conn) *connection {
+func (l *Listener) admit(conn net.Conn) *connection {
 	address := l.addressOf(conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if address.IsValid() && l.byAddress[address] >= l.perAddress {
+	if address.IsValid() && l.byAddress[address] >= l.limits.PerAddress {
 		l.refuse(address)
 		return nil
 	}
-	for l.closeIdle(); l.open >= l.maxOpen && !l.closed; l.closeIdle() {
+	for l.closeIdle(); l.open >= l.limits.Open && !l.closed; l.closeIdle() {
 		l.roomOrClosed.Wait()
 	}
 	if l.closed {
 		return nil
 	}
 	l.open++
-	l.observer.ConnectionOpened()
+	l.limits.Observer.ConnectionOpened()
 	if address.IsValid() {
 		l.byAddress[address]++
 	}
@@ -125,45 +129,45 @@ func (l *connections) admit(conn net.Conn) *connection {
 }
 
 // addressOf returns the address that a connection counts for. It is invalid if there is none.
-func (l *connections) addressOf(conn net.Conn) netip.Prefix {
+func (l *Listener) addressOf(conn net.Conn) netip.Prefix {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
 	client := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if l.isExempt(client) {
+	if l.limits.Exempt.Contains(client) {
 		return netip.Prefix{}
 	}
-	return network(client)
+	return Network(client)
 }
 
 // refuse counts a refused connection of an address. It warns at most once per warningInterval.
-func (l *connections) refuse(address netip.Prefix) {
-	l.observer.ConnectionRefused(reasonAddress)
+func (l *Listener) refuse(address netip.Prefix) {
+	l.limits.Observer.ConnectionRefused(reasonAddress)
 	l.refused++
 	if now := time.Now(); now.Sub(l.lastWarning) >= warningInterval {
 		l.log.LogAttrs(context.Background(), slog.LevelWarn,
 			"connections refused: one address has reached server.connections_per_address; if it is a proxy, add it to server.trusted_proxies",
-			slog.String("address", address.String()), slog.Int("limit", l.perAddress), slog.Int("refused", l.refused))
+			slog.String("address", address.String()), slog.Int("limit", l.limits.PerAddress), slog.Int("refused", l.refused))
 		l.refused, l.lastWarning = 0, now
 	}
 }
 
 // closeIdle closes idle connections while few are free.
-func (l *connections) closeIdle() {
+func (l *Listener) closeIdle() {
 	for l.open >= l.closeIdleFrom && l.idle.Len() > 0 {
 		c := l.idle.Front().Value.(*connection)
-		if l.open < l.maxOpen && time.Since(c.since) < idleGrace {
+		if l.open < l.limits.Open && time.Since(c.since) < idleGrace {
 			return
 		}
-		l.observer.ConnectionRefused(reasonIdle)
+		l.limits.Observer.ConnectionRefused(reasonIdle)
 		l.release(c)
 		_ = c.Conn.Close()
 	}
 }
 
 // markIdle records that a connection is idle from now on.
-func (l *connections) markIdle(c *connection) {
+func (l *Listener) markIdle(c *connection) {
 	if c.idle == nil && !c.released {
 		c.since = time.Now()
 		c.idle = l.idle.PushBack(c)
@@ -172,7 +176,7 @@ func (l *connections) markIdle(c *connection) {
 }
 
 // markActive records that a connection is no longer idle.
-func (l *connections) markActive(c *connection) {
+func (l *Listener) markActive(c *connection) {
 	if c.idle != nil {
 		l.idle.Remove(c.idle)
 		c.idle = nil
@@ -180,14 +184,14 @@ func (l *connections) markActive(c *connection) {
 }
 
 // release forgets a connection. A second call does nothing.
-func (l *connections) release(c *connection) {
+func (l *Listener) release(c *connection) {
 	if c.released {
 		return
 	}
 	c.released = true
 	l.markActive(c)
 	l.open--
-	l.observer.ConnectionClosed()
+	l.limits.Observer.ConnectionClosed()
 	if c.address.IsValid() {
 		if l.byAddress[c.address]--; l.byAddress[c.address] == 0 {
 			delete(l.byAddress, c.address)
@@ -196,8 +200,8 @@ func (l *connections) release(c *connection) {
 	l.roomOrClosed.Signal()
 }
 
-// onStateChange is the ConnState of the http.Server.
-func (l *connections) onStateChange(conn net.Conn, state http.ConnState) {
+// OnStateChange must be the ConnState of the http.Server that accepts from l: it tells which connections are idle.
+func (l *Listener) OnStateChange(conn net.Conn, state http.ConnState) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
 	}
@@ -225,7 +229,7 @@ func (c *connection) Close() error {
 }
 
 // Close ends Accept, even while it waits for room. Connections stay open.
-func (l *connections) Close() error {
+func (l *Listener) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
