@@ -147,7 +147,7 @@ func (x *exchange) discardBody() {
 		!x.bodyRequested && r.Header.Get("Expect") != "" {
 		return
 	}
-	if !x.authenticated {
+	if !x.Authenticated {
 		// In tests without a connection there are no deadlines to set.
 		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
 	}

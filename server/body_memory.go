@@ -39,7 +39,7 @@ func (r reservation) release() { r.memory.Release(r.holder, r.bytes) }
 func (x *exchange) reserve(n, expected int64) error {
 	if x.reserved.bytes == 0 {
 		x.reserved.holder = share.Holder{Organization: x.organization()}
-		if !x.authenticated && !x.local {
+		if !x.Authenticated && !x.local {
 			x.reserved.holder.Address = share.Network(x.client)
 		}
 	}

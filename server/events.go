@@ -149,7 +149,7 @@ func (h events) list(x *exchange) error {
 		return err
 	}
 	list := h.store.EventsWithoutAudit
-	if x.principal.Can(access.AuditRead) {
+	if x.Principal.Can(access.AuditRead) {
 		list = h.store.Events
 	}
 	found, err := list(x.request.Context(), x.organization(), p.After.Row, p.More())
@@ -166,7 +166,7 @@ func (h events) find(x *exchange) (event webhook.Event, sent []webhook.Delivery,
 		return event, nil, err
 	}
 	event, sent, err = h.store.Event(x.request.Context(), x.organization(), id)
-	if err == nil && access.IsAuditType(event.Type) && !x.principal.Can(access.AuditRead) {
+	if err == nil && access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
 		return webhook.Event{}, nil, fault.Missing(anEvent)
 	}
 	return event, sent, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
@@ -28,8 +29,8 @@ type exchange struct {
 
 	reserved reservation // of the memory for bodies and responses
 
-	credentialCheck
-	dialect string // of the proxy in forward authentication; otherwise empty
+	check.Run        // the credential, and what the checks found out
+	dialect   string // of the proxy in forward authentication; otherwise empty
 
 	values [12]string // of response headers; see set
 	used   int
@@ -82,7 +83,7 @@ func (x *exchange) extendDeadlines(d time.Duration) {
 }
 
 // organization is the row id of the organization in which the caller acts.
-func (x *exchange) organization() int64 { return x.principal.Organization.RowID }
+func (x *exchange) organization() int64 { return x.Principal.Organization.RowID }
 
 // actor is the caller as the audit log names it.
 func (x *exchange) actor() access.Actor {
@@ -90,7 +91,7 @@ func (x *exchange) actor() access.Actor {
 	if x.client.IsValid() {
 		ip = x.client.String()
 	}
-	return x.principal.Actor(ip, x.id)
+	return x.Principal.Actor(ip, x.id)
 }
 
 // maxHeaderFields is the largest number of header fields of a request. Every field takes about 100 bytes of memory, even a

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -21,7 +23,7 @@ type explainStore interface {
 // explanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
 // counts no request of the rate limit, records no use, and throttles no address.
 type explanation struct {
-	checker *checker
+	checker *check.Checker
 	router  *router
 	store   explainStore
 	lookup  form.Lookup
@@ -58,7 +60,8 @@ const maxPathLength = 2048
 
 // explained is the request to explain, and what is known about it.
 type explained struct {
-	credentialCheck
+	check.Run
+	state   access.CredentialState // of the key, if it was found
 	byID    bool
 	length  int // of the key that was sent
 	code    string
@@ -75,7 +78,7 @@ func (h explanation) explain(x *exchange) error {
 		return err
 	}
 	f.Require("key", "method", "path")
-	m := &explained{credentialCheck: credentialCheck{state: &access.CredentialState{}}}
+	m := &explained{}
 	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
@@ -127,31 +130,35 @@ func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 		_, words, _ := parseForwardAuth(path)
 		needed = neededPermissions(words)
 	}
-	m.needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
+	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
 }
 
 // checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
 func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 	ctx := x.request.Context()
-	m.kind, m.last, m.dryRun = keyCredential, access.CheckPermission, true
+	m.Kind, m.Last = credential.Key, access.CheckPermission
 	if m.byID = keyID.Valid(key); !m.byID {
 		m.length = len(key)
-		m.credential, m.unreadable = parseKey(key)
+		m.Presented = credential.ParseKey(key)
 	}
-	m.find = func(ctx context.Context) (access.CredentialState, error) { return h.find(ctx, x, m, key) }
-	err := h.checker.check(ctx, &m.credentialCheck)
+	m.Find = func(ctx context.Context) (access.CredentialState, error) {
+		var err error
+		m.state, err = h.find(ctx, x, m, key)
+		return m.state, err
+	}
+	err := h.checker.Check(ctx, &m.Run)
 	if err == nil {
 		m.code = codeValid
 		return nil
 	}
 	refused, ok := fault.As(err)
-	if !ok || !isRefusal(err) {
+	if !ok || !check.IsRefusal(err) {
 		return err
 	}
 	m.code = refused.Code
-	if m.at == access.CheckPermission {
-		m.unknown, err = h.store.UnknownPermissions(ctx, m.needed)
+	if m.At == access.CheckPermission {
+		m.unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
 		return err
 	}
 	return nil
@@ -163,14 +170,14 @@ func (h explanation) find(ctx context.Context, x *exchange, m *explained, key st
 	if m.byID {
 		state, err = h.store.KeyStateByID(ctx, key)
 	} else {
-		state, err = h.store.KeyState(ctx, m.credential.Digest())
+		state, err = h.store.KeyState(ctx, m.Credential.Digest())
 	}
-	if err == nil && state.Home.ID != x.principal.Organization.ID && !x.principal.Can(access.PlatformActAs) {
+	if err == nil && state.Home.ID != x.Principal.Organization.ID && !x.Principal.Can(access.PlatformActAs) {
 		err = fault.Missing(aKey)
 	}
 	switch {
 	case fault.KindOf(err) == fault.NotFound && !m.byID:
-		return access.CredentialState{}, errKey // the response does not tell whether another organization has the key
+		return access.CredentialState{}, credential.ErrKey // the response does not tell whether another organization has the key
 	case err != nil:
 		return access.CredentialState{}, err
 	}
@@ -189,7 +196,7 @@ func (m *explained) isOpen() bool {
 
 func (m *explained) body() explainBody {
 	body := explainBody{
-		Allowed: m.at == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.needed.String(),
+		Allowed: m.At == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.Needed.String(),
 	}
 	if m.isOpen() {
 		body.Allowed, body.Code = true, codeValid
@@ -200,24 +207,24 @@ func (m *explained) body() explainBody {
 	if m.request.route != nil {
 		body.Route = &m.request.route.pattern
 	}
-	for check := range access.CheckPassed { // from CheckParse on
-		body.Checks = append(body.Checks, m.describe(check))
+	for c := range access.CheckPassed { // from CheckParse on
+		body.Checks = append(body.Checks, m.describe(c))
 	}
 	return body
 }
 
 // describe describes one check. The text of a failure ends with what to do.
-func (m *explained) describe(check access.Check) checkBody {
-	value, passed, failed := m.factsOf(check)
-	b := checkBody{Check: check.String(), Value: value}
+func (m *explained) describe(c access.Check) checkBody {
+	value, passed, failed := m.factsOf(c)
+	b := checkBody{Check: c.String(), Value: value}
 	switch {
 	case m.isOpen():
 		b.Verdict, b.Detail = verdictNotApplicable, "This route reads no credential."
-	case check > m.at:
+	case c > m.At:
 		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
-	case check == m.at:
+	case c == m.At:
 		b.Verdict, b.Detail = verdictFailed, failed
-	case check == access.CheckParse && m.byID, check == access.CheckOrganization, check == access.CheckPermission && m.needed.Empty():
+	case c == access.CheckParse && m.byID, c == access.CheckOrganization, c == access.CheckPermission && m.Needed.Empty():
 		b.Verdict, b.Detail = verdictNotApplicable, passed
 	default:
 		b.Verdict, b.Detail = verdictPassed, passed

@@ -4,17 +4,18 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // factsOf returns the value that a check looked at, the text if it passed or does not apply, and the text if it failed.
-func (m *explained) factsOf(check access.Check) (value, passed, failed string) {
-	if check > access.CheckLookUp && m.state.Key == nil {
+func (m *explained) factsOf(c access.Check) (value, passed, failed string) {
+	if c > access.CheckLookUp && m.state.Key == nil {
 		return "", "", "" // the key was not found
 	}
-	switch check {
+	switch c {
 	case access.CheckParse:
 		return m.parseFacts()
 	case access.CheckLookUp:
@@ -34,7 +35,7 @@ func (m *explained) factsOf(check access.Check) (value, passed, failed string) {
 	case access.CheckRateLimit:
 		return m.rateLimitFacts()
 	case access.CheckOrganization:
-		return m.state.Home.ID, "The key acts in its own organization unless the request has the header " + organizationHeader +
+		return m.state.Home.ID, "The key acts in its own organization unless the request has the header " + credential.OrganizationHeader +
 			". Resources of other organizations are not found: 404.", ""
 	case access.CheckPermission:
 		return m.permissionFacts()
@@ -54,10 +55,10 @@ func (m *explained) parseFacts() (value, passed, failed string) {
 	switch {
 	case m.byID:
 		return "", "The key was named by its id, so there is no raw key to check.", ""
-	case m.unreadable == nil:
-		return m.credential.Display(), "The form and the checksum are valid.", ""
-	case m.code != codeUnknown:
-		return fmt.Sprintf("%d characters", m.length), "", publicDetail(m.unreadable)
+	case m.Unreadable == nil:
+		return m.Credential.Display(), "The form and the checksum are valid.", ""
+	case m.code != credential.CodeUnknown:
+		return fmt.Sprintf("%d characters", m.length), "", publicDetail(m.Unreadable)
 	}
 	return fmt.Sprintf("%d characters", m.length), "", "This is not a key: its form or its checksum is wrong, for example because a character is missing. " +
 		"Copy the whole key again: the prefix, an underscore, and 36 letters and digits."
@@ -97,38 +98,38 @@ func (m *explained) rateLimitFacts() (value, passed, failed string) {
 	switch {
 	case limit == nil:
 		return "unlimited", "The plan " + plan + " has no limit.", ""
-	case !m.windowed:
+	case !m.Windowed:
 		return fmt.Sprintf("%d a minute", *limit), "", ""
 	case *limit == 0:
 		failed = fmt.Sprintf("The plan %s allows no requests at all. Move the organization to another plan, or "+raise, plan, plan, 60)
-	case m.window.Allowed:
+	case m.Window.Allowed:
 		failed = fmt.Sprintf("All API keys of the organization together have used their %d requests of this minute: the limit of one key "+
-			"times max_api_keys. Wait %d s, or "+raise, m.organizationWindow.Limit, seconds(m.organizationWindow.Reset), plan, 2**limit)
+			"times max_api_keys. Wait %d s, or "+raise, m.OrganizationWindow.Limit, seconds(m.OrganizationWindow.Reset), plan, 2**limit)
 	default:
-		failed = fmt.Sprintf("All %d requests of this minute are used. Wait %d s, or "+raise, *limit, seconds(m.window.Reset), plan, 2**limit)
+		failed = fmt.Sprintf("All %d requests of this minute are used. Wait %d s, or "+raise, *limit, seconds(m.Window.Reset), plan, 2**limit)
 	}
-	return fmt.Sprintf("%d of %d left for %d s", m.window.Remaining, *limit, seconds(m.window.Reset)),
+	return fmt.Sprintf("%d of %d left for %d s", m.Window.Remaining, *limit, seconds(m.Window.Reset)),
 		"The key and its organization have requests left. This explanation has used none.", failed
 }
 
 // permissionFacts tells whether the creator's role or the key's scope lacks a permission.
 func (m *explained) permissionFacts() (value, passed, failed string) {
-	if m.needed.Empty() {
+	if m.Needed.Empty() {
 		return "", m.noPermissionNeeded(), ""
 	}
 	s, text := m.state, []string{}
 	if !m.unknown.Empty() {
-		return m.needed.String(), "", "There is no permission " + form.Printable(m.unknown.String(), maxShownPermissions) +
+		return m.Needed.String(), "", "There is no permission " + form.Printable(m.unknown.String(), maxShownPermissions) +
 			", so no key has it. Correct the path, or create the permission: POST /api/v1/permissions/."
 	}
-	if missing := m.needed.Minus(s.Granted); !missing.Empty() {
+	if missing := m.Needed.Minus(s.Granted); !missing.Empty() {
 		text = append(text, fmt.Sprintf("The creator's role, %s, does not grant %s. Give the creator a role that does: PUT /api/v1/organizations/%s/members/%s/.",
 			s.Role, missing, s.Home.ID, s.User.ID))
 	}
-	if missing := m.needed.Minus(s.Key.Scope); !missing.Empty() {
+	if missing := m.Needed.Minus(s.Key.Scope); !missing.Empty() {
 		text = append(text, fmt.Sprintf("The key's scope is fixed and does not include %s. Create another key with it in the scope: POST /api/v1/api-keys/.", missing))
 	}
-	return m.needed.String(), "The creator's role grants it, and the key's scope includes it.", strings.Join(text, " ")
+	return m.Needed.String(), "The creator's role grants it, and the key's scope includes it.", strings.Join(text, " ")
 }
 
 func (m *explained) noPermissionNeeded() string {

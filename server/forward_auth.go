@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -84,8 +85,8 @@ func (h forwardAuth) authorize(x *exchange) error {
 		// Otherwise net/http reads the body before it answers. Some proxies pass on its length and never send it.
 		x.Header()["Connection"] = closing
 	}
-	h.auth.readKey(x)
-	x.needed, x.last = neededPermissions(needed), access.CheckPermission
+	x.Presented, x.Address = h.auth.reader.ReadKey(x.request), x.client
+	x.Needed, x.Last = neededPermissions(needed), access.CheckPermission
 	if err := h.auth.admit(x); err != nil {
 		return h.explainUnknown(x, err)
 	}
@@ -102,7 +103,7 @@ var (
 // identifyKey lets the request pass and says whose key it has. All headers are always present, so a proxy that copies them
 // overwrites headers of the same names that a client sent.
 func (x *exchange) identifyKey() {
-	p := &x.principal
+	p := &x.Principal
 	x.set("X-Service-Key-Id", p.Key.ID)
 	x.set("X-Service-User-Id", p.User.ID)
 	x.set("X-Service-Organization-Id", p.Organization.ID)
@@ -115,16 +116,16 @@ func (x *exchange) identifyKey() {
 // explainUnknown replaces the message of a refusal if a needed permission does not exist. Whoever configured the proxy
 // misspelt it, or has yet to create it; the client can do nothing about it.
 func (h forwardAuth) explainUnknown(x *exchange, err error) error {
-	if x.at != access.CheckPermission {
+	if x.At != access.CheckPermission {
 		return err
 	}
-	missing := x.needed.Minus(x.principal.Permissions)
+	missing := x.Needed.Minus(x.Principal.Permissions)
 	unknown, failed := h.permissions.UnknownPermissions(x.request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}
 	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
-	return fault.New(fault.Forbidden, codeDenied, "There is no permission %q here, so no key has it: "+
+	return fault.New(fault.Forbidden, check.CodeDenied, "There is no permission %q here, so no key has it: "+
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }
 

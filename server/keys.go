@@ -72,7 +72,7 @@ func (h keys) create(x *exchange) error {
 		return err
 	}
 	credential := access.Mint(h.prefix)
-	key, err := h.store.CreateKey(x.request.Context(), x.principal, x.actor(), access.NewKey{
+	key, err := h.store.CreateKey(x.request.Context(), x.Principal, x.actor(), access.NewKey{
 		Credential: credential, Name: *name, Scope: scope, ExpiresAt: expires,
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func (h keys) rotate(x *exchange) error {
 		grace = new(int64)
 	}
 	credential := access.Mint(h.prefix)
-	rotated, err := h.store.RotateKey(x.request.Context(), x.principal, x.actor(), id, credential, time.Duration(*grace)*time.Second)
+	rotated, err := h.store.RotateKey(x.request.Context(), x.Principal, x.actor(), id, credential, time.Duration(*grace)*time.Second)
 	if err != nil {
 		return err
 	}

@@ -139,25 +139,14 @@ func TestStrangersDoNotReachTheStore(t *testing.T) {
 		if status := from("/api/v1/authz/forward/", apiKey(good)); status != http.StatusOK {
 			t.Errorf("a key that was good before: status %d", status)
 		}
-		if f.server.Remembered() != 1 {
-			t.Errorf("%d addresses are remembered", f.server.Remembered())
+		if f.server.FailedAddresses() != 1 {
+			t.Errorf("%d addresses have failures", f.server.FailedAddresses())
 		}
 		time.Sleep(3 * time.Second)
 		if status := from("/api/v1/authz/forward/", apiKey(access.Mint("svc"))); status != http.StatusUnauthorized || lookUps.Load() != 22 {
 			t.Errorf("after three seconds: status %d, %d look-ups", status, lookUps.Load())
 		}
 	})
-}
-
-func TestProvenCredentialsAreBounded(t *testing.T) {
-	t.Parallel()
-	f := build(t)
-	for n := range 5 * server.MaxProven {
-		f.server.Prove(access.Digest{byte(n), byte(n >> 8), byte(n >> 16)})
-	}
-	if got := f.server.Proven(); got > 2*server.MaxProven || got < server.MaxProven {
-		t.Errorf("%d credentials are remembered, want %d to %d", got, server.MaxProven, 2*server.MaxProven)
-	}
 }
 
 // BenchmarkBesideStrangers compares how long good keys wait alone and beside 10,000 bad ones a second from one address. All

@@ -95,22 +95,22 @@ func (s *Server) observe(x *exchange) {
 
 // appendPrincipal adds the ids of the principal. A request without a valid credential has none.
 func (x *exchange) appendPrincipal(attrs []slog.Attr) []slog.Attr {
-	if !x.authenticated {
+	if !x.Authenticated {
 		return attrs
 	}
-	attrs = append(attrs, slog.String("user", x.principal.User.ID), slog.String("organization", x.principal.Organization.ID))
-	if x.principal.Key != nil {
-		attrs = append(attrs, slog.String("key", x.principal.Key.ID))
+	attrs = append(attrs, slog.String("user", x.Principal.User.ID), slog.String("organization", x.Principal.Organization.ID))
+	if x.Principal.Key != nil {
+		attrs = append(attrs, slog.String("key", x.Principal.Key.ID))
 	}
-	if x.principal.Session != nil {
-		attrs = append(attrs, slog.String("session", x.principal.Session.ID))
+	if x.Principal.Session != nil {
+		attrs = append(attrs, slog.String("session", x.Principal.Session.ID))
 	}
 	return attrs
 }
 
 // known reports whether the request had a valid credential, even if it was refused for another reason, or came over the
 // local socket, which only operators can open.
-func (x *exchange) known() bool { return x.authenticated || x.local }
+func (x *exchange) known() bool { return x.Authenticated || x.local }
 
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10

@@ -12,7 +12,7 @@ func (x *exchange) page() (form.Page, error) { return x.query.Page(x.list()) }
 // list names the list of a request: its route, the organization in which the caller acts, and the values in the path.
 func (x *exchange) list() string {
 	var name strings.Builder
-	name.WriteString(x.route.pattern + "\n" + x.principal.Organization.ID)
+	name.WriteString(x.route.pattern + "\n" + x.Principal.Organization.ID)
 	for _, p := range x.params {
 		name.WriteString("\n" + p.Value)
 	}

@@ -7,14 +7,7 @@ import (
 	"github.com/keyhook/keyhook/limiter"
 )
 
-// setWindow sets the response headers that say how many requests are left in the key's window.
-func (x *exchange) setWindow() {
-	if x.windowed {
-		x.setRateHeaders(x.window, time.Now())
-	}
-}
-
-// setRateHeaders sets the headers of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: those of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
 // one string, which saves allocations in every request.
 func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
 	var buffer [160]byte

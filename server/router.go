@@ -121,7 +121,7 @@ func (s *Server) run(x *exchange) error {
 		return x.handle()
 	}
 	s.auth.read(x)
-	x.needed, x.last = x.route.needs, access.CheckPermission
+	x.Needed, x.Last = x.route.needs, access.CheckPermission
 	if err := s.auth.admit(x); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (s *Server) run(x *exchange) error {
 func (s *Server) refuseUnmatched(x *exchange, allowed []string) error {
 	if len(x.request.Header["Authorization"]) > 0 {
 		s.auth.read(x)
-		x.last = access.CheckRateLimit
+		x.Last = access.CheckRateLimit
 		if err := s.auth.admit(x); err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -11,7 +13,7 @@ import (
 
 // verification is the endpoint where a back end asks whether a key that it received is valid.
 type verification struct {
-	checker *checker
+	checker *check.Checker
 	lookup  form.Lookup
 }
 
@@ -63,25 +65,24 @@ const maxShownKey = 512
 
 // ask checks the key; needed are the permissions that it must have. An error means that a check could not be made.
 func (h verification) ask(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
-	check := credentialCheck{kind: keyCredential, needed: needed, last: access.CheckPermission}
-	check.credential, check.unreadable = parseKey(raw)
-	err := h.checker.check(x.request.Context(), &check)
-	if err != nil && !isRefusal(err) {
+	run := check.Run{Presented: credential.ParseKey(raw), Needed: needed, Last: access.CheckPermission}
+	err := h.checker.Check(x.request.Context(), &run)
+	if err != nil && !check.IsRefusal(err) {
 		return verifyBody{}, err
 	}
 	body := verifyBody{Valid: err == nil, Code: codeValid}
 	if refused, ok := fault.As(err); ok {
 		body.Code = refused.Code
 	}
-	if !check.authenticated {
+	if !run.Authenticated {
 		return body, nil
 	}
-	p := check.principal
+	p := run.Principal
 	scope := p.Permissions.String()
 	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
 	body.Scope, body.Plan = &scope, &p.Plan.Name
-	if check.windowed && check.at >= access.CheckRateLimit {
-		body.RateLimit = newRateWindowBody(check.window)
+	if run.Windowed && run.At >= access.CheckRateLimit {
+		body.RateLimit = newRateWindowBody(run.Window)
 	}
 	return body, nil
 }

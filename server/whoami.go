@@ -51,7 +51,7 @@ func (h whoami) read(x *exchange) error {
 }
 
 func (h whoami) body(x *exchange) (whoamiBody, error) {
-	p := x.principal
+	p := x.Principal
 	plan, err := h.plan(x)
 	if err != nil {
 		return whoamiBody{}, err
@@ -70,7 +70,7 @@ func (h whoami) body(x *exchange) (whoamiBody, error) {
 
 // plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
 func (h whoami) plan(x *exchange) (access.Plan, error) {
-	p := x.principal
+	p := x.Principal
 	if p.Organization.ID == p.Home.ID {
 		return p.Plan, nil
 	}

@@ -1,4 +1,4 @@
-package server
+package check
 
 import (
 	"container/list"
@@ -89,6 +89,13 @@ func (t *throttle) succeeded(digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.verified.add(digest)
+}
+
+// count returns how many addresses have failures that count.
+func (t *throttle) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.recent.Len()
 }
 
 // throttled returns the address whose failures are counted for a client. Failures on loopback and the Unix socket are not
