@@ -116,3 +116,101 @@ func (h organizations) remove(x *exchange) error {
 	}
 	return x.noContent()
 }
+
+// memberStore is the part of the store that the member endpoints use.
+type memberStore interface {
+	// Members lists them, newest user first, with row ids below before; 0 starts at the newest.
+	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
+	// SetMember gives a user a role. It adds the user if it is not a member yet.
+	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
+	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
+	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	User(ctx context.Context, id string) (access.User, error)
+}
+
+// members are the member endpoints.
+type members struct {
+	store  memberStore
+	lookup form.Lookup
+}
+
+type memberBody struct {
+	UserID string `json:"user_id"`
+	Email  string `json:"email"`
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+}
+
+func newMemberBody(m access.Member) memberBody {
+	return memberBody{m.UserID, m.Email, m.Name, m.Role}
+}
+
+func (h members) list(x *exchange) error {
+	id, err := x.pathID("id", organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Members(x.request.Context(), id, p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	return writePage(x, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
+}
+
+func (h members) set(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("role")
+	role := h.lookup.Role(x.request.Context(), f, "role")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	member, err := h.store.SetMember(x.request.Context(), x.actor(), id, user, *role)
+	if err != nil {
+		return err
+	}
+	return x.ok(newMemberBody(member))
+}
+
+func (h members) remove(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	if err := h.store.RemoveMember(x.request.Context(), x.actor(), id, user); err != nil {
+		return err
+	}
+	return x.noContent()
+}
+
+// find checks that the organization and the user exist. The user need not be a member.
+func (h members) find(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	if _, err := h.store.OrganizationByID(x.request.Context(), id); err != nil {
+		return err
+	}
+	_, err = h.store.User(x.request.Context(), user)
+	return err
+}
+
+// memberIDs reads the two ids of a member from the path.
+func memberIDs(x *exchange) (organization, user string, err error) {
+	if organization, err = x.pathID("id", organizationID, anOrg); err != nil {
+		return "", "", err
+	}
+	user, err = x.pathID("user_id", userID, aUser)
+	return organization, user, err
+}

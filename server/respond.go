@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
+	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -65,6 +68,32 @@ func (x *exchange) noContent() error {
 // noStore marks a response that shows a secret: no cache may store it (RFC 9111 section 5.2.2.5).
 func (x *exchange) noStore() { x.set("Cache-Control", "no-store") }
 
+// listBody is a page of a list.
+type listBody[B any] struct {
+	Data       []B     `json:"data"`
+	HasMore    bool    `json:"has_more"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// writePage writes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
+// rows too, if the store ended its search early.
+func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
+	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
+	after := p.Ended
+	if len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		after = at(rows[len(rows)-1])
+	}
+	if after != (form.Position{}) {
+		next := p.Next(after)
+		answer.HasMore, answer.NextCursor = true, &next
+	}
+	for _, row := range rows {
+		answer.Data = append(answer.Data, body(row))
+	}
+	return x.ok(answer)
+}
+
 // timestamp is a time in a response, in milliseconds since the epoch. A nil pointer is null.
 type timestamp int64
 
@@ -83,3 +112,33 @@ func nullIfEmpty(s string) *string {
 	}
 	return &s
 }
+
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: those of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
+// one string, which saves allocations in every request.
+func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
+	var buffer [160]byte
+	b := append(buffer[:0], `"plan";q=`...)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	b = append(b, `;w=60`...)
+	policy := len(b)
+	b = append(b, `"plan";r=`...)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = append(b, `;t=`...)
+	b = strconv.AppendInt(b, seconds(r.Reset), 10)
+	state := len(b)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
+
+	text := string(b)
+	x.set("RateLimit-Policy", text[:policy])
+	x.set("RateLimit", text[policy:state])
+	x.set("X-RateLimit-Limit", text[state:limit])
+	x.set("X-RateLimit-Remaining", text[limit:remaining])
+	x.set("X-RateLimit-Reset", text[remaining:])
+}
+
+// seconds rounds up, so that a caller who waits that long gets a new window.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

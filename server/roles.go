@@ -107,3 +107,113 @@ func (h roles) remove(x *exchange) error {
 	}
 	return x.noContent()
 }
+
+// permissionStore is the part of the store that the permission endpoints use.
+type permissionStore interface {
+	// Permissions lists them newest first, with row ids below before; 0 starts at the newest.
+	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
+	Permission(ctx context.Context, key string) (access.Permission, error)
+	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
+	UpdatePermission(ctx context.Context, actor access.Actor, key, description string) (access.Permission, error)
+	DeletePermission(ctx context.Context, actor access.Actor, key string) error
+}
+
+// permissions are the permission endpoints.
+type permissions struct {
+	store permissionStore
+}
+
+type permissionBody struct {
+	Key         string `json:"key"`
+	Description string `json:"description"`
+	BuiltIn     bool   `json:"built_in"`
+}
+
+func newPermissionBody(p access.Permission) permissionBody {
+	return permissionBody{p.Key, p.Description, p.BuiltIn}
+}
+
+func (h permissions) create(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("key")
+	key, description := f.Text("key", access.MaxPermissionKey), f.Multiline("description")
+	if key != nil && !access.ValidPermissionKey(*key) {
+		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
+	}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	made := access.Permission{Key: *key}
+	if description != nil {
+		made.Description = *description
+	}
+	permission, err := h.store.CreatePermission(x.request.Context(), x.actor(), made)
+	if err != nil {
+		return err
+	}
+	return x.created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
+}
+
+func (h permissions) list(x *exchange) error {
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Permissions(x.request.Context(), p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	return writePage(x, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
+}
+
+// find returns the permission in the path.
+func (h permissions) find(x *exchange) (found access.Permission, err error) {
+	key, err := x.pathKey()
+	if err != nil {
+		return found, err
+	}
+	return h.store.Permission(x.request.Context(), key)
+}
+
+func (h permissions) read(x *exchange) error {
+	found, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(newPermissionBody(found))
+}
+
+func (h permissions) update(x *exchange) error {
+	key, err := x.pathKey()
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("description")
+	description := f.Multiline("description")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	permission, err := h.store.UpdatePermission(x.request.Context(), x.actor(), key, *description)
+	if err != nil {
+		return err
+	}
+	return x.ok(newPermissionBody(permission))
+}
+
+func (h permissions) remove(x *exchange) error {
+	key, err := x.pathKey()
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeletePermission(x.request.Context(), x.actor(), key); err != nil {
+		return err
+	}
+	return x.noContent()
+}

@@ -96,3 +96,74 @@ func (h sessions) body(x *exchange) (sessionBody, error) {
 
 // errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")
+
+// whoamiStore is the part of the store that whoami uses.
+type whoamiStore interface {
+	Plan(ctx context.Context, name string) (access.Plan, error)
+}
+
+// whoami is the endpoint that tells callers who they are.
+type whoami struct {
+	store whoamiStore
+}
+
+// whoamiBody describes the principal behind a credential.
+type whoamiBody struct {
+	User         whoamiUser         `json:"user"`
+	Organization whoamiOrganization `json:"organization"`
+	Plan         planBody           `json:"plan"` // of that organization; the limits of a credential are those of its own organization
+	Permissions  []string           `json:"permissions"`
+	Key          *whoamiKey         `json:"key"`
+}
+
+type whoamiUser struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+	Name  string `json:"name"`
+}
+
+type whoamiOrganization struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+type whoamiKey struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Scope string `json:"scope"`
+}
+
+func (h whoami) read(x *exchange) error {
+	body, err := h.body(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(body)
+}
+
+func (h whoami) body(x *exchange) (whoamiBody, error) {
+	p := x.Principal
+	plan, err := h.plan(x)
+	if err != nil {
+		return whoamiBody{}, err
+	}
+	body := whoamiBody{
+		User:         whoamiUser{p.User.ID, p.User.Email, p.User.Name},
+		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
+		Plan:         newPlanBody(plan),
+		Permissions:  p.Permissions.Keys(),
+	}
+	if p.Key != nil {
+		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String()}
+	}
+	return body, nil
+}
+
+// plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
+func (h whoami) plan(x *exchange) (access.Plan, error) {
+	p := x.Principal
+	if p.Organization.ID == p.Home.ID {
+		return p.Plan, nil
+	}
+	return h.store.Plan(x.request.Context(), p.Organization.Plan)
+}
