@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -30,46 +31,23 @@ type explanation struct {
 }
 
 type explainBody struct {
-	Allowed    bool        `json:"allowed"`
-	Code       string      `json:"code"`   // of the first check that fails, as in the response to the request; "valid" if none fails
-	KeyID      *string     `json:"key_id"` // null if there is no such key
-	Method     string      `json:"method"`
-	Path       string      `json:"path"`
-	Route      *string     `json:"route"`      // Keyhook's own route for the path; null if there is none
-	Permission string      `json:"permission"` // needed permissions, separated by spaces
-	Checks     []checkBody `json:"checks"`     // in order
+	Allowed    bool            `json:"allowed"`
+	Code       string          `json:"code"`   // of the first check that fails, as in the response to the request; "valid" if none fails
+	KeyID      *string         `json:"key_id"` // null if there is no such key
+	Method     string          `json:"method"`
+	Path       string          `json:"path"`
+	Route      *string         `json:"route"`      // Keyhook's own route for the path; null if there is none
+	Permission string          `json:"permission"` // needed permissions, separated by spaces
+	Checks     []explain.Check `json:"checks"`     // in order
 }
-
-// checkBody is one check. Value is what it looked at; empty if there was nothing.
-type checkBody struct {
-	Check   string `json:"check"`
-	Value   string `json:"value"`
-	Verdict string `json:"verdict"`
-	Detail  string `json:"detail"`
-}
-
-// Verdicts.
-const (
-	verdictPassed        = "passed"
-	verdictFailed        = "failed"
-	verdictNotReached    = "not_reached"    // an earlier check failed, so this one was not made
-	verdictNotApplicable = "not_applicable" // nothing is needed that could fail
-)
 
 const maxPathLength = 2048
 
-// explained is the request to explain, and what is known about it.
+// explained is the request to explain.
 type explained struct {
-	check.Run
-	state   access.CredentialState // of the key, if it was found
-	byID    bool
-	length  int // of the key that was sent
-	code    string
-	unknown access.Scope // needed permissions that do not exist; set if the permission check fails
-
+	explain.Request
 	method, path string
-	request      exchange // its route, if one matches
-	allowed      []string // methods of the path, if the route has another method
+	route        *route // nil if none matches
 }
 
 func (h explanation) explain(x *exchange) error {
@@ -123,10 +101,13 @@ func readPath(f *form.Form, name string) *url.URL {
 // readNeeds finds the permissions that a request needs: those of a route of ours, those in a path of forward authentication,
 // and those that the caller names.
 func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
+	var found exchange
+	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, path)
 	var needed access.Scope
-	if allowed, found := h.router.find(&m.request, m.method, path); !found {
-		m.allowed = allowed
-	} else if needed = m.request.route.needs; m.isForwardAuth() {
+	if m.route = found.route; m.Route.Found {
+		needed, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.access == open, m.route.match != nil
+	}
+	if m.Route.ForwardAuth {
 		_, words, _ := parseForwardAuth(path)
 		needed = neededPermissions(words)
 	}
@@ -138,27 +119,27 @@ func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 	ctx := x.request.Context()
 	m.Kind, m.Last = credential.Key, access.CheckPermission
-	if m.byID = keyID.Valid(key); !m.byID {
-		m.length = len(key)
+	if m.ByID = keyID.Valid(key); !m.ByID {
+		m.Length = len(key)
 		m.Presented = credential.ParseKey(key)
 	}
 	m.Find = func(ctx context.Context) (access.CredentialState, error) {
 		var err error
-		m.state, err = h.find(ctx, x, m, key)
-		return m.state, err
+		m.State, err = h.find(ctx, x, m, key)
+		return m.State, err
 	}
 	err := h.checker.Check(ctx, &m.Run)
 	if err == nil {
-		m.code = codeValid
+		m.Code = codeValid
 		return nil
 	}
 	refused, ok := fault.As(err)
 	if !ok || !check.IsRefusal(err) {
 		return err
 	}
-	m.code = refused.Code
+	m.Code = refused.Code
 	if m.At == access.CheckPermission {
-		m.unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
+		m.Unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
 		return err
 	}
 	return nil
@@ -167,7 +148,7 @@ func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 // find looks up the key in any state. A caller may know the keys of its own organization; a caller that may act in every
 // organization may know all keys.
 func (h explanation) find(ctx context.Context, x *exchange, m *explained, key string) (state access.CredentialState, err error) {
-	if m.byID {
+	if m.ByID {
 		state, err = h.store.KeyStateByID(ctx, key)
 	} else {
 		state, err = h.store.KeyState(ctx, m.Credential.Digest())
@@ -176,7 +157,7 @@ func (h explanation) find(ctx context.Context, x *exchange, m *explained, key st
 		err = fault.Missing(aKey)
 	}
 	switch {
-	case fault.KindOf(err) == fault.NotFound && !m.byID:
+	case fault.KindOf(err) == fault.NotFound && !m.ByID:
 		return access.CredentialState{}, credential.ErrKey // the response does not tell whether another organization has the key
 	case err != nil:
 		return access.CredentialState{}, err
@@ -184,50 +165,18 @@ func (h explanation) find(ctx context.Context, x *exchange, m *explained, key st
 	return state, nil
 }
 
-// isForwardAuth reports whether the path is one of forward authentication.
-func (m *explained) isForwardAuth() bool {
-	return m.request.route != nil && m.request.route.match != nil
-}
-
-// isOpen reports whether the route reads no credential.
-func (m *explained) isOpen() bool {
-	return m.request.route != nil && m.request.route.access == open
-}
-
 func (m *explained) body() explainBody {
 	body := explainBody{
-		Allowed: m.At == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.Needed.String(),
+		Allowed: m.At == access.CheckPassed, Code: m.Code, Method: m.method, Path: m.path, Permission: m.Needed.String(), Checks: m.Checks(),
 	}
-	if m.isOpen() {
+	if m.Route.Open {
 		body.Allowed, body.Code = true, codeValid
 	}
-	if m.state.Key != nil {
-		body.KeyID = &m.state.Key.ID
+	if m.State.Key != nil {
+		body.KeyID = &m.State.Key.ID
 	}
-	if m.request.route != nil {
-		body.Route = &m.request.route.pattern
-	}
-	for c := range access.CheckPassed { // from CheckParse on
-		body.Checks = append(body.Checks, m.describe(c))
+	if m.Route.Found {
+		body.Route = &m.route.pattern
 	}
 	return body
-}
-
-// describe describes one check. The text of a failure ends with what to do.
-func (m *explained) describe(c access.Check) checkBody {
-	value, passed, failed := m.factsOf(c)
-	b := checkBody{Check: c.String(), Value: value}
-	switch {
-	case m.isOpen():
-		b.Verdict, b.Detail = verdictNotApplicable, "This route reads no credential."
-	case c > m.At:
-		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
-	case c == m.At:
-		b.Verdict, b.Detail = verdictFailed, failed
-	case c == access.CheckParse && m.byID, c == access.CheckOrganization, c == access.CheckPermission && m.Needed.Empty():
-		b.Verdict, b.Detail = verdictNotApplicable, passed
-	default:
-		b.Verdict, b.Detail = verdictPassed, passed
-	}
-	return b
 }

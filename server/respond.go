@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -124,7 +125,7 @@ func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
 	b = append(b, `"plan";r=`...)
 	b = strconv.AppendInt(b, r.Remaining, 10)
 	b = append(b, `;t=`...)
-	b = strconv.AppendInt(b, seconds(r.Reset), 10)
+	b = strconv.AppendInt(b, check.Seconds(r.Reset), 10)
 	state := len(b)
 	b = strconv.AppendInt(b, r.Limit, 10)
 	limit := len(b)
@@ -139,6 +140,3 @@ func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
 	x.set("X-RateLimit-Remaining", text[limit:remaining])
 	x.set("X-RateLimit-Reset", text[remaining:])
 }
-
-// seconds rounds up, so that a caller who waits that long gets a new window.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

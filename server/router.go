@@ -202,7 +202,7 @@ func (a *authenticator) admit(x *exchange) error {
 	}
 	switch fault.KindOf(err) {
 	case fault.Limited:
-		x.set("Retry-After", strconv.FormatInt(max(1, seconds(x.RetryAfter)), 10))
+		x.set("Retry-After", strconv.FormatInt(max(1, check.Seconds(x.RetryAfter)), 10))
 	case fault.Unauthenticated:
 		if x.Kind == credential.Session && x.At == access.CheckLookUp {
 			a.cookies.Clear(x, x.request)

@@ -348,3 +348,6 @@ func sameAsMalformed(err error, kind credential.Kind) error {
 	}
 	return err
 }
+
+// Seconds rounds a wait up to whole seconds, so that a caller who waits that long gets a new window.
+func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
