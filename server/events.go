@@ -144,19 +144,14 @@ type deliveryBody struct {
 }
 
 func (h events) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	list := h.store.EventsWithoutAudit
+	events := h.store.EventsWithoutAudit
 	if x.Principal.Can(access.AuditRead) {
-		list = h.store.Events
+		events = h.store.Events
 	}
-	found, err := list(x.request.Context(), x.organization(), p.After.Row, p.More())
-	if err != nil {
-		return err
+	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, error) {
+		return events(ctx, x.organization(), before, limit)
 	}
-	return writePage(x, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
+	return listRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
 }
 
 // find returns the event in the path. For a caller without audit:read, audit events do not exist.

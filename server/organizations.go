@@ -56,15 +56,7 @@ func (h organizations) create(x *exchange) error {
 }
 
 func (h organizations) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Organizations(x.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
+	return listRows(x, h.store.Organizations, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
 }
 
 // find returns the organization in the path.
@@ -76,13 +68,7 @@ func (h organizations) find(x *exchange) (found access.Organization, err error) 
 	return h.store.OrganizationByID(x.request.Context(), id)
 }
 
-func (h organizations) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newOrganizationBody(found))
-}
+func (h organizations) read(x *exchange) error { return show(x, h.find, newOrganizationBody) }
 
 func (h organizations) update(x *exchange) error {
 	id, err := x.pathID("id", organizationID, anOrg)
@@ -150,15 +136,10 @@ func (h members) list(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	p, err := x.page()
-	if err != nil {
-		return err
+	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
+		return h.store.Members(ctx, id, before, limit)
 	}
-	found, err := h.store.Members(x.request.Context(), id, p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newMemberBody, func(m access.Member) form.Position { return form.Position{Row: m.UserRow} })
+	return listRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
 }
 
 func (h members) set(x *exchange) error {

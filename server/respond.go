@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -93,6 +94,29 @@ func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at 
 		answer.Data = append(answer.Data, body(row))
 	}
 	return x.ok(answer)
+}
+
+// listRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below
+// before; 0 starts at the newest row.
+func listRows[R, B any](x *exchange, list func(ctx context.Context, before int64, limit int) ([]R, error), body func(R) B, row func(R) int64) error {
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	found, err := list(x.request.Context(), p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	return writePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}
+
+// show responds with the resource that find returns.
+func show[R, B any](x *exchange, find func(*exchange) (R, error), body func(R) B) error {
+	found, err := find(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(body(found))
 }
 
 // timestamp is a time in a response, in milliseconds since the epoch. A nil pointer is null.

@@ -49,15 +49,7 @@ func (h roles) create(x *exchange) error {
 }
 
 func (h roles) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Roles(x.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
+	return listRows(x, h.store.Roles, newRoleBody, func(r access.Role) int64 { return r.RowID })
 }
 
 // find returns the role in the path.
@@ -69,13 +61,7 @@ func (h roles) find(x *exchange) (found access.Role, err error) {
 	return h.store.Role(x.request.Context(), name)
 }
 
-func (h roles) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newRoleBody(found))
-}
+func (h roles) read(x *exchange) error { return show(x, h.find, newRoleBody) }
 
 func (h roles) update(x *exchange) error {
 	name, err := x.pathName(aRole)
@@ -158,15 +144,7 @@ func (h permissions) create(x *exchange) error {
 }
 
 func (h permissions) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Permissions(x.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newPermissionBody, func(p access.Permission) form.Position { return form.Position{Row: p.RowID} })
+	return listRows(x, h.store.Permissions, newPermissionBody, func(p access.Permission) int64 { return p.RowID })
 }
 
 // find returns the permission in the path.
@@ -178,13 +156,7 @@ func (h permissions) find(x *exchange) (found access.Permission, err error) {
 	return h.store.Permission(x.request.Context(), key)
 }
 
-func (h permissions) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newPermissionBody(found))
-}
+func (h permissions) read(x *exchange) error { return show(x, h.find, newPermissionBody) }
 
 func (h permissions) update(x *exchange) error {
 	key, err := x.pathKey()

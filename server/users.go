@@ -68,15 +68,7 @@ func readUser(f *form.Form) access.UserChange {
 }
 
 func (h users) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Users(x.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
+	return listRows(x, h.store.Users, newUserBody, func(u access.User) int64 { return u.RowID })
 }
 
 // find returns the user in the path.
@@ -88,13 +80,7 @@ func (h users) find(x *exchange) (found access.User, err error) {
 	return h.store.User(x.request.Context(), id)
 }
 
-func (h users) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newUserBody(found))
-}
+func (h users) read(x *exchange) error { return show(x, h.find, newUserBody) }
 
 func (h users) update(x *exchange) error {
 	id, err := x.pathID("id", userID, aUser)
@@ -200,15 +186,10 @@ func (h tokens) list(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	p, err := x.page()
-	if err != nil {
-		return err
+	list := func(ctx context.Context, before int64, limit int) ([]access.AccessToken, error) {
+		return h.store.Tokens(ctx, user, before, limit)
 	}
-	found, err := h.store.Tokens(x.request.Context(), user, p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newTokenBody, func(t access.AccessToken) form.Position { return form.Position{Row: t.RowID} })
+	return listRows(x, list, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
 }
 
 // find returns the access token in the path.
@@ -220,13 +201,7 @@ func (h tokens) find(x *exchange) (found access.AccessToken, err error) {
 	return h.store.Token(x.request.Context(), user, id)
 }
 
-func (h tokens) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newTokenBody(found))
-}
+func (h tokens) read(x *exchange) error { return show(x, h.find, newTokenBody) }
 
 func (h tokens) revoke(x *exchange) error {
 	user, id, err := tokenIDs(x)
