@@ -113,8 +113,8 @@ func (h deliveries) findLog(x *exchange) error {
 
 // readAttemptFilter reads the filters of the list.
 func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
-	if o, given := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
-		webhook.Sending.String(), webhook.Interrupted.String())); given {
+	if o, present := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
+		webhook.Sending.String(), webhook.Interrupted.String())); present {
 		f.Outcome = &o
 	}
 	isEvent := eventID.Valid

@@ -66,7 +66,7 @@ var openAPI []byte
 // description are the endpoints that serve the description of the API.
 type description struct {
 	yaml document
-	json func() (document, error) // made at the first request for it
+	json func() (document, error) // built at the first request for it
 }
 
 // document is a response that is the same for all callers.

@@ -16,8 +16,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// exchange is one HTTP request with its response. The router and the checks fill it in, handlers read it, and at the end one log
-// line is made of it. Every response is written through it, so it knows the status and the size.
+// exchange is one HTTP request with its response. The router and the checks fill it in, and handlers read it. At the end, the log
+// line is written from it. Every response is written through it, so it knows the status and the size.
 type exchange struct {
 	http.ResponseWriter
 	request       *http.Request
@@ -28,7 +28,7 @@ type exchange struct {
 	local         bool       // it came over the local socket
 	client        netip.Addr // address of the client; invalid on the local socket
 	base          string     // path before every Location
-	bodyRequested bool       // the handler has begun to read the body
+	bodyRequested bool       // the handler has started to read the body
 
 	reserved reservation // of the memory for bodies and responses
 
@@ -179,9 +179,9 @@ func exists[T any](find func(*exchange) (T, error)) func(*exchange) error {
 	}
 }
 
-// missingInstead returns the error to show for a request that failed with err. If the query or the body is invalid, that is
-// told only if the resource in the path exists. Otherwise the response is 404, so that nobody learns anything about resources
-// of others. Only failed requests pay for this look-up; a handler's own store call finds the resource anyway.
+// missingInstead returns the error to show for a request that failed with err. A problem with the query or the
+// body is shown only if the resource in the path exists. Otherwise the response is 404, so that nobody learns anything about
+// resources of others. Only failed requests pay for this lookup; a handler's own store call finds the resource anyway.
 func (x *exchange) missingInstead(err error) error {
 	if x.route.exists == nil || !isInvalidRequest(err) {
 		return err

@@ -75,14 +75,14 @@ func neededPermissions(needed string) access.Scope {
 	return access.NewScope(strings.Split(needed, "+")...)
 }
 
-// authorize tells a proxy whether to let a request through: 200 with an empty body, and the owner of the key in the headers,
-// or a problem. The API key of the held request is checked and counted as in a request to Keyhook. Everything else in the
+// authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the headers.
+// No is a problem. The API key of the request that the proxy holds is checked and counted as in a request to Keyhook. Everything else in the
 // request comes from the client and is ignored: the query, the body, the organization and the identity headers.
 func (h forwardAuth) authorize(x *exchange) error {
 	dialect, needed, _ := parseForwardAuth(x.request.URL.Path)
 	x.dialect = dialect
 	if x.request.ContentLength != 0 && x.request.ProtoMajor == 1 {
-		// Otherwise net/http reads the body before it answers. Some proxies pass on its length and never send it.
+		// Otherwise net/http reads the body before it responds. Some proxies pass on its length and never send it.
 		x.Header()["Connection"] = closing
 	}
 	x.Presented, x.Address = h.auth.reader.ReadKey(x.request), x.client
@@ -100,7 +100,7 @@ var (
 	zeroBytes = []string{"0"}
 )
 
-// identifyKey lets the request pass and says whose key it has. All headers are always present, so a proxy that copies them
+// identifyKey allows the request and names its key, with the user and the organization. All headers are always present, so a proxy that copies them
 // overwrites headers of the same names that a client sent.
 func (x *exchange) identifyKey() {
 	p := &x.Principal

@@ -99,7 +99,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 	t.Logf("%d passed before, %d were refused after", before.Load(), after.Load())
 }
 
-// counting is a store that counts the look-ups of keys.
+// counting is a store that counts the lookups of keys.
 type counting struct {
 	server.Store
 	lookUps *atomic.Int64
@@ -134,7 +134,7 @@ func TestStrangersDoNotReachTheStore(t *testing.T) {
 			refused[from([]string{"/api/v1/whoami/", "/api/v1/authz/forward/"}[n%2], apiKey(access.Mint("svc")))]++
 		}
 		if lookUps.Load() != 20 || refused[401] != 20 || refused[429] != 9_980 {
-			t.Errorf("%d look-ups, answers %v", lookUps.Load(), refused)
+			t.Errorf("%d lookups, answers %v", lookUps.Load(), refused)
 		}
 		if status := from("/api/v1/authz/forward/", apiKey(good)); status != http.StatusOK {
 			t.Errorf("a key that was good before: status %d", status)
@@ -144,7 +144,7 @@ func TestStrangersDoNotReachTheStore(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if status := from("/api/v1/authz/forward/", apiKey(access.Mint("svc"))); status != http.StatusUnauthorized || lookUps.Load() != 22 {
-			t.Errorf("after three seconds: status %d, %d look-ups", status, lookUps.Load())
+			t.Errorf("after three seconds: status %d, %d lookups", status, lookUps.Load())
 		}
 	})
 }

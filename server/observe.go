@@ -29,18 +29,18 @@ var methodsOfHTTP = []string{
 	http.MethodOptions, http.MethodConnect, http.MethodTrace,
 }
 
-// ServeHTTP answers one request and writes one log line about it; see observe for the exception.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, false) }
+// ServeHTTP responds to one request and writes one log line about it; see observe for the exception.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.respond(w, r, false) }
 
-// LocalHandler answers requests from the local socket. ServeLocal serves it.
+// LocalHandler responds to requests from the local socket. ServeLocal serves it.
 func (s *Server) LocalHandler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, true) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, local bool) {
+func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	s.underway.Add(1)
 	defer s.underway.Done()
-	// The request id is always made here. An id from the caller could repeat, or copy the id of another request.
+	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
 	x := &exchange{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
 	x.client = s.trusted.Client(r)
 	x.reserved.memory = s.memory

@@ -44,11 +44,11 @@ func (h organizations) create(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made := access.Organization{Name: *name, Plan: *plan}
+	created := access.Organization{Name: *name, Plan: *plan}
 	if external != nil {
-		made.ExternalID = nullIfEmpty(*external)
+		created.ExternalID = nullIfEmpty(*external)
 	}
-	organization, err := h.store.CreateOrganization(x.request.Context(), x.actor(), made)
+	organization, err := h.store.CreateOrganization(x.request.Context(), x.actor(), created)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ type listBody[B any] struct {
 // writePage writes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
 // rows too, if the store ended its search early.
 func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
-	answer := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
+	response := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
 	after := p.Ended
 	if len(rows) > p.Limit {
 		rows = rows[:p.Limit]
@@ -88,12 +88,12 @@ func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at 
 	}
 	if after != (form.Position{}) {
 		next := p.Next(after)
-		answer.HasMore, answer.NextCursor = true, &next
+		response.HasMore, response.NextCursor = true, &next
 	}
 	for _, row := range rows {
-		answer.Data = append(answer.Data, body(row))
+		response.Data = append(response.Data, body(row))
 	}
-	return x.ok(answer)
+	return x.ok(response)
 }
 
 // listRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below

@@ -132,11 +132,11 @@ func (h permissions) create(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made := access.Permission{Key: *key}
+	created := access.Permission{Key: *key}
 	if description != nil {
-		made.Description = *description
+		created.Description = *description
 	}
-	permission, err := h.store.CreatePermission(x.request.Context(), x.actor(), made)
+	permission, err := h.store.CreatePermission(x.request.Context(), x.actor(), created)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // router finds the route of a request. Of httprouter it uses the trees only: its ServeHTTP redirects a path without the last
-// slash with a 301, which turns POST into GET, and it answers OPTIONS to anybody.
+// slash with a 301, which turns POST into GET, and it responds to OPTIONS from anybody.
 type router struct {
 	routes  []route
 	matched []*route // the routes that match paths by themselves
@@ -142,7 +142,7 @@ func (s *Server) run(x *exchange) error {
 	return nil
 }
 
-// refuseUnmatched answers a request that no route matches. Every request of a key counts, so a credential is checked first,
+// refuseUnmatched refuses a request that no route matches. Every request of a key counts, so a credential is checked first,
 // up to its rate limit.
 func (s *Server) refuseUnmatched(x *exchange, allowed []string) error {
 	if len(x.request.Header["Authorization"]) > 0 {

@@ -83,7 +83,7 @@ type Options struct {
 	Logger *slog.Logger // nil means slog.Default
 }
 
-// Server answers HTTP requests. Use New.
+// Server serves HTTP requests. Use New.
 type Server struct {
 	auth    *authenticator
 	memory  *share.Memory

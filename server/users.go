@@ -46,14 +46,14 @@ func (h users) create(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made := access.User{Email: *change.Email, Name: *change.Email, IsActive: change.IsActive == nil || *change.IsActive}
+	created := access.User{Email: *change.Email, Name: *change.Email, IsActive: change.IsActive == nil || *change.IsActive}
 	if change.Name != nil {
-		made.Name = *change.Name
+		created.Name = *change.Name
 	}
 	if change.ExternalID != nil {
-		made.ExternalID = nullIfEmpty(*change.ExternalID)
+		created.ExternalID = nullIfEmpty(*change.ExternalID)
 	}
-	user, err := h.store.CreateUser(x.request.Context(), x.actor(), made)
+	user, err := h.store.CreateUser(x.request.Context(), x.actor(), created)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type verifyBody struct {
 	KeyID          *string         `json:"key_id"` // this and the fields below are null if the key may not be used at all
 	UserID         *string         `json:"user_id"`
 	OrganizationID *string         `json:"organization_id"`
-	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and held by its creator
+	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and in the role of its creator
 	Plan           *string         `json:"plan"`
 	RateLimit      *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
 }
@@ -48,11 +48,11 @@ func (h verification) verify(x *exchange) error {
 		return err
 	}
 	f.Require("key")
-	raw, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
+	raw, needed := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	body, err := h.ask(x, *raw, asked)
+	body, err := h.check(x, *raw, needed)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (h verification) verify(x *exchange) error {
 // maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
-// ask checks the key; needed are the permissions that it must have. An error means that a check could not be made.
-func (h verification) ask(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
+// check checks the key. needed are the permissions that it must have. An error means that a check could not be made.
+func (h verification) check(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
 	run := check.Run{Presented: credential.ParseKey(raw), Needed: needed, Last: access.CheckPermission}
 	err := h.checker.Check(x.request.Context(), &run)
 	if err != nil && !check.IsRefusal(err) {

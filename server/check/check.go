@@ -67,7 +67,7 @@ type Run struct {
 // Outcome is what the checks found out.
 type Outcome struct {
 	At                 access.Check     // the check that is being made, or that failed
-	Principal          access.Principal // from the look-up on
+	Principal          access.Principal // from the lookup on
 	Authenticated      bool             // Principal is set
 	Windowed           bool             // the key has a limit, and Window is set
 	Window             limiter.Result   // of the key
@@ -129,7 +129,7 @@ func (k *Checker) parsed(_ context.Context, c *Run) error {
 }
 
 // lookUp finds the principal of the credential. If its address failed too often, the credential is refused without a
-// look-up.
+// lookup.
 func (k *Checker) lookUp(ctx context.Context, c *Run) error {
 	digest := c.Credential.Digest()
 	if c.Address.IsValid() {
@@ -185,7 +185,7 @@ func (k *Checker) findPrincipal(ctx context.Context, c *Run, digest access.Diges
 }
 
 // usable fails if the key was revoked, has expired, or has a creator who may not act: three checks, one at a time. The store
-// makes them as part of the look-up. Only an explanation finds keys that fail them.
+// makes them as part of the lookup. Only an explanation finds keys that fail them.
 func (k *Checker) usable(_ context.Context, c *Run) error {
 	if c.Find == nil || c.state.FailedCheck(time.Now().UnixMilli()) != c.At {
 		return nil
@@ -324,7 +324,7 @@ const codeRateLimited = "rate_limited"
 var (
 	errPlan = fault.New(fault.Forbidden, "plan_capability_required", "The organization's plan does not include API keys; ask an operator to change the plan.")
 
-	// errTooManyFailures refuses a credential without a look-up.
+	// errTooManyFailures refuses a credential without a lookup.
 	errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
 )
 
