@@ -25,9 +25,12 @@ var vocabularies = []string{"storage/access", "storage/webhook", "storage/fault"
 // a row may import none of ours.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
-	"server":                       {"server/docs", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server":                       {"server/check", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
 	"server/form":                  {},
+	"server/credential":            {"server/share"},
+	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
 	"server/share":                 {},
+	"server/explain":               {"server/check", "server/credential", "server/form"},
 	"server/oidc":                  {},
 	"server/config":                {},
 	"server/metrics":               {"storage/clock"}, // main calls its hooks
@@ -63,7 +66,7 @@ var fences = map[string][]string{
 	"github.com/yuin/goldmark":            {"server/docs"},
 	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
 	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
-	"golang.org/x/time/rate":              {"dispatch", "server/share", "server"},
+	"golang.org/x/time/rate":              {"dispatch", "server/check", "server/share"},
 }
 
 func TestImportsGoDown(t *testing.T) {

@@ -144,19 +144,14 @@ type deliveryBody struct {
 }
 
 func (h events) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
+	events := h.store.EventsWithoutAudit
+	if x.Principal.Can(access.AuditRead) {
+		events = h.store.Events
 	}
-	list := h.store.EventsWithoutAudit
-	if x.principal.Can(access.AuditRead) {
-		list = h.store.Events
+	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, error) {
+		return events(ctx, x.organization(), before, limit)
 	}
-	found, err := list(x.request.Context(), x.organization(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
+	return listRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
 }
 
 // find returns the event in the path. For a caller without audit:read, audit events do not exist.
@@ -166,7 +161,7 @@ func (h events) find(x *exchange) (event webhook.Event, sent []webhook.Delivery,
 		return event, nil, err
 	}
 	event, sent, err = h.store.Event(x.request.Context(), x.organization(), id)
-	if err == nil && access.IsAuditType(event.Type) && !x.principal.Can(access.AuditRead) {
+	if err == nil && access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
 		return webhook.Event{}, nil, fault.Missing(anEvent)
 	}
 	return event, sent, err

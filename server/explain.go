@@ -5,6 +5,9 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -21,52 +24,30 @@ type explainStore interface {
 // explanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
 // counts no request of the rate limit, records no use, and throttles no address.
 type explanation struct {
-	checker *checker
+	checker *check.Checker
 	router  *router
 	store   explainStore
 	lookup  form.Lookup
 }
 
 type explainBody struct {
-	Allowed    bool        `json:"allowed"`
-	Code       string      `json:"code"`   // of the first check that fails, as in the response to the request; "valid" if none fails
-	KeyID      *string     `json:"key_id"` // null if there is no such key
-	Method     string      `json:"method"`
-	Path       string      `json:"path"`
-	Route      *string     `json:"route"`      // Keyhook's own route for the path; null if there is none
-	Permission string      `json:"permission"` // needed permissions, separated by spaces
-	Checks     []checkBody `json:"checks"`     // in order
+	Allowed    bool            `json:"allowed"`
+	Code       string          `json:"code"`   // of the first check that fails, as in the response to the request; "valid" if none fails
+	KeyID      *string         `json:"key_id"` // null if there is no such key
+	Method     string          `json:"method"`
+	Path       string          `json:"path"`
+	Route      *string         `json:"route"`      // Keyhook's own route for the path; null if there is none
+	Permission string          `json:"permission"` // needed permissions, separated by spaces
+	Checks     []explain.Check `json:"checks"`     // in order
 }
-
-// checkBody is one check. Value is what it looked at; empty if there was nothing.
-type checkBody struct {
-	Check   string `json:"check"`
-	Value   string `json:"value"`
-	Verdict string `json:"verdict"`
-	Detail  string `json:"detail"`
-}
-
-// Verdicts.
-const (
-	verdictPassed        = "passed"
-	verdictFailed        = "failed"
-	verdictNotReached    = "not_reached"    // an earlier check failed, so this one was not made
-	verdictNotApplicable = "not_applicable" // nothing is needed that could fail
-)
 
 const maxPathLength = 2048
 
-// explained is the request to explain, and what is known about it.
+// explained is the request to explain.
 type explained struct {
-	credentialCheck
-	byID    bool
-	length  int // of the key that was sent
-	code    string
-	unknown access.Scope // needed permissions that do not exist; set if the permission check fails
-
+	explain.Request
 	method, path string
-	request      exchange // its route, if one matches
-	allowed      []string // methods of the path, if the route has another method
+	route        *route // nil if none matches
 }
 
 func (h explanation) explain(x *exchange) error {
@@ -75,7 +56,7 @@ func (h explanation) explain(x *exchange) error {
 		return err
 	}
 	f.Require("key", "method", "path")
-	m := &explained{credentialCheck: credentialCheck{state: &access.CredentialState{}}}
+	m := &explained{}
 	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
@@ -120,38 +101,45 @@ func readPath(f *form.Form, name string) *url.URL {
 // readNeeds finds the permissions that a request needs: those of a route of ours, those in a path of forward authentication,
 // and those that the caller names.
 func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
+	var found exchange
+	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, path)
 	var needed access.Scope
-	if allowed, found := h.router.find(&m.request, m.method, path); !found {
-		m.allowed = allowed
-	} else if needed = m.request.route.needs; m.isForwardAuth() {
+	if m.route = found.route; m.Route.Found {
+		needed, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.access == open, m.route.match != nil
+	}
+	if m.Route.ForwardAuth {
 		_, words, _ := parseForwardAuth(path)
 		needed = neededPermissions(words)
 	}
-	m.needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
+	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
 }
 
 // checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
 // key.
 func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 	ctx := x.request.Context()
-	m.kind, m.last, m.dryRun = keyCredential, access.CheckPermission, true
-	if m.byID = keyID.Valid(key); !m.byID {
-		m.length = len(key)
-		m.credential, m.unreadable = parseKey(key)
+	m.Kind, m.Last = credential.Key, access.CheckPermission
+	if m.ByID = keyID.Valid(key); !m.ByID {
+		m.Length = len(key)
+		m.Presented = credential.ParseKey(key)
 	}
-	m.find = func(ctx context.Context) (access.CredentialState, error) { return h.find(ctx, x, m, key) }
-	err := h.checker.check(ctx, &m.credentialCheck)
+	m.Find = func(ctx context.Context) (access.CredentialState, error) {
+		var err error
+		m.State, err = h.find(ctx, x, m, key)
+		return m.State, err
+	}
+	err := h.checker.Check(ctx, &m.Run)
 	if err == nil {
-		m.code = codeValid
+		m.Code = codeValid
 		return nil
 	}
 	refused, ok := fault.As(err)
-	if !ok || !isRefusal(err) {
+	if !ok || !check.IsRefusal(err) {
 		return err
 	}
-	m.code = refused.Code
-	if m.at == access.CheckPermission {
-		m.unknown, err = h.store.UnknownPermissions(ctx, m.needed)
+	m.Code = refused.Code
+	if m.At == access.CheckPermission {
+		m.Unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
 		return err
 	}
 	return nil
@@ -160,67 +148,35 @@ func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 // find looks up the key in any state. A caller may know the keys of its own organization; a caller that may act in every
 // organization may know all keys.
 func (h explanation) find(ctx context.Context, x *exchange, m *explained, key string) (state access.CredentialState, err error) {
-	if m.byID {
+	if m.ByID {
 		state, err = h.store.KeyStateByID(ctx, key)
 	} else {
-		state, err = h.store.KeyState(ctx, m.credential.Digest())
+		state, err = h.store.KeyState(ctx, m.Credential.Digest())
 	}
-	if err == nil && state.Home.ID != x.principal.Organization.ID && !x.principal.Can(access.PlatformActAs) {
+	if err == nil && state.Home.ID != x.Principal.Organization.ID && !x.Principal.Can(access.PlatformActAs) {
 		err = fault.Missing(aKey)
 	}
 	switch {
-	case fault.KindOf(err) == fault.NotFound && !m.byID:
-		return access.CredentialState{}, errKey // the response does not tell whether another organization has the key
+	case fault.KindOf(err) == fault.NotFound && !m.ByID:
+		return access.CredentialState{}, credential.ErrKey // the response does not tell whether another organization has the key
 	case err != nil:
 		return access.CredentialState{}, err
 	}
 	return state, nil
 }
 
-// isForwardAuth reports whether the path is one of forward authentication.
-func (m *explained) isForwardAuth() bool {
-	return m.request.route != nil && m.request.route.match != nil
-}
-
-// isOpen reports whether the route reads no credential.
-func (m *explained) isOpen() bool {
-	return m.request.route != nil && m.request.route.access == open
-}
-
 func (m *explained) body() explainBody {
 	body := explainBody{
-		Allowed: m.at == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.needed.String(),
+		Allowed: m.At == access.CheckPassed, Code: m.Code, Method: m.method, Path: m.path, Permission: m.Needed.String(), Checks: m.Checks(),
 	}
-	if m.isOpen() {
+	if m.Route.Open {
 		body.Allowed, body.Code = true, codeValid
 	}
-	if m.state.Key != nil {
-		body.KeyID = &m.state.Key.ID
+	if m.State.Key != nil {
+		body.KeyID = &m.State.Key.ID
 	}
-	if m.request.route != nil {
-		body.Route = &m.request.route.pattern
-	}
-	for check := range access.CheckPassed { // from CheckParse on
-		body.Checks = append(body.Checks, m.describe(check))
+	if m.Route.Found {
+		body.Route = &m.route.pattern
 	}
 	return body
-}
-
-// describe describes one check. The text of a failure ends with what to do.
-func (m *explained) describe(check access.Check) checkBody {
-	value, passed, failed := m.factsOf(check)
-	b := checkBody{Check: check.String(), Value: value}
-	switch {
-	case m.isOpen():
-		b.Verdict, b.Detail = verdictNotApplicable, "This route reads no credential."
-	case check > m.at:
-		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
-	case check == m.at:
-		b.Verdict, b.Detail = verdictFailed, failed
-	case check == access.CheckParse && m.byID, check == access.CheckOrganization, check == access.CheckPermission && m.needed.Empty():
-		b.Verdict, b.Detail = verdictNotApplicable, passed
-	default:
-		b.Verdict, b.Detail = verdictPassed, passed
-	}
-	return b
 }

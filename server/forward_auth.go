@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -74,18 +75,18 @@ func neededPermissions(needed string) access.Scope {
 	return access.NewScope(strings.Split(needed, "+")...)
 }
 
-// authorize tells a proxy whether to let a request through: 200 with an empty body, and the owner of the key in the headers,
-// or a problem. The API key of the held request is checked and counted as in a request to Keyhook. Everything else in the
+// authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the headers.
+// No is a problem. The API key of the request that the proxy holds is checked and counted as in a request to Keyhook. Everything else in the
 // request comes from the client and is ignored: the query, the body, the organization and the identity headers.
 func (h forwardAuth) authorize(x *exchange) error {
 	dialect, needed, _ := parseForwardAuth(x.request.URL.Path)
 	x.dialect = dialect
 	if x.request.ContentLength != 0 && x.request.ProtoMajor == 1 {
-		// Otherwise net/http reads the body before it answers. Some proxies pass on its length and never send it.
+		// Otherwise net/http reads the body before it responds. Some proxies pass on its length and never send it.
 		x.Header()["Connection"] = closing
 	}
-	h.auth.readKey(x)
-	x.needed, x.last = neededPermissions(needed), access.CheckPermission
+	x.Presented, x.Address = h.auth.reader.ReadKey(x.request), x.client
+	x.Needed, x.Last = neededPermissions(needed), access.CheckPermission
 	if err := h.auth.admit(x); err != nil {
 		return h.explainUnknown(x, err)
 	}
@@ -99,10 +100,10 @@ var (
 	zeroBytes = []string{"0"}
 )
 
-// identifyKey lets the request pass and says whose key it has. All headers are always present, so a proxy that copies them
+// identifyKey allows the request and names its key, with the user and the organization. All headers are always present, so a proxy that copies them
 // overwrites headers of the same names that a client sent.
 func (x *exchange) identifyKey() {
-	p := &x.principal
+	p := &x.Principal
 	x.set("X-Service-Key-Id", p.Key.ID)
 	x.set("X-Service-User-Id", p.User.ID)
 	x.set("X-Service-Organization-Id", p.Organization.ID)
@@ -115,16 +116,16 @@ func (x *exchange) identifyKey() {
 // explainUnknown replaces the message of a refusal if a needed permission does not exist. Whoever configured the proxy
 // misspelt it, or has yet to create it; the client can do nothing about it.
 func (h forwardAuth) explainUnknown(x *exchange, err error) error {
-	if x.at != access.CheckPermission {
+	if x.At != access.CheckPermission {
 		return err
 	}
-	missing := x.needed.Minus(x.principal.Permissions)
+	missing := x.Needed.Minus(x.Principal.Permissions)
 	unknown, failed := h.permissions.UnknownPermissions(x.request.Context(), missing)
 	if failed != nil || unknown.Empty() {
 		return err
 	}
 	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
-	return fault.New(fault.Forbidden, codeDenied, "There is no permission %q here, so no key has it: "+
+	return fault.New(fault.Forbidden, check.CodeDenied, "There is no permission %q here, so no key has it: "+
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }
 

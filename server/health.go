@@ -13,7 +13,7 @@ import (
 
 // healthStore is the part of the store that readiness uses.
 type healthStore interface {
-	// Ping reports whether the database answers.
+	// Ping reports whether the database responds.
 	Ping(ctx context.Context) error
 	// Held returns the hold on the queue, or nil.
 	Held() *webhook.Hold

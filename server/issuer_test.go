@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/check"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -41,7 +42,7 @@ func foreign(says string) string {
 	return "Bearer " + b64([]byte(`{"alg":"x"}`)) + "." + b64([]byte("{}")) + "." + b64([]byte(says))
 }
 
-func trusting(i server.Issuer) func(*server.Options) { return func(o *server.Options) { o.Issuer = i } }
+func trusting(i check.Issuer) func(*server.Options) { return func(o *server.Options) { o.Issuer = i } }
 
 func TestTokensOfAnIssuer(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func (h keys) create(x *exchange) error {
 		return err
 	}
 	credential := access.Mint(h.prefix)
-	key, err := h.store.CreateKey(x.request.Context(), x.principal, x.actor(), access.NewKey{
+	key, err := h.store.CreateKey(x.request.Context(), x.Principal, x.actor(), access.NewKey{
 		Credential: credential, Name: *name, Scope: scope, ExpiresAt: expires,
 	})
 	if err != nil {
@@ -92,18 +92,13 @@ func (x *exchange) createdKey(key access.Key, notGranted access.Scope, credentia
 func (h keys) list(x *exchange) error {
 	status := x.query.Choice("status", string(access.Active),
 		string(access.Active), string(access.Revoked), string(access.Expired), "all")
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
 	if status == "all" {
 		status = ""
 	}
-	found, err := h.store.Keys(x.request.Context(), x.organization(), access.Status(status), time.Now().UnixMilli(), p.After.Row, p.More())
-	if err != nil {
-		return err
+	list := func(ctx context.Context, before int64, limit int) ([]access.Key, error) {
+		return h.store.Keys(ctx, x.organization(), access.Status(status), time.Now().UnixMilli(), before, limit)
 	}
-	return writePage(x, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
+	return listRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
 }
 
 // find returns the API key in the path.
@@ -115,13 +110,7 @@ func (h keys) find(x *exchange) (found access.Key, err error) {
 	return h.store.Key(x.request.Context(), x.organization(), id)
 }
 
-func (h keys) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newKeyBody(found))
-}
+func (h keys) read(x *exchange) error { return show(x, h.find, newKeyBody) }
 
 func (h keys) revoke(x *exchange) error {
 	id, err := x.pathID("id", keyID, aKey)
@@ -154,7 +143,7 @@ func (h keys) rotate(x *exchange) error {
 		grace = new(int64)
 	}
 	credential := access.Mint(h.prefix)
-	rotated, err := h.store.RotateKey(x.request.Context(), x.principal, x.actor(), id, credential, time.Duration(*grace)*time.Second)
+	rotated, err := h.store.RotateKey(x.request.Context(), x.Principal, x.actor(), id, credential, time.Duration(*grace)*time.Second)
 	if err != nil {
 		return err
 	}

@@ -13,18 +13,34 @@ import (
 	"unicode/utf8"
 )
 
-// ServeHTTP answers one request and writes one log line about it; see observe for the exception.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, false) }
+// RequestObserver is called once for each finished request. The route is its pattern, or noRoute. A method that HTTP does
+// not define is otherMethod, so callers cannot make up values. code is the problem code of the response, empty for a success.
+type RequestObserver func(method, route string, status int, code string, took time.Duration)
 
-// LocalHandler answers requests from the local socket. ServeLocal serves it.
-func (s *Server) LocalHandler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, true) })
+// The route and the method of requests that match no route or use an undefined method.
+const (
+	noRoute     = "none"
+	otherMethod = "other"
+)
+
+// methodsOfHTTP are the methods that the log and the metrics distinguish.
+var methodsOfHTTP = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodOptions, http.MethodConnect, http.MethodTrace,
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, local bool) {
+// ServeHTTP responds to one request and writes one log line about it; see observe for the exception.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.respond(w, r, false) }
+
+// LocalHandler responds to requests from the local socket. ServeLocal serves it.
+func (s *Server) LocalHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
+}
+
+func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	s.underway.Add(1)
 	defer s.underway.Done()
-	// The request id is always made here. An id from the caller could repeat, or copy the id of another request.
+	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
 	x := &exchange{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
 	x.client = s.trusted.Client(r)
 	x.reserved.memory = s.memory
@@ -95,22 +111,22 @@ func (s *Server) observe(x *exchange) {
 
 // appendPrincipal adds the ids of the principal. A request without a valid credential has none.
 func (x *exchange) appendPrincipal(attrs []slog.Attr) []slog.Attr {
-	if !x.authenticated {
+	if !x.Authenticated {
 		return attrs
 	}
-	attrs = append(attrs, slog.String("user", x.principal.User.ID), slog.String("organization", x.principal.Organization.ID))
-	if x.principal.Key != nil {
-		attrs = append(attrs, slog.String("key", x.principal.Key.ID))
+	attrs = append(attrs, slog.String("user", x.Principal.User.ID), slog.String("organization", x.Principal.Organization.ID))
+	if x.Principal.Key != nil {
+		attrs = append(attrs, slog.String("key", x.Principal.Key.ID))
 	}
-	if x.principal.Session != nil {
-		attrs = append(attrs, slog.String("session", x.principal.Session.ID))
+	if x.Principal.Session != nil {
+		attrs = append(attrs, slog.String("session", x.Principal.Session.ID))
 	}
 	return attrs
 }
 
 // known reports whether the request had a valid credential, even if it was refused for another reason, or came over the
 // local socket, which only operators can open.
-func (x *exchange) known() bool { return x.authenticated || x.local }
+func (x *exchange) known() bool { return x.Authenticated || x.local }
 
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.
 const maxCause = 8 << 10

@@ -44,11 +44,11 @@ func (h organizations) create(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made := access.Organization{Name: *name, Plan: *plan}
+	created := access.Organization{Name: *name, Plan: *plan}
 	if external != nil {
-		made.ExternalID = nullIfEmpty(*external)
+		created.ExternalID = nullIfEmpty(*external)
 	}
-	organization, err := h.store.CreateOrganization(x.request.Context(), x.actor(), made)
+	organization, err := h.store.CreateOrganization(x.request.Context(), x.actor(), created)
 	if err != nil {
 		return err
 	}
@@ -56,15 +56,7 @@ func (h organizations) create(x *exchange) error {
 }
 
 func (h organizations) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Organizations(x.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
+	return listRows(x, h.store.Organizations, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
 }
 
 // find returns the organization in the path.
@@ -76,13 +68,7 @@ func (h organizations) find(x *exchange) (found access.Organization, err error) 
 	return h.store.OrganizationByID(x.request.Context(), id)
 }
 
-func (h organizations) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newOrganizationBody(found))
-}
+func (h organizations) read(x *exchange) error { return show(x, h.find, newOrganizationBody) }
 
 func (h organizations) update(x *exchange) error {
 	id, err := x.pathID("id", organizationID, anOrg)
@@ -115,4 +101,97 @@ func (h organizations) remove(x *exchange) error {
 		return err
 	}
 	return x.noContent()
+}
+
+// memberStore is the part of the store that the member endpoints use.
+type memberStore interface {
+	// Members lists them, newest user first, with row ids below before; 0 starts at the newest.
+	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
+	// SetMember gives a user a role. It adds the user if it is not a member yet.
+	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
+	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
+	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	User(ctx context.Context, id string) (access.User, error)
+}
+
+// members are the member endpoints.
+type members struct {
+	store  memberStore
+	lookup form.Lookup
+}
+
+type memberBody struct {
+	UserID string `json:"user_id"`
+	Email  string `json:"email"`
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+}
+
+func newMemberBody(m access.Member) memberBody {
+	return memberBody{m.UserID, m.Email, m.Name, m.Role}
+}
+
+func (h members) list(x *exchange) error {
+	id, err := x.pathID("id", organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
+		return h.store.Members(ctx, id, before, limit)
+	}
+	return listRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
+}
+
+func (h members) set(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("role")
+	role := h.lookup.Role(x.request.Context(), f, "role")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	member, err := h.store.SetMember(x.request.Context(), x.actor(), id, user, *role)
+	if err != nil {
+		return err
+	}
+	return x.ok(newMemberBody(member))
+}
+
+func (h members) remove(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	if err := h.store.RemoveMember(x.request.Context(), x.actor(), id, user); err != nil {
+		return err
+	}
+	return x.noContent()
+}
+
+// find checks that the organization and the user exist. The user need not be a member.
+func (h members) find(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	if _, err := h.store.OrganizationByID(x.request.Context(), id); err != nil {
+		return err
+	}
+	_, err = h.store.User(x.request.Context(), user)
+	return err
+}
+
+// memberIDs reads the two ids of a member from the path.
+func memberIDs(x *exchange) (organization, user string, err error) {
+	if organization, err = x.pathID("id", organizationID, anOrg); err != nil {
+		return "", "", err
+	}
+	user, err = x.pathID("user_id", userID, aUser)
+	return organization, user, err
 }

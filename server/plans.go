@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -68,15 +67,7 @@ func (h plans) create(x *exchange) error {
 }
 
 func (h plans) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Plans(x.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
+	return listRows(x, h.store.Plans, newPlanBody, func(p access.Plan) int64 { return p.RowID })
 }
 
 // find returns the plan in the path.
@@ -88,13 +79,7 @@ func (h plans) find(x *exchange) (found access.Plan, err error) {
 	return h.store.Plan(x.request.Context(), name)
 }
 
-func (h plans) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newPlanBody(found))
-}
+func (h plans) read(x *exchange) error { return show(x, h.find, newPlanBody) }
 
 func (h plans) update(x *exchange) error {
 	name, err := x.pathName(aPlan)

@@ -2,12 +2,17 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
+	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -65,6 +70,55 @@ func (x *exchange) noContent() error {
 // noStore marks a response that shows a secret: no cache may store it (RFC 9111 section 5.2.2.5).
 func (x *exchange) noStore() { x.set("Cache-Control", "no-store") }
 
+// listBody is a page of a list.
+type listBody[B any] struct {
+	Data       []B     `json:"data"`
+	HasMore    bool    `json:"has_more"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// writePage writes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
+// rows too, if the store ended its search early.
+func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
+	response := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
+	after := p.Ended
+	if len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		after = at(rows[len(rows)-1])
+	}
+	if after != (form.Position{}) {
+		next := p.Next(after)
+		response.HasMore, response.NextCursor = true, &next
+	}
+	for _, row := range rows {
+		response.Data = append(response.Data, body(row))
+	}
+	return x.ok(response)
+}
+
+// listRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below
+// before; 0 starts at the newest row.
+func listRows[R, B any](x *exchange, list func(ctx context.Context, before int64, limit int) ([]R, error), body func(R) B, row func(R) int64) error {
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	found, err := list(x.request.Context(), p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	return writePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}
+
+// show responds with the resource that find returns.
+func show[R, B any](x *exchange, find func(*exchange) (R, error), body func(R) B) error {
+	found, err := find(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(body(found))
+}
+
 // timestamp is a time in a response, in milliseconds since the epoch. A nil pointer is null.
 type timestamp int64
 
@@ -82,4 +136,31 @@ func nullIfEmpty(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: those of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
+// one string, which saves allocations in every request.
+func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
+	var buffer [160]byte
+	b := append(buffer[:0], `"plan";q=`...)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	b = append(b, `;w=60`...)
+	policy := len(b)
+	b = append(b, `"plan";r=`...)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = append(b, `;t=`...)
+	b = strconv.AppendInt(b, check.Seconds(r.Reset), 10)
+	state := len(b)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
+
+	text := string(b)
+	x.set("RateLimit-Policy", text[:policy])
+	x.set("RateLimit", text[policy:state])
+	x.set("X-RateLimit-Limit", text[state:limit])
+	x.set("X-RateLimit-Remaining", text[limit:remaining])
+	x.set("X-RateLimit-Reset", text[remaining:])
 }

@@ -49,15 +49,7 @@ func (h roles) create(x *exchange) error {
 }
 
 func (h roles) list(x *exchange) error {
-	p, err := x.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Roles(x.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
+	return listRows(x, h.store.Roles, newRoleBody, func(r access.Role) int64 { return r.RowID })
 }
 
 // find returns the role in the path.
@@ -69,13 +61,7 @@ func (h roles) find(x *exchange) (found access.Role, err error) {
 	return h.store.Role(x.request.Context(), name)
 }
 
-func (h roles) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newRoleBody(found))
-}
+func (h roles) read(x *exchange) error { return show(x, h.find, newRoleBody) }
 
 func (h roles) update(x *exchange) error {
 	name, err := x.pathName(aRole)
@@ -103,6 +89,102 @@ func (h roles) remove(x *exchange) error {
 		return err
 	}
 	if err := h.store.DeleteRole(x.request.Context(), x.actor(), name); err != nil {
+		return err
+	}
+	return x.noContent()
+}
+
+// permissionStore is the part of the store that the permission endpoints use.
+type permissionStore interface {
+	// Permissions lists them newest first, with row ids below before; 0 starts at the newest.
+	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
+	Permission(ctx context.Context, key string) (access.Permission, error)
+	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
+	UpdatePermission(ctx context.Context, actor access.Actor, key, description string) (access.Permission, error)
+	DeletePermission(ctx context.Context, actor access.Actor, key string) error
+}
+
+// permissions are the permission endpoints.
+type permissions struct {
+	store permissionStore
+}
+
+type permissionBody struct {
+	Key         string `json:"key"`
+	Description string `json:"description"`
+	BuiltIn     bool   `json:"built_in"`
+}
+
+func newPermissionBody(p access.Permission) permissionBody {
+	return permissionBody{p.Key, p.Description, p.BuiltIn}
+}
+
+func (h permissions) create(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("key")
+	key, description := f.Text("key", access.MaxPermissionKey), f.Multiline("description")
+	if key != nil && !access.ValidPermissionKey(*key) {
+		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
+	}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	created := access.Permission{Key: *key}
+	if description != nil {
+		created.Description = *description
+	}
+	permission, err := h.store.CreatePermission(x.request.Context(), x.actor(), created)
+	if err != nil {
+		return err
+	}
+	return x.created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
+}
+
+func (h permissions) list(x *exchange) error {
+	return listRows(x, h.store.Permissions, newPermissionBody, func(p access.Permission) int64 { return p.RowID })
+}
+
+// find returns the permission in the path.
+func (h permissions) find(x *exchange) (found access.Permission, err error) {
+	key, err := x.pathKey()
+	if err != nil {
+		return found, err
+	}
+	return h.store.Permission(x.request.Context(), key)
+}
+
+func (h permissions) read(x *exchange) error { return show(x, h.find, newPermissionBody) }
+
+func (h permissions) update(x *exchange) error {
+	key, err := x.pathKey()
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("description")
+	description := f.Multiline("description")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	permission, err := h.store.UpdatePermission(x.request.Context(), x.actor(), key, *description)
+	if err != nil {
+		return err
+	}
+	return x.ok(newPermissionBody(permission))
+}
+
+func (h permissions) remove(x *exchange) error {
+	key, err := x.pathKey()
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeletePermission(x.request.Context(), x.actor(), key); err != nil {
 		return err
 	}
 	return x.noContent()

@@ -1,19 +1,25 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // router finds the route of a request. Of httprouter it uses the trees only: its ServeHTTP redirects a path without the last
-// slash with a 301, which turns POST into GET, and it answers OPTIONS to anybody.
+// slash with a 301, which turns POST into GET, and it responds to OPTIONS from anybody.
 type router struct {
 	routes  []route
 	matched []*route // the routes that match paths by themselves
@@ -121,7 +127,7 @@ func (s *Server) run(x *exchange) error {
 		return x.handle()
 	}
 	s.auth.read(x)
-	x.needed, x.last = x.route.needs, access.CheckPermission
+	x.Needed, x.Last = x.route.needs, access.CheckPermission
 	if err := s.auth.admit(x); err != nil {
 		return err
 	}
@@ -136,12 +142,12 @@ func (s *Server) run(x *exchange) error {
 	return nil
 }
 
-// refuseUnmatched answers a request that no route matches. Every request of a key counts, so a credential is checked first,
+// refuseUnmatched refuses a request that no route matches. Every request of a key counts, so a credential is checked first,
 // up to its rate limit.
 func (s *Server) refuseUnmatched(x *exchange, allowed []string) error {
 	if len(x.request.Header["Authorization"]) > 0 {
 		s.auth.read(x)
-		x.last = access.CheckRateLimit
+		x.Last = access.CheckRateLimit
 		if err := s.auth.admit(x); err != nil {
 			return err
 		}
@@ -166,4 +172,41 @@ func (x *exchange) handle() error {
 		}
 	}
 	return x.route.handle(x)
+}
+
+// authenticator reads the credential of a request and has it checked.
+type authenticator struct {
+	checker *check.Checker
+	reader  *credential.Reader
+	cookies *credential.Cookies
+}
+
+// read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
+func (a *authenticator) read(x *exchange) {
+	x.Presented, x.Address = a.reader.Read(x.request, x.local), x.client
+	if x.Kind != credential.Session {
+		return
+	}
+	x.noStore() // the response is for this browser only
+	if errors.Is(x.Unreadable, credential.ErrSession) {
+		a.cookies.Clear(x, x.request)
+	}
+}
+
+// admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
+// again.
+func (a *authenticator) admit(x *exchange) error {
+	err := a.checker.Check(x.request.Context(), &x.Run)
+	if x.Windowed {
+		x.setRateHeaders(x.Window, time.Now())
+	}
+	switch fault.KindOf(err) {
+	case fault.Limited:
+		x.set("Retry-After", strconv.FormatInt(max(1, check.Seconds(x.RetryAfter)), 10))
+	case fault.Unauthenticated:
+		if x.Kind == credential.Session && x.At == access.CheckLookUp {
+			a.cookies.Clear(x, x.request)
+		}
+	}
+	return err
 }

@@ -31,7 +31,7 @@ const (
 // errStopped is the cancellation cause of requests that run longer than the shutdown grace.
 var errStopped = errors.New("the server has stopped")
 
-// Serve answers requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the
+// Serve responds to requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the
 // rest, and returns nil when all have returned. It owns l and closes it. The caller listens, so that a busy port is an error
 // before anything starts.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
@@ -28,7 +30,7 @@ import (
 // An error that a caller may see is a fault; every other error is internal. A resource that does not exist, was deleted, or
 // belongs to another organization is NotFound in all three cases.
 type Store interface {
-	principalStore
+	check.Store
 	form.LookupStore
 	whoamiStore
 	keyStore
@@ -57,7 +59,7 @@ type Store interface {
 type Options struct {
 	Store    Store
 	Tester   Tester
-	Issuer   Issuer                                         // nil accepts no tokens of an identity provider
+	Issuer   check.Issuer                                   // nil accepts no tokens of an identity provider
 	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
 	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
@@ -74,24 +76,23 @@ type Options struct {
 	TestTimeout   time.Duration   // how long a test delivery may take; 0 means 15 s
 
 	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means DefaultBodyMemory
-	TokenRate             int                      // requests a second per organization without API keys; 0 means DefaultTokenRate
+	TokenRate             int                      // requests a second per organization without API keys; 0 means check.DefaultTokenRate
 	ConnectionsPerAddress int                      // open at the same time; 0 means DefaultConnectionsPerAddress
 	Connections           share.ConnectionObserver // nil observes nothing
 
 	Logger *slog.Logger // nil means slog.Default
 }
 
-// Server answers HTTP requests. Use New.
+// Server serves HTTP requests. Use New.
 type Server struct {
-	auth     *authenticator
-	throttle *throttle
-	memory   *share.Memory
-	trusted  share.TrustedProxies
-	base     string // path before every Location
-	tls      *tls.Config
-	grace    time.Duration
-	log      *slog.Logger
-	unknown  *share.AnonymousLog // bounds the lines about requests without a valid credential
+	auth    *authenticator
+	memory  *share.Memory
+	trusted share.TrustedProxies
+	base    string // path before every Location
+	tls     *tls.Config
+	grace   time.Duration
+	log     *slog.Logger
+	unknown *share.AnonymousLog // bounds the lines about requests without a valid credential
 
 	connections share.Limits
 	observer    RequestObserver // nil observes nothing
@@ -107,26 +108,25 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cookies, err := newCookies(o)
+	cookies, err := credential.NewCookies(o.BaseURL, o.TLS != nil, o.TrustedProxies)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("server: Options.BaseURL: %w", err)
 	}
 	s := &Server{
-		throttle: newThrottle(),
-		memory:   share.NewMemory(o.BodyMemory),
-		trusted:  o.TrustedProxies,
-		base:     base,
-		tls:      o.TLS,
-		grace:    o.ShutdownGrace,
-		log:      o.Logger,
-		unknown:  share.NewAnonymousLog(o.Logger),
+		memory:  share.NewMemory(o.BodyMemory),
+		trusted: o.TrustedProxies,
+		base:    base,
+		tls:     o.TLS,
+		grace:   o.ShutdownGrace,
+		log:     o.Logger,
+		unknown: share.NewAnonymousLog(o.Logger),
 
 		connections: share.Limits{Open: maxConnections, PerAddress: o.ConnectionsPerAddress, Exempt: o.TrustedProxies, Observer: o.Connections},
 		observer:    o.Observe,
 		router:      new(router),
 	}
-	checker := &checker{o.Store, o.Issuer, o.Limiter, s.throttle, newTokenRate(o.TokenRate)}
-	s.auth = &authenticator{checker, cookies, o.KeyPrefix + "_"}
+	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
+	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
 	s.router.serve(newHandlers(o, base, s.auth, s.router, &s.draining).table())
 	return s, nil
 }
@@ -150,7 +150,7 @@ func (o *Options) normalize() (base string, err error) {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
 	}
 	o.BodyMemory = cmp.Or(o.BodyMemory, DefaultBodyMemory)
-	o.TokenRate = cmp.Or(o.TokenRate, DefaultTokenRate)
+	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
 	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
 	if o.Limiter == nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
@@ -33,7 +34,7 @@ type sessionBody struct {
 // else.
 func (h sessions) create(x *exchange) error {
 	x.noStore()
-	if err := h.auth.cookies.sameOrigin(x.request); err != nil {
+	if err := h.auth.cookies.CheckOrigin(x.request); err != nil {
 		return err
 	}
 	f, err := x.form()
@@ -45,30 +46,29 @@ func (h sessions) create(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	x.kind, x.address, x.throttled, x.last = tokenCredential, x.client, true, access.CheckRateLimit
-	x.credential, err = h.auth.readToken(*raw)
-	if err != nil {
-		x.unreadable = errToken // the body has no scheme that could be wrong
+	x.Presented, x.Address, x.Last = h.auth.reader.ReadToken(*raw), x.client, access.CheckRateLimit
+	if x.Unreadable != nil {
+		x.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
 	if err := h.auth.admit(x); err != nil {
 		return err
 	}
-	credential := access.MintSession()
-	session, err := h.store.CreateSession(x.request.Context(), x.principal, x.actor(), credential)
+	minted := access.MintSession()
+	session, err := h.store.CreateSession(x.request.Context(), x.Principal, x.actor(), minted)
 	if err != nil {
 		return err
 	}
-	x.principal.Session = &session
+	x.Principal.Session = &session
 	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	h.auth.cookies.set(x, credential, session)
+	h.auth.cookies.Set(x, x.request, minted, session)
 	return x.created("/api/v1/session/", body)
 }
 
 func (h sessions) read(x *exchange) error {
-	if x.principal.Session == nil {
+	if x.Principal.Session == nil {
 		return errNoSession
 	}
 	body, err := h.body(x)
@@ -79,20 +79,91 @@ func (h sessions) read(x *exchange) error {
 }
 
 func (h sessions) end(x *exchange) error {
-	if x.principal.Session == nil {
+	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.store.EndSession(x.request.Context(), x.principal, x.actor()); err != nil {
+	if err := h.store.EndSession(x.request.Context(), x.Principal, x.actor()); err != nil {
 		return err
 	}
-	h.auth.cookies.clear(x)
+	h.auth.cookies.Clear(x, x.request)
 	return x.noContent()
 }
 
 func (h sessions) body(x *exchange) (sessionBody, error) {
 	body, err := h.whoami.body(x)
-	return sessionBody{body, timestamp(x.principal.Session.ExpiresAt)}, err
+	return sessionBody{body, timestamp(x.Principal.Session.ExpiresAt)}, err
 }
 
 // errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")
+
+// whoamiStore is the part of the store that whoami uses.
+type whoamiStore interface {
+	Plan(ctx context.Context, name string) (access.Plan, error)
+}
+
+// whoami is the endpoint that tells callers who they are.
+type whoami struct {
+	store whoamiStore
+}
+
+// whoamiBody describes the principal behind a credential.
+type whoamiBody struct {
+	User         whoamiUser         `json:"user"`
+	Organization whoamiOrganization `json:"organization"`
+	Plan         planBody           `json:"plan"` // of that organization; the limits of a credential are those of its own organization
+	Permissions  []string           `json:"permissions"`
+	Key          *whoamiKey         `json:"key"`
+}
+
+type whoamiUser struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+	Name  string `json:"name"`
+}
+
+type whoamiOrganization struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+type whoamiKey struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Scope string `json:"scope"`
+}
+
+func (h whoami) read(x *exchange) error {
+	body, err := h.body(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(body)
+}
+
+func (h whoami) body(x *exchange) (whoamiBody, error) {
+	p := x.Principal
+	plan, err := h.plan(x)
+	if err != nil {
+		return whoamiBody{}, err
+	}
+	body := whoamiBody{
+		User:         whoamiUser{p.User.ID, p.User.Email, p.User.Name},
+		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
+		Plan:         newPlanBody(plan),
+		Permissions:  p.Permissions.Keys(),
+	}
+	if p.Key != nil {
+		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String()}
+	}
+	return body, nil
+}
+
+// plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
+func (h whoami) plan(x *exchange) (access.Plan, error) {
+	p := x.Principal
+	if p.Organization.ID == p.Home.ID {
+		return p.Plan, nil
+	}
+	return h.store.Plan(x.request.Context(), p.Organization.Plan)
+}

@@ -23,7 +23,7 @@ type stats struct {
 const (
 	defaultPeriod    = time.Hour
 	maxPoints        = 1500 // one day in steps of a minute, and a little more
-	maxDefaultPoints = 300  // at most, if no step is given
+	maxDefaultPoints = 300  // at most, if the query has no step
 )
 
 // period is a time span of whole steps, in minutes since the epoch.
@@ -31,7 +31,7 @@ type period struct {
 	since, until, step int64
 }
 
-// newPeriod returns the whole steps that cover the given times in milliseconds.
+// newPeriod returns the whole steps that cover the times in milliseconds.
 func newPeriod(since, until, step int64) period {
 	minute := time.Minute.Milliseconds()
 	p := period{since / minute, (until + minute - 1) / minute, step}
@@ -56,7 +56,7 @@ func (x *exchange) period() (period, error) {
 	if since >= until && q.Valid() {
 		q.Refuse("until", "must be after since")
 	}
-	if _, given := q.Value("step"); given {
+	if _, present := q.Value("step"); present {
 		step := readMinutes(q, "step", 24*time.Hour)
 		if err := q.Err(); err != nil {
 			return period{}, err

@@ -103,15 +103,10 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 
 func (h subscriptions) list(x *exchange) error {
 	status := x.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
-	p, err := x.page()
-	if err != nil {
-		return err
+	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, error) {
+		return h.store.Subscriptions(ctx, x.organization(), webhook.Status(status), before, limit)
 	}
-	found, err := h.store.Subscriptions(x.request.Context(), x.organization(), webhook.Status(status), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return writePage(x, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
+	return listRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
 }
 
 // find returns the subscription in the path.
@@ -123,13 +118,7 @@ func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error)
 	return h.store.Subscription(x.request.Context(), x.organization(), id)
 }
 
-func (h subscriptions) read(x *exchange) error {
-	found, err := h.find(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(newSubscriptionBody(found))
-}
+func (h subscriptions) read(x *exchange) error { return show(x, h.find, newSubscriptionBody) }
 
 func (h subscriptions) update(x *exchange) error {
 	id, err := x.pathID("id", subscriptionID, aSubscription)

@@ -150,18 +150,6 @@ func TestThrottle(t *testing.T) {
 			}
 		}
 	})
-	t.Run("remembers a bounded number of addresses", func(t *testing.T) {
-		t.Parallel()
-		f, _ := setup(t)
-		address := netip.MustParseAddr("203.0.0.1")
-		for range server.MaxAddresses + 500 {
-			f.server.Fail(address)
-			address = address.Next()
-		}
-		if got := f.server.Remembered(); got != server.MaxAddresses {
-			t.Errorf("%d addresses remembered, want %d", got, server.MaxAddresses)
-		}
-	})
 }
 
 func TestThrottleLetsUp(t *testing.T) {

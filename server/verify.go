@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -11,7 +13,7 @@ import (
 
 // verification is the endpoint where a back end asks whether a key that it received is valid.
 type verification struct {
-	checker *checker
+	checker *check.Checker
 	lookup  form.Lookup
 }
 
@@ -25,7 +27,7 @@ type verifyBody struct {
 	KeyID          *string         `json:"key_id"` // this and the fields below are null if the key may not be used at all
 	UserID         *string         `json:"user_id"`
 	OrganizationID *string         `json:"organization_id"`
-	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and held by its creator
+	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and in the role of its creator
 	Plan           *string         `json:"plan"`
 	RateLimit      *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
 }
@@ -46,11 +48,11 @@ func (h verification) verify(x *exchange) error {
 		return err
 	}
 	f.Require("key")
-	raw, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
+	raw, needed := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	body, err := h.ask(x, *raw, asked)
+	body, err := h.check(x, *raw, needed)
 	if err != nil {
 		return err
 	}
@@ -61,27 +63,26 @@ func (h verification) verify(x *exchange) error {
 // maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
-// ask checks the key; needed are the permissions that it must have. An error means that a check could not be made.
-func (h verification) ask(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
-	check := credentialCheck{kind: keyCredential, needed: needed, last: access.CheckPermission}
-	check.credential, check.unreadable = parseKey(raw)
-	err := h.checker.check(x.request.Context(), &check)
-	if err != nil && !isRefusal(err) {
+// check checks the key. needed are the permissions that it must have. An error means that a check could not be made.
+func (h verification) check(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
+	run := check.Run{Presented: credential.ParseKey(raw), Needed: needed, Last: access.CheckPermission}
+	err := h.checker.Check(x.request.Context(), &run)
+	if err != nil && !check.IsRefusal(err) {
 		return verifyBody{}, err
 	}
 	body := verifyBody{Valid: err == nil, Code: codeValid}
 	if refused, ok := fault.As(err); ok {
 		body.Code = refused.Code
 	}
-	if !check.authenticated {
+	if !run.Authenticated {
 		return body, nil
 	}
-	p := check.principal
+	p := run.Principal
 	scope := p.Permissions.String()
 	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
 	body.Scope, body.Plan = &scope, &p.Plan.Name
-	if check.windowed && check.at >= access.CheckRateLimit {
-		body.RateLimit = newRateWindowBody(check.window)
+	if run.Windowed && run.At >= access.CheckRateLimit {
+		body.RateLimit = newRateWindowBody(run.Window)
 	}
 	return body, nil
 }

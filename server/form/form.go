@@ -21,7 +21,7 @@ type Form struct {
 	unchecked bool   // nested objects may contain a name twice
 	path      string // before the names of fields in problems, such as "events.3."
 	problems  []fault.Field
-	failed    error // a look-up that failed, which is no problem of the field
+	failed    error // a lookup that failed, which is no problem of the field
 }
 
 // Refuse adds a problem of a field. It keeps one problem more than a response lists, which shows that there are more.
@@ -38,14 +38,14 @@ const MaxProblems = 100
 // full reports whether more problems would not be listed.
 func (f *Form) full() bool { return len(f.problems) > MaxProblems }
 
-// Fail records that a look-up failed. Err returns the first such failure.
+// Fail records that a lookup failed. Err returns the first such failure.
 func (f *Form) Fail(err error) {
 	if f.failed == nil {
 		f.failed = err
 	}
 }
 
-// Err returns all problems as one fault (Invalid), or the failure of a look-up. Handlers call it last, because fields that nobody
+// Err returns all problems as one fault (Invalid), or the failure of a lookup. Handlers call it last, because fields that nobody
 // read are problems too.
 func (f *Form) Err() error {
 	if f.failed != nil {
@@ -220,8 +220,8 @@ func (f *Form) array(name string, max int) []jsontext.Value {
 	return arrayElements(value, max+1)
 }
 
-// Limit returns a limit, where null means no limit. given tells null from a missing field.
-func (f *Form) Limit(name string, least, most int64) (given bool, limit *int64) {
+// Limit returns a limit, where null means no limit. present tells null from a missing field.
+func (f *Form) Limit(name string, least, most int64) (present bool, limit *int64) {
 	if f.Null(name) {
 		return true, nil
 	}

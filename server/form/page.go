@@ -33,14 +33,14 @@ func (p Page) More() int { return p.Limit + 1 }
 // returns all problems of the query.
 func (q *Query) Page(list string) (Page, error) {
 	p := Page{Limit: defaultPage, List: list}
-	if limit, given := q.values["limit"]; given {
+	if limit, present := q.values["limit"]; present {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > largestPage {
 			q.Refuse("limit", "must be a number from 1 to "+strconv.Itoa(largestPage))
 		}
 		p.Limit = n
 	}
-	if cursor, given := q.values["cursor"]; given {
+	if cursor, present := q.values["cursor"]; present {
 		after, ok := parseCursor(p.List, cursor)
 		if !ok {
 			q.add("cursor", codeInvalidCursor, "The cursor does not belong to this list; start without a cursor.")

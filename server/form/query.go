@@ -90,9 +90,9 @@ func (q *Query) Err() error {
 }
 
 // Value returns a parameter as it was sent.
-func (q *Query) Value(name string) (value string, given bool) {
-	value, given = q.values[name]
-	return value, given
+func (q *Query) Value(name string) (value string, present bool) {
+	value, present = q.values[name]
+	return value, present
 }
 
 // Valid reports whether there is no problem so far.
@@ -100,9 +100,9 @@ func (q *Query) Valid() bool { return len(q.problems) == 0 }
 
 // Choice returns a parameter that must have one of the values. If it is missing, the result is otherwise.
 func (q *Query) Choice(name, otherwise string, values ...string) string {
-	value, given := q.values[name]
+	value, present := q.values[name]
 	switch {
-	case !given:
+	case !present:
 		return otherwise
 	case !slices.Contains(values, value):
 		q.Refuse(name, "must be one of "+strings.Join(values, ", "))
@@ -112,8 +112,8 @@ func (q *Query) Choice(name, otherwise string, values ...string) string {
 
 // Matching returns a parameter that must be valid. If it is missing, the result is empty.
 func (q *Query) Matching(name, must string, valid func(string) bool) string {
-	value, given := q.values[name]
-	if given && !valid(value) {
+	value, present := q.values[name]
+	if present && !valid(value) {
 		q.Refuse(name, must)
 	}
 	return value

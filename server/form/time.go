@@ -60,8 +60,8 @@ func (q *Query) Period() (since, until int64) { return q.time("since"), q.time("
 // time returns a time in milliseconds, or 0 if the parameter is missing. A time that is present is at least 1, because 0 means no
 // limit; no data is that old.
 func (q *Query) time(name string) int64 {
-	value, given := q.values[name]
-	if !given {
+	value, present := q.values[name]
+	if !present {
 		return 0
 	}
 	at, problem := parseTime(value)

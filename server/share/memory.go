@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// shareOfFree limits an organization: it may hold this many times the bytes that remain free.
+// shareOfFree limits an organization: it may reserve this many times the bytes that remain free.
 const shareOfFree = 2
 
 // Memory is the budget for request bodies and for large responses that wait for a slow reader. An organization may hold at
 // most twice the bytes that remain free. So a single organization gets two thirds of the budget, four greedy ones get two
 // ninths each, and some memory always remains for the next one.
 type Memory struct {
-	mu   sync.Mutex
-	free int64
-	held map[Holder]int64
+	mu       sync.Mutex
+	free     int64
+	reserved map[Holder]int64
 }
 
 // Holder is who reserves memory: an organization, or the address of a client that signs in and has no credential yet.
@@ -24,16 +24,16 @@ type Holder struct {
 }
 
 // NewMemory returns a budget of so many bytes.
-func NewMemory(budget int64) *Memory { return &Memory{free: budget, held: map[Holder]int64{}} }
+func NewMemory(budget int64) *Memory { return &Memory{free: budget, reserved: map[Holder]int64{}} }
 
 // Reserve reserves n bytes if n and the expected further bytes are available now. It never waits.
 func (m *Memory) Reserve(h Holder, n, expected int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if all := n + expected; m.held[h]+all > shareOfFree*(m.free-all) {
+	if all := n + expected; m.reserved[h]+all > shareOfFree*(m.free-all) {
 		return false
 	}
-	m.held[h] += n
+	m.reserved[h] += n
 	m.free -= n
 	return true
 }
@@ -43,8 +43,8 @@ func (m *Memory) Release(h Holder, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free += n
-	if m.held[h] -= n; m.held[h] == 0 {
-		delete(m.held, h)
+	if m.reserved[h] -= n; m.reserved[h] == 0 {
+		delete(m.reserved, h)
 	}
 }
 

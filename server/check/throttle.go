@@ -1,4 +1,4 @@
-package server
+package check
 
 import (
 	"container/list"
@@ -21,10 +21,10 @@ const (
 )
 
 // throttle counts failed authentications per client address: an IPv4 address, or the /64 of an IPv6 host. When an address has used
-// up its failures, its credentials are refused without a look-up.
+// up its failures, its credentials are refused without a lookup.
 //
 // Many callers may share an address, behind a gateway or a proxy that is not declared as trusted. One of them must not lock out
-// the others. So a credential that was valid at its last look-up is looked up again; only unknown credentials are refused.
+// the others. So a credential that was valid at its last lookup is looked up again; only unknown credentials are refused.
 type throttle struct {
 	mu        sync.Mutex
 	addresses map[netip.Prefix]*list.Element
@@ -41,7 +41,7 @@ func newThrottle() *throttle {
 	return &throttle{addresses: map[netip.Prefix]*list.Element{}, recent: list.New()}
 }
 
-// blocked reports whether the credential with this digest is refused without a look-up, and for how long.
+// blocked reports whether the credential with this digest is refused without a lookup, and for how long.
 func (t *throttle) blocked(client netip.Addr, digest access.Digest) (wait time.Duration, blocked bool) {
 	address, counted := throttled(client)
 	if !counted {
@@ -89,6 +89,13 @@ func (t *throttle) succeeded(digest access.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.verified.add(digest)
+}
+
+// count returns how many addresses have failures that count.
+func (t *throttle) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.recent.Len()
 }
 
 // throttled returns the address whose failures are counted for a client. Failures on loopback and the Unix socket are not
