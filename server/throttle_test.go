@@ -273,3 +273,35 @@ func TestLog(t *testing.T) {
 		t.Errorf("the log keeps what it must not: %s", text)
 	}
 }
+
+func TestThrottleRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		const peer = "198.51.100.7:1000"
+		f.exhaust(t, peer)
+		wait := func() time.Duration {
+			r, w := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil), httptest.NewRecorder()
+			r.RemoteAddr = peer
+			r.Header.Set("Authorization", apiKey(access.Mint("svc")))
+			f.server.Handler().ServeHTTP(w, r)
+			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
+			if w.Code != 429 || err != nil {
+				t.Fatalf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+			}
+			return time.Duration(seconds) * time.Second
+		}
+		if got := wait(); got != 3*time.Second {
+			t.Errorf("at once: %s, want 3s", got)
+		}
+		time.Sleep(1700 * time.Millisecond)
+		left := wait()
+		if left != 2*time.Second {
+			t.Errorf("after 1.7 s: %s, want 2s", left)
+		}
+		time.Sleep(left)
+		if status, _ := f.from(peer, apiKey(access.Mint("svc"))); status != 401 {
+			t.Errorf("status %d after the wait, want 401", status)
+		}
+	})
+}
