@@ -52,9 +52,10 @@ func newServe() *cobra.Command {
 		Long: `Run the server: the API and the delivery of webhooks.
 
 The first start creates the database with plans, roles, the organization "Default" and the first operator. It prints an
-access token of that operator, which is valid for 24 hours. Until the first authenticated request, each start replaces
-that token and prints the new one. SIGTERM or SIGINT stops the server after it has finished its requests and deliveries. A
-second signal stops it at once.`,
+access token for that operator. The token is valid for 24 hours. Until the first authenticated request, each start
+replaces the token and prints the new one.
+
+SIGTERM or SIGINT stops the server after its current requests and deliveries. A second signal stops it at once.`,
 		Example: `  keyhook serve --dev
   keyhook serve --config keyhook.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,9 +30,9 @@ func New(o Options) *cobra.Command {
 		Short: "API keys and signed webhooks in one process and one file",
 		Long: `API keys and signed webhooks in one process and one file.
 
-"keyhook serve" runs the server. Most other commands call its API. For a server on the same machine they use the
-socket beside its database. They need no token there, and act as the operator "system". For a server on another
-machine, give --url and --token.`,
+"keyhook serve" runs the server. Most other commands call its API. On the machine of the server, they use the local
+socket beside the database. They need no token there. The audit log shows such a command as "system". To call a
+server on another machine, give --url and --token.`,
 		Example: `  keyhook serve --dev
   keyhook subscriptions create --url http://127.0.0.1:9000/hook
   keyhook keys create --name backend --scope events:write

@@ -248,7 +248,7 @@ func TestConfigInit(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, stderr := run(t, []string{"config", "init", path})
-		if code != cli.ExitFailure || stderr != "keyhook: "+path+" exists already; name another file, or remove it first\n" {
+		if code != cli.ExitFailure || stderr != "keyhook: "+path+" exists already; remove it, or give another file\n" {
 			t.Errorf("code %d, errors %q", code, stderr)
 		}
 		if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {

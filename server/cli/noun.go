@@ -137,7 +137,7 @@ func (a action) command(parent string) *cobra.Command {
 		listFlags(cmd)
 	}
 	if a.question != "" {
-		cmd.Flags().Bool(flagYes, false, "do not ask")
+		cmd.Flags().Bool(flagYes, false, "do not ask for confirmation")
 	}
 	return cmd
 }

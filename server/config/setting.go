@@ -172,8 +172,8 @@ func Flags(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(flagName(name))
 	})
-	flags.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
-	flags.Bool(flagDev, false, "for development: deliver also to http:// and to this machine, and log as text")
+	flags.String(flagConfig, "", "YAML `file` with settings (or "+EnvFile+")")
+	flags.Bool(flagDev, false, "development mode: allow deliveries to http:// and to this machine, and log as text")
 	for _, s := range all {
 		flags.String(s.Flag, s.Default, strings.Replace(s.Description, s.Kind, "`"+s.Kind+"`", 1))
 		flag := flags.Lookup(s.Flag)
@@ -186,7 +186,7 @@ func Flags(flags *pflag.FlagSet) {
 
 // DatabaseFlags defines --config and --storage.path, for commands that look for the database of a server.
 func DatabaseFlags(flags *pflag.FlagSet) {
-	flags.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
+	flags.String(flagConfig, "", "YAML `file` with settings (or "+EnvFile+")")
 	s, _ := find("storage.path")
-	flags.String(s.Flag, s.Default, "the database `file` of the server")
+	flags.String(s.Flag, s.Default, "database `file` of the server")
 }

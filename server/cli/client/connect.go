@@ -31,8 +31,8 @@ const (
 func Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	config.DatabaseFlags(flags)
-	flags.Var(new(serverURL), FlagURL, "the `address` of a server on another machine (or "+EnvURL+"). Needs --"+FlagToken)
-	flags.String(FlagToken, "", "the access `token` or API key to use (or "+EnvToken+", which ps does not show)")
+	flags.Var(new(serverURL), FlagURL, "`URL` of a server on another machine (or "+EnvURL+"); needs --"+FlagToken)
+	flags.String(FlagToken, "", "access `token` or API key (or "+EnvToken+", which is safer: ps shows flags)")
 	flags.String(FlagOrganization, "", "act in the organization with this `id`")
 }
 

@@ -21,11 +21,11 @@ import (
 func New() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show what Keyhook does in a few seconds, in a temporary directory",
-		Long: `Show what Keyhook does in a few seconds. The demo starts a server and a receiver in a temporary directory. It creates
-an API key and a subscription, publishes events, lets deliveries fail and recover, rotates a secret and revokes the key.
-Each step prints what was sent and how it was checked. At the end the demo removes the directory. The exit code is 0
-only if every check passed.`,
+		Short: "Show all of Keyhook in a few seconds, in a temporary directory",
+		Long: `Show all of Keyhook in a few seconds. The demo starts a server and a receiver in a temporary directory. It creates an
+API key and a subscription, publishes events, lets deliveries fail and recover, rotates a secret and revokes the key.
+Each step prints what it did and what it checked. At the end, the demo removes the directory. The exit code is 0 only if
+every check passed.`,
 		Example: "  keyhook demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("the demo took longer than %s", limit))
@@ -46,7 +46,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "keyhook-demo-")
 	if err != nil {
-		return fmt.Errorf("make a temporary directory: %w; set TMPDIR to one that is writable", err)
+		return fmt.Errorf("cannot make a temporary directory: %w; set TMPDIR to a directory that you may write to", err)
 	}
 	defer os.RemoveAll(dir)
 	s := &stage{out: out}
