@@ -51,7 +51,7 @@ func runAPI(cmd *cobra.Command, args []string) error {
 	if len(args) == 3 {
 		value, err := anyJSON.read(cmd, args[2])
 		if err != nil {
-			return output.UsageError{Err: fmt.Errorf("JSON: %w", err)}
+			return output.UsageError{Err: anyJSON.wrong("JSON", args[2], err)}
 		}
 		body = value.(json.RawMessage)
 	}

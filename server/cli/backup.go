@@ -35,7 +35,6 @@ copy. With the copy and the key, anybody can read the signing secrets.`,
 		Example: `  keyhook backup
   keyhook backup /var/backups/keyhook --keep 7
   keyhook backup before-upgrade.db`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				o.To = args[0]

@@ -52,7 +52,6 @@ func newConfigInit(example []byte) *cobra.Command {
 		Short:   "Create a file with every setting and its default",
 		Long:    "Create a file with every setting and its default.\n\nWithout FILE, the file is " + defaultFile + ". The command does not replace a file.",
 		Example: "  keyhook config init\n  keyhook config init /etc/keyhook/keyhook.yaml",
-		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := defaultFile
 			if len(args) == 1 {

@@ -13,7 +13,7 @@ var mends = []struct {
 	is   error
 	mend string
 }{
-	{storage.ErrExists, "name another file, or replace it with --force"},                                        // of backup
+	{storage.ErrExists, "give another file, or replace it with --force"},                                        // of backup
 	{storage.ErrKeyMissing, "give the file of the key that encrypted the signing secrets with --" + flagOldKey}, // of rekey
 }
 

@@ -31,7 +31,6 @@ server accepts requests and events, but sends nothing. To end the hold, run one 
   keyhook queue release   sends all pending deliveries
   keyhook queue discard   drops the deliveries that are pending in the backup, and sends only new ones`,
 		Example: "  keyhook restore backups/keyhook-20300131-120000.000.db",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(cmd.Flags())
 			if err != nil {

@@ -13,10 +13,11 @@ import (
 )
 
 // Run runs the command that args name, prints its error to the error stream of root, and returns the exit code. A command
-// without Args takes no arguments, and a command that only groups others prints its help. Call Run once per root.
+// without Args takes the arguments in its Use. A command that only groups others prints its help. Call Run once per root.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	begun := false
 	groupCommands(root)
+	root.SetFlagErrorFunc(flagError)
 	prepare(root, &begun)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -26,7 +27,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	var usage output.UsageError
 	if !begun || errors.As(err, &usage) {
 		// An error before the command begins is about the command line. Cobra has no type for that.
-		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v; see %s --help\n", err, cmd.CommandPath())
+		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v (see %s --help)\n", err, cmd.CommandPath())
 		return ExitUsage
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", withMend(err))
@@ -44,7 +45,7 @@ func prepare(cmd *cobra.Command, begun *bool) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	if cmd.Args == nil {
-		cmd.Args = cobra.NoArgs // the default of cobra ignores all arguments
+		cmd.Args = checkArguments // the default of cobra ignores all arguments
 	}
 	run := cmd.RunE
 	if run == nil {
@@ -68,7 +69,7 @@ func refuseUnknown(cmd *cobra.Command, args []string) error {
 		near = slices.DeleteFunc(near, func(name string) bool { return !begins(name) })
 	}
 	if len(near) > 0 {
-		return fmt.Errorf("unknown command %q, did you mean %s?", args[0], strings.Join(near, " or "))
+		return fmt.Errorf("unknown command %q; did you mean %s?", args[0], strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

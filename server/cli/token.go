@@ -41,7 +41,7 @@ func newTokenCreate() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		user := cmd.Flags().Lookup(flagUser).Value.String()
 		if _, err := someText.parse(user); err != nil {
-			return output.UsageError{Err: fmt.Errorf("--%s: %w", flagUser, err)}
+			return output.UsageError{Err: someText.wrong("--"+flagUser, user, err)}
 		}
 		out, err := output.New(cmd)
 		if err != nil {

@@ -33,7 +33,6 @@ The exit code is 1 if there is a problem.`,
 		Example: `  keyhook doctor
   keyhook doctor https://example.com/hook
   keyhook doctor --dev http://127.0.0.1:9000/hook`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, r := cmd.Context(), &report{}
 			c, err := config.Load(cmd.Flags())

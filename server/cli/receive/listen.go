@@ -56,7 +56,6 @@ The command listens only on the loopback address. To send there, the server must
   keyhook listen --secret-file secret.txt --forward http://127.0.0.1:3000/hook
   keyhook listen --secret-file secret.txt --save deliveries
   keyhook listen --fail 503:3`,
-		Args: cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) (err error) {
 			if secret, err = o.secret.read(); err != nil {
 				return err
@@ -82,11 +81,11 @@ The command listens only on the loopback address. To send there, the server must
 // check finds mistakes in the options.
 func (o *listenOptions) check() error {
 	if o.delay < 0 {
-		return errors.New("--delay must not be negative")
+		return errors.New("--delay must be 0s or more")
 	}
 	if o.forward != "" {
 		if u, err := url.Parse(o.forward); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return errors.New("--forward needs a URL such as http://127.0.0.1:3000/hook")
+			return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 		}
 	}
 	return nil
@@ -103,7 +102,7 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 	}
 	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(o.port))
 	if err != nil {
-		return fmt.Errorf("%w; choose another port with --port", err)
+		return fmt.Errorf("cannot listen: %w; give another port with --port", err)
 	}
 	notes := out // for people; with --json, the output has only lines of JSON
 	if o.asJSON {
@@ -122,7 +121,7 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 func welcome(w io.Writer, url string, verifies bool) {
 	fmt.Fprintf(w, "Listening on %s (any path). Stop with Ctrl-C.\n", url)
 	if !verifies {
-		fmt.Fprint(w, "There is no secret, so signatures are not verified: use --secret-file, or set "+config.EnvWebhookSecret+".\n")
+		fmt.Fprint(w, "There is no secret, so signatures are not verified. Give --secret-file, or set "+config.EnvWebhookSecret+".\n")
 	}
 	fmt.Fprintf(w, `
 To send something here from a server that runs with --dev:

@@ -54,8 +54,8 @@ const maxBody = 4 << 20
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		http.Error(w, "keyhook listen takes POST requests only", http.StatusMethodNotAllowed)
-		l.printer.note(fmt.Sprintf("answered 405 to %s %s: a delivery is a POST", output.Escape(r.Method), output.Escape(output.Shorten(r.URL.Path, 80))))
+		http.Error(w, "keyhook listen accepts only POST requests", http.StatusMethodNotAllowed)
+		l.printer.note(fmt.Sprintf("responded with 405 to %s %s, because a delivery is a POST request", output.Escape(r.Method), output.Escape(output.Shorten(r.URL.Path, 80))))
 		return
 	}
 	at := time.Now()
@@ -85,7 +85,7 @@ func (l *listener) refuse(w http.ResponseWriter, err error) {
 		status = http.StatusRequestEntityTooLarge
 	}
 	w.WriteHeader(status)
-	l.printer.note(fmt.Sprintf("answered %d: the body could not be read: %v", status, err))
+	l.printer.note(fmt.Sprintf("responded with %d, because the body could not be read: %v", status, err))
 }
 
 // read reads and verifies a delivery.
@@ -150,7 +150,7 @@ func (f *failure) Set(text string) error {
 		f.count, err = strconv.Atoi(count)
 	}
 	if err != nil || f.status < 300 || f.status > 599 || counted && f.count < 1 {
-		return errors.New("it takes a status from 300 to 599, or a status and a count of requests, such as 503:3")
+		return errors.New("must be a status from 300 to 599, or a status and a number of requests, such as 503:3")
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (p *printer) count(d *delivery) {
 func (p *printer) summary(w io.Writer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(w, "\nDeliveries: %d. Answered with success: %d, with a failure: %d. Wrong signatures: %d, not verified: %d.\n",
+	fmt.Fprintf(w, "\nDeliveries: %d. Accepted: %d. Refused: %d. Wrong signatures: %d. Signatures not verified: %d.\n",
 		p.deliveries, p.succeeded, p.deliveries-p.succeeded, p.wrong, p.unverified)
 }
 
@@ -109,7 +109,7 @@ func (p *printer) verdicts(b *bytes.Buffer, verdicts []verdict) {
 		text := v.Header + " " + v.Verdict
 		switch {
 		case v.Previous:
-			text = p.palette.Paint(output.Green, text+" (by the previous secret)")
+			text = p.palette.Paint(output.Green, text+" (with the previous secret)")
 		case v.Verdict == right:
 			text = p.palette.Paint(output.Green, text)
 		case v.Verdict == wrong:
@@ -129,10 +129,10 @@ func (p *printer) verdicts(b *bytes.Buffer, verdicts []verdict) {
 }
 
 func (p *printer) answer(b *bytes.Buffer, d *delivery) {
-	text, style := fmt.Sprintf("answered %d", d.answer.status), output.Red
+	text, style := fmt.Sprintf("response %d", d.answer.status), output.Red
 	switch {
 	case d.answer.status == 0:
-		text = "not answered"
+		text = "no response"
 	case d.answer.succeeded():
 		style = output.Green
 	}
@@ -159,7 +159,7 @@ func (p *printer) body(b *bytes.Buffer, body []byte) {
 		fmt.Fprintf(b, "%s%s\n", indent, output.Escape(output.Shorten(line, maxWidth)))
 	}
 	if more := len(lines) - maxLines; more > 0 {
-		text := fmt.Sprintf("… %d more lines, %d bytes in all; --json prints and --save keeps all of it", more, len(body))
+		text := fmt.Sprintf("… %d more lines, %d bytes in total; use --json or --save for the complete body", more, len(body))
 		fmt.Fprintf(b, "%s%s\n", indent, p.palette.Paint(output.Faint, text))
 	}
 }

@@ -33,7 +33,7 @@ func (r report) write(w io.Writer) {
 	for i, v := range r.Schemes {
 		switch {
 		case v.Verdict == right && v.Previous:
-			fmt.Fprintf(w, "%s is right, but only by the previous secret.\n", v.Header)
+			fmt.Fprintf(w, "%s is right, but only with the previous secret.\n", v.Header)
 			fmt.Fprint(w, "    This receiver has the old secret.\n    → Change to the new secret before the overlap ends.\n")
 		case v.Verdict == right:
 			fmt.Fprintf(w, "%s is right.\n", v.Header)

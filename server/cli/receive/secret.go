@@ -27,7 +27,7 @@ func (s *secretFlags) define(flags *pflag.FlagSet) {
 func (s *secretFlags) read() (redact.Text, error) {
 	switch {
 	case s.text != "" && s.file != "":
-		return redact.Text{}, errors.New("both --secret and --secret-file are set; give only one of them")
+		return redact.Text{}, errors.New("--secret and --secret-file exclude each other; give only one of them")
 	case s.file != "":
 		text, err := os.ReadFile(s.file)
 		if err != nil {

@@ -77,7 +77,7 @@ func (o *verifyOptions) delivery(in io.Reader, now time.Time) (d diagnosis.Deliv
 	case err != nil:
 		return d, err
 	case secret.IsZero():
-		return d, errors.New("there is no secret: use --secret-file, or set " + config.EnvWebhookSecret)
+		return d, errors.New("there is no secret; give --secret-file, or set " + config.EnvWebhookSecret)
 	case o.tolerance <= 0:
 		return d, errors.New("--tolerance must be more than 0")
 	}
@@ -109,7 +109,7 @@ func (o *verifyOptions) clock(d diagnosis.Delivery, now time.Time) (time.Time, e
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, fmt.Errorf("--at %q is none of: now, sent, a time such as 2027-01-15T08:00:00Z, Unix seconds", o.at)
+		return t, fmt.Errorf("--at is %q, but must be now, sent, a time such as 2027-01-15T08:00:00Z, or Unix seconds", o.at)
 	}
 	return t, nil
 }
