@@ -61,7 +61,7 @@ func TestOthersStayOut(t *testing.T) {
 	if said != "" || errors.Is(err, os.ErrPermission) {
 		t.Errorf("with the mode changed, another user was told %q, error %v", said, err)
 	}
-	if !strings.Contains(log.String(), "refused a process of another user") || !strings.Contains(log.String(), "uid=65534") {
+	if !strings.Contains(log.String(), "refused a connection to the local socket") || !strings.Contains(log.String(), "uid=65534") {
 		t.Errorf("the log says %s", log)
 	}
 	if said, err := ask(t, path); said != "in" {

@@ -32,7 +32,7 @@ func Path(database string) (string, error) {
 const suffix = ".sock"
 
 // ErrInTheWay is returned by Listen if the path of the socket is taken by something that is not a socket.
-var ErrInTheWay = errors.New("not a socket")
+var ErrInTheWay = errors.New("the path of the local socket is taken")
 
 // Listen listens next to a database that this process owns. A socket that is there already belonged to a server that was
 // killed, so Listen replaces it. Only processes of this user and of root may connect. Closing the listener removes the socket.
@@ -42,14 +42,14 @@ var ErrInTheWay = errors.New("not a socket")
 func Listen(database string, log *slog.Logger) (net.Listener, error) {
 	path, err := Path(database)
 	if err != nil {
-		return nil, fmt.Errorf("local socket: %w", err)
+		return nil, fmt.Errorf("cannot make the local socket: %w", err)
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
 	l, err := listen(path)
 	if err != nil {
-		log.Warn("cannot make the local socket; commands on this machine need --url and --token", "path", path, "cause", err)
+		log.Warn("cannot make the local socket, so commands on this machine need --url and --token", "path", path, "cause", err)
 		return nil, nil
 	}
 	return &listener{UnixListener: l, path: path, log: log}, nil
@@ -62,12 +62,12 @@ func removeStale(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("local socket: %w", err)
+		return fmt.Errorf("cannot look at the local socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: %s is at the path of the local socket; move it away, or set storage.path to another file", ErrInTheWay, path)
+		return fmt.Errorf("%w: %s is not a socket; look at it and move it away, or set storage.path to another file", ErrInTheWay, path)
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("remove the local socket of a killed server: %w", err)
+		return fmt.Errorf("cannot remove the local socket of a killed server: %w", err)
 	}
 	return nil
 }
@@ -108,7 +108,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err == nil && (!known || uid == 0 || uid == os.Geteuid()) {
 			return conn, nil
 		}
-		l.log.Warn("refused a process of another user at the local socket", "path", l.path, "uid", uid, "cause", err)
+		if err != nil {
+			l.log.Warn("refused a connection to the local socket, because its user is unknown", "path", l.path, "cause", err)
+		} else {
+			l.log.Warn("refused a connection to the local socket from another user", "path", l.path, "uid", uid)
+		}
 		_ = conn.Close() // the process learns no more
 	}
 }
@@ -157,7 +161,7 @@ func checkListener(conn *net.UnixConn, path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w on %s (uid %d), so nothing was sent to it; find out who made that socket, and remove it", ErrStranger, path, uid)
+	return fmt.Errorf("%w on the socket %s (uid %d), so nothing was sent; find out who made that socket, and remove it", ErrStranger, path, uid)
 }
 
 // longest is how many bytes the address of a socket may have, without the NUL at its end.
@@ -174,7 +178,7 @@ func address(path string) (name string, release func(), err error) {
 	}
 	name, err = nameIn(dir, filepath.Base(path))
 	if err == nil && len(name) > longest {
-		err = fmt.Errorf("its path has %d bytes, and the system allows %d; choose a shorter storage.path", len(path), longest)
+		err = fmt.Errorf("the path of the socket has %d bytes, but the system allows only %d; set a shorter storage.path", len(path), longest)
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, dir.Close())

@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 	"syscall"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // safeOpenFlags are for every name that another user may have planted. A link is an error, and a pipe without a writer
@@ -55,7 +53,7 @@ func OpenRegular(name string) (*os.File, error) {
 		return nil, Explain(name, err)
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrAccess, name), "move it away"), err, f.Close())
+		return nil, errors.Join(refuse(nil, name+" is not a regular file", "move it away, or give another file"), err, f.Close())
 	}
 	return f, nil
 }
@@ -84,8 +82,7 @@ func checkPlain(name string, info fs.FileInfo) error {
 		return inTheWay(name, nil)
 	}
 	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
-		return fault.Advise(fmt.Errorf("%w: %s has another name too (it is a hard link), so writing to it could change another file", ErrAccess, name),
-			"remove it: rm %s", quote(name))
+		return refuse(nil, name+" is a hard link, so a write to it could change another file", "run: rm "+quote(name))
 	}
 	return nil
 }
@@ -93,8 +90,7 @@ func checkPlain(name string, info fs.FileInfo) error {
 // checkOwnedBy refuses a file of any other user.
 func checkOwnedBy(users []int, name string, info fs.FileInfo) error {
 	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
-		return fault.Advise(fmt.Errorf("%w: %s belongs to %s and was not made by this process (%s)", ErrAccess, name, owner, Self()),
-			"look at it and move it away")
+		return refuse(nil, fmt.Sprintf("%s belongs to another user (%s), and this process is %s", name, owner, Self()), "look at the file and move it away")
 	}
 	return nil
 }
@@ -113,20 +109,7 @@ func inTheWay(name string, err error) error {
 		}[info.Mode().Type()]
 	}
 	if kind == "" {
-		kind = "no regular file"
+		kind = "not a regular file"
 	}
-	sentence := fault.Advise(fmt.Errorf("%w: %s is in the way: it is %s, and Keyhook did not make it", ErrAccess, name, kind),
-		"look at it and move it away")
-	if err == nil {
-		return sentence
-	}
-	return inTheWayError{sentence, err}
+	return refuse(err, fmt.Sprintf("Keyhook needs the name %s, but it is %s that Keyhook did not make", name, kind), "look at it and move it away")
 }
-
-// inTheWayError keeps the system's error for errors.Is. Its text would only repeat the sentence.
-type inTheWayError struct {
-	error
-	cause error
-}
-
-func (e inTheWayError) Unwrap() []error { return []error{e.error, e.cause} }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // User is a user who accesses files.
@@ -105,8 +103,8 @@ func (u User) CheckReplaceable(dir string) error {
 			return Explain(dir, err)
 		}
 		if err == nil && isReplaceable(info) {
-			return fault.Advise(fmt.Errorf("%w: others than root may replace files in %s (mode %s), so root makes none there", ErrAccess, dir, octal(info)),
-				"run: chmod go-w %s, or: chmod +t %s, or name another directory", quote(dir), quote(dir))
+			return refuse(nil, fmt.Sprintf("users other than root may replace files in %s (mode %s), so root does not create a file there", dir, octal(info)),
+				fmt.Sprintf("run: chmod go-w %s, or run: chmod +t %s, or give another directory", quote(dir), quote(dir)))
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
@@ -149,6 +147,5 @@ func (u User) Do(fn func() error) error {
 }
 
 func (u User) refused(err error) error {
-	return fault.Advise(fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w)", ErrAccess, u, err),
-		"run the command as that user")
+	return refuse(err, fmt.Sprintf("the files belong to %s, and root could not act as that user: %v", u, err), "run the command as that user")
 }
