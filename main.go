@@ -29,6 +29,7 @@ import (
 	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -93,7 +94,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		return err
 	}
 	if a.roots, err = egress.Roots(c.Egress.CAFile); err != nil {
-		return config.Problems{config.NewProblem("egress.ca_file", "", err)}
+		return config.Problems{config.NewProblem("egress.ca_file", "", fault.AdviseMissing(err, "set egress.ca_file to a PEM file that this process may read"))}
 	}
 	listener, err := cli.Listen("server.listen", c.Server.Listen)
 	if err != nil {

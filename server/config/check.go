@@ -24,13 +24,13 @@ const maxText = 4096 // bytes of a value
 func isLine(s string) error {
 	switch {
 	case len(s) > maxText:
-		return advise(fmt.Sprintf("is longer than %d bytes", maxText), "shorten it")
+		return advise(fmt.Sprintf("the value is longer than %d bytes", maxText), "write a shorter value")
 	case !utf8.ValidString(s):
-		return advise("is not valid UTF-8", "save the file as UTF-8")
+		return advise("the value is not valid UTF-8", "save the file as UTF-8")
 	case strings.ContainsFunc(s, unicode.IsControl):
-		return advise("has a line break or another control character", "write it in one line")
+		return advise("the value has a line break or another control character", "write the value in one line")
 	case s != strings.TrimSpace(s):
-		return advise("begins or ends with a space", "remove the space")
+		return advise("the value begins or ends with a space", "remove the space")
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ func isDatabase(s string) error {
 	const mend = "write the path of a file, such as ./keyhook.db"
 	switch {
 	case s == "":
-		return advise("is empty", mend)
+		return advise("the value is empty", mend)
 	case strings.HasPrefix(s, "file:") || strings.HasPrefix(s, ":"):
 		return advise(shown(s)+" is not a path", mend)
 	case strings.HasSuffix(s, "/"):
@@ -50,7 +50,7 @@ func isDatabase(s string) error {
 
 func isKeyPrefix(s string) error {
 	if s == access.TokenPrefix {
-		return advise(shown(s)+" is the prefix of access tokens", "choose another prefix")
+		return advise(shown(s)+" is the prefix of access tokens", "write another prefix")
 	}
 	if !access.ValidKeyPrefix(s) {
 		return advise(shown(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter")
@@ -63,7 +63,7 @@ var headerPrefixForm = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,38}[0-9A-
 
 func isHeaderPrefix(s string) error {
 	if strings.EqualFold(s, "webhook") {
-		return advise("would give webhook-timestamp and webhook-signature, which belong to Standard Webhooks", "choose another prefix")
+		return advise("this prefix gives webhook-timestamp and webhook-signature, which are headers of Standard Webhooks", "write another prefix")
 	}
 	if !headerPrefixForm.MatchString(s) {
 		return advise(shown(s)+" cannot begin a header name", "write 1 to 40 letters, digits and inner hyphens, such as X-Service")
@@ -77,14 +77,14 @@ var encryptionKeyForm = regexp.MustCompile(`^([0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=
 // isEncryptionKey checks only the form, so that the problem names the setting. Storage decodes the key.
 func isEncryptionKey(s string) error {
 	if !encryptionKeyForm.MatchString(s) {
-		return advise("must be 32 random bytes in base64, or as 64 hex digits", "make one with: openssl rand -base64 32")
+		return advise("the key must be 32 random bytes in base64, or as 64 hex digits", "make one with: openssl rand -base64 32")
 	}
 	return nil
 }
 
 func isToken(s string) error {
 	if _, ok := access.Opaque(s); !ok {
-		return advise("must be 20 to 200 visible ASCII characters", "make one with: openssl rand -hex 24")
+		return advise("the token must be 20 to 200 visible ASCII characters", "make one with: openssl rand -hex 24")
 	}
 	return nil
 }
@@ -118,16 +118,16 @@ func parseURL(s string) (*url.URL, error) {
 		return nil, err
 	}
 	if strings.Contains(s, "@") { // not shown: it may have a password
-		return nil, advise("has a user name or password", "remove everything up to the @")
+		return nil, advise("the URL has a user name or a password", "remove everything up to the @")
 	}
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, advise(shown(s)+" is not an http or https URL", "write one like https://keys.example.com")
+		return nil, advise(shown(s)+" is not an http or https URL", "write a URL such as https://keys.example.com")
 	case strings.ContainsAny(s, "?#"):
-		return nil, advise(shown(s)+" has a query or fragment", "remove it")
+		return nil, advise(shown(s)+" has a query or a fragment", "remove that part")
 	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port(), 1):
-		return nil, advise(shown(s)+" has no valid port", "write one from 1 to 65535")
+		return nil, advise(shown(s)+" has no valid port", "write a port from 1 to 65535")
 	}
 	return u, nil
 }
@@ -138,13 +138,13 @@ var hostForm = regexp.MustCompile(`^[0-9A-Za-z_]([-0-9A-Za-z_.]{0,251}[0-9A-Za-z
 func isAddress(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return advise(shown(s)+" is not host:port", "write one like 127.0.0.1:8080 or [::1]:8080")
+		return advise(shown(s)+" is not host:port", "write an address such as 127.0.0.1:8080 or [::1]:8080")
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostForm.MatchString(host) {
 		return advise(shown(s)+" has no valid host", "write an address or a name")
 	}
 	if !isPort(port, 0) {
-		return advise(shown(s)+" has no valid port", "write a number from 0 to 65535")
+		return advise(shown(s)+" has no valid port", "write a port from 0 to 65535")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func isPort(s string, least int) bool {
 // IPv4 network in IPv6 form would match nothing, because addresses are unmapped before they are compared.
 func parseNetwork(s string) (netip.Prefix, error) {
 	if s == "" {
-		return netip.Prefix{}, advise("has an empty item", "remove the comma")
+		return netip.Prefix{}, advise("the list has an empty item", "remove the extra comma")
 	}
 	p, err := netip.ParsePrefix(s)
 	if addr, notAddr := netip.ParseAddr(s); notAddr == nil && addr.Zone() == "" {
@@ -166,9 +166,9 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	}
 	switch {
 	case err != nil:
-		return p, advise(shown(s)+" is not an address or a network", "write one like 10.0.0.0/8 or fd00::1")
+		return p, advise(shown(s)+" is not an address or a network", "write an item such as 10.0.0.0/8 or fd00::1")
 	case p.Addr().Is4In6():
-		return p, advise(shown(s)+" is an IPv4 network in IPv6 form", "write it as IPv4")
+		return p, advise(shown(s)+" is an IPv4 network in IPv6 form", "write the network as IPv4")
 	case p != p.Masked():
 		return p, advise(shown(s)+" has address bits beyond its prefix length", "write "+shown(p.Masked().String())+" or "+shown(p.Addr().String()))
 	}

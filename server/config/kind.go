@@ -52,7 +52,7 @@ func choice[T any](values ...T) kind {
 		if i := slices.Index(texts, s); i >= 0 {
 			return values[i], nil
 		}
-		return nil, advise(shown(s)+" is not one of its values", "write "+strings.Join(texts, " or "))
+		return nil, advise(shown(s)+" is not a value of this setting", "write "+strings.Join(texts, " or "))
 	}}
 }
 
@@ -63,7 +63,7 @@ func limited[T int | int64 | float64 | time.Duration](label, example string, rea
 		value, err := read(s)
 		switch {
 		case err != nil:
-			return nil, advise(shown(s)+" is not a "+label, "write one like "+example+", "+limits)
+			return nil, advise(shown(s)+" is not a "+label, "write a value such as "+example+", "+limits)
 		case value < least || value > most:
 			return nil, advise(show(value)+" is out of range", "write a value "+limits)
 		}
@@ -137,7 +137,7 @@ var networks = kind{"networks", func(s string) (any, error) {
 		all, wrong = append(all, network), append(wrong, err)
 	}
 	if len(all) > maxNetworks {
-		return nil, advise(fmt.Sprintf("has more than %d items", maxNetworks), "join them to larger networks")
+		return nil, advise(fmt.Sprintf("the list has more than %d items", maxNetworks), "combine them into larger networks")
 	}
 	return all, errors.Join(wrong...)
 }}

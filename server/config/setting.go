@@ -107,9 +107,9 @@ func unknownVariables(environ []string) (found Problems) {
 		}
 		mend := suggest(name, known, "unset it")
 		if serviceLink.MatchString(name) {
-			mend = "Kubernetes sets it for a Service of that name: add enableServiceLinks: false to the pod's spec"
+			mend = "add enableServiceLinks: false to the spec of the pod, because Kubernetes sets this variable for a Service"
 		}
-		found = append(found, NewProblem("", name, advise("is not a setting", mend)))
+		found = append(found, NewProblem("", name, advise("this variable is not a setting", mend)))
 	}
 	return found
 }

@@ -107,35 +107,35 @@ type rule struct {
 var rules = []rule{
 	{[]string{"server.tls_cert_file", "server.tls_key_file"}, func(c Config) (what, mend string) {
 		if (c.Server.TLSCertFile == "") != (c.Server.TLSKeyFile == "") {
-			return "needs server.tls_key_file, and the reverse", "set both, or neither"
+			return "server.tls_cert_file and server.tls_key_file need each other", "set both, or neither"
 		}
 		return
 	}},
 	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) (what, mend string) {
 		token := c.Bootstrap.Token.Reveal()
 		if _, minted := access.LooksMinted(token); minted || strings.HasPrefix(token, c.Keys.Prefix+"_") {
-			return "looks like a key or token that Keyhook makes, so it would be refused as a mistyped one", "choose a token of another form"
+			return "the token looks like a key or token that Keyhook makes, so its checksum would be wrong", "set a token of another form, such as from: openssl rand -hex 24"
 		}
 		return
 	}},
 	{[]string{"webhooks.disabled_after", "webhooks.failing_after"}, func(c Config) (what, mend string) {
 		if c.Webhooks.DisabledAfter <= c.Webhooks.FailingAfter {
-			return "must be more than webhooks.failing_after, because a subscription is failing before it is disabled", "raise it, or lower webhooks.failing_after"
+			return "the value must be more than webhooks.failing_after, because a subscription is failing before it is disabled", "set a larger value, or a smaller webhooks.failing_after"
 		}
 		return
 	}},
 	{[]string{"oidc.issuer", "oidc.audience", "oidc.organization_claim"}, func(c Config) (what, mend string) {
 		if c.OIDC.Issuer != "" && c.OIDC.Audience == "" {
-			return "needs oidc.audience, because tokens for any other service would be accepted without it", "set oidc.audience"
+			return "oidc.audience is missing, so tokens for any other service would be accepted", "set oidc.audience"
 		}
 		if c.OIDC.Issuer == "" && c.OIDC.Audience+c.OIDC.OrganizationClaim != "" {
-			return "is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or none of them"
+			return "oidc.issuer is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"
 		}
 		return
 	}},
 	{[]string{"metrics.listen", "server.listen"}, func(c Config) (what, mend string) {
 		if c.Metrics.Listen == c.Server.Listen && !strings.HasSuffix(c.Metrics.Listen, ":0") {
-			return "is the same as server.listen", "choose another port, or leave it empty to serve /metrics on server.listen"
+			return "the address is the same as server.listen", "set another port, or remove metrics.listen to serve /metrics on server.listen"
 		}
 		return
 	}},

@@ -133,7 +133,7 @@ func TestRefusedSettings(t *testing.T) {
 			noError(t, err)
 			t.Cleanup(func() { l.Close() })
 			cmd.Args = append(cmd.Args, "--listen="+l.Addr().String())
-			return []string{"server.listen", l.Addr().String(), "stop the program that listens there"}
+			return []string{"server.listen", l.Addr().String(), "stop the program that uses this port"}
 		}, 7, "cannot listen"},
 		refusal{"an address of another machine", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Args = append(cmd.Args, "--metrics.listen=192.0.2.1:80")

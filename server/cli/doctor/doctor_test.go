@@ -218,8 +218,8 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ arg, check, text, mend string }{
-		{"--webhooks.timeout=5", "settings", `webhooks.timeout (--webhooks.timeout): "5" has no unit`, `write "5s"`},
-		{"--storage.path=/no/such/keyhook.db", "directory", "there is no directory /no/such", "create it (mkdir -p /no/such), or set storage.path"},
+		{"--webhooks.timeout=5", "settings", `--webhooks.timeout: "5" has no unit`, `write "5s"`},
+		{"--storage.path=/no/such/keyhook.db", "directory", "there is no directory /no/such", "create the directory (mkdir -p /no/such), or set storage.path"},
 	} {
 		_, got := examine(t, tt.arg)
 		for _, f := range got.Findings {
@@ -261,7 +261,7 @@ func TestDoctorIsReadable(t *testing.T) {
 			t.Errorf("not aligned: %q in\n%s", line, stdout)
 		}
 	}
-	if !strings.Contains(stdout, "→ create it (mkdir -p /no/such), or set storage.path\n") {
+	if !strings.Contains(stdout, "→ create the directory (mkdir -p /no/such), or set storage.path\n") {
 		t.Errorf("no mend in\n%s", stdout)
 	}
 }
