@@ -107,7 +107,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 			return err
 		}
 		defer scrapes.Close()
-		a.log.Info("metrics have a listener of their own", "address", scrapes.Addr().String())
+		a.log.Info("listening for metrics", "address", scrapes.Addr().String())
 	}
 	token, err := a.openStore(ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func policy(w config.Webhooks) webhook.Policy {
 func (a *appliance) connect(certificate *tls.Config) (err error) {
 	c := a.settings
 	if err := egress.CheckOwnAddresses(); err != nil {
-		a.log.Warn("deliveries to this machine's public addresses are not refused: allow AF_NETLINK, or list them in egress.denied_networks", "error", err)
+		a.log.Warn("deliveries to the public addresses of this machine are not blocked; allow AF_NETLINK, or list these addresses in egress.denied_networks", "error", err)
 	}
 	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks, DeniedNetworks: c.Egress.DeniedNetworks}
 	if a.dispatcher, err = a.newDispatcher(guard); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // errCut is the cause that ends running requests after the grace period.
-var errCut = errors.New("cut off by a stop")
+var errCut = errors.New("interrupted by a stop of the server")
 
 // A failed write is repeated after a tenth of the time since its first try, within these limits.
 const (

@@ -134,15 +134,15 @@ func (v *Verifier) refresh(ctx context.Context) time.Duration {
 	news, again := v.keys.update(keys, err)
 	switch {
 	case err == nil && news:
-		v.log.LogAttrs(ctx, slog.LevelInfo, "received the issuer's keys", slog.String("issuer", v.issuer), slog.Int("keys", len(keys)))
+		v.log.LogAttrs(ctx, slog.LevelInfo, "received the keys of the issuer", slog.String("issuer", v.issuer), slog.Int("keys", len(keys)))
 	case err != nil && news && ctx.Err() == nil:
 		v.log.LogAttrs(ctx, slog.LevelWarn, "cannot get the keys of oidc.issuer, so tokens with an unknown key get 503; "+
-			"Keyhook tries again every few seconds without further log lines", slog.String("issuer", v.issuer), slog.Any("cause", err))
+			"the server tries again every few seconds and does not log that", slog.String("issuer", v.issuer), slog.Any("cause", err))
 	}
 	return again
 }
 
 func unavailable(why error) error {
 	return fault.New(fault.Unavailable, "issuer_unavailable",
-		"This token cannot be verified at the moment, because the identity provider does not answer; try again later.").Because(why)
+		"This token cannot be verified now, because the identity provider does not respond; try again later.").Because(why)
 }

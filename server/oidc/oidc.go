@@ -87,7 +87,7 @@ func (v *Verifier) verifySignature(ctx context.Context, token string) ([]byte, e
 	}
 	header := jws.Signatures[0].Header
 	if _, found := header.ExtraHeaders["crit"]; found {
-		return nil, invalid(errors.New("its header has crit, so it needs an extension that Keyhook does not support"))
+		return nil, invalid(errors.New("the header has crit, so the token needs an extension that Keyhook does not support"))
 	}
 	keys, err := v.keys.find(ctx, header.KeyID, header.Algorithm)
 	if err != nil {
@@ -98,17 +98,17 @@ func (v *Verifier) verifySignature(ctx context.Context, token string) ([]byte, e
 			return payload, checkType(header)
 		}
 	}
-	return nil, invalid(fmt.Errorf("its signature does not match the issuer's key %.100q", header.KeyID))
+	return nil, invalid(fmt.Errorf("the signature does not match the key %.100q of the issuer", header.KeyID))
 }
 
 func checkType(header jose.Header) error {
 	typ, found := header.ExtraHeaders[jose.HeaderType]
 	text, isText := typ.(string)
 	if found && !isText || !slices.Contains(types, strings.TrimPrefix(strings.ToLower(text), "application/")) {
-		return wrongType(fmt.Errorf("its typ is %.100q", fmt.Sprint(typ)))
+		return wrongType(fmt.Errorf("typ is %.100q", fmt.Sprint(typ)))
 	}
 	if cty, found := header.ExtraHeaders[jose.HeaderContentType]; found {
-		return wrongType(fmt.Errorf("its cty is %.100q", fmt.Sprint(cty)))
+		return wrongType(fmt.Errorf("cty is %.100q", fmt.Sprint(cty)))
 	}
 	return nil
 }

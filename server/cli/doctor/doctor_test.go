@@ -187,14 +187,14 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 		{"the certificate of a receiver", receiver.URL + "/hook", let, "ok", "tls", "TLS 1.3", true},
 		{"the response times of a receiver", receiver.URL + "/hook", let, "ok", "times", "first byte after another", true},
 		{"a receiver that accepts only POST", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
-		{"a receiver that redirects", receiver.URL + "/moved", let, "problem", "receiver", "Deliveries follow no redirect", true},
+		{"a receiver that redirects", receiver.URL + "/moved", let, "problem", "receiver", "a delivery follows no redirect", true},
 		{"a receiver with control characters for a terminal", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
 		{"a receiver with a wrong clock", receiver.URL + "/late", let, "problem", "clock", "differs from the clock of this machine by 10m", true},
 		{"a receiver that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
 		{"a certificate of an unknown authority", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
 		{"an internal address", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
 		{"how to allow an internal address", receiver.URL, nil, "problem", "url", "add 127.0.0.1 to egress.allowed_networks", false},
-		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove its network from egress.denied_networks", false},
+		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove the network of this address from egress.denied_networks", false},
 		{"a URL without TLS", "http://example.com/", nil, "problem", "url", "https_required", false},
 		{"a receiver that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
 	} {
@@ -255,7 +255,7 @@ func TestDoctorIsReadable(t *testing.T) {
 		t.Errorf("code %d, errors %q", code, stderr)
 	}
 	lines := strings.Split(stdout, "\n")
-	column := strings.Index(lines[0], "Settings are valid")
+	column := strings.Index(lines[0], "The settings are valid")
 	for _, line := range lines[:len(lines)-1] {
 		if column < 0 || len(line) <= column || line[column-1] != ' ' || line[column] == ' ' {
 			t.Errorf("not aligned: %q in\n%s", line, stdout)
