@@ -149,7 +149,7 @@ func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
 		warning = fmt.Sprintf("deliveries of %d subscriptions wait for more than %s, because their receivers are slow or no slot is free", now.lateSubscriptions, lateAfter)
 	}
 	if waited := time.Since(now.stalledSince); !now.stalledSince.IsZero() && waited > lateAfter {
-		return warning, fmt.Errorf("deliveries are late by %s: %s; look at the log for the error", waited.Round(time.Second), now.stallCause)
+		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s; look at the log for the error", waited.Round(time.Second), now.stallCause)
 	}
 	return warning, nil
 }

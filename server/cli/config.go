@@ -72,7 +72,7 @@ func create(name string, text []byte) error {
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists already; remove it, or give another file", name)
 	} else if err != nil {
-		return fmt.Errorf("cannot create the file: %w; give a file in a directory that you may write to", err)
+		return fmt.Errorf("cannot create the file: %w; give a file in an existing directory that you may write to", err)
 	}
 	_, err = file.Write(text)
 	if err = errors.Join(err, file.Close()); err != nil {

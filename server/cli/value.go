@@ -65,7 +65,7 @@ var anyText = valueType{name: "text", parse: func(text string) (any, error) {
 // someText is text that must not be empty.
 var someText = valueType{name: "text", parse: func(text string) (any, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, errors.New("must not be empty")
+		return nil, errors.New("must be text that is not empty")
 	}
 	return anyText.parse(text)
 }}
@@ -202,7 +202,7 @@ var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text strin
 var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
 	var value json.RawMessage
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		return nil, fmt.Errorf("must be JSON: %w", err)
+		return nil, fmt.Errorf("must be valid JSON: %w", err)
 	}
 	return value, nil
 }}

@@ -107,7 +107,7 @@ type rule struct {
 var rules = []rule{
 	{[]string{"server.tls_cert_file", "server.tls_key_file"}, func(c Config) (what, mend string) {
 		if (c.Server.TLSCertFile == "") != (c.Server.TLSKeyFile == "") {
-			return "server.tls_cert_file and server.tls_key_file need each other", "set both, or neither"
+			return "one of server.tls_cert_file and server.tls_key_file is missing", "set both, or neither"
 		}
 		return
 	}},
@@ -129,7 +129,7 @@ var rules = []rule{
 			return "oidc.audience is missing, so tokens for any other service would be accepted", "set oidc.audience"
 		}
 		if c.OIDC.Issuer == "" && c.OIDC.Audience+c.OIDC.OrganizationClaim != "" {
-			return "oidc.issuer is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"
+			return "the setting is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"
 		}
 		return
 	}},

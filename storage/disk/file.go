@@ -111,5 +111,5 @@ func inTheWay(name string, err error) error {
 	if kind == "" {
 		kind = "not a regular file"
 	}
-	return refuse(err, fmt.Sprintf("Keyhook needs the name %s, but it is %s that Keyhook did not make", name, kind), "look at it and move it away")
+	return refuse(err, fmt.Sprintf("cannot use the name %s, because it is %s that Keyhook did not make", name, kind), "look at it and move it away")
 }

@@ -75,7 +75,7 @@ func readSaved(in io.Reader, name string) ([]byte, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cannot read the file: %w; check the path and its permissions", err)
 		}
 		defer file.Close()
 		in = file

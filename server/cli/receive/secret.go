@@ -31,7 +31,7 @@ func (s *secretFlags) read() (redact.Text, error) {
 	case s.file != "":
 		text, err := os.ReadFile(s.file)
 		if err != nil {
-			return redact.Text{}, fmt.Errorf("--secret-file: %w", err)
+			return redact.Text{}, fmt.Errorf("--secret-file: cannot read the file: %w; check the path and its permissions", err)
 		}
 		if text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")); len(text) == 0 {
 			return redact.Text{}, fmt.Errorf("--secret-file: %s is empty; write the signing secret into it", s.file)
