@@ -120,14 +120,14 @@ var apiPath = valueType{name: "path", parse: func(text string) (any, error) {
 	path := strings.TrimLeft(text, "/")
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")
 	first, _, _ = strings.Cut(first, "?")
-	if strings.HasPrefix(path, "api/v1/") || path == "api/v1" || besideAPI[first] {
+	if strings.HasPrefix(path, "api/v1/") || path == "api/v1" || pathsOutsideAPI[first] {
 		return "/" + path, nil
 	}
 	return "/api/v1/" + path, nil
 }}
 
-// besideAPI are the paths of a server that are not below /api/v1/.
-var besideAPI = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
+// pathsOutsideAPI are the paths of a server that are not below /api/v1/.
+var pathsOutsideAPI = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
 
 // anyPath is the path of any API if it begins with a slash, and else a path of the API of Keyhook.
 var anyPath = valueType{name: "path", parse: func(text string) (any, error) {

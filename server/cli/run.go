@@ -15,17 +15,17 @@ import (
 // Run runs the command that args name, prints its error to the error stream of root, and returns the exit code. A command
 // without Args takes the arguments in its Use. A command that only groups others prints its help. Call Run once per root.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
-	begun := false
+	started := false
 	groupCommands(root)
 	root.SetFlagErrorFunc(flagError)
-	prepare(root, &begun)
+	prepare(root, &started)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
 	}
 	var usage output.UsageError
-	if !begun || errors.As(err, &usage) {
+	if !started || errors.As(err, &usage) {
 		// An error before the command begins is about the command line. Cobra has no type for that.
 		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v (see %s --help)\n", err, cmd.CommandPath())
 		return ExitUsage
@@ -34,10 +34,10 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	return exitCode(err)
 }
 
-// prepare makes cmd and all commands below it refuse unknown arguments, and set begun when they begin.
-func prepare(cmd *cobra.Command, begun *bool) {
+// prepare makes cmd and all commands below it refuse unknown arguments, and set started when they begin.
+func prepare(cmd *cobra.Command, started *bool) {
 	for _, child := range cmd.Commands() {
-		prepare(child, begun)
+		prepare(child, started)
 	}
 	if !cmd.Runnable() {
 		cmd.SuggestionsMinimumDistance = 2 // cobra sets its default only if it refuses the command itself
@@ -53,7 +53,7 @@ func prepare(cmd *cobra.Command, begun *bool) {
 		run = func(cmd *cobra.Command, args []string) error { plain(cmd, args); return nil }
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		*begun = true
+		*started = true
 		return run(cmd, args)
 	}
 }

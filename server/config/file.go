@@ -33,7 +33,7 @@ func readFile(path, source string) *file {
 	}
 	data, err := readAtMost(path, maxFile)
 	if err != nil {
-		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", shown(path), reason(err)), "check the path and its permissions"))}
+		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), reason(err)), "check the path and its permissions"))}
 	} else if err := f.decode(data); err != nil {
 		message := quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
 		f.problems = append(f.problems, NewProblem("", path, advise("the file is not valid YAML: "+message, "correct that line")))
@@ -97,7 +97,7 @@ func (f *file) unknown(name string, key *yaml.Node) {
 		section, setting, _ := strings.Cut(name, ".")
 		mend = "write " + setting + " below " + section + ":, indented"
 	}
-	f.wrong("", key, advise(shown(name)+" is not a setting", mend))
+	f.wrong("", key, advise(quote(name)+" is not a setting", mend))
 }
 
 func (f *file) setting(s Setting, value *yaml.Node) {

@@ -54,7 +54,7 @@ func newLoader(flags *pflag.FlagSet) *loader {
 	}
 	l := &loader{flags: flags, file: &file{}, viper: viper.New(), sources: map[string]string{}}
 	l.bind(configFile)
-	for _, s := range all {
+	for _, s := range allSettings {
 		l.bind(s)
 	}
 	l.file = readFile(l.viper.GetString(configFile.Name), l.source(configFile))

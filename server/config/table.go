@@ -12,15 +12,15 @@ const day = 24 * time.Hour
 
 // table has every setting in the order in which they are shown, except the companions of secrets.
 var table = []Setting{
-	newSetting("server.listen", "127.0.0.1:8080", text("host:port", isAddress),
+	newSetting("server.listen", "127.0.0.1:8080", text("host:port", checkAddress),
 		"host:port to listen on; 0.0.0.0 lets other machines connect, and port 0 means any free port"),
-	newSetting("server.base_url", "", text("URL", optional(isBaseURL)),
+	newSetting("server.base_url", "", text("URL", optional(checkBaseURL)),
 		"public URL of this server if it is behind a proxy; empty: made from server.listen"),
 	newSetting("server.trusted_proxies", "", networks,
 		"addresses and networks of your proxies; X-Forwarded-For and X-Forwarded-Proto of other clients are ignored"),
-	newSetting("server.tls_cert_file", "", text("path", isLine),
+	newSetting("server.tls_cert_file", "", text("path", checkLine),
 		"PEM certificate chain for HTTPS without a proxy; needs server.tls_key_file"),
-	newSetting("server.tls_key_file", "", text("path", isLine),
+	newSetting("server.tls_key_file", "", text("path", checkLine),
 		"PEM private key of that certificate"),
 	newSetting("server.shutdown_grace", "20s", duration(0, 10*time.Minute),
 		"time for current requests and attempts to end when the server stops; make it longer than webhooks.timeout"),
@@ -31,7 +31,7 @@ var table = []Setting{
 	newSetting("server.body_memory", "64MiB", size(64<<20, 64<<30),
 		"memory for the bodies of all current requests; one organization may use two thirds of it"),
 
-	newSetting("storage.path", "keyhook.db", text("path", isDatabase),
+	newSetting("storage.path", "keyhook.db", text("path", checkDatabasePath),
 		"database file; Keyhook also writes other files in the same directory"),
 	newSetting("storage.synchronous", SynchronousFull, choice(SynchronousFull, SynchronousNormal),
 		"full survives a power cut; normal is faster, but a power cut may lose the last writes"),
@@ -40,10 +40,10 @@ var table = []Setting{
 	newSetting("storage.retention_audit", "8760h", duration(time.Second, 36500*day),
 		"how long to keep audit events"),
 
-	newSetting("keys.prefix", access.DefaultKeyPrefix, text("text", isKeyPrefix),
+	newSetting("keys.prefix", access.DefaultKeyPrefix, text("text", checkKeyPrefix),
 		"prefix of new API keys, for people and secret scanners; existing keys stay valid"),
 
-	newSetting("webhooks.header_prefix", "X-Service", text("text", isHeaderPrefix),
+	newSetting("webhooks.header_prefix", "X-Service", text("text", checkHeaderPrefix),
 		"prefix of the headers of a delivery, such as X-Service-Signature; receivers depend on it"),
 	newSetting("webhooks.max_attempts", "5", number(1, 100),
 		"maximum number of attempts for one delivery, including the first"),
@@ -72,23 +72,23 @@ var table = []Setting{
 		"private or loopback networks that deliveries may go to; keep them small, because customers choose the URLs"),
 	newSetting("egress.denied_networks", "", networks,
 		"networks that deliveries never go to, even if allowed; list the public addresses of your own machines"),
-	newSetting("egress.ca_file", "", text("path", isLine),
+	newSetting("egress.ca_file", "", text("path", checkLine),
 		"PEM file with more certificate authorities to trust, for your own receivers and issuer"),
 
-	newSetting("encryption.key", "", secret(isEncryptionKey),
+	newSetting("encryption.key", "", secret(checkEncryptionKey),
 		"key that encrypts the signing secrets; empty: the first start makes one in <database>.key, and you must back up that file"),
 
-	newSetting("bootstrap.token", "", secret(isToken),
+	newSetting("bootstrap.token", "", secret(checkToken),
 		"access token of the first operator; empty: each start prints a new token until the first authenticated request"),
 
-	newSetting("oidc.issuer", "", text("URL", optional(isIssuer)),
+	newSetting("oidc.issuer", "", text("URL", optional(checkIssuer)),
 		"issuer of Bearer tokens that the server accepts; its keys come from OpenID Connect discovery"),
-	newSetting("oidc.audience", "", text("text", isLine),
+	newSetting("oidc.audience", "", text("text", checkLine),
 		"audience that a token of the issuer must have, so that tokens for other services are refused"),
-	newSetting("oidc.organization_claim", "", text("text", isLine),
+	newSetting("oidc.organization_claim", "", text("text", checkLine),
 		"claim with the id or external_id of the organization; empty: the only organization of the user, or X-Organization-Id"),
 
-	newSetting("metrics.listen", "", text("host:port", optional(isAddress)),
+	newSetting("metrics.listen", "", text("host:port", optional(checkAddress)),
 		"host:port for /metrics without credentials; empty: server.listen, for loopback clients and platform:read"),
 
 	newSetting("log.level", "info", choice(slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),

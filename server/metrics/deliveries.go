@@ -57,7 +57,7 @@ func newDeliveries(f factory) deliveries {
 func (m *Metrics) Published(events int) { m.deliveries.published.Add(float64(events)) }
 
 // Ended counts a finished attempt, and its delivery if that ended with it.
-func (m *Metrics) Ended(r webhook.Result, made webhook.Settled) {
+func (m *Metrics) Ended(r webhook.Result, settled webhook.Settled) {
 	d := &m.deliveries
 	outcome := webhook.Succeeded
 	if !r.Succeeded {
@@ -66,8 +66,8 @@ func (m *Metrics) Ended(r webhook.Result, made webhook.Settled) {
 	}
 	d.attempts.WithLabelValues(outcome.String()).Inc()
 	d.seconds.WithLabelValues(outcome.String()).Observe(float64(r.DurationMS) / 1000)
-	if r.Trigger != webhook.ByTest && (made.State == webhook.Delivered || made.State == webhook.Exhausted) {
-		d.ended.WithLabelValues(made.State.String()).Inc()
+	if r.Trigger != webhook.ByTest && (settled.State == webhook.Delivered || settled.State == webhook.Exhausted) {
+		d.ended.WithLabelValues(settled.State.String()).Inc()
 	}
 }
 

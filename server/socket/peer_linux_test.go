@@ -99,7 +99,7 @@ func TestStranger(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn, err := socket.Dial(t.Context(), database+".sock")
-		if isStranger := owner != nobody; errors.Is(err, socket.ErrStranger) != isStranger || isStranger && !strings.Contains(err.Error(), "uid 65534") {
+		if isForeign := owner != nobody; errors.Is(err, socket.ErrForeignProcess) != isForeign || isForeign && !strings.Contains(err.Error(), "uid 65534") {
 			t.Errorf("the database belongs to %d: error %v", owner, err)
 		}
 		if conn != nil {

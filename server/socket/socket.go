@@ -31,8 +31,8 @@ func Path(database string) (string, error) {
 // suffix is what Path adds to the path of the database.
 const suffix = ".sock"
 
-// ErrInTheWay is returned by Listen if the path of the socket is taken by something that is not a socket.
-var ErrInTheWay = errors.New("the path of the local socket is taken")
+// ErrPathTaken is returned by Listen if the path of the socket is taken by something that is not a socket.
+var ErrPathTaken = errors.New("the path of the local socket is taken")
 
 // Listen listens next to a database that this process owns. A socket that is there already belonged to a server that was
 // killed, so Listen replaces it. Only processes of this user and of root may connect. Closing the listener removes the socket.
@@ -64,7 +64,7 @@ func removeStale(path string) error {
 	case err != nil:
 		return fmt.Errorf("cannot look at the local socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: %s is not a socket; look at it and move it away, or set storage.path to another file", ErrInTheWay, path)
+		return fmt.Errorf("%w: %s is not a socket; look at it and move it away, or set storage.path to another file", ErrPathTaken, path)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("cannot remove the local socket of a killed server: %w", err)
@@ -128,10 +128,10 @@ func (l *listener) Close() error {
 	return err
 }
 
-// ErrStranger is returned by Dial if the process that listens cannot be the server of the database.
-var ErrStranger = errors.New("a process of another user listens")
+// ErrForeignProcess is returned by Dial if the process that listens cannot be the server of the database.
+var ErrForeignProcess = errors.New("a process of another user listens")
 
-// Dial connects to the socket at a path. It returns ErrStranger unless the process that listens belongs to this user, to root
+// Dial connects to the socket at a path. It returns ErrForeignProcess unless the process that listens belongs to this user, to root
 // or to the owner of the database. In a directory that anyone may write to, such as /tmp, anyone can make a socket of that
 // name while no server runs.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
@@ -150,7 +150,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// checkListener returns ErrStranger if the process at the other end is not trusted.
+// checkListener returns ErrForeignProcess if the process at the other end is not trusted.
 func checkListener(conn *net.UnixConn, path string) error {
 	uid, known, err := peer(conn)
 	if err != nil || !known || uid == 0 || uid == os.Geteuid() {
@@ -161,7 +161,7 @@ func checkListener(conn *net.UnixConn, path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w on the socket %s (uid %d), so nothing was sent; find out who made that socket, and remove it", ErrStranger, path, uid)
+	return fmt.Errorf("%w on the socket %s (uid %d), so nothing was sent; find out who made that socket, and remove it", ErrForeignProcess, path, uid)
 }
 
 // longest is how many bytes the address of a socket may have, without the NUL at its end.

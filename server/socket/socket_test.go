@@ -143,7 +143,7 @@ func TestListen(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := socket.Listen(database, quiet)
-			if !errors.Is(err, socket.ErrInTheWay) || !strings.Contains(err.Error(), "move it away") {
+			if !errors.Is(err, socket.ErrPathTaken) || !strings.Contains(err.Error(), "move it away") {
 				t.Errorf("error %v", err)
 			}
 			if _, err := os.Lstat(database + ".sock"); err != nil {

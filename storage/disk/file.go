@@ -18,7 +18,7 @@ const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 func Create(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|safeOpenFlags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, inTheWay(name, err)
+		return nil, nameTaken(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -31,7 +31,7 @@ func Create(name string) (*os.File, error) {
 func OpenOwn(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|safeOpenFlags, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
-		return nil, inTheWay(name, err)
+		return nil, nameTaken(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -71,7 +71,7 @@ func Remove(name string) error {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EPERM):
-		return inTheWay(name, err)
+		return nameTaken(name, err)
 	}
 	return Explain(name, err)
 }
@@ -79,7 +79,7 @@ func Remove(name string) error {
 // checkPlain refuses anything except a regular file without other hard links.
 func checkPlain(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return inTheWay(name, nil)
+		return nameTaken(name, nil)
 	}
 	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
 		return refuse(nil, name+" is a hard link, so a write to it could change another file", "run: rm "+quote(name))
@@ -100,8 +100,8 @@ func checkOwned(name string, info fs.FileInfo) error {
 	return checkOwnedBy([]int{Self().UID}, name, info)
 }
 
-// inTheWay describes the file that has a name which Keyhook needs.
-func inTheWay(name string, err error) error {
+// nameTaken describes the file that has a name which Keyhook needs.
+func nameTaken(name string, err error) error {
 	kind := "a file"
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		kind = map[fs.FileMode]string{

@@ -15,8 +15,8 @@ import (
 	"github.com/keyhook/keyhook/server/socket"
 )
 
-// noLocalServer says why the server of a database on this machine does not respond, and what to do.
-func noLocalServer(err error, database, path string) error {
+// explainLocal says why the server of a database on this machine does not respond, and what to do.
+func explainLocal(err error, database, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the socket %s belongs to %s; run this command as that user or as root, or give --%s and --%s",
@@ -24,7 +24,7 @@ func noLocalServer(err error, database, path string) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no server is running for %s (socket %s); start the server with \"keyhook serve\", give another database with --storage.path, or give --%s and --%s",
 			database, path, FlagURL, FlagToken)
-	case errors.Is(err, socket.ErrStranger):
+	case errors.Is(err, socket.ErrForeignProcess):
 		return err
 	}
 	return fmt.Errorf("the server of the database %s does not respond: %w; look at the log of the server", database, err)
@@ -47,8 +47,8 @@ func owner(path string) string {
 	return "uid " + id
 }
 
-// unreachable says why a server at a URL does not respond, and what to do.
-func unreachable(err error, base string) error {
+// explainRemote says why a server at a URL does not respond, and what to do.
+func explainRemote(err error, base string) error {
 	var unverified *tls.CertificateVerificationError
 	var notTLS tls.RecordHeaderError
 	var unknown *net.DNSError

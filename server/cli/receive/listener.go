@@ -32,7 +32,7 @@ type delivery struct {
 	eventID   string
 	eventType string
 	attempt   string
-	verdicts  []verdict // none without a secret
+	results   []signatureResult // none without a secret
 	body      []byte
 	answer    answer
 	took      time.Duration
@@ -97,7 +97,7 @@ func (l *listener) read(r *http.Request, body []byte, at time.Time) *delivery {
 		attempt:   r.Header.Get(l.prefix + "-Attempt"),
 	}
 	if !l.secret.IsZero() {
-		d.verdicts = judge(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
+		d.results = checkSignatures(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
 	}
 	return d
 }
@@ -112,7 +112,7 @@ func (l *listener) answer(w http.ResponseWriter, r *http.Request, d *delivery) a
 		return answer{l.fail.status, "because of --fail"}
 	case l.forward != "":
 		return forward(w, r, l.forward, d.body)
-	case !isRight(d.verdicts):
+	case !isRight(d.results):
 		http.Error(w, "wrong signature", http.StatusUnauthorized)
 		return answer{status: http.StatusUnauthorized}
 	}
@@ -139,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 type failure struct {
 	status int // 0 is no failure
 	count  int // 0 is every request
-	made   atomic.Int64
+	sent   atomic.Int64
 }
 
 // Set parses the flag.
@@ -163,5 +163,5 @@ func (f *failure) Type() string { return "status" }
 
 // next reports whether the next request must fail.
 func (f *failure) next() bool {
-	return f.status != 0 && (f.count == 0 || f.made.Add(1) <= int64(f.count))
+	return f.status != 0 && (f.count == 0 || f.sent.Add(1) <= int64(f.count))
 }

@@ -105,7 +105,7 @@ func (o *verifyOptions) clock(d diagnosis.Delivery, now time.Time) (time.Time, e
 		return time.Unix(n, 0), nil
 	}
 	if o.at == "sent" {
-		return now, nil // the verdict says what is wrong with the timestamp
+		return now, nil // the result says what is wrong with the timestamp
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -116,8 +116,8 @@ func (o *verifyOptions) clock(d diagnosis.Delivery, now time.Time) (time.Time, e
 
 // verify checks the delivery, prints the report, and returns an error if something is wrong.
 func (o *verifyOptions) verify(out io.Writer, d diagnosis.Delivery) error {
-	verdicts := judge(d)
-	r := report{Valid: isRight(verdicts), At: d.Now.UTC(), BodyBytes: len(d.Body), Schemes: verdicts}
+	results := checkSignatures(d)
+	r := report{Valid: isRight(results), At: d.Now.UTC(), BodyBytes: len(d.Body), Schemes: results}
 	if o.computed != "" {
 		r.Computed = explain(d, o.computed)
 	}

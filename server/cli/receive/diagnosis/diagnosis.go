@@ -20,7 +20,7 @@ import (
 // Scheme is one of the two ways in which a delivery is signed.
 type Scheme string
 
-// The schemes, in the order of the verdicts.
+// The schemes, in the order of the results.
 const (
 	Hex      Scheme = "hex"      // X-Service-Signature
 	Standard Scheme = "standard" // webhook-signature, as in Standard Webhooks
@@ -45,8 +45,8 @@ type Mistake struct {
 	Proved bool   `json:"proved"` // undoing this one change makes the signature match; otherwise it is a guess
 }
 
-// Verdict is the result for one scheme.
-type Verdict struct {
+// Result is the result for one scheme.
+type Result struct {
 	Scheme   Scheme
 	Header   string    // name of the header with the signature
 	Err      error     // of dispatch/signature; nil if the signature is right and recent
@@ -54,20 +54,20 @@ type Verdict struct {
 	Mistakes []Mistake // at least one if Err is not nil
 }
 
-// Judge checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
-func Judge(d Delivery) []Verdict {
-	verdicts := []Verdict{d.judge(Hex), d.judge(Standard)}
-	for i := range verdicts {
-		if v := &verdicts[i]; v.Err != nil && len(v.Mistakes) == 0 {
-			v.Mistakes = d.guess(v.Scheme, v.Err, matches(verdicts[1-i].Err))
+// Check checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
+func Check(d Delivery) []Result {
+	results := []Result{d.check(Hex), d.check(Standard)}
+	for i := range results {
+		if v := &results[i]; v.Err != nil && len(v.Mistakes) == 0 {
+			v.Mistakes = d.guess(v.Scheme, v.Err, matches(results[1-i].Err))
 		}
 	}
-	return verdicts
+	return results
 }
 
-// judge checks one scheme. The verdict has no mistake yet if none is proved.
-func (d Delivery) judge(scheme Scheme) Verdict {
-	v := Verdict{Scheme: scheme, Header: d.names(scheme).signature, Err: d.verify(scheme)}
+// check checks one scheme. The result has no mistake yet if none is proved.
+func (d Delivery) check(scheme Scheme) Result {
+	v := Result{Scheme: scheme, Header: d.names(scheme).signature, Err: d.verify(scheme)}
 	switch {
 	case v.Err == nil:
 		v.Previous = d.isPrevious(scheme)
