@@ -33,7 +33,7 @@ func canonicalName(host string) (string, error) {
 	for label := range strings.SplitSeq(name, ".") {
 		if !validLabel(label) {
 			return "", refuse(CodeInvalidHost,
-				"Write each part of the host name as 1 to %d letters, digits and hyphens, without a hyphen at its ends.", maxLabel)
+				"Use 1 to %d letters, digits and hyphens for each part of the host name, without a hyphen at its ends.", maxLabel)
 		}
 		last = label
 	}

@@ -23,9 +23,9 @@ func New() *cobra.Command {
 		Use:   "demo",
 		Short: "Show all of Keyhook in a few seconds, in a temporary directory",
 		Long: `Show all of Keyhook in a few seconds. The demo starts a server and a receiver in a temporary directory. It creates an
-API key and a subscription, publishes events, lets deliveries fail and recover, rotates a secret and revokes the key.
-Each step prints what it did and what it checked. At the end, the demo removes the directory. The exit code is 0 only if
-every check passed.`,
+API key and a subscription. It publishes events, and lets deliveries fail and recover. Then it rotates the signing
+secret and revokes the key. Each step prints what it did and what it checked. At the end, the demo removes the
+directory. The exit code is 0 only if every check passed.`,
 		Example: "  keyhook demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("the demo took longer than %s", limit))

@@ -143,8 +143,8 @@ func (r *report) checkAddress(c config.Config) {
 		r.warning(check, "put a proxy with TLS in front of the server and set server.base_url to its https:// address, or set server.tls_cert_file",
 			"Other machines can connect to %s without TLS, so credentials travel unencrypted.", c.Server.Listen)
 	case !hasTLS && isSecure && len(c.Server.TrustedProxies) == 0:
-		r.warning(check, "list the proxy in server.trusted_proxies",
-			"The server does not trust the proxy in front of it, so all callers share the proxy's address in limits and records.")
+		r.warning(check, "add the address of the proxy to server.trusted_proxies",
+			"The server does not trust your proxy, so all callers share the address of the proxy in limits and logs.")
 	default:
 		r.ok(check, "%s, as %s", c.Server.Listen, c.Server.URL(c.Server.Listen))
 	}

@@ -46,7 +46,7 @@ missing header, old timestamp, added line break, JSON that was parsed and writte
 Give the delivery as a saved request, or as headers and a body. To save requests, use "keyhook listen --save". With
 --computed, the command explains a signature that your program computed for this delivery.
 
-The exit code is 0 if no signature is wrong, 1 if a signature is wrong, and 2 if the command line is wrong.`,
+The exit code is 1 if a signature is wrong, and 2 if the command line is wrong.`,
 		Example: `  keyhook verify --secret-file secret.txt --request deliveries/1.http --at sent
   keyhook verify --secret-file secret.txt --headers-file headers.txt --body body.json`,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -151,12 +151,12 @@ func (d Delivery) clock(scheme Scheme) Mistake {
 	off := d.Now.Sub(sent).Round(time.Second)
 	m := Mistake{
 		Name: "clock_ahead", Proved: true,
-		Advice: "If you saved the delivery, check it at its own time. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and keep it on NTP. If the clock is right, somebody delayed or repeated the request.",
+		Advice: "If you saved the delivery, check it at the time when it was sent. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and use NTP. If the clock is right, somebody delayed or repeated the request.",
 	}
 	side := "before"
 	if off < 0 {
 		m.Name, side, off = "clock_behind", "after", -off
-		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and keep them on NTP."
+		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and use NTP."
 	}
 	m.What = fmt.Sprintf("The signature is right, but its timestamp, %s, is %d seconds %s the receiver's clock, %s. The limit is %s.",
 		utc(sent), int64(off.Seconds()), side, utc(d.Now), cmp.Or(d.Tolerance, signature.DefaultTolerance))
