@@ -7,8 +7,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// mends says what an operator can do about an error of the store, in terms of flags, which the store does not know. It is for
-// errors without a mend of their own.
+// mends says which flag helps against an error of the store. The store does not know the flags. An error with a mend of its own
+// keeps it.
 var mends = []struct {
 	is   error
 	mend string

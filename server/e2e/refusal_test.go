@@ -119,7 +119,7 @@ func TestRefusedSettings(t *testing.T) {
 		refusal{"an unknown setting", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Env = append(cmd.Env, "KEYHOOK_WEBHOOKS_TIMOUT=5s")
 			return []string{"KEYHOOK_WEBHOOKS_TIMEOUT"}
-		}, 2, "KEYHOOK_WEBHOOKS_TIMOUT: is not a setting"},
+		}, 2, "KEYHOOK_WEBHOOKS_TIMOUT: this variable is not a setting"},
 		refusal{"a certificate that does not exist", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Args = append(cmd.Args, "--server.tls_cert_file=none.crt", "--server.tls_key_file=none.key")
 			return []string{"none.crt"}
@@ -138,7 +138,7 @@ func TestRefusedSettings(t *testing.T) {
 		refusal{"an address of another machine", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Args = append(cmd.Args, "--metrics.listen=192.0.2.1:80")
 			return []string{"metrics.listen"}
-		}, 7, "choose an address of this machine"},
+		}, 7, "set an address of this machine"},
 	)
 }
 

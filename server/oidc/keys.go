@@ -14,8 +14,8 @@ import (
 )
 
 // How often the issuer is asked for its keys. A key that the issuer removes is accepted for refreshInterval at most, or
-// until the issuer answers again. A key that it adds is found at the first token that names it, unless the issuer was asked
-// less than tryInterval ago. Until the first answer, firstInterval counts, because both are often started together.
+// until the issuer answers again. The first token that names a new key makes Run ask again, at most once in
+// tryInterval. Until the first answer, firstInterval counts, because both are often started together.
 const (
 	refreshInterval = 5 * time.Minute
 	tryInterval     = 30 * time.Second

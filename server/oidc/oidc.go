@@ -65,10 +65,10 @@ var types = []string{"", "jwt", "at+jwt"}
 // Verify returns the identity in a token. It verifies the signature each time, so a key that the issuer removes stops
 // counting as soon as Run learns of that.
 //
-// Faults: Unauthenticated, with the code invalid_key if the token is malformed or not signed by the issuer, and
-// wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type or invalid_claims if it is signed;
-// Unavailable if its key is unknown and the issuer does not answer. Each fault has the reason as its private cause, without
-// the token.
+// Faults: Unauthenticated and Unavailable. The code invalid_key means that the token is malformed or not signed by the issuer.
+// The codes for a signed token are wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type and
+// invalid_claims. Unavailable means that the key is unknown and the issuer does not respond. Each fault has the reason as its
+// private cause, without the token.
 func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Identity, error) {
 	payload, err := v.verifySignature(ctx, c.Reveal())
 	if err != nil {
@@ -77,8 +77,8 @@ func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Iden
 	return v.identify(payload)
 }
 
-// verifySignature returns the payload of a token if a key of the issuer has signed it. It uses two fields of the header:
-// the algorithm, which must be accepted and fit the key, and the key id, which only selects among the keys of the issuer. It
+// verifySignature returns the payload of a token if a key of the issuer has signed it. It uses two fields of the header.
+// The algorithm must be accepted and fit the key. The key id only selects among the keys of the issuer. verifySignature
 // ignores keys that the token contains or points to (jwk, jku, x5c, x5u).
 func (v *Verifier) verifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)

@@ -132,8 +132,8 @@ func (l *listener) Close() error {
 var ErrForeignProcess = errors.New("a process of another user listens")
 
 // Dial connects to the socket at a path. It returns ErrForeignProcess unless the process that listens belongs to this user, to root
-// or to the owner of the database. In a directory that anyone may write to, such as /tmp, anyone can make a socket of that
-// name while no server runs.
+// or to the owner of the database. While no server runs, anyone can make a socket of that name in a directory such as
+// /tmp.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	name, release, err := address(path)
 	if err != nil {

@@ -6,8 +6,8 @@
 //	v1.<key id>.<base64url of nonce, ciphertext and tag>
 //
 // It is AES-256-GCM with a random nonce (NIST SP 800-38D, section 8.2.2). The key is derived from the operator's key by
-// HKDF-SHA256 (RFC 5869), so another use of the operator's key reveals nothing about it. Version, key id and the caller's name
-// are associated data, so a text that somebody moves to another row or relabels does not open.
+// HKDF-SHA256 (RFC 5869). So another use of the operator's key reveals nothing about the derived key. Version, key id and the
+// caller's name are associated data. So a text does not open in another row or with another label.
 package seal
 
 import (
@@ -25,8 +25,8 @@ import (
 
 // The reasons why a text cannot be opened, besides UnknownKeyError.
 var (
-	ErrDamaged = errors.New("the sealed text is damaged, or was sealed for something else")
-	ErrVersion = errors.New("the sealed text has a form that this version of Keyhook does not know")
+	ErrDamaged = errors.New("the sealed text is damaged, or belongs to another row")
+	ErrVersion = errors.New("the sealed text has a format that this version of Keyhook does not know")
 )
 
 // UnknownKeyError says that the key of a text is not in the ring.

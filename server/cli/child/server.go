@@ -32,8 +32,8 @@ type Server struct {
 // readyTimeout bounds a start.
 const readyTimeout = 15 * time.Second
 
-// Start runs `serve` with its database and log in dir, on a free port of the loopback address, and waits until it is ready.
-// settings are more variables for its environment. It may send to the loopback address.
+// Start runs `serve` and waits until it is ready. The database and the log are in dir. The server listens on a free port of the
+// loopback address, and may send deliveries there. settings are more variables for its environment.
 func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
 	program, err := os.Executable()
 	if err != nil {
