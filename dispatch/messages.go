@@ -30,8 +30,8 @@ type (
 	}
 	// attemptSettled: the result is saved.
 	attemptSettled struct{ *attempt }
-	// attemptCutOff: the process stops; the record of the attempt stays as it is.
-	attemptCutOff struct {
+	// attemptInterrupted: the process stops; the record of the attempt stays as it is.
+	attemptInterrupted struct {
 		*attempt
 		wasSending bool
 	}
@@ -251,7 +251,7 @@ func (s *scheduler) updateHealth(l *lane, settled webhook.Settled) {
 	}
 }
 
-func (m attemptCutOff) apply(s *scheduler) {
+func (m attemptInterrupted) apply(s *scheduler) {
 	if m.wasSending {
 		s.freeSlot(m.lane)
 	}

@@ -134,7 +134,7 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 			stopped, grace = nil, time.After(s.options.Grace)
 		case <-grace:
 			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.unsettled)
-			cut(errCut)
+			cut(errInterrupted)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	begin := time.Now()
 	result := s.exchange(ctx, t, j, begin)
 	result.duration = time.Since(begin)
-	result.cutOff = !result.failure.IsZero() && errors.Is(context.Cause(ctx), errCut)
+	result.cutOff = !result.failure.IsZero() && errors.Is(context.Cause(ctx), errInterrupted)
 	return result
 }
 

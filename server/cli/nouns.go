@@ -22,8 +22,8 @@ var nouns = []noun{
 	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, queueNoun, clockNoun,
 }
 
-// week is the longest overlap of two keys or secrets that the API accepts.
-const week = 7 * 24 * time.Hour
+// maxOverlap is the longest overlap of two keys or secrets that the API accepts.
+const maxOverlap = 7 * 24 * time.Hour
 
 // expiryFields say when a credential expires.
 var expiryFields = []field{

@@ -78,7 +78,7 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	defer release()
-	config := net.ListenConfig{Control: private}
+	config := net.ListenConfig{Control: setPrivateMode}
 	found, err := config.Listen(context.Background(), "unix", name)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, known, err := peer(conn)
+		uid, known, err := peerUser(conn)
 		if err == nil && (!known || uid == 0 || uid == os.Geteuid()) {
 			return conn, nil
 		}
@@ -152,7 +152,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 
 // checkListener returns ErrForeignProcess if the process at the other end is not trusted.
 func checkListener(conn *net.UnixConn, path string) error {
-	uid, known, err := peer(conn)
+	uid, known, err := peerUser(conn)
 	if err != nil || !known || uid == 0 || uid == os.Geteuid() {
 		return err
 	}
@@ -164,21 +164,21 @@ func checkListener(conn *net.UnixConn, path string) error {
 	return fmt.Errorf("%w on the socket %s (uid %d), so nothing was sent; find out who made that socket, and remove it", ErrForeignProcess, path, uid)
 }
 
-// longest is how many bytes the address of a socket may have, without the NUL at its end.
-const longest = len(syscall.RawSockaddrUnix{}.Path) - 1
+// maxAddress is how many bytes the address of a socket may have, without the NUL at its end.
+const maxAddress = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 // address returns a name of the socket that is short enough for the system. Call release after using it.
 func address(path string) (name string, release func(), err error) {
-	if len(path) <= longest {
+	if len(path) <= maxAddress {
 		return path, func() {}, nil
 	}
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return "", nil, err
 	}
-	name, err = nameIn(dir, filepath.Base(path))
-	if err == nil && len(name) > longest {
-		err = fmt.Errorf("the path of the socket has %d bytes, but the system allows only %d; set a shorter storage.path", len(path), longest)
+	name, err = pathInDirectory(dir, filepath.Base(path))
+	if err == nil && len(name) > maxAddress {
+		err = fmt.Errorf("the path of the socket has %d bytes, but the system allows only %d; set a shorter storage.path", len(path), maxAddress)
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, dir.Close())

@@ -106,7 +106,7 @@ func (r *Ring) IDs() []string {
 // plaintext twice gives two texts. One key may seal 2^32 texts.
 func (r *Ring) Seal(plaintext []byte, associated string) []byte {
 	active := r.keys[0]
-	ciphertext := active.aead.Seal(nil, nil, plaintext, binding(active.id, associated))
+	ciphertext := active.aead.Seal(nil, nil, plaintext, associatedData(active.id, associated))
 	sealed := append(make([]byte, 0, len(version)+idSize+2+encoding.EncodedLen(len(ciphertext))), version...)
 	sealed = append(append(append(sealed, '.'), active.id...), '.')
 	return encoding.AppendEncode(sealed, ciphertext)
@@ -129,7 +129,7 @@ func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
 			continue
 		}
 		known = true
-		if plaintext, err := k.aead.Open(nil, nil, ciphertext, binding(id, associated)); err == nil {
+		if plaintext, err := k.aead.Open(nil, nil, ciphertext, associatedData(id, associated)); err == nil {
 			return plaintext, nil
 		}
 	}
@@ -162,7 +162,7 @@ func split(sealed []byte) (id string, encoded []byte, err error) {
 	return id, encoded, nil
 }
 
-// binding returns the associated data. The first two parts have a fixed form, so different parts give different bytes.
-func binding(id, associated string) []byte {
+// associatedData returns the associated data. The first two parts have a fixed form, so different parts give different bytes.
+func associatedData(id, associated string) []byte {
 	return []byte(version + "." + id + "." + associated)
 }

@@ -70,13 +70,13 @@ func defectOf(text string) string {
 	if err == nil && len(inner) >= 16 && !strings.ContainsFunc(strings.TrimSuffix(string(inner), "\n"), func(r rune) bool { return r > '~' || !unicode.IsPrint(r) }) {
 		return "the value looks like base64 of another text (Kubernetes needs base64 under data, and plain text under stringData)"
 	}
-	if distinct(text) < 8 {
+	if countDistinct(text) < 8 {
 		return "the value has fewer than 8 different characters, so it is easy to guess"
 	}
 	return ""
 }
 
-func distinct(text string) int {
+func countDistinct(text string) int {
 	seen := map[rune]bool{}
 	for _, r := range text {
 		seen[r] = true
