@@ -32,7 +32,7 @@ func newDeliveries(f factory) deliveries {
 			"Time from the DNS lookup of the receiver to the end of its response, by outcome.",
 			[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30}, "outcome"),
 		ended:       f.counters("deliveries_ended_total", "Deliveries that ended with an attempt, without tests, by state.", "state"),
-		transitions: f.counters("subscription_transitions_total", "Changes of the status of subscriptions, by new status.", "status"),
+		transitions: f.counters("subscription_transitions_total", "Status changes of subscriptions, by new status.", "status"),
 	}
 	for _, outcome := range []webhook.Outcome{webhook.Succeeded, webhook.Failed, webhook.Interrupted} {
 		d.attempts.WithLabelValues(outcome.String())
