@@ -94,7 +94,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		return err
 	}
 	if a.roots, err = egress.Roots(c.Egress.CAFile); err != nil {
-		return config.Problems{config.NewProblem("egress.ca_file", "", fault.AdviseMissing(err, "set egress.ca_file to a PEM file that this process may read"))}
+		return config.Problems{config.NewProblem("egress.ca_file", "", fault.AdviseMissing(err, "set egress.ca_file to a file of PEM certificates that this process may read"))}
 	}
 	listener, err := cli.Listen("server.listen", c.Server.Listen)
 	if err != nil {

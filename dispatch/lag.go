@@ -146,7 +146,7 @@ func (p *sharedLag) get() lag {
 func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
 	now := d.lag.get()
 	if now.lateSubscriptions > 0 {
-		warning = fmt.Sprintf("deliveries of %d subscriptions wait for more than %s, because their receivers are slow or no slot is free", now.lateSubscriptions, lateAfter)
+		warning = fmt.Sprintf("subscriptions with deliveries that have waited for more than %s for a slow receiver or a free slot: %d", lateAfter, now.lateSubscriptions)
 	}
 	if waited := time.Since(now.stalledSince); !now.stalledSince.IsZero() && waited > lateAfter {
 		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s; look at the log for the error", waited.Round(time.Second), now.stallCause)

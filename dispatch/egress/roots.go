@@ -5,8 +5,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Roots returns the trusted certificate authorities: those of the system and those of the operator's PEM file. Without
@@ -27,7 +25,7 @@ func Roots(file string) (*x509.CertPool, error) {
 	added := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fault.Advise(fmt.Errorf("%s has a PEM block of type %s", file, block.Type), "keep only CERTIFICATE blocks in %s", file)
+			return nil, fmt.Errorf("%s has a PEM block of type %s, but only CERTIFICATE blocks are allowed", file, block.Type)
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -37,7 +35,7 @@ func Roots(file string) (*x509.CertPool, error) {
 		added++
 	}
 	if added == 0 {
-		return nil, fault.Advise(fmt.Errorf("%s has no PEM certificate", file), "write at least one certificate into %s", file)
+		return nil, fmt.Errorf("%s has no PEM certificate", file)
 	}
 	return pool, nil
 }
