@@ -71,7 +71,7 @@ func (m *Metrics) Ended(r webhook.Result, settled webhook.Settled) {
 	}
 }
 
-// label returns the label of a class. Unknown classes share one, so a mistake elsewhere cannot add series.
+// label returns the label of a class. All unknown classes share one label, so a mistake in another package cannot add series.
 func label(class webhook.FailureClass) string {
 	if !slices.Contains(webhook.FailureClasses(), class) {
 		return other

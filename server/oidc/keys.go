@@ -82,7 +82,7 @@ func (s *keySet) wait(ctx context.Context) {
 	}
 }
 
-// update stores the answer of the issuer. The known keys stay if keys is nil, which is no answer. news reports whether the
+// update stores the answer of the issuer. If keys is nil, there was no answer, and the known keys stay. news reports whether the
 // issuer answers now and did not before, or the reverse. again is how long to wait before the next request.
 func (s *keySet) update(keys []jose.JSONWebKey, err error) (news bool, again time.Duration) {
 	s.mu.Lock()

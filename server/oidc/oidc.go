@@ -63,7 +63,7 @@ var algorithms = []jose.SignatureAlgorithm{
 var types = []string{"", "jwt", "at+jwt"}
 
 // Verify returns the identity in a token. It verifies the signature each time, so a key that the issuer removes stops
-// counting as soon as Run learns of that.
+// counting as soon as Run has the new keys.
 //
 // Faults: Unauthenticated and Unavailable. The code invalid_key means that the token is malformed or not signed by the issuer.
 // The codes for a signed token are wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type and

@@ -113,7 +113,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		} else {
 			l.log.Warn("refused a connection to the local socket from another user", "path", l.path, "uid", uid)
 		}
-		_ = conn.Close() // the process learns no more
+		_ = conn.Close() // the other process gets no reason
 	}
 }
 

@@ -24,7 +24,7 @@ func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GI
 // A process that is not root accesses files as itself. Root acts as the user who can change what the path leads to: the
 // last owner on the way that is not root. Otherwise that user could replace a directory by a link between two system
 // calls. Root would then write to the link's target. Root follows a link of another user with the rights of the link's
-// owner, whoever owns its target.
+// owner. The owner of the target does not matter.
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
 	isDecided := user.UID != 0

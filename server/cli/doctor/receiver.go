@@ -19,7 +19,7 @@ import (
 )
 
 // checkReceiver checks a receiver as a delivery would reach it. isRunning says that a server is running, perhaps with other
-// settings than the ones of this command.
+// settings than this command.
 func (r *report) checkReceiver(ctx context.Context, c config.Config, raw string, isRunning bool) {
 	policy := policyOf(c)
 	canonical, err := policy.CheckURL(raw)

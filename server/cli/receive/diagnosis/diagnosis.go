@@ -31,7 +31,7 @@ type Delivery struct {
 	Header       http.Header
 	Body         []byte
 	Secret       string
-	Previous     string        // another secret that may have signed the delivery; "" is none
+	Previous     string        // second secret to try; empty for none
 	HeaderPrefix string        // "" is X-Service
 	Now          time.Time     // by the receiver's clock
 	Tolerance    time.Duration // 0 is five minutes
@@ -50,7 +50,7 @@ type Result struct {
 	Scheme   Scheme
 	Header   string    // name of the header with the signature
 	Err      error     // of dispatch/signature; nil if the signature is right and recent
-	Previous bool      // the signature is right, but only the one by the secret before the last rotation
+	Previous bool      // the signature is right, but only with the secret from before the last rotation
 	Mistakes []Mistake // at least one if Err is not nil
 }
 
@@ -111,7 +111,7 @@ func (d Delivery) verify(scheme Scheme) error {
 	return v.VerifyStandard(d.Header, d.Body, d.Now)
 }
 
-// withSignature returns the delivery with another signature. Programs compute the one of Standard Webhooks with or without its "v1,".
+// withSignature returns the delivery with another signature. Programs compute a Standard Webhooks signature with or without its "v1,".
 func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
 	d.Header = d.Header.Clone()
 	if scheme == Standard && !strings.HasPrefix(text, standardVersion) {
