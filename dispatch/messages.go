@@ -30,8 +30,8 @@ type (
 	}
 	// attemptSettled: the result is saved.
 	attemptSettled struct{ *attempt }
-	// attemptCutOff: the process stops; the record of the attempt stays as it is.
-	attemptCutOff struct {
+	// attemptInterrupted: the process stops; the record of the attempt stays as it is.
+	attemptInterrupted struct {
 		*attempt
 		wasSending bool
 	}
@@ -211,7 +211,7 @@ func (m recordFailed) apply(s *scheduler) {
 	case a.blocksSending && (s.recordedResults > a.recordedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
 		a.blocksSending = false
 		s.blockingResults--
-		s.log.Error("the result of an attempt cannot be saved; it is tried again, and other deliveries go on", "subscription", a.target.ID, "event", a.EventID, "error", m.err)
+		s.log.Error("cannot save the result of an attempt; the server tries again and continues with other deliveries", "subscription", a.target.ID, "event", a.EventID, "error", m.err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (s *scheduler) updateHealth(l *lane, settled webhook.Settled) {
 	}
 }
 
-func (m attemptCutOff) apply(s *scheduler) {
+func (m attemptInterrupted) apply(s *scheduler) {
 	if m.wasSending {
 		s.freeSlot(m.lane)
 	}
@@ -285,7 +285,7 @@ func (m lanesListed) apply(s *scheduler) {
 	}
 }
 
-// Names of store operations in log lines.
+// Names of database operations in log lines.
 const (
 	opRead    = "read deliveries"
 	opBegin   = "begin attempts"
@@ -298,7 +298,7 @@ const (
 func (s *scheduler) storeFails(operation string, err error) {
 	if !s.failingOps[operation] && !s.stopping {
 		s.failingOps[operation] = true
-		s.log.Error("a store operation fails; deliveries that need it wait until it works again", "what", operation, "error", err)
+		s.log.Error("a database operation fails, so some deliveries wait; the server tries again", "what", operation, "error", err)
 	}
 }
 
@@ -306,7 +306,7 @@ func (s *scheduler) storeFails(operation string, err error) {
 func (s *scheduler) storeWorks(operation string) {
 	if s.failingOps[operation] {
 		delete(s.failingOps, operation)
-		s.log.Info("a store operation works again", "what", operation)
+		s.log.Info("the database operation works again", "what", operation)
 	}
 }
 

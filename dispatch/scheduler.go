@@ -133,8 +133,8 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 			s.stop()
 			stopped, grace = nil, time.After(s.options.Grace)
 		case <-grace:
-			s.log.Warn("attempts are cut off because the grace period of the shutdown is over; the next start sends them again", "attempts", s.unsettled)
-			cut(errCut)
+			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.unsettled)
+			cut(errInterrupted)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (s *scheduler) tick() {
 	s.now = s.clock.UnixMilli()
 	s.lastTick.Store(s.now)
 	if s.now < before-time.Second.Milliseconds() {
-		s.log.Warn("the clock was set back; all due times are checked again", "by", time.Duration(before-s.now)*time.Millisecond)
+		s.log.Warn("the clock was set back, so the server checks all due times again", "by", time.Duration(before-s.now)*time.Millisecond)
 		for _, l := range s.lanes {
 			s.update(l)
 		}

@@ -65,7 +65,7 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	begin := time.Now()
 	result := s.exchange(ctx, t, j, begin)
 	result.duration = time.Since(begin)
-	result.cutOff = !result.failure.IsZero() && errors.Is(context.Cause(ctx), errCut)
+	result.cutOff = !result.failure.IsZero() && errors.Is(context.Cause(ctx), errInterrupted)
 	return result
 }
 
@@ -77,9 +77,9 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 			if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
 				what = slog.String("error", err.Error())
 			}
-			s.log.LogAttrs(ctx, slog.LevelError, "sending an attempt panicked; please report this bug with the stack", what,
+			s.log.LogAttrs(ctx, slog.LevelError, "the code that sends an attempt panicked; please report this bug with the stack", what,
 				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-			result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the attempt could not be made"}
+			result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
 		}
 	}()
 	var inHandshake atomic.Bool // written by the goroutine that dials

@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// errCut is the cause that ends running requests after the grace period.
-var errCut = errors.New("cut off by a stop")
+// errInterrupted is the cause that ends running requests after the grace period.
+var errInterrupted = errors.New("interrupted by a stop of the server")
 
 // A failed write is repeated after a tenth of the time since its first try, within these limits.
 const (
@@ -61,7 +61,7 @@ func (w *worker) deliver(a *attempt) {
 		}
 		sent := w.sender.send(w.ctx, a.target, a.Job)
 		if sent.cutOff {
-			w.inbox.post(attemptCutOff{a, true})
+			w.inbox.post(attemptInterrupted{a, true})
 			return
 		}
 		r := w.result(a, sent)
@@ -93,7 +93,7 @@ func (w *worker) settle(a *attempt, r webhook.Result) {
 		return err
 	})
 	if err != nil {
-		w.inbox.post(attemptCutOff{a, false})
+		w.inbox.post(attemptInterrupted{a, false})
 		return
 	}
 	w.inbox.post(attemptSettled{a})

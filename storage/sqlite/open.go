@@ -76,7 +76,7 @@ func checkPlace(o Options) error {
 	if err != nil {
 		o.Logger.Warn("the file system of the database cannot be found out", "error", err)
 	}
-	if warning := mount.Passing(); warning != "" {
+	if warning := mount.LossWarning(); warning != "" {
 		o.Logger.Warn(warning, "database", o.Path, "mount", mount.Point, "type", mount.Type)
 	}
 	if err := errors.Join(mount.CheckMount(o.Path), disk.Check(o.Path)); err != nil {
