@@ -201,7 +201,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 		// A slow receiver is no fault of the process, however long its deliveries wait.
 		for range 3 {
 			time.Sleep(75 * time.Second)
-			if got, _ := f.ready(t, 200); !strings.Contains(got.Checks["deliveries"].Warning, "for more than 1m0s for a slow receiver or a free slot: 1") {
+			if got, _ := f.ready(t, 200); !strings.Contains(got.Checks["deliveries"].Warning, "1 subscriptions have deliveries that have waited for more than 1m0s for a slow receiver or a free slot") {
 				t.Errorf("no warning: %+v", got)
 			}
 		}

@@ -83,7 +83,7 @@ func (s *Store) place() error {
 	if err != nil {
 		s.log.Warn("the file system of the database cannot be found out", "error", err)
 	}
-	if warning := mount.LossWarning(); warning != "" {
+	if warning := mount.Passing(); warning != "" {
 		s.log.Warn(warning, "database", s.path, "mount", mount.Point, "type", mount.Type)
 	}
 	if err := errors.Join(mount.CheckMount(s.path), disk.Check(s.path)); err != nil {

@@ -18,7 +18,7 @@ const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 func Create(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|safeOpenFlags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, nameTaken(name, err)
+		return nil, inTheWay(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -31,7 +31,7 @@ func Create(name string) (*os.File, error) {
 func OpenOwn(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|safeOpenFlags, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
-		return nil, nameTaken(name, err)
+		return nil, inTheWay(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -71,7 +71,7 @@ func Remove(name string) error {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EPERM):
-		return nameTaken(name, err)
+		return inTheWay(name, err)
 	}
 	return Explain(name, err)
 }
@@ -79,7 +79,7 @@ func Remove(name string) error {
 // checkPlain refuses anything except a regular file without other hard links.
 func checkPlain(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return nameTaken(name, nil)
+		return inTheWay(name, nil)
 	}
 	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
 		return refuse(nil, name+" is a hard link, so a write to it could change another file", "run: rm "+quote(name))
@@ -100,8 +100,8 @@ func checkOwned(name string, info fs.FileInfo) error {
 	return checkOwnedBy([]int{Self().UID}, name, info)
 }
 
-// nameTaken describes the file that has a name which Keyhook needs.
-func nameTaken(name string, err error) error {
+// inTheWay describes the file that has a name which Keyhook needs.
+func inTheWay(name string, err error) error {
 	kind := "a file"
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		kind = map[fs.FileMode]string{
@@ -111,5 +111,17 @@ func nameTaken(name string, err error) error {
 	if kind == "" {
 		kind = "not a regular file"
 	}
-	return refuse(err, fmt.Sprintf("cannot use the name %s, because it is %s that Keyhook did not make", name, kind), "look at it and move it away")
+	sentence := refuse(nil, fmt.Sprintf("cannot use the name %s, because it is %s that Keyhook did not make", name, kind), "look at it and move it away")
+	if err == nil {
+		return sentence
+	}
+	return inTheWayError{sentence, err}
 }
+
+// inTheWayError keeps the system's error for errors.Is. Its text would only repeat the sentence.
+type inTheWayError struct {
+	error
+	cause error
+}
+
+func (e inTheWayError) Unwrap() []error { return []error{e.error, e.cause} }

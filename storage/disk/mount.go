@@ -49,8 +49,8 @@ func (m Mount) CheckMount(path string) error {
 	return fault.Advise(refusal{sentence, []error{ErrFileSystem}}, "set storage.path to a file on a local disk or a named volume")
 }
 
-// LossWarning returns a warning if the file system is lost with the container or the power, otherwise "".
-func (m Mount) LossWarning() string {
+// Passing returns a warning if the file system is lost with the container or the power, otherwise "".
+func (m Mount) Passing() string {
 	switch {
 	case m.Layer():
 		return "the database is on the container's own layer and is lost with the container; mount a volume at the directory of storage.path"

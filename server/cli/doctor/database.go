@@ -60,7 +60,7 @@ func (r *report) checkDirectory(path string, owner disk.User) {
 	}
 	if err := mount.CheckMount(path); err != nil {
 		r.failure(check, err)
-	} else if warning := mount.LossWarning(); warning != "" {
+	} else if warning := mount.Passing(); warning != "" {
 		r.warning(check, "", "%s", warning)
 	}
 	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {
