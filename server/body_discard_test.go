@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestRefusedBodies has a client that writes all of its request before it reads the answer.
+// TestRefusedBodies has a client that writes its whole request before it reads the response.
 func TestRefusedBodies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -22,7 +22,7 @@ func TestRefusedBodies(t *testing.T) {
 	_, limited := storagetest.Key(t, f.store, owner, access.EventsWrite)
 	f.move(t, owner.Organization.ID, "spent")
 
-	// send writes a request with a header and n bytes of body, and returns the answer's status.
+	// send writes a request with a header and n bytes of body, and returns the status of the response.
 	send := func(t *testing.T, line, as, header string, n int) int {
 		t.Helper()
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
@@ -57,19 +57,19 @@ func TestRefusedBodies(t *testing.T) {
 		line, as, header string
 		sent, status     int
 	}{
-		"that are too large":                               {post, operator, length(12 << 20), 12 << 20, 413},
-		"that are too large in chunks":                     {post, operator, "Transfer-Encoding: chunked", 12 << 20, 413},
-		"of batches that are too large":                    {post + "batch/", operator, length(40 << 20), 40 << 20, 413},
-		"of nobody":                                        {post + "batch/", "ApiKey svc_x", length(5 << 20), 5 << 20, 401},
-		"of who may not publish":                           {"POST /api/v1/plans/", bearer(token), length(5 << 20), 5 << 20, 403},
-		"of who has used up the window":                    {post + "batch/", apiKey(limited), length(5 << 20), 5 << 20, 429},
-		"where there is nothing":                           {"POST /nothing/", operator, length(5 << 20), 5 << 20, 404},
-		"that nobody would read to the end":                {post, operator, length(1 << 40), 0, 413},
-		"that are too large, and wait to be asked for":     {post, operator, length(12<<20) + "\r\nExpect: 100-continue", 0, 413},
-		"of nobody, and wait to be asked for":              {post, "ApiKey svc_x", length(99) + "\r\nExpect: 100-continue", 0, 401},
-		"that are right, and wait to be asked for and are": {post, operator, length(99) + "\r\nExpect: 100-continue", 0, 100},
+		"that are too large":                                    {post, operator, length(12 << 20), 12 << 20, 413},
+		"that are too large in chunks":                          {post, operator, "Transfer-Encoding: chunked", 12 << 20, 413},
+		"of batches that are too large":                         {post + "batch/", operator, length(40 << 20), 40 << 20, 413},
+		"without a valid credential":                            {post + "batch/", "ApiKey svc_x", length(5 << 20), 5 << 20, 401},
+		"without the permission":                                {"POST /api/v1/plans/", bearer(token), length(5 << 20), 5 << 20, 403},
+		"beyond the rate limit":                                 {post + "batch/", apiKey(limited), length(5 << 20), 5 << 20, 429},
+		"at an unknown path":                                    {"POST /nothing/", operator, length(5 << 20), 5 << 20, 404},
+		"that are too large to discard":                         {post, operator, length(1 << 40), 0, 413},
+		"that are too large, and wait for 100 Continue":         {post, operator, length(12<<20) + "\r\nExpect: 100-continue", 0, 413},
+		"without a valid credential, and wait for 100 Continue": {post, "ApiKey svc_x", length(99) + "\r\nExpect: 100-continue", 0, 401},
+		"that are right, and get 100 Continue":                  {post, operator, length(99) + "\r\nExpect: 100-continue", 0, 100},
 	} {
-		t.Run("are answered: "+name, func(t *testing.T) {
+		t.Run("get a response: "+name, func(t *testing.T) {
 			t.Parallel()
 			if status := send(t, tt.line, tt.as, tt.header, tt.sent); status != tt.status {
 				t.Errorf("status %d, want %d", status, tt.status)
@@ -78,7 +78,7 @@ func TestRefusedBodies(t *testing.T) {
 	}
 }
 
-// endless is white space without end.
+// endless is an endless stream of white space.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) {

@@ -17,16 +17,16 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// budget gives the bodies of a floor n bytes of memory.
+// budget sets the memory for request bodies.
 func budget(n int64) func(*server.Options) {
 	return func(o *server.Options) { o.BodyMemory = n }
 }
 
-// event is the body of a publication with so many bytes of data.
+// event is the body of a request that publishes an event with so many bytes of data.
 func event(size int) string { return `{"type":"a.b","data":{"x":"` + strings.Repeat("x", size) + `"}}` }
 
-// begin sends the header of a publication whose body is to have length bytes, and a part of the body.
-func (f *floor) begin(t *testing.T, as, path string, length int, part string) net.Conn {
+// begin sends the header of a request to publish, with a Content-Length, and a part of the body.
+func (f *testServer) begin(t *testing.T, as, path string, length int, part string) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
 	if err != nil {
@@ -40,8 +40,8 @@ func (f *floor) begin(t *testing.T, as, path string, length int, part string) ne
 	return conn
 }
 
-// holds waits until requests hold that much of the budget.
-func (f *floor) holds(t *testing.T, budget, least int64) {
+// waitReserved waits until requests have reserved that much of the budget.
+func (f *testServer) waitReserved(t *testing.T, budget, least int64) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); f.server.Reserved(budget) < least; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -50,13 +50,13 @@ func (f *floor) holds(t *testing.T, budget, least int64) {
 	}
 }
 
-// atEnd is a reader that is at its end, and calls itself when that is found out.
+// atEnd is an empty reader that calls itself when it is read.
 type atEnd func()
 
 func (f atEnd) Read([]byte) (int, error) { f(); return 0, io.EOF }
 
-// until repeats a request until its answer has that status.
-func (f *floor) until(t *testing.T, c call, status int) answer {
+// until repeats a request until the response has that status.
+func (f *testServer) until(t *testing.T, c call, status int) testResponse {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		got := f.do(t, c)
@@ -71,14 +71,14 @@ func TestBodyMemory(t *testing.T) {
 	t.Parallel()
 	const path, batch = "/api/v1/events/", "/api/v1/events/batch/"
 
-	t.Run("is shared: who holds too much of it waits, and others do not", func(t *testing.T) {
+	t.Run("is shared: an organization with too much of it is refused, and others are not", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(900<<10))
 		_, acme := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 		_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 		large := event(200 << 10)
 		conn := f.begin(t, bearer(acme), path, len(large), large[:len(large)-1])
-		f.holds(t, 900<<10, 400<<10)
+		f.waitReserved(t, 900<<10, 400<<10)
 		got := f.do(t, call{"POST " + path, bearer(acme), large, nil}).want(t, 503, "body_memory_exhausted")
 		if after := got.Header.Get("Retry-After"); after != "2" {
 			t.Errorf("Retry-After %q", after)
@@ -91,7 +91,7 @@ func TestBodyMemory(t *testing.T) {
 		f.until(t, call{"POST " + path, bearer(acme), large, nil}, 202)
 	})
 
-	t.Run("always has a rest, however many organizations take what they can get", func(t *testing.T) {
+	t.Run("never runs out, even if many organizations reserve what they can", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(4<<20))
 		for i := range 6 {
@@ -106,17 +106,17 @@ func TestBodyMemory(t *testing.T) {
 		}
 	})
 
-	t.Run("is taken by the bytes that arrive, not by those that are announced", func(t *testing.T) {
+	t.Run("is reserved for the bytes that arrive, not for the Content-Length", func(t *testing.T) {
 		t.Parallel()
 		f := start(t)
 		for range 20 {
 			f.begin(t, operator, batch, 16<<20, "{")
 		}
-		f.holds(t, server.DefaultBodyMemory, 20*32<<10)
+		f.waitReserved(t, server.DefaultBodyMemory, 20*32<<10)
 		f.do(t, call{"POST " + batch, operator, `{"events":[` + strings.TrimSuffix(strings.Repeat(event(200<<10)+",", 20), ",") + `]}`, nil}).want(t, 202, "")
 	})
 
-	t.Run("has room for the largest body beside others", func(t *testing.T) {
+	t.Run("has room for the largest body while others use it", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(server.MinBodyMemory))
 		f.begin(t, operator, batch, 16<<20, "{")
@@ -124,7 +124,7 @@ func TestBodyMemory(t *testing.T) {
 		f.do(t, call{"POST " + batch, operator, body, nil}).want(t, 202, "")
 	})
 
-	t.Run("is taken for large answers too, which a slow reader keeps in memory", func(t *testing.T) {
+	t.Run("is reserved for large responses to slow readers too", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(512<<10))
 		id := func() string {
@@ -134,14 +134,14 @@ func TestBodyMemory(t *testing.T) {
 		f.do(t, call{"POST " + path, operator, event(150 << 10), nil}).want(t, 202, "")
 		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 200, "")
 		conn := f.begin(t, operator, path, 100<<10, event(98 << 10)[:98<<10])
-		f.holds(t, 512<<10, 190<<10)
+		f.waitReserved(t, 512<<10, 190<<10)
 		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 503, "body_memory_exhausted")
 		f.list(t, operator, path) // small ones pass
 		conn.Close()
 		f.until(t, call{"GET " + path + id() + "/", operator, "", nil}, 200)
 	})
 
-	t.Run("comes back where the caller has gone before the writer took the body", func(t *testing.T) {
+	t.Run("is released if the caller disconnects before the writer has read the body", func(t *testing.T) {
 		t.Parallel()
 		f := build(t, budget(900<<10))
 		gone, leave := context.WithCancel(t.Context())
@@ -149,20 +149,20 @@ func TestBodyMemory(t *testing.T) {
 		r := httptest.NewRequestWithContext(gone, http.MethodPost, path, body)
 		r.Header.Set("Authorization", operator)
 		r.Header.Set("Content-Type", "application/json")
-		if status := f.hand(r).StatusCode; status != http.StatusServiceUnavailable {
+		if status := f.handle(r).StatusCode; status != http.StatusServiceUnavailable {
 			t.Fatalf("status %d", status)
 		}
 		f.until(t, call{"POST " + path, operator, event(200 << 10), nil}, 202)
 	})
 
-	t.Run("is taken by each request over HTTP/2, of which one connection makes many", func(t *testing.T) {
+	t.Run("is reserved by each request over HTTP/2, because one connection makes many", func(t *testing.T) {
 		t.Parallel()
 		f := build(t, budget(64<<10))
 		ask := func(major int) int {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/whoami/", nil)
 			r.Header.Set("Authorization", operator)
 			r.ProtoMajor = major
-			return f.hand(r).StatusCode
+			return f.handle(r).StatusCode
 		}
 		if one, two := ask(1), ask(2); one != 200 || two != 200 {
 			t.Errorf("statuses %d and %d", one, two)
@@ -196,13 +196,13 @@ func TestManyFields(t *testing.T) {
 		"one more is refused":               {"POST /api/v1/events/", `{"type":"a.b","data":{}` + members(999) + `}`, 422, ": too_many_fields", 1},
 		"also in an event of a batch": {"POST /api/v1/events/batch/",
 			`{"events":[{"type":"a.b","data":{}},{"type":"a.b","data":{}` + members(999) + `}]}`, 422, "events.1: too_many_fields", 1},
-		"data may have any number":                {"POST /api/v1/events/", `{"type":"a.b","data":{"x":1` + members(5000) + `}}`, 202, "", 0},
-		"a list of strings may have a thousand":   {"POST /api/v1/webhooks/subscriptions/", `{"url":"https://example.com/","event_types":[` + types + `]}`, 422, "event_types: too_many", 1},
-		"a batch may have a thousand events":      {"POST /api/v1/events/batch/", `{"events":[` + strings.TrimSuffix(strings.Repeat("1,", 1<<20), ",") + `]}`, 422, "events: out_of_range", 1},
-		"problems of a batch are told by hundred": {"POST /api/v1/events/batch/", `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":1`+members(100)+"},", 1000), ",") + `]}`, 422, "events.0.data: missing", 101},
-		"a name given twice in an event of a large batch": {"POST /api/v1/events/batch/",
+		"data may have any number":                 {"POST /api/v1/events/", `{"type":"a.b","data":{"x":1` + members(5000) + `}}`, 202, "", 0},
+		"a list of strings may have a thousand":    {"POST /api/v1/webhooks/subscriptions/", `{"url":"https://example.com/","event_types":[` + types + `]}`, 422, "event_types: too_many", 1},
+		"a batch may have a thousand events":       {"POST /api/v1/events/batch/", `{"events":[` + strings.TrimSuffix(strings.Repeat("1,", 1<<20), ",") + `]}`, 422, "events: out_of_range", 1},
+		"a batch lists at most a hundred problems": {"POST /api/v1/events/batch/", `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":1`+members(100)+"},", 1000), ",") + `]}`, 422, "events.0.data: missing", 101},
+		"a name that repeats in an event of a large batch": {"POST /api/v1/events/batch/",
 			`{"events":[{"type":"a.b","data":{}},{"type":"a.b","data":{"x":[{"y":1,"y":2}]}}]` + padding + `}`, 400, "events.1.data.x.0.y", 0},
-		"a name given twice in a large batch": {"POST /api/v1/events/batch/",
+		"a name that repeats in a large batch": {"POST /api/v1/events/batch/",
 			`{"events":[],"events":[]` + padding + `}`, 400, "events", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

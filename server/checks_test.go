@@ -10,9 +10,9 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestVerdictsAgree puts keys into states drawn at random, several faults at once, and compares what all say who judge them:
-// an explanation, which counts nothing, and a request, a proxy and a back end, each of which counts once.
-func TestVerdictsAgree(t *testing.T) {
+// TestChecksAgree puts keys into random states with several faults at once, and compares the results of everything that checks
+// keys: an explanation, which counts nothing, and a request, a proxy and a back end, each of which counts once.
+func TestChecksAgree(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	limits := map[string]string{"null": "null", "none": "0", "one": "1", "many": "50"}
@@ -65,38 +65,38 @@ func TestVerdictsAgree(t *testing.T) {
 
 		asked := permissions[random.IntN(len(permissions))]
 		line := "GET " + paths[asked]
-		judges := map[string]func() (code string, counted answer){
-			"a request": func() (string, answer) {
+		checkers := map[string]func() (code string, counted testResponse){
+			"a request": func() (string, testResponse) {
 				got := f.do(t, call{line, apiKey(raw), "", nil})
 				return got.field("code"), got
 			},
-			"a proxy": func() (string, answer) {
+			"a proxy": func() (string, testResponse) {
 				got := f.do(t, call{"PATCH " + gate + "forward/" + asked + "/", apiKey(raw), "", nil})
 				return got.field("code"), got
 			},
-			"a back end": func() (string, answer) {
+			"a back end": func() (string, testResponse) {
 				got := f.do(t, call{"POST /api/v1/auth/verify/", operator, `{"key":"` + raw.Reveal() + `","permission":"` + asked + `"}`, nil})
 				return strings.TrimPrefix(got.field("code"), "valid"), got
 			},
 		}
-		for judge, ask := range judges {
+		for checker, ask := range checkers {
 			before := f.explain(t, operator, raw.Reveal(), line)
 			if byID := f.explain(t, operator, key.ID, "POST /of/another/api", asked); byID.Code != before.Code || byID.Allowed != before.Allowed {
-				t.Errorf("%s: by id it is explained as %s, by key as %s", state, byID.Code, before.Code)
+				t.Errorf("%s: by id it is explanation as %s, by key as %s", state, byID.Code, before.Code)
 			}
-			told, _ := ask()
-			if told == "" {
-				told = "valid"
+			reported, _ := ask()
+			if reported == "" {
+				reported = "valid"
 			}
-			if told != before.Code || before.Allowed != (told == "valid") {
-				t.Errorf("%s under %s: %s said %s, the explanation %s", state, plan, judge, told, before.verdicts())
+			if reported != before.Code || before.Allowed != (reported == "valid") {
+				t.Errorf("%s under %s: %s said %s, the explanation %s", state, plan, checker, reported, before.verdicts())
 			}
 			after := f.explain(t, operator, raw.Reveal(), line)
-			counts := told == "valid" || told == "permission_denied"
+			counts := reported == "valid" || reported == "permission_denied"
 			if spent := left(before) - left(after); limits[plan] != "null" && (spent != 0) != counts || spent < 0 || spent > 1 {
-				t.Errorf("%s under %s: %s said %s and used up %d", state, plan, judge, told, spent)
+				t.Errorf("%s under %s: %s said %s and used up %d", state, plan, checker, reported, spent)
 			}
-			seen[told]++
+			seen[reported]++
 		}
 	}
 	for _, code := range []string{"valid", "key_revoked", "creator_inactive", "plan_capability_required", "rate_limited", "permission_denied"} {
@@ -106,8 +106,8 @@ func TestVerdictsAgree(t *testing.T) {
 	}
 }
 
-// left returns how many requests an explanation has found to be left; 0 where it has not looked.
-func left(e explained) (n int) {
+// left returns how many requests are left by an explanation; 0 if it did not reach that check.
+func left(e explanation) (n int) {
 	_, _ = fmt.Sscanf(e.detail("rate_limit"), "%d of", &n) // no limit has no number
 	return n
 }

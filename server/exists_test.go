@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// fill puts ids and names into the parameters of a pattern, each of the type that belongs there.
+// fill replaces the parameters of a pattern by ids and names of the right type.
 func fill(key, sub, event, organization, user, token, attempt, name, permission string) *strings.Replacer {
 	return strings.NewReplacer(
 		"api-keys/{id}", "api-keys/"+key, "subscriptions/{id}", "subscriptions/"+sub, "events/{id}", "events/"+event,
@@ -21,8 +21,8 @@ func fill(key, sub, event, organization, user, token, attempt, name, permission 
 	)
 }
 
-// TestMissingBeforeWrong asks for what is not there, or not the caller's, with a query or a body that is wrong: 404 is all
-// that anybody may learn.
+// TestMissingBeforeWrong asks for resources that do not exist, or belong to others, with an invalid query or body. The response
+// must be 404, and no more.
 func TestMissingBeforeWrong(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -71,7 +71,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 			}
 			own, _, _ := strings.Cut(r.Permissions[0], ":")
 			for _, try := range tries {
-				ask := func(names *strings.Replacer, as, organization string) answer {
+				ask := func(names *strings.Replacer, as, organization string) testResponse {
 					header := append([]string{"X-Organization-Id", organization}, try.header...)
 					return f.do(t, call{r.Method + " " + names.Replace(r.Pattern) + try.query, as, try.body, header})
 				}
@@ -86,7 +86,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 	}
 }
 
-// TestRemovedSubscription reads the log of a subscription that is gone.
+// TestRemovedSubscription reads the log of a deleted subscription.
 func TestRemovedSubscription(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -116,20 +116,20 @@ func TestRemovedSubscription(t *testing.T) {
 	}
 }
 
-// sightless is a store in which nothing can be looked for before it is changed.
-type sightless struct{ server.Store }
+// unreadable is a store that cannot look up a resource.
+type unreadable struct{ server.Store }
 
-func (sightless) Subscription(context.Context, int64, string) (webhook.Subscription, error) {
+func (unreadable) Subscription(context.Context, int64, string) (webhook.Subscription, error) {
 	panic("looked for")
 }
 
-func (sightless) Plan(context.Context, string) (access.Plan, error) { panic("looked for") }
+func (unreadable) Plan(context.Context, string) (access.Plan, error) { panic("looked for") }
 
-func (sightless) User(context.Context, string) (access.User, error) { panic("looked for") }
+func (unreadable) User(context.Context, string) (access.User, error) { panic("looked for") }
 
 func TestWhatIsRightIsNotLookedForTwice(t *testing.T) {
 	t.Parallel()
-	f := start(t, func(o *server.Options) { o.Store = sightless{o.Store} })
+	f := start(t, func(o *server.Options) { o.Store = unreadable{o.Store} })
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	f.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + sub.ID + "/", bearer(token), `{"is_active":false}`, nil}).want(t, 200, "")

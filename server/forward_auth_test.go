@@ -22,8 +22,8 @@ import (
 
 const gate = "/api/v1/authz/"
 
-// identity is what an answer says about whose request may pass; absent headers are "absent".
-func identity(a answer) map[string]string {
+// identity returns the headers of a response that identify the key; absent headers are "absent".
+func identity(a testResponse) map[string]string {
 	who := map[string]string{}
 	for _, name := range []string{"Key-Id", "User-Id", "Organization-Id", "Scope", "Plan"} {
 		who[name] = "absent"
@@ -44,7 +44,7 @@ func TestGate(t *testing.T) {
 		"Key-Id": key.ID, "User-Id": owner.User.ID, "Organization-Id": owner.Organization.ID, "Scope": "events:read events:write", "Plan": "growth",
 	}
 	left := 600
-	passes := func(t *testing.T, c call) answer {
+	passes := func(t *testing.T, c call) testResponse {
 		t.Helper()
 		got := f.do(t, c).want(t, 200, "")
 		left--
@@ -55,14 +55,14 @@ func TestGate(t *testing.T) {
 		return got
 	}
 
-	t.Run("lets pass, and says who it is, whatever the method", func(t *testing.T) {
+	t.Run("allows and identifies a valid key, whatever the method", func(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "BREW"} {
 			for _, dialect := range []string{"forward", "nginx", "envoy"} {
 				passes(t, call{method + " " + gate + dialect + "/", as, "", nil})
 			}
 		}
 	})
-	t.Run("is there with and without the last slash, and for permissions that the key has", func(t *testing.T) {
+	t.Run("is served with and without the last slash, and checks permissions", func(t *testing.T) {
 		for _, path := range []string{
 			"forward", "forward/events:read", "nginx/events:read/", "forward/events:read+events:write/", "envoy/events:write+events:read",
 			"forward/events%3Aread%2Bevents:write", "forward/-/", "nginx/-", "envoy/-",
@@ -70,7 +70,7 @@ func TestGate(t *testing.T) {
 			passes(t, call{"GET " + gate + path, as, "", nil})
 		}
 	})
-	t.Run("lets anything follow in the dialect of envoy", func(t *testing.T) {
+	t.Run("accepts any further path in the dialect of envoy", func(t *testing.T) {
 		for _, path := range []string{
 			"envoy/-/v1/orders/7", "envoy/events:read/", "envoy/events:read/api/v1/whoami/", "envoy/events:read//a//b/../c/?x=%zz;&limit=9",
 			"envoy/-/%2e%2e/%00/ü", "envoy/-/api/v1/authz/forward/audit:read/",
@@ -81,7 +81,7 @@ func TestGate(t *testing.T) {
 			f.do(t, call{"POST " + gate + dialect + "/-/v1/orders/7", "", "", nil}).want(t, 404, "not_found")
 		}
 	})
-	t.Run("looks at nothing else of the request", func(t *testing.T) {
+	t.Run("ignores everything else in the request", func(t *testing.T) {
 		spoofed := []string{
 			"X-Service-Key-Id", "key_spoofed", "X-Service-Scope", "platform:write", "X-Service-Status", "200", "X-Organization-Id", "org_of_the_client",
 			"Content-Type", "text/nonsense; charset", "Content-Encoding", "br", "X-Original-Uri", "/admin", "Cookie", "a=b; session=c", "Accept", "text/none",
@@ -92,7 +92,7 @@ func TestGate(t *testing.T) {
 			t.Errorf("a refusal names %v", id)
 		}
 	})
-	t.Run("refuses what the key may not do, and counts that", func(t *testing.T) {
+	t.Run("refuses a key without the permission, and counts the request", func(t *testing.T) {
 		for _, path := range []string{"forward/audit:read/", "nginx/audit:read", "envoy/audit:read/x", "forward/events:read+audit:read"} {
 			got := f.do(t, call{"GET " + gate + path, as, "", nil}).want(t, 403, "permission_denied")
 			left--
@@ -102,7 +102,7 @@ func TestGate(t *testing.T) {
 			}
 		}
 	})
-	t.Run("lets nobody pass for a permission that there is not, and says so", func(t *testing.T) {
+	t.Run("refuses every key for a permission that does not exist, and says so", func(t *testing.T) {
 		for path, word := range map[string]string{
 			"forward/orders:read": "orders:read", "nginx/events.read/": "events.read", "envoy/v1/orders": "v1", "forward/events:read+": "",
 			"forward/events:read++events:write": "", "forward/EVENTS:READ": "EVENTS:READ", "forward/events:read%20audit:read": "events:read audit:read",
@@ -114,7 +114,7 @@ func TestGate(t *testing.T) {
 			}
 		}
 	})
-	t.Run("is not at other paths, and counts what asks there all the same", func(t *testing.T) {
+	t.Run("is not served at other paths, and requests there count too", func(t *testing.T) {
 		for _, path := range []string{"", "caddy/", "Forward/", "forward//", "forward//x", "envoy//v1/orders", "envoy///", "/forward/"} {
 			f.do(t, call{"GET " + gate + path, "", "", nil}).want(t, 404, "not_found")
 			got := f.do(t, call{"GET " + gate + path, as, "", nil}).want(t, 404, "not_found")
@@ -122,7 +122,7 @@ func TestGate(t *testing.T) {
 			checkWindow(t, got, 600, left)
 		}
 	})
-	t.Run("opens to API keys only", func(t *testing.T) {
+	t.Run("accepts API keys only", func(t *testing.T) {
 		for _, shown := range []string{bearer(token), operator, "ApiKey " + token.Reveal(), "Bearer " + raw.Reveal(), "Basic YWRtaW46YWRtaW4=", "Bearer eyJhbGciOiJub25lIn0.e30."} {
 			got := f.do(t, call{"GET " + gate + "forward/", shown, "", nil}).want(t, 401, "wrong_scheme")
 			if !strings.Contains(got.field("detail"), `"Authorization: ApiKey svc_…"`) {
@@ -130,13 +130,13 @@ func TestGate(t *testing.T) {
 			}
 		}
 	})
-	t.Run("has all headers where the creator has lost every permission", func(t *testing.T) {
+	t.Run("sets all headers if the creator has lost every permission", func(t *testing.T) {
 		f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"nobody","permissions":[]}`, nil}).want(t, 201, "")
 		f.do(t, call{"PUT /api/v1/organizations/" + owner.Organization.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"nobody"}`, nil}).want(t, 200, "")
 		who["Scope"] = ""
 		passes(t, call{"GET " + gate + "forward/", as, "", nil})
 	})
-	t.Run("is one route for the log and for who measures", func(t *testing.T) {
+	t.Run("is one route in the log and in the metrics", func(t *testing.T) {
 		got := f.do(t, call{"BREW " + gate + "envoy/-/secret/path", as, "", nil}).want(t, 200, "")
 		entry := f.logged(t, got.Header.Get("X-Request-Id"))
 		if entry["route"] != gate+"{dialect}/" || entry["method"] != "other" || entry["key"] != key.ID || entry["level"] != "INFO" {
@@ -148,7 +148,7 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestGateRefusals has each refusal in each dialect.
+// TestGateRefusals tests each refusal in each dialect.
 func TestGateRefusals(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -182,15 +182,15 @@ func TestGateRefusals(t *testing.T) {
 	} {
 		for _, dialect := range []string{"forward", "envoy", "nginx"} {
 			t.Run(tt.name+" in the dialect "+dialect, func(t *testing.T) {
-				want, told := tt.status, ""
+				want, reported := tt.status, ""
 				if dialect == "nginx" {
 					if want = tt.nginx; want != tt.status {
-						told = fmt.Sprint(tt.status)
+						reported = fmt.Sprint(tt.status)
 					}
 				}
 				got := f.do(t, call{"POST " + gate + dialect + "/audit:read", tt.as, "a body", []string{"Content-Type", "x"}}).want(t, want, tt.code)
-				if got.Header.Get("X-Service-Status") != told {
-					t.Errorf("X-Service-Status %q, want %q", got.Header.Get("X-Service-Status"), told)
+				if got.Header.Get("X-Service-Status") != reported {
+					t.Errorf("X-Service-Status %q, want %q", got.Header.Get("X-Service-Status"), reported)
 				}
 				if code := got.Header.Get("X-Service-Code"); code != "" != (dialect == "nginx") || code != "" && code != tt.code {
 					t.Errorf("X-Service-Code %q", code)
@@ -210,11 +210,11 @@ func TestGateFailsClosed(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
 		"an error of the driver": errors.New("disk I/O error"),
-		"a lapse of time":        context.DeadlineExceeded,
+		"a timeout":              context.DeadlineExceeded,
 	} {
 		f := start(t, func(o *server.Options) { o.Store = failing{o.Store, err} })
 		for _, dialect := range []string{"forward", "nginx", "envoy"} {
-			t.Run("where the database cannot be read: "+name+", "+dialect, func(t *testing.T) {
+			t.Run("when the database cannot be read: "+name+", "+dialect, func(t *testing.T) {
 				got := f.do(t, call{"GET " + gate + dialect + "/", apiKey(access.Mint("svc")), "", nil}).want(t, 503, "storage_unavailable")
 				if got.Header.Get("Retry-After") == "" || identity(got)["Key-Id"] != "absent" {
 					t.Errorf("headers %v", got.Header)
@@ -222,24 +222,24 @@ func TestGateFailsClosed(t *testing.T) {
 			})
 		}
 	}
-	t.Run("where the vocabulary cannot be read", func(t *testing.T) {
+	t.Run("when the permissions cannot be read", func(t *testing.T) {
 		t.Parallel()
-		f := start(t, func(o *server.Options) { o.Store = wordless{o.Store} })
+		f := start(t, func(o *server.Options) { o.Store = withoutPermissions{o.Store} })
 		owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
 		f.do(t, call{"GET " + gate + "forward/no:such", apiKey(key), "", nil}).want(t, 403, "permission_denied")
 	})
 }
 
-// wordless is a store whose vocabulary cannot be read.
-type wordless struct{ server.Store }
+// withoutPermissions is a store whose permissions cannot be read.
+type withoutPermissions struct{ server.Store }
 
-func (wordless) UnknownPermissions(context.Context, access.Scope) (access.Scope, error) {
+func (withoutPermissions) UnknownPermissions(context.Context, access.Scope) (access.Scope, error) {
 	return access.Scope{}, fault.New(fault.Unavailable, "storage_unavailable", "Later.")
 }
 
-// TestGateLeavesBodies speaks HTTP by hand: proxies pass on the length of a body, or the wish to be asked for it, and not
-// the body.
+// TestGateLeavesBodies writes HTTP by hand. Proxies pass on the Content-Length of a body, or its Expect header, but not the
+// body.
 func TestGateLeavesBodies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -279,7 +279,7 @@ func TestGateLeavesBodies(t *testing.T) {
 	}
 }
 
-// TestGateThrottle: the client is who is throttled, and not the proxy that asks for it.
+// TestGateThrottle checks that the client is throttled, not the proxy that asks for it.
 func TestGateThrottle(t *testing.T) {
 	t.Parallel()
 	f := build(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
@@ -288,8 +288,8 @@ func TestGateThrottle(t *testing.T) {
 	ask := func(dialect, client, as string) (int, http.Header) {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://keyhook"+gate+dialect+"/", nil)
 		r.RemoteAddr, r.Header["Authorization"], r.Header["X-Forwarded-For"] = "10.0.0.1:1", []string{as}, []string{client}
-		response := f.hand(r)
-		checkAnswer(t, "GET "+r.URL.Path, answer{response, read(t, response)})
+		response := f.handle(r)
+		checkResponse(t, "GET "+r.URL.Path, testResponse{response, read(t, response)})
 		return response.StatusCode, response.Header
 	}
 	for range 20 {

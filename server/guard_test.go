@@ -16,7 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// withoutPermission lists the routes that ask for none, with the reason. A new one needs a line here.
+// withoutPermission lists the routes that need no permission, with the reason. A new one needs a line here.
 var withoutPermission = map[string]string{
 	"GET /healthz/":           "probes have no credential, and it says nothing",
 	"GET /readyz/":            "probes have no credential, and it says what an operator's load balancer needs",
@@ -32,7 +32,7 @@ var withoutPermission = map[string]string{
 	"* /api/v1/authz/{dialect}/": "the proxy names in the path the permissions that the key needs",
 }
 
-// somewhere fills the parameters of a pattern with words that have the right form and name nothing.
+// somewhere replaces the parameters of a pattern by values of the right form that name nothing.
 var somewhere = strings.NewReplacer(
 	"{id}", "key_01h455vb4pex5vsknk084sn02q", "{user_id}", "usr_01h455vb4pex5vsknk084sn02q",
 	"{token_id}", "tok_01h455vb4pex5vsknk084sn02q", "{attempt_id}", "att_01h455vb4pex5vsknk084sn02q",
@@ -85,7 +85,7 @@ func TestEveryRoute(t *testing.T) {
 			})
 			for _, request := range requestsTo(r) {
 				if r.Open {
-					t.Run("asks for no credential: "+request, func(t *testing.T) {
+					t.Run("needs no credential: "+request, func(t *testing.T) {
 						status, code := http.StatusOK, ""
 						if r.Method == http.MethodPost {
 							status, code = http.StatusBadRequest, "body_required"
@@ -95,7 +95,7 @@ func TestEveryRoute(t *testing.T) {
 					continue
 				}
 				if r.Local {
-					t.Run("asks for no credential on this machine: "+request, func(t *testing.T) {
+					t.Run("needs no credential on this machine: "+request, func(t *testing.T) {
 						f.do(t, call{request, "", "", nil}).want(t, http.StatusOK, "")
 					})
 				}
@@ -115,7 +115,7 @@ func TestEveryRoute(t *testing.T) {
 						}
 					})
 				}
-				t.Run("lets the operator through: "+request, func(t *testing.T) {
+				t.Run("accepts the operator: "+request, func(t *testing.T) {
 					got := f.do(t, call{request, operator, "", fromElsewhere})
 					if got.StatusCode >= 500 || got.StatusCode == http.StatusForbidden || got.StatusCode == http.StatusUnauthorized && !r.Proxied {
 						t.Errorf("%d %s", got.StatusCode, got.body)
@@ -126,18 +126,18 @@ func TestEveryRoute(t *testing.T) {
 	}
 }
 
-// tokens returns a function that makes an access token whose user has exactly the permissions.
-func (f *floor) tokens(t *testing.T) func(permissions []string) string {
-	made := map[string]string{}
+// tokens returns a function that creates an access token of a user with exactly these permissions.
+func (f *testServer) tokens(t *testing.T) func(permissions []string) string {
+	created := map[string]string{}
 	return func(permissions []string) string {
-		name := fmt.Sprint("role-", len(made))
+		name := fmt.Sprint("role-", len(created))
 		list, _ := json.Marshal(permissions)
-		if made[string(list)] == "" {
+		if created[string(list)] == "" {
 			f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"` + name + `","permissions":` + string(list) + `}`, nil}).want(t, http.StatusCreated, "")
 			_, token := storagetest.Tenant(t, f.store, name, "growth", name)
-			made[string(list)] = bearer(token)
+			created[string(list)] = bearer(token)
 		}
-		return made[string(list)]
+		return created[string(list)]
 	}
 }
 
@@ -181,7 +181,7 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	for _, path := range []string{"/healthz", "/api/v1/whoami/", "/api/v1/plans/growth/", "/api/v1/plans/none/"} {
-		t.Run("answers as GET does, without a body, at "+path, func(t *testing.T) {
+		t.Run("responds like GET, without a body, at "+path, func(t *testing.T) {
 			get := f.do(t, call{"GET " + path, operator, "", nil})
 			head := f.do(t, call{"HEAD " + path, operator, "", nil})
 			if head.StatusCode != get.StatusCode || head.body != "" || head.ContentLength != get.ContentLength {
@@ -204,7 +204,7 @@ func TestUnknownPaths(t *testing.T) {
 		})
 	}
 	for _, target := range []string{"*", "example.com:443"} {
-		t.Run("are a 404 problem where there is no path at all: "+target, func(t *testing.T) {
+		t.Run("are a 404 problem for a request target without a path: "+target, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodOptions, "/", nil)
 			r.URL.Path = target
 			if target != "*" {

@@ -15,10 +15,10 @@ func TestHeaderFields(t *testing.T) {
 		fields string
 		status int
 	}{
-		"a hundred are read":                    {names(100), 200},
-		"more are refused":                      {names(101), 431},
-		"more of one name are refused":          {strings.Repeat("X-A: 1\r\n", 101), 431},
-		"as many as fit into the bytes allowed": {names(2500), 431},
+		"a hundred are accepted":                            {names(100), 200},
+		"more are refused":                                  {names(101), 431},
+		"more with the same name are refused":               {strings.Repeat("X-A: 1\r\n", 101), 431},
+		"as many as fit into the allowed bytes are refused": {names(2500), 431},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,10 +19,10 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// vouch is an issuer that vouches for what stands in the signature's place; the verification itself is told elsewhere.
-type vouch struct{ asked atomic.Int64 }
+// unsignedIssuer is an issuer that believes a token without a signature. The tests of package oidc cover the verification.
+type unsignedIssuer struct{ asked atomic.Int64 }
 
-func (i *vouch) Verify(_ context.Context, token access.Credential) (access.Identity, error) {
+func (i *unsignedIssuer) Verify(_ context.Context, token access.Credential) (access.Identity, error) {
 	i.asked.Add(1)
 	text, _ := base64.RawURLEncoding.DecodeString(token.Reveal()[strings.LastIndex(token.Reveal(), ".")+1:])
 	switch string(text) {
@@ -36,17 +36,19 @@ func (i *vouch) Verify(_ context.Context, token access.Credential) (access.Ident
 	return access.Identity{Subject: subject, Email: email, Organization: organization}, nil
 }
 
-// foreign is the Authorization header of a token of the issuer's that says what is given.
+// foreign returns the Authorization header of a token of the issuer with these claims.
 func foreign(says string) string {
 	b64 := base64.RawURLEncoding.EncodeToString
 	return "Bearer " + b64([]byte(`{"alg":"x"}`)) + "." + b64([]byte("{}")) + "." + b64([]byte(says))
 }
 
-func trusting(i check.Issuer) func(*server.Options) { return func(o *server.Options) { o.Issuer = i } }
+func withIssuer(i check.Issuer) func(*server.Options) {
+	return func(o *server.Options) { o.Issuer = i }
+}
 
 func TestTokensOfAnIssuer(t *testing.T) {
 	t.Parallel()
-	f := start(t, trusting(new(vouch)))
+	f := start(t, withIssuer(new(unsignedIssuer)))
 	owner, _ := storagetest.Tenant(t, f.store, "acme", "free", access.RoleOwner)
 	second, _ := storagetest.Tenant(t, f.store, "second", "growth", access.RoleMember)
 	patch := func(p access.Principal, body string) {
@@ -56,18 +58,18 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	patch(owner, `{"external_id":"owner"}`)
 	patch(second, `{"external_id":"second"}`)
 	patch(storagetest.Operator(t, f.store), `{"external_id":"root"}`)
-	whoami := func(says string, header ...string) answer {
+	whoami := func(says string, header ...string) testResponse {
 		t.Helper()
 		return f.do(t, call{"GET /api/v1/whoami/", foreign(says), "", header})
 	}
-	within := func(got answer, id string) {
+	within := func(got testResponse, id string) {
 		t.Helper()
 		if got.want(t, 200, ""); !strings.Contains(got.body, `"organization":{"id":"`+id) {
 			t.Errorf("not in %s: %s", id, got.body)
 		}
 	}
 
-	t.Run("stand for their user, with all that its role grants and no window", func(t *testing.T) {
+	t.Run("have all permissions of their user's role, and no rate window", func(t *testing.T) {
 		got := whoami("owner")
 		within(got, owner.Home.ID)
 		if !strings.Contains(got.body, `"id":"`+owner.User.ID) || !strings.Contains(got.body, access.WebhooksWrite) || !strings.Contains(got.body, `"key":null`) || got.Header.Get("RateLimit") != "" {
@@ -80,7 +82,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 		whoami("owner,,"+second.Home.ID).want(t, 401, "not_a_member")
 		whoami("owner,,"+owner.Home.ID, "X-Organization-Id", second.Home.ID).want(t, 404, "not_found")
 	})
-	t.Run("of a member of several act in the one that the header names", func(t *testing.T) {
+	t.Run("of a member of several organizations act in the one that the header names", func(t *testing.T) {
 		path := "/api/v1/organizations/" + owner.Home.ID + "/members/" + second.User.ID + "/"
 		f.do(t, call{"PUT " + path, operator, `{"role":"owner"}`, nil}).want(t, 200, "")
 		if got := whoami("second").want(t, 400, "organization_required"); !strings.Contains(got.body, "X-Organization-Id") {
@@ -94,17 +96,17 @@ func TestTokensOfAnIssuer(t *testing.T) {
 		within(whoami("second"), second.Home.ID)
 		whoami("second", "X-Organization-Id", owner.Home.ID).want(t, 404, "not_found")
 	})
-	t.Run("of an operator act in any", func(t *testing.T) {
+	t.Run("of an operator act in any organization", func(t *testing.T) {
 		within(whoami("root", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
 	})
-	t.Run("are refused for who is unknown, and for an address that is another's", func(t *testing.T) {
+	t.Run("are refused for an unknown user, and for the e-mail address of another user", func(t *testing.T) {
 		whoami("nobody").want(t, 401, "unknown_user")
 		got := whoami("nobody,"+owner.User.Email).want(t, 401, "subject_mismatch")
 		if strings.Contains(got.body, "another") || !strings.Contains(f.log.String(), "another external_id") {
 			t.Errorf("the answer or the log tells too much or too little: %s", got.body)
 		}
 	})
-	t.Run("hold no longer than their user, from the next request on", func(t *testing.T) {
+	t.Run("are refused from the next request on when their user is deactivated", func(t *testing.T) {
 		whoami("owner").want(t, 200, "")
 		patch(owner, `{"is_active":false}`)
 		whoami("owner").want(t, 401, "user_inactive")
@@ -113,7 +115,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 		f.do(t, call{"DELETE /api/v1/organizations/" + owner.Home.ID + "/members/" + owner.User.ID + "/", operator, "", nil}).want(t, 204, "")
 		whoami("owner").want(t, 401, "not_a_member")
 	})
-	t.Run("that do not hold are refused as the issuer says, which the log explains", func(t *testing.T) {
+	t.Run("that the issuer refuses get its message, and the log has the cause", func(t *testing.T) {
 		got := whoami("forged").want(t, 401, "invalid_key")
 		if strings.Contains(got.body, "strange") || !strings.Contains(f.log.String(), "a strange key") {
 			t.Errorf("the answer or the log tells too much or too little: %s", got.body)
@@ -122,12 +124,12 @@ func TestTokensOfAnIssuer(t *testing.T) {
 			t.Errorf("challenges %q", challenge)
 		}
 	})
-	t.Run("that nobody can verify are asked to come again", func(t *testing.T) {
+	t.Run("that cannot be verified at the moment get a Retry-After", func(t *testing.T) {
 		if got := whoami("down").want(t, 503, "issuer_unavailable"); got.Header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
 	})
-	t.Run("are counted as one of two credentials", func(t *testing.T) {
+	t.Run("count as a credential beside another one", func(t *testing.T) {
 		whoami("owner", "Cookie", "keyhook_session=x").want(t, 400, "multiple_credentials")
 	})
 	if strings.Contains(f.log.String(), strings.TrimPrefix(foreign("second"), "Bearer ")) {
@@ -142,24 +144,24 @@ func TestWhatIsATokenOfAnIssuer(t *testing.T) {
 		value string
 		asked int64
 	}{
-		"three parts":                     {"Bearer " + good, 1},
-		"three parts, in small letters":   {"bearer " + good, 1},
-		"no signature":                    {"Bearer " + good[:strings.LastIndex(good, ".")+1], 1},
-		"a header that begins with space": {"Bearer IHsi.e30.AA", 1},
-		"two parts":                       {"Bearer " + good[:strings.LastIndex(good, ".")], 0},
-		"four parts":                      {"Bearer " + good + ".AA", 0},
-		"five parts, encrypted":           {"Bearer " + good + ".AA.AA", 0},
-		"three words with dots":           {"Bearer operators.chosen.token-of-dots", 0},
-		"another alphabet":                {"Bearer " + good + "+", 0},
-		"too many bytes":                  {"Bearer " + good + strings.Repeat("A", 8<<10), 0},
-		"the scheme of keys":              {"ApiKey " + good, 0},
-		"a token of ours":                 {bearer(access.Mint("kat")), 0},
-		"a key of ours":                   {"Bearer " + access.Mint("svc").Reveal(), 0},
+		"three parts":                            {"Bearer " + good, 1},
+		"three parts, lower-case scheme":         {"bearer " + good, 1},
+		"no signature":                           {"Bearer " + good[:strings.LastIndex(good, ".")+1], 1},
+		"a header part that begins with a space": {"Bearer IHsi.e30.AA", 1},
+		"two parts":                              {"Bearer " + good[:strings.LastIndex(good, ".")], 0},
+		"four parts":                             {"Bearer " + good + ".AA", 0},
+		"five parts, encrypted":                  {"Bearer " + good + ".AA.AA", 0},
+		"three words with dots":                  {"Bearer operators.chosen.token-of-dots", 0},
+		"another alphabet":                       {"Bearer " + good + "+", 0},
+		"too many bytes":                         {"Bearer " + good + strings.Repeat("A", 8<<10), 0},
+		"the scheme of API keys":                 {"ApiKey " + good, 0},
+		"a token of Keyhook":                     {bearer(access.Mint("kat")), 0},
+		"a key of Keyhook":                       {"Bearer " + access.Mint("svc").Reveal(), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := new(vouch)
-			f := start(t, trusting(i))
+			i := new(unsignedIssuer)
+			f := start(t, withIssuer(i))
 			got := f.do(t, call{"GET /api/v1/whoami/", tt.value, "", nil})
 			if got.StatusCode != 401 || i.asked.Load() != tt.asked {
 				t.Errorf("status %d, the issuer was asked %d times", got.StatusCode, i.asked.Load())
@@ -172,8 +174,8 @@ func TestWhatIsATokenOfAnIssuer(t *testing.T) {
 
 func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 	t.Parallel()
-	setup := func(t *testing.T) *floor {
-		f := build(t, trusting(new(vouch)))
+	setup := func(t *testing.T) *testServer {
+		f := build(t, withIssuer(new(unsignedIssuer)))
 		f.do(t, call{"PATCH /api/v1/users/" + storagetest.Operator(t, f.store).User.ID + "/", operator, `{"external_id":"root"}`, nil}).want(t, 200, "")
 		return f
 	}
@@ -194,7 +196,7 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 			})
 		})
 	}
-	t.Run("does not count that the issuer is down", func(t *testing.T) {
+	t.Run("does not count failures while the issuer is down", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t)
 		for range 100 {
@@ -206,7 +208,7 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("lets through one that was good before", func(t *testing.T) {
+	t.Run("accepts a token that was valid before", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t)
 		f.from(peer, foreign("root"))
@@ -220,10 +222,10 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 	})
 }
 
-// FuzzCredentials has both ways to show one at once: nothing that a fuzzer finds may open the door.
+// FuzzCredentials sends any Authorization header and any cookie. Neither may be accepted.
 func FuzzCredentials(f *testing.F) {
-	floor := build(f, trusting(refuses{}))
-	handler := floor.server.Handler()
+	s := build(f, withIssuer(refuses{}))
+	handler := s.server.Handler()
 	f.Add("Bearer eyJhbGciOiJub25lIn0.e30.", "keyhook_session=x")
 	f.Add("", "keyhook_session="+access.MintSession().Reveal())
 	f.Add(foreign("root"), "")
@@ -240,7 +242,7 @@ func FuzzCredentials(f *testing.F) {
 	})
 }
 
-// refuses is an issuer that has signed nothing.
+// refuses is an issuer that refuses every token.
 type refuses struct{}
 
 func (refuses) Verify(context.Context, access.Credential) (access.Identity, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// referring are requests that name what does not exist, beside other problems.
+// referring are requests that name resources that do not exist, beside other problems.
 func referring(organization, user string) map[string]struct {
 	line, body string
 	want       []string
@@ -49,14 +49,14 @@ func TestUnknownNames(t *testing.T) {
 	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
 	for name, tt := range referring(owner.Organization.ID, owner.User.ID) {
-		t.Run("are told with all other problems: "+name, func(t *testing.T) {
+		t.Run("are listed with all other problems: "+name, func(t *testing.T) {
 			got := f.do(t, call{tt.line, operator, tt.body, nil}).want(t, 422, "validation_failed")
 			if diff := cmp.Diff(tt.want, got.fields()); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
 	}
-	t.Run("in a scope are named, as many and as long as fit", func(t *testing.T) {
+	t.Run("in a scope are named, up to a number and a length", func(t *testing.T) {
 		body := `{"name":"x","scope":"* ` + strings.Repeat("y", 5000) + ` a:b \u001b[31m c:d` + strings.Repeat(" Z", 10) + `"}`
 		got := f.do(t, call{"POST /api/v1/api-keys/", operator, body, nil}).want(t, 422, "unknown_permission")
 		want := "There is no permission *, " + strings.Repeat("y", 100) + "…, \ufffd[31m" + strings.Repeat(", Z", 7) + " and 5 more; correct the scope, or ask an operator to create permissions at /api/v1/permissions/."
@@ -66,7 +66,7 @@ func TestUnknownNames(t *testing.T) {
 	})
 }
 
-// unknowing is a store that cannot tell what is there.
+// unknowing is a store that cannot look up references.
 type unknowing struct {
 	server.Store
 	err error
@@ -93,7 +93,7 @@ func TestNamesThatCannotBeLookedUp(t *testing.T) {
 		"an error of the driver":  {errors.New("disk I/O error in SELECT secret"), 500, "internal_error"},
 		"a fault of the database": {fault.New(fault.Unavailable, "storage_unavailable", "Later.").Because(errors.New("secret")), 503, "storage_unavailable"},
 	} {
-		t.Run("are no problem of the caller: "+name, func(t *testing.T) {
+		t.Run("are not a problem of the request: "+name, func(t *testing.T) {
 			t.Parallel()
 			f := start(t, func(o *server.Options) { o.Store = unknowing{o.Store, tt.err} })
 			owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)

@@ -13,8 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// find returns the operation that a request is for; nil where there is none. A path that is written out goes before one
-// that varies, whatever the method.
+// find returns the operation of a request; nil if there is none. A fixed path wins over a path with parameters, whatever the
+// method.
 func (d *described) find(method, path string) *operation {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -51,21 +51,21 @@ func (op *operation) matches(asked []string) bool {
 	return true
 }
 
-// everywhere are headers of answers that need no description: those of HTTP itself, and Cache-Control, with which every
-// answer to a session comes.
+// everywhere are headers of responses that need no description: those of HTTP itself, and Cache-Control, which every response to
+// a session has.
 var everywhere = []string{
 	"Content-Type", "Content-Length", "Date", "Connection", "Vary", "X-Content-Type-Options", "Cache-Control",
 }
 
-// isOpen reports whether the operation looks at no credential.
+// isOpen reports whether the operation reads no credential.
 func (op *operation) isOpen() bool {
 	security, given := op.node["security"].([]any)
 	return given && len(security) == 0
 }
 
-// check returns all that an answer has which is not described, or lacks and should have; and where the request was taken,
-// what it had which is not described.
-func (d *described) check(a answer) (wrong []string) {
+// check returns everything that a response has and is not described, or lacks and should have. If the request was accepted, it
+// returns what the request has and is not described.
+func (d *described) check(a testResponse) (wrong []string) {
 	r := a.Request
 	op := d.find(r.Method, r.URL.Path)
 	if op == nil || !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") {
@@ -83,7 +83,7 @@ func (d *described) check(a answer) (wrong []string) {
 			note("there is no header %s", name)
 		}
 		for _, value := range values {
-			if err := h.judge(value); err != nil {
+			if err := h.checkText(value); err != nil {
 				note("header %s: %v", name, err)
 			}
 		}
@@ -93,23 +93,23 @@ func (d *described) check(a answer) (wrong []string) {
 			note("header %s is not described", name)
 		}
 	}
-	// Thousands of refusals differ in nothing but their ids.
+	// Thousands of refusals differ only in their ids.
 	refusal := op.line() + strings.Replace(a.body, a.Header.Get("X-Request-Id"), "", 1)
 	_, known := d.refusals.Load(refusal)
 	if r.Method != http.MethodHead && !known {
-		wrong = append(wrong, described.judge(a, d.fieldCodes)...)
+		wrong = append(wrong, described.checkBody(a, d.fieldCodes)...)
 	}
 	if a.StatusCode >= 400 && len(wrong) == 0 && r.Method != http.MethodHead {
 		d.refusals.Store(refusal, true)
 	}
 	if a.StatusCode < 300 {
-		wrong = append(wrong, op.judge(r)...)
+		wrong = append(wrong, op.checkRequest(r)...)
 	}
 	return wrong
 }
 
-// judge holds a body against the response.
-func (r response) judge(a answer, fieldCodes map[string]bool) (wrong []string) {
+// checkBody compares a body with the description of the response.
+func (r response) checkBody(a testResponse, fieldCodes map[string]bool) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if len(r.content) == 0 {
 		if a.body != "" {
@@ -148,14 +148,14 @@ func (r response) judge(a answer, fieldCodes map[string]bool) (wrong []string) {
 	return wrong
 }
 
-// largest is how much of a request is looked at; larger ones are about size.
+// largest is the largest request body that is checked. Larger ones are in tests of the size.
 const largest = 1 << 20
 
-// judge holds a request that was taken against the operation.
-func (op *operation) judge(r *http.Request) (wrong []string) {
+// checkRequest compares an accepted request with the description of the operation.
+func (op *operation) checkRequest(r *http.Request) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for name, values := range r.URL.Query() {
-		if op.isOpen() || op.proxied() {
+		if op.isOpen() || op.isProxied() {
 			break // nobody reads it
 		}
 		p, ok := op.parameters["query "+name]
@@ -163,7 +163,7 @@ func (op *operation) judge(r *http.Request) (wrong []string) {
 			note("query parameter %s was taken and is not described", name)
 			continue
 		}
-		if err := p.judge(values[0]); err != nil {
+		if err := p.checkText(values[0]); err != nil {
 			note("query parameter %s was taken: %v", name, err)
 		}
 	}
@@ -185,16 +185,16 @@ func (op *operation) judge(r *http.Request) (wrong []string) {
 	return wrong
 }
 
-// judge holds the text of a parameter or a header against its schema.
-func (p parameter) judge(text string) error {
+// checkText compares the text of a parameter or a header with its schema.
+func (p parameter) checkText(text string) error {
 	if _, err := strconv.ParseInt(text, 10, 64); p.number && err == nil {
 		return p.schema.Validate(json.Number(text))
 	}
 	return p.schema.Validate(text)
 }
 
-// isDescribed fails the test unless the exchange is as openapi.yaml describes it.
-func isDescribed(t testing.TB, line string, a answer) {
+// isDescribed fails the test unless request and response are as openapi.yaml describes them.
+func isDescribed(t testing.TB, line string, a testResponse) {
 	t.Helper()
 	d, err := description()
 	if err != nil {

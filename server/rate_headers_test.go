@@ -21,8 +21,8 @@ import (
 // windowHeaders are the headers of a rate window.
 var windowHeaders = []string{"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
-// key makes an organization on a plan with the given limit, and a key of it that may do everything but see the platform.
-func (f *floor) key(t testing.TB, name, limit string) (access.Principal, access.Credential) {
+// key creates an organization on a plan with this limit, and a key of it with every permission but those of the platform.
+func (f *testServer) key(t testing.TB, name, limit string) (access.Principal, access.Credential) {
 	t.Helper()
 	f.plan(t, name, true, true, limit)
 	owner, _ := storagetest.Tenant(t, f.store, name, name, access.RoleOwner)
@@ -62,31 +62,31 @@ func TestWindowHeaders(t *testing.T) {
 			checkWindow(t, got, 11, remaining)
 		})
 	}
-	t.Run("are each key's own", func(t *testing.T) {
+	t.Run("are separate for each key", func(t *testing.T) {
 		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(reader), "", nil}).want(t, 200, ""), 11, 10)
 	})
-	t.Run("follow a limit that is raised within the window", func(t *testing.T) {
+	t.Run("change when the limit is raised within the window", func(t *testing.T) {
 		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":20}`, nil}).want(t, 200, "")
 		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 200, ""), 20, 8)
 	})
-	t.Run("are not there where the limit is null", func(t *testing.T) {
+	t.Run("are absent if the limit is null", func(t *testing.T) {
 		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":null}`, nil}).want(t, 200, "")
 		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 200, ""))
 	})
-	t.Run("refuse everything where the limit is 0", func(t *testing.T) {
+	t.Run("refuse every request if the limit is 0", func(t *testing.T) {
 		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":0}`, nil}).want(t, 200, "")
 		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 429, "rate_limited"), 0, 0)
 	})
-	t.Run("are not there for an access token", func(t *testing.T) {
+	t.Run("are absent for an access token", func(t *testing.T) {
 		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", operator, "", nil}))
 	})
-	t.Run("are not there for a key that does not hold", func(t *testing.T) {
+	t.Run("are absent for an invalid key", func(t *testing.T) {
 		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(access.Mint("svc")), "", nil}).want(t, 401, ""))
 	})
 }
 
-// checkWindow checks every header of the window, and that they agree.
-func checkWindow(t *testing.T, a answer, limit, remaining int) {
+// checkWindow checks every header of the window, and whether they agree.
+func checkWindow(t *testing.T, a testResponse, limit, remaining int) {
 	t.Helper()
 	got := map[string]string{}
 	for _, name := range windowHeaders {
@@ -120,7 +120,7 @@ func checkWindow(t *testing.T, a answer, limit, remaining int) {
 	}
 }
 
-func checkNoWindow(t *testing.T, a answer) {
+func checkNoWindow(t *testing.T, a testResponse) {
 	t.Helper()
 	for _, name := range windowHeaders {
 		if got := a.Header.Get(name); got != "" {
