@@ -58,3 +58,16 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestABindingShowsInCachedPrincipals signs a user in by e-mail while an access token of the user is cached.
+func TestABindingShowsInCachedPrincipals(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	ada, token := storagetest.Tenant(t, x.Store, "ada", "growth", access.RoleOwner)
+	must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+	must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s-1", Email: ada.User.Email}, ""))
+	p := must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+	if id := p.User.ExternalID; id == nil || *id != "s-1" {
+		t.Errorf("the external id is %v, want s-1", id)
+	}
+}
