@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/keyhook/keyhook/storage/access"
 )
 
 // CachedKeys counts the principals of keys that are in memory.
@@ -21,14 +19,6 @@ func (s *Store) CachedKeys() (n int) {
 
 // ForgetPrincipals has all principals read again, as a write does.
 func (s *Store) ForgetPrincipals() { s.principals.generation.Add(1) }
-
-// PublicID returns the public id of a row, and the row that is found by it.
-func PublicID(salt []byte, row, at int64) (id string, found, foundAt int64, ok bool) {
-	m := idMaker{salt}
-	id = m.id(access.EventID, row, at)
-	found, foundAt, ok = m.row(access.EventID, id)
-	return id, found, foundAt, ok
-}
 
 // MoveUses changes when keys and tokens were last used, as a clock that was wrong does.
 func (s *Store) MoveUses(ctx context.Context, by time.Duration) error {

@@ -89,7 +89,7 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 	}
 	switch {
 	case f.EventID != "":
-		if q.event, _, ok = s.ids.row(access.EventID, f.EventID); !ok {
+		if q.event, _, ok = s.ids.Row(access.EventID, f.EventID); !ok {
 			return q, false, nil
 		}
 		var deliveries int
@@ -136,8 +136,8 @@ func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, 
 
 // nameAttempt computes the public ids of an attempt that was read.
 func (s *Store) nameAttempt(a *webhook.Attempt) {
-	a.ID = s.ids.id(access.AttemptID, a.RowID, a.AttemptedAt)
-	a.EventID = s.ids.id(access.EventID, a.EventRow, a.EventAt)
+	a.ID = s.ids.ID(access.AttemptID, a.RowID, a.AttemptedAt)
+	a.EventID = s.ids.ID(access.EventID, a.EventRow, a.EventAt)
 }
 
 // Attempt returns one attempt by its row id. Faults: NotFound.
@@ -153,7 +153,7 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 // Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound; Forbidden where the event is of
 // the audit log and by lacks audit:read; Conflict where the subscription receives no audit events any more.
 func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
-	row, at, ok := s.ids.row(access.AttemptID, attempt)
+	row, at, ok := s.ids.Row(access.AttemptID, attempt)
 	if !ok {
 		return fault.Missing("attempt")
 	}
@@ -182,7 +182,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		job.Organization = organization
-		job.EventID, job.DueAt, job.Cause = s.ids.id(access.EventID, job.Event, job.EventAt), t.Now(), webhook.ByHand
+		job.EventID, job.DueAt, job.Cause = s.ids.ID(access.EventID, job.Event, job.EventAt), t.Now(), webhook.ByHand
 		job.Delivery, err = t.Insert(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
 			job.Event, sub, job.Cause, t.Now())

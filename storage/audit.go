@@ -89,7 +89,7 @@ func (s *Store) AuditPage(ctx context.Context, organization int64, f access.Audi
 		_, _, err = s.logs.slice(ctx, high, whole{q}, &search{})
 	}
 	for i, e := range page.Events {
-		page.Events[i].ID = s.ids.id(access.AuditEventID, e.RowID, e.At)
+		page.Events[i].ID = s.ids.ID(access.AuditEventID, e.RowID, e.At)
 	}
 	page.Next = next.Row
 	return page, err

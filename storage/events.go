@@ -98,7 +98,7 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 	place := make(map[int64]int, len(events))
 	for i, e := range events {
 		place[e.RowID] = i
-		events[i].ID = s.ids.id(access.EventID, e.RowID, e.At)
+		events[i].ID = s.ids.ID(access.EventID, e.RowID, e.At)
 	}
 	var counts []struct {
 		Event      int64 `db:"id"`
@@ -118,7 +118,7 @@ const maxEventDeliveries = 10_000
 // NotFound; Unavailable where too many reads of the organization's logs are under way.
 func (s *Store) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
 	var e webhook.Event
-	row, at, ok := s.ids.row(access.EventID, id)
+	row, at, ok := s.ids.Row(access.EventID, id)
 	if !ok {
 		return e, nil, fault.Missing("event")
 	}

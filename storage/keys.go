@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -142,7 +143,7 @@ func insertKey(t *tx, by access.Principal, k access.NewKey, granted access.Scope
 		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
 		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11
 		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
-		newID(access.KeyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
+		publicid.New(access.KeyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
 		from.window, from.row)
 }
 

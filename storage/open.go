@@ -131,7 +131,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 }
 
 func (s *Store) loadSalt(t *tx) (err error) {
-	s.ids.salt, err = instance(t, "salt")
+	s.ids.Salt, err = instance(t, "salt")
 	return err
 }
 

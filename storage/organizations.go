@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -194,7 +195,7 @@ func organizationRow(t *tx, id string) (row int64, err error) {
 func insertOrganization(t *tx, o access.Organization, plan int64) (int64, error) {
 	row, err := t.Insert(`
 		INSERT INTO organizations (public_id, name, plan_id, external_id, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, newID(access.OrganizationID), o.Name, plan, o.ExternalID, t.Now())
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, publicid.New(access.OrganizationID), o.Name, plan, o.ExternalID, t.Now())
 	// SQLite gives a row id again once its row is gone, by a deletion or a rollback.
 	delete(t.organizations, row)
 	return row, err

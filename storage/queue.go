@@ -53,7 +53,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 		WHERE d.subscription_id = ? AND d.state = `+statePending+` AND d.id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(except)), limit)
 	for i := range jobs {
-		jobs[i].EventID = s.ids.id(access.EventID, jobs[i].Event, jobs[i].EventAt)
+		jobs[i].EventID = s.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
 	return jobs, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/publicid"
 )
 
 // sessionLife is how long a session lasts; less where its access token expires before.
@@ -48,7 +49,7 @@ func (s *Store) PrincipalBySession(ctx context.Context, d access.Digest) (access
 // CreateSession begins a session that acts as the access token of p, which must have one.
 func (s *Store) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
 	return returning(ctx, s.workFor(p.Home.RowID), func(t *tx) (access.Session, error) {
-		made := access.Session{ID: newID(access.SessionID), CreatedAt: t.Now(), ExpiresAt: t.Now() + sessionLife.Milliseconds()}
+		made := access.Session{ID: publicid.New(access.SessionID), CreatedAt: t.Now(), ExpiresAt: t.Now() + sessionLife.Milliseconds()}
 		if expires := p.Token.ExpiresAt; expires != nil {
 			made.ExpiresAt = min(made.ExpiresAt, *expires)
 		}

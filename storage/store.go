@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -50,7 +51,7 @@ type Store struct {
 	log     *slog.Logger
 	key     seal.Key
 	keyRing *seal.Ring // of the key
-	ids     idMaker
+	ids     publicid.Maker
 	invited bool
 
 	bootstrapRefused bool

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -76,7 +77,7 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 // where the plan allows no more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
-	id := newID(access.SubscriptionID)
+	id := publicid.New(access.SubscriptionID)
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}

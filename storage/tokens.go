@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
 )
 
 const selectTokens = `
@@ -64,7 +65,7 @@ func (s *Store) makeToken(t *tx, by access.Actor, user, organization int64, c ac
 	digest := c.Digest()
 	row, err := t.Insert(`
 		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, newID(access.TokenID), user, organization, name, digest[:], c.Display(), t.Now(), expiresAt)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, publicid.New(access.TokenID), user, organization, name, digest[:], c.Display(), t.Now(), expiresAt)
 	if err != nil {
 		return made, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -183,5 +184,5 @@ func userRow(t *tx, id string) (int64, error) {
 func insertUser(t *tx, u access.User) (int64, error) {
 	return t.Insert(`
 		INSERT INTO users (public_id, email, name, external_id, is_active, built_in, created_at, updated_at)
-		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, newID(access.UserID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.Now())
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, publicid.New(access.UserID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.Now())
 }

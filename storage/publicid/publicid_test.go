@@ -1,4 +1,4 @@
-package storage_test
+package publicid_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -20,7 +21,9 @@ func TestTimesOfAnyClock(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		row := rapid.Int64Range(1, 1<<40).Draw(r, "row")
 		at := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, last), rapid.Int64Range(-1<<45, 1<<50)).Draw(r, "at")
-		id, found, foundAt, ok := storage.PublicID([]byte("salt"), row, at)
+		ids := publicid.Maker{Salt: []byte("salt")}
+		id := ids.ID(access.EventID, row, at)
+		found, foundAt, ok := ids.Row(access.EventID, id)
 		if !form.MatchString(id) {
 			r.Errorf("id %q", id)
 		}

@@ -1,4 +1,5 @@
-package storage
+// Package publicid owns how public ids are made and read. It knows no table.
+package publicid
 
 import (
 	"crypto/sha256"
@@ -9,32 +10,32 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// newID makes a random public id: a TypeID over a UUIDv7.
-func newID(t access.IDType) string { return typeid.Must(typeid.WithPrefix(string(t))).String() }
+// New makes a random public id: a TypeID over a UUIDv7.
+func New(t access.IDType) string { return typeid.Must(typeid.WithPrefix(string(t))).String() }
 
-// idMaker computes the public ids of the append-only tables from what a row holds anyway. So a million rows an hour need
+// Maker computes the public ids of the append-only tables from what a row holds anyway. So a million rows an hour need
 // no index of random text to write, and none to search.
 //
 // An id is a TypeID over a UUIDv7 (RFC 9562 section 5.7): its 48 bits of time are the row's, and its 62 bits of tail are
 // the row id under a mask that the instance's salt, the type and the time determine. The mask keeps a customer from
 // reading the volume of others out of two ids; it is no secret that anything rests on.
-type idMaker struct {
-	salt []byte
+type Maker struct {
+	Salt []byte // of the instance
 }
 
 const tailMask = 1<<62 - 1
 
-// id returns the public id of the row with that time in milliseconds.
-func (m idMaker) id(t access.IDType, row, at int64) string {
+// ID returns the public id of the row with that time in milliseconds.
+func (m Maker) ID(t access.IDType, row, at int64) string {
 	var u [16]byte
 	binary.BigEndian.PutUint64(u[:8], uint64(at)<<16|0x7000)
 	binary.BigEndian.PutUint64(u[8:], m.mask(t, at)^uint64(row)&tailMask|1<<63)
 	return typeid.Must(typeid.FromUUIDBytesWithPrefix(string(t), u[:])).String()
 }
 
-// row returns the row id and the time behind a public id. The row may not exist, or have another time: then the id is
+// Row returns the row id and the time behind a public id. The row may not exist, or have another time: then the id is
 // not one of ours.
-func (m idMaker) row(t access.IDType, id string) (row, at int64, ok bool) {
+func (m Maker) Row(t access.IDType, id string) (row, at int64, ok bool) {
 	parsed, err := typeid.FromString(id)
 	if err != nil || parsed.Prefix() != string(t) {
 		return 0, 0, false
@@ -48,9 +49,9 @@ func (m idMaker) row(t access.IDType, id string) (row, at int64, ok bool) {
 	return int64(tail&tailMask ^ m.mask(t, at)), at, true
 }
 
-func (m idMaker) mask(t access.IDType, at int64) uint64 {
+func (m Maker) mask(t access.IDType, at int64) uint64 {
 	var buffer [64]byte
-	b := append(buffer[:0], m.salt...)
+	b := append(buffer[:0], m.Salt...)
 	b = append(b, t...)
 	b = binary.BigEndian.AppendUint64(b, uint64(at))
 	sum := sha256.Sum256(b)
