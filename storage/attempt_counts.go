@@ -70,7 +70,7 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 			return nil, missing(err, "subscription")
 		}
 	}
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 
 // seriesSlice returns the points of the next minutes that were counted, and the minute to go on from.
 func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
-	err = s.logs.get(ctx, &next, `
+	err = s.logs.Get(ctx, &next, `
 		SELECT minute FROM attempt_minutes
 		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
 		of.Organization, of.Subscription, since, until, minutesPerRead-1)
@@ -100,7 +100,7 @@ func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step 
 	default:
 		next = min((next/step+1)*step, until)
 	}
-	err = s.logs.list(ctx, &points, `
+	err = s.logs.List(ctx, &points, `
 		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, json_array(`+sumsOfTook+`) AS took
 		FROM attempt_minutes
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -233,21 +234,21 @@ func BoundLog(o Options, restart, warn int64) Options {
 }
 
 // BoundSearches sets how many rows a search looks at, and how many a slice of it has at first.
-func (s *Store) BoundSearches(rows, slice int) { s.logs.limits = search{rows: slice, left: rows} }
+func (s *Store) BoundSearches(rows, slice int) { s.logs.Limits = scan.Limits{Rows: rows, Slice: slice} }
 
 // TakeTurn takes the turn of an organization at reading logs.
 func (s *Store) TakeTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return s.logs.take(ctx, organization)
+	return s.logs.Take(ctx, organization)
 }
 
 // TakeReplayTurn takes the turn of an organization at looking for what to replay.
 func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return s.replays.take(ctx, organization)
+	return s.replays.Take(ctx, organization)
 }
 
 // BeginLogRead begins a read of logs that lasts until end is called, as a slice of a search does.
 func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
-	free, err := s.logs.slot(ctx)
+	free, err := s.logs.Slot(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -18,16 +19,16 @@ const selectKeys = `
 
 // Keys lists the API keys of an organization that have the status at now, newest first; an empty status is any.
 func (s *Store) Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error) {
-	end, err := s.logs.take(ctx, organization) // revoked keys add up as a log does
+	end, err := s.logs.Take(ctx, organization) // revoked keys add up as a log does
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	keys := []access.Key{}
-	err = s.logs.list(ctx, &keys, selectKeys+`
+	err = s.logs.List(ctx, &keys, selectKeys+`
 		WHERE k.organization_id = ?1 AND k.id < ?2
 		  AND ?3 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?4 THEN 'expired' ELSE 'active' END)
-		ORDER BY k.id DESC LIMIT ?5`, organization, from(before), string(status), now, limit)
+		ORDER BY k.id DESC LIMIT ?5`, organization, scan.UpperBound(before), string(status), now, limit)
 	return keys, err
 }
 

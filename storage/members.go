@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
 )
 
 const selectMembers = `
@@ -20,7 +21,7 @@ func (s *Store) Members(ctx context.Context, organization string, before int64, 
 	}
 	members := []access.Member{}
 	err = s.list(ctx, &members, selectMembers+" WHERE m.organization_id = ? AND m.user_id < ? ORDER BY m.user_id DESC LIMIT ?",
-		o.RowID, from(before), limit)
+		o.RowID, scan.UpperBound(before), limit)
 	return members, err
 }
 

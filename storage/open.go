@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -135,10 +136,17 @@ func (s *Store) loadSalt(t *tx) (err error) {
 	return err
 }
 
-// The pool of readers that requests and deliveries wait for; see logReader for the others.
+// The pools of readers. Reads of logs have connections of their own, so that authentication and delivery never wait for them:
+// a caller filters a log, so a read may look at many rows and find few.
 const (
 	readers   = 4
 	readLimit = 10 * time.Second
+
+	logReaders = 2
+	logLimit   = 3 * time.Second // of one statement; a slice takes far less
+	logWait    = 5 * time.Second // for a turn, and then for each connection
+
+	replayReaders = 1
 
 	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
 	surveyLimit   = 20 * time.Second
@@ -156,18 +164,18 @@ func (s *Store) openPools(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.logs = newLogReader(logs, logReaders, &turns{most: logReads, wait: logWait})
-	s.replays = newLogReader(replays, replayReaders, &turns{most: logReads})
+	s.logs = scan.NewReader(logs, logReaders, logWait)
+	s.replays = scan.NewReader(replays, replayReaders, 0)
 	return nil
 }
 
 // drainReads waits until no log is read, and keeps new reads of logs waiting until resume is called.
 func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
-	resumeLogs, drained := s.logs.drain(ctx)
+	resumeLogs, drained := s.logs.Drain(ctx)
 	if !drained {
 		return resumeLogs, false
 	}
-	resumeReplays, drained := s.replays.drain(ctx)
+	resumeReplays, drained := s.replays.Drain(ctx)
 	return func() { resumeReplays(); resumeLogs() }, drained
 }
 

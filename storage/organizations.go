@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -17,7 +18,7 @@ const selectOrganizations = `
 // Organizations lists the organizations, newest first.
 func (s *Store) Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error) {
 	organizations := []access.Organization{}
-	err := s.list(ctx, &organizations, selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", from(before), limit)
+	err := s.list(ctx, &organizations, selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
 	return organizations, err
 }
 

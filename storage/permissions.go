@@ -5,6 +5,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -13,7 +14,7 @@ const permissionColumns = "id, key, description, built_in, created_at"
 // Permissions lists the vocabulary, newest first.
 func (s *Store) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
 	permissions := []access.Permission{}
-	err := s.list(ctx, &permissions, "SELECT "+permissionColumns+" FROM permissions WHERE id < ? ORDER BY id DESC LIMIT ?", from(before), limit)
+	err := s.list(ctx, &permissions, "SELECT "+permissionColumns+" FROM permissions WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 	return permissions, err
 }
 

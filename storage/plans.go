@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -12,7 +13,7 @@ const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, ma
 // Plans lists the plans, newest first.
 func (s *Store) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
 	plans := []access.Plan{}
-	err := s.list(ctx, &plans, "SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", from(before), limit)
+	err := s.list(ctx, &plans, "SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 	return plans, err
 }
 

@@ -65,7 +65,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	if len(repeated) == 0 {
 		return nil
 	}
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -30,7 +31,7 @@ func effective(r access.Role) access.Scope {
 // Roles lists the roles with what they grant at present, newest first.
 func (s *Store) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {
 	roles := []access.Role{}
-	err := s.list(ctx, &roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", from(before), limit)
+	err := s.list(ctx, &roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", scan.UpperBound(before), limit)
 	for i := range roles {
 		roles[i].Permissions = effective(roles[i])
 	}

@@ -5,12 +5,12 @@ package storage
 import (
 	"context"
 	"log/slog"
-	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -58,8 +58,8 @@ type Store struct {
 
 	reads   *sqlite.Pool // what requests and deliveries wait for
 	surveys *sqlite.Pool // looks at all that is pending, for which no request waits
-	logs    *logReader   // lists with filters, which may have far to look
-	replays *logReader   // what replays look for, which may take minutes
+	logs    *scan.Reader // lists with filters, which may have far to look
+	replays *scan.Reader // what replays look for, which may take minutes
 
 	// The writer's own; see event_order.go.
 	lastEvent int64 // row id of the newest event
@@ -128,12 +128,4 @@ func (s *Store) get(ctx context.Context, dest any, text string, args ...any) err
 // list reads all rows into dest, a pointer to a slice.
 func (s *Store) list(ctx context.Context, dest any, text string, args ...any) error {
 	return s.reads.List(ctx, dest, text, args...)
-}
-
-// from turns a row id to go on from, 0 being the newest, into the upper bound of a list that runs downwards.
-func from(before int64) int64 {
-	if before == 0 {
-		return math.MaxInt64
-	}
-	return before
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -21,17 +22,17 @@ const subscriptionByID = `
 
 // Subscriptions lists the subscriptions of an organization, newest first; an empty status is any.
 func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
-	end, err := s.logs.take(ctx, organization) // removed subscriptions add up as a log does
+	end, err := s.logs.Take(ctx, organization) // removed subscriptions add up as a log does
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	list := []webhook.Subscription{}
-	err = s.logs.list(ctx, &list, `
+	err = s.logs.List(ctx, &list, `
 		SELECT `+subscriptionColumns+`
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
 		WHERE s.organization_id = ?1 AND s.id < ?2 AND (?3 = '' OR s.status = ?3) AND s.deleted_at IS NULL
-		ORDER BY s.id DESC LIMIT ?4`, organization, from(before), status, limit)
+		ORDER BY s.id DESC LIMIT ?4`, organization, scan.UpperBound(before), status, limit)
 	for i := range list {
 		list[i].PendingDeliveries = s.pending.of(list[i].RowID)
 	}

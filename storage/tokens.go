@@ -8,6 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 )
 
 const selectTokens = `
@@ -22,7 +23,7 @@ func (s *Store) Tokens(ctx context.Context, user string, before int64, limit int
 		return nil, err
 	}
 	tokens := []access.AccessToken{}
-	err = s.list(ctx, &tokens, selectTokens+" WHERE a.user_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT ?", u.RowID, from(before), limit)
+	err = s.list(ctx, &tokens, selectTokens+" WHERE a.user_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT ?", u.RowID, scan.UpperBound(before), limit)
 	return tokens, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
@@ -15,7 +16,7 @@ const userColumns = "id, public_id, email, name, external_id, is_active, built_i
 // Users lists the users, newest first, without the built-in one.
 func (s *Store) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
 	users := []access.User{}
-	err := s.list(ctx, &users, "SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", from(before), limit)
+	err := s.list(ctx, &users, "SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
 	return users, err
 }
 

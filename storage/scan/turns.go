@@ -1,4 +1,4 @@
-package storage
+package scan
 
 import (
 	"context"
@@ -12,14 +12,16 @@ import (
 // errBusy is the cause by which a wait for other reads ends.
 var errBusy = errors.New("other reads took too long to wait for")
 
+// mostReads is how many reads of one organization may go on or wait; one more is refused.
+const mostReads = 32
+
 // turns lets one read of each organization go on at a time. Further reads of the organization wait in the order of asking,
-// without a connection. The zero value of of is ready to use; most must be set.
+// without a connection. The zero value is ready to use.
 type turns struct {
-	most int           // reads of one organization that go on or wait; one more is refused
 	wait time.Duration // for a turn, and then for each connection; 0 is as long as the context lasts
 
-	mu sync.Mutex
-	of map[int64]*turn // organizations that have a read; the others cost nothing
+	mu            sync.Mutex
+	organizations map[int64]*turn // those that have a read; the others cost nothing
 }
 
 // turn is the turn of one organization.
@@ -28,9 +30,9 @@ type turn struct {
 	reads int           // that go on or wait
 }
 
-// take waits for the turn of the organization. The caller must call end. Faults: Unavailable where too many reads wait, or
+// Take waits for the turn of the organization. The caller must call end. Faults: Unavailable where too many reads wait, or
 // the wait is too long.
-func (t *turns) take(ctx context.Context, organization int64) (end func(), err error) {
+func (t *turns) Take(ctx context.Context, organization int64) (end func(), err error) {
 	own, err := t.join(organization)
 	if err != nil {
 		return nil, err
@@ -52,15 +54,15 @@ func (t *turns) take(ctx context.Context, organization int64) (end func(), err e
 func (t *turns) join(organization int64) (*turn, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	own, ok := t.of[organization]
+	own, ok := t.organizations[organization]
 	if !ok {
-		if t.of == nil {
-			t.of = map[int64]*turn{}
+		if t.organizations == nil {
+			t.organizations = map[int64]*turn{}
 		}
 		own = &turn{taken: make(chan struct{}, 1)}
-		t.of[organization] = own
+		t.organizations[organization] = own
 	}
-	if own.reads == t.most {
+	if own.reads == mostReads {
 		return nil, tooBusy(errBusy)
 	}
 	own.reads++
@@ -70,9 +72,9 @@ func (t *turns) join(organization int64) (*turn, error) {
 func (t *turns) leave(organization int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	own := t.of[organization]
+	own := t.organizations[organization]
 	if own.reads--; own.reads == 0 {
-		delete(t.of, organization)
+		delete(t.organizations, organization)
 	}
 }
 
