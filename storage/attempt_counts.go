@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -67,7 +68,7 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 	of := counted{Organization: organization}
 	if subscription != "" {
 		if err := s.get(ctx, &of.Subscription, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
-			return nil, missing(err, "subscription")
+			return nil, sqlite.Missing(err, "subscription")
 		}
 	}
 	end, err := s.logs.Take(ctx, organization)

@@ -7,6 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -26,7 +27,7 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
 	var row int64
 	if err := s.get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
-		return page, missing(err, "subscription")
+		return page, sqlite.Missing(err, "subscription")
 	}
 	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *Store) nameAttempt(a *webhook.Attempt) {
 func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
 	var a webhook.Attempt
 	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+" WHERE a.id = ?", id); err != nil {
-		return a, missing(err, "attempt")
+		return a, sqlite.Missing(err, "attempt")
 	}
 	s.nameAttempt(&a)
 	return a, nil
@@ -169,7 +170,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
 			FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
 			WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, row, at, sub); err != nil {
-			return missing(err, "attempt")
+			return sqlite.Missing(err, "attempt")
 		}
 		if access.IsAuditType(job.EventType) {
 			if err := mayRedeliverAudit(t, by, to); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -127,4 +128,27 @@ func (q auditQuery) Read(ctx context.Context, low, high scan.Position) (full boo
 		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, scan.UpperBound(q.filter.Until), q.filter.Limit-len(*q.found))
 	*q.found = append(*q.found, some...)
 	return len(*q.found) >= q.filter.Limit, err
+}
+
+// anAuditEvent says of an event e that it is the published form of a line of the audit log.
+const anAuditEvent = `
+	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
+
+// dependents names what webhooks keep of an organization, for its deletion. Published audit events are not among it: the
+// organization's own creation is one.
+func dependents(t *sqlite.Tx, organization int64) (found []string, err error) {
+	err = t.List(&found, `
+		SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
+		UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)`,
+		organization)
+	return found, err
+}
+
+// moveHistory gives the audit log of an organization to another and drops its published form, which nobody received.
+func moveHistory(t *sqlite.Tx, organization, to int64) error {
+	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
+		return err
+	}
+	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
+	return err
 }

@@ -133,7 +133,7 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
 	if err != nil {
-		return e, nil, missing(err, "event")
+		return e, nil, sqlite.Missing(err, "event")
 	}
 	e.ID = id
 	deliveries := []webhook.Delivery{}

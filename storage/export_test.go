@@ -70,16 +70,6 @@ func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int6
 	return done.after, err
 }
 
-// DropSessions forgets sessions that have ended, whether it would find any or not.
-func (s *Store) DropSessions(ctx context.Context) error {
-	return errors.Join(s.dropSessions(ctx), s.change(ctx, func(t *tx) error { return dropEndedSessions(t, t.Now()) }))
-}
-
-// Sessions returns how many sessions are kept.
-func (s *Store) Sessions(ctx context.Context) (n int, err error) {
-	return n, s.get(ctx, &n, "SELECT count(*) FROM sessions")
-}
-
 // Wants returns how many rows the writer remembers of who wants what.
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 	err = s.change(ctx, func(t *tx) error {
@@ -204,15 +194,6 @@ func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Durat
 // PreviousSecrets returns how many previous secrets are kept.
 func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
 	return n, s.get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
-}
-
-// MoveSessions changes the times of all sessions, as a clock that was wrong does.
-func (s *Store) MoveSessions(ctx context.Context, by time.Duration) error {
-	return s.change(ctx, func(t *tx) error {
-		s.outdatePrincipals(t)
-		_, err := t.Exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
-		return err
-	})
 }
 
 // Attempts returns the attempts of one page.

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
@@ -38,14 +41,13 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 
 func newStore(o Options) (*Store, error) {
 	s := &Store{
-		tx:           newTx(),
-		policy:       o.Policy,
-		retention:    retention{events: o.KeepEvents, audit: o.KeepAudit},
-		observer:     o.Observer,
-		log:          o.Logger,
-		replaying:    make(chan struct{}, 1),
-		sweeps:       newSweeps(),
-		firstRequest: newFirstRequest(),
+		tx:        newTx(),
+		policy:    o.Policy,
+		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
+		observer:  o.Observer,
+		log:       o.Logger,
+		replaying: make(chan struct{}, 1),
+		sweeps:    newSweeps(),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -86,7 +88,7 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
 		s.key, s.keyRing = found.keys[0], seal.NewRing(found.keys[0])
-		return s.seed(t)
+		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
 	e.Made = func() error { return found.file.keep() }
 	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.keepOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
@@ -125,10 +127,48 @@ func (s *Store) load(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := s.invite(o); err != nil {
+	if err := s.openPools(ctx); err != nil {
+		return err
+	}
+	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
+	if err := s.Invite(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife}); err != nil {
 		return fmt.Errorf("make the first operator's token: %w", err)
 	}
-	return s.openPools(ctx)
+	return nil
+}
+
+// directoryHooks are what a change of the directory does to the other tables.
+func (s *Store) directoryHooks() directory.Hooks {
+	return directory.Hooks{
+		Audit: func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
+			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
+		},
+		RequireStorage: func(t *sqlite.Tx, organization int64) error {
+			return requireStorage(s.with(t), organization, storedPerChange)
+		},
+		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
+			s.with(t).quotas.forget()
+			if webhooks {
+				s.announceChange(s.with(t))
+			}
+		},
+		Dependents: dependents,
+		ForgetOrganization: func(t *sqlite.Tx, organization, heir int64) error {
+			s.with(t).forgetOrganization(organization)
+			return moveHistory(t, organization, heir)
+		},
+	}
+}
+
+// seedInstance writes what the store itself starts with.
+func (s *Store) seedInstance(t *tx) error {
+	salt := make([]byte, 16)
+	rand.Read(salt)
+	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+		salt, s.keyRing.Seal([]byte(canary), canary)); err != nil {
+		return err
+	}
+	return writeClock(t, clock.State{Seen: t.Now()})
 }
 
 func (s *Store) loadSalt(t *tx) (err error) {

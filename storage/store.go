@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
@@ -31,7 +32,7 @@ type Options struct {
 	Policy        webhook.Policy    // of at most 250 attempts; the zero value is webhook.DefaultPolicy
 	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
 	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
-	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
+	Bootstrap     access.Credential // the first operator's access token, see directory.Invited; required where the file is new
 	BootstrapLife time.Duration     // how long that token lasts; 0 is for ever
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
@@ -45,6 +46,8 @@ type Options struct {
 
 // Store is the open database. Writes wait until Run runs.
 type Store struct {
+	*directory.Directory // who may do what
+
 	file    *sqlite.File
 	tx      *tx // the writer's own
 	policy  webhook.Policy
@@ -52,9 +55,6 @@ type Store struct {
 	key     seal.Key
 	keyRing *seal.Ring // of the key
 	ids     publicid.Maker
-	invited bool
-
-	bootstrapRefused bool
 
 	reads   *sqlite.Pool // what requests and deliveries wait for
 	surveys *sqlite.Pool // looks at all that is pending, for which no request waits
@@ -66,30 +66,19 @@ type Store struct {
 	latest    int64 // the latest time of a transaction, since the clock was last set back
 	disorder  int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
 
-	principals   principalCache
-	pending      pendingCount
-	queueHold    atomic.Pointer[webhook.Hold] // as of the last commit
-	releasedAt   atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
-	watcher      atomic.Pointer[webhook.Watcher]
-	observer     Observer
-	usage        usage
-	firstRequest firstRequest
-	retention    retention // upkeep's own
-	sweeps       sweeps    // upkeep's own
-	clock        wallClock
-	replaying    chan struct{} // holds a token while a replay writes
+	pending    pendingCount
+	queueHold  atomic.Pointer[webhook.Hold] // as of the last commit
+	releasedAt atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
+	watcher    atomic.Pointer[webhook.Watcher]
+	observer   Observer
+	retention  retention // upkeep's own
+	sweeps     sweeps    // upkeep's own
+	clock      wallClock
+	replaying  chan struct{} // holds a token while a replay writes
 }
 
 // Created reports whether Open has created the file.
 func (s *Store) Created() bool { return s.file.Created() }
-
-// Invited reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
-// authenticated request.
-func (s *Store) Invited() bool { return s.invited }
-
-// BootstrapRefused reports whether Options.Bootstrap is no valid access token: it was revoked, or it was set after the first
-// authenticated request.
-func (s *Store) BootstrapRefused() bool { return s.bootstrapRefused }
 
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }

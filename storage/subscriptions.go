@@ -5,8 +5,10 @@ import (
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/publicid"
 	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -43,7 +45,7 @@ func (s *Store) Subscriptions(ctx context.Context, organization int64, status we
 func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
 	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
-		return sub, missing(err, "subscription")
+		return sub, sqlite.Missing(err, "subscription")
 	}
 	sub.PendingDeliveries = s.pending.of(sub.RowID)
 	return sub, nil
@@ -53,7 +55,7 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
 	if err := t.Get(&sub, subscriptionByID, id, organization); err != nil {
-		return sub, missing(err, "subscription")
+		return sub, sqlite.Missing(err, "subscription")
 	}
 	sub.PendingDeliveries = s.pending.of(sub.RowID)
 	return sub, nil
@@ -62,7 +64,7 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
 	err = t.Get(&row, rowOfSubscription, id, organization)
-	return row, missing(err, "subscription")
+	return row, sqlite.Missing(err, "subscription")
 }
 
 const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
@@ -70,7 +72,7 @@ const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND 
 // SubscriptionRow returns the row id of a subscription. Faults: NotFound.
 func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
 	err = s.get(ctx, &row, rowOfSubscription, id, organization)
-	return row, missing(err, "subscription")
+	return row, sqlite.Missing(err, "subscription")
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
@@ -114,6 +116,21 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		return made, webhook.Secret{}, err
 	}
 	return made, secret, nil
+}
+
+// requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. The count stands
+// in the transaction that adds one, so no number of parallel requests passes the limit. Faults: Conflict.
+func requireRoomForSubscription(t *tx, organization int64) error {
+	plan, err := directory.PlanOf(t.Tx, organization)
+	if err != nil {
+		return err
+	}
+	var have int64
+	if err := t.Get(&have, `
+		SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL`, organization); err != nil {
+		return err
+	}
+	return plan.CheckSubscriptions(have)
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
@@ -316,7 +333,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, subscription); err != nil {
-		return webhook.Target{}, missing(err, "subscription")
+		return webhook.Target{}, sqlite.Missing(err, "subscription")
 	}
 	at := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
