@@ -130,12 +130,12 @@ func (q auditQuery) Read(ctx context.Context, low, high scan.Position) (full boo
 	return len(*q.found) >= q.filter.Limit, err
 }
 
-// anAuditEvent says of an event e that it is the published form of a line of the audit log.
+// anAuditEvent is true for an event e that publishes an audit event.
 const anAuditEvent = `
 	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
 
-// dependents names what webhooks keep of an organization, for its deletion. Published audit events are not among it: the
-// organization's own creation is one.
+// dependents names what an organization has besides rows of the directory. Published audit events do not count: the creation of
+// the organization published one.
 func dependents(t *sqlite.Tx, organization int64) (found []string, err error) {
 	err = t.List(&found, `
 		SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
@@ -144,7 +144,8 @@ func dependents(t *sqlite.Tx, organization int64) (found []string, err error) {
 	return found, err
 }
 
-// moveHistory gives the audit log of an organization to another and drops its published form, which nobody received.
+// moveHistory moves the audit log of an organization to another one, and deletes its published audit events, which nobody
+// received.
 func moveHistory(t *sqlite.Tx, organization, to int64) error {
 	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
 		return err

@@ -38,9 +38,9 @@ func (s *Store) with(t *sqlite.Tx) *tx {
 	return s.tx
 }
 
-// rolledBack forgets what was learnt in a transaction.
+// rolledBack forgets what was read in a transaction.
 func (t *tx) rolledBack() {
-	clear(t.organizations) // SQLite uses the row id of an insertion that was rolled back again
+	clear(t.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	t.cache.forget()
 	clear(t.attemptCounts)
 	t.quotas.forgetAll()

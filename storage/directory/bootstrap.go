@@ -21,15 +21,15 @@ type Bootstrap struct {
 	Life       time.Duration     // how long the token lasts; 0 is for ever
 }
 
-// firstRequestAt is the row of the table instance that says when somebody first made an authenticated request.
+// firstRequestAt names the row of table instance with the time of the first authenticated request.
 const firstRequestAt = "first_request_at"
 
-// firstRequest is whether somebody has made an authenticated request, by whatever credential: then no start makes a token
-// any more. The requests see a flag; upkeep writes the row, once.
+// firstRequest says whether there was an authenticated request, by any credential. From then on, no start creates a bootstrap
+// token. Requests set a flag; KeepFirstRequest writes the row once.
 type firstRequest struct {
 	made atomic.Bool
-	kept bool          // the file says so; upkeep's own
-	wake chan struct{} // tells upkeep that there is something to write
+	kept bool          // the row is written; only KeepFirstRequest uses it
+	wake chan struct{} // has a value when there is a row to write
 }
 
 func newFirstRequest() firstRequest { return firstRequest{wake: make(chan struct{}, 1)} }
@@ -41,10 +41,10 @@ func (f *firstRequest) note() {
 	}
 }
 
-// FirstRequest tells when there is a first request to keep.
+// FirstRequest receives a value when KeepFirstRequest has something to write.
 func (d *Directory) FirstRequest() <-chan struct{} { return d.firstRequest.wake }
 
-// KeepFirstRequest writes down that somebody has made an authenticated request.
+// KeepFirstRequest writes that there was an authenticated request. The owner of the file calls it from time to time.
 func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 	if d.firstRequest.kept || !d.firstRequest.made.Load() {
 		return nil
@@ -57,9 +57,9 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 	return err
 }
 
-// Invite makes the bootstrap credential an access token of the first operator as long as nobody has made an authenticated
-// request: an earlier start may have ended before anybody read its token. The new token replaces the unused ones of
-// earlier starts, so there is one at most. A token that was revoked stays so.
+// Invite makes the bootstrap credential an access token of the first operator, as long as there was no authenticated request:
+// an earlier start may have ended before anybody read its token. The new token replaces the unused tokens of earlier starts, so
+// there is at most one. A revoked token stays revoked. Call it before the file runs.
 func (d *Directory) Invite(b Bootstrap) error {
 	return d.file.Alone(func(t *sqlite.Tx) error {
 		first, err := findFirstOperator(t)
@@ -93,7 +93,7 @@ func (d *Directory) Invite(b Bootstrap) error {
 	})
 }
 
-// firstOperator is an operator of the oldest organization that has one, by row ids.
+// firstOperator is an operator of the oldest organization with an operator, by row ids.
 type firstOperator struct {
 	User         int64 `db:"user_id"`
 	Organization int64 `db:"organization_id"`
@@ -106,8 +106,8 @@ func findFirstOperator(t *sqlite.Tx) (first firstOperator, err error) {
 	return first, err
 }
 
-// hadRequests reports whether somebody has made an authenticated request. The row says so, and so does a token of the
-// first operator that was used: an early end of the process may have kept the row from being written.
+// hadRequests reports whether there was an authenticated request. A used token of the first operator shows it too: the process
+// may have ended before it wrote the row.
 func hadRequests(t *sqlite.Tx, first firstOperator) (had bool, err error) {
 	err = t.Get(&had, `
 		SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
@@ -125,7 +125,7 @@ func bootstrapState(t *sqlite.Tx, c access.Credential) (known, revoked bool, err
 	return err == nil, revoked, err
 }
 
-// revokeUnused revokes the tokens that earlier starts made and nobody has used, but not the given one.
+// revokeUnused revokes the unused tokens of earlier starts, except the given one.
 func (d *Directory) revokeUnused(t *sqlite.Tx, first firstOperator, but access.Credential) error {
 	digest, unused := but.Digest(), []tokenToRevoke{}
 	if err := t.List(&unused, selectTokenToRevoke+`

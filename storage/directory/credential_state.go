@@ -7,13 +7,13 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// KeyState returns an API key with all that decides about it, in whatever state it is, as it stands in the file now.
-// Faults: NotFound.
+// KeyState reads an API key, whatever its state, with everything that decides whether it is accepted. It reads the file, not
+// the cache. Faults: NotFound.
 func (d *Directory) KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error) {
 	return d.readKeyState(ctx, keyPrincipal, digest[:])
 }
 
-// KeyStateByID is KeyState for the key of that id, of whatever organization.
+// KeyStateByID is KeyState by the public id of the key, in any organization.
 func (d *Directory) KeyStateByID(ctx context.Context, id string) (access.CredentialState, error) {
 	return d.readKeyState(ctx, keyPrincipalByID, id)
 }
@@ -42,8 +42,8 @@ func (r principalRow) state() access.CredentialState {
 	}
 }
 
-// at returns the refusal of a credential that fails a check of its own, nil where it passes.
-func (r refusals) at(failed access.Check) error {
+// forCheck returns the refusal for a failed check of the credential; nil for a check of something else.
+func (r refusals) forCheck(failed access.Check) error {
 	switch failed {
 	case access.CheckRevoked:
 		return r.revoked()

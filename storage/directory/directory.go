@@ -27,16 +27,16 @@ type Directory struct {
 
 // Hooks are what the owner of the other tables does in a transaction of the directory. All are required.
 type Hooks struct {
-	// Audit writes an audit event. Organization 0 stands for a change of the whole instance, see Actor.LogOrganization.
+	// Audit writes an audit event. Organization 0 means a change of the whole instance, see Actor.LogOrganization.
 	Audit func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about Target, details map[string]any) error
-	// RequireStorage refuses a change where the plan of the organization allows no more bytes today. Faults: Limited.
+	// RequireStorage refuses a change if the plan of the organization allows no more bytes today. Faults: Limited.
 	RequireStorage func(t *sqlite.Tx, organization int64) error
-	// PlanChanged is called after an organization got another plan, or a plan other limits. webhooks says that webhooks may
-	// have been switched on or off by that.
+	// PlanChanged is called after an organization got another plan, or a plan other limits. webhooks says that this may have
+	// switched webhooks on or off.
 	PlanChanged func(t *sqlite.Tx, webhooks bool)
-	// Dependents names what else keeps an organization from being deleted.
+	// Dependents names what an organization has in the other tables. While there is anything, it cannot be deleted.
 	Dependents func(t *sqlite.Tx, organization int64) ([]string, error)
-	// ForgetOrganization is called before an organization is deleted. The audit log of the organization goes to the heir.
+	// ForgetOrganization is called before an organization is deleted. It moves the audit log to the organization heir.
 	ForgetOrganization func(t *sqlite.Tx, organization, heir int64) error
 }
 
@@ -71,6 +71,5 @@ func returning[T any](ctx context.Context, d *Directory, w sqlite.Work, fn func(
 // workFor is work that an organization asks for.
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
 
-// urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, somebody may do what
-// they must not do any more.
+// urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, the rights still hold.
 func urgentFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization, Urgent: true} }

@@ -7,8 +7,8 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// refuseIf returns the refusal where the query finds a row. Asked before anything is written, it costs the other writes
-// of the batch nothing; the constraints of the schema stand behind it.
+// refuseIf returns the refusal if the query finds a row. Call it before the first write of a job: a refusal then does not
+// roll back the other jobs of the batch. The constraints of the schema catch what it misses.
 func refuseIf(t *sqlite.Tx, refusal error, query string, args ...any) error {
 	var found bool
 	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
@@ -20,7 +20,7 @@ func refuseIf(t *sqlite.Tx, refusal error, query string, args ...any) error {
 	return nil
 }
 
-// alreadyExists says that another thing of the sort has the same value in those fields.
+// alreadyExists refuses values that another thing of the sort has in these fields.
 func alreadyExists(sort string, fields ...string) error {
 	f := fault.New(fault.Conflict, "already_exists", "Another %s has the same %s; choose another.", sort, strings.Join(fields, " and "))
 	for _, name := range fields {
@@ -31,18 +31,18 @@ func alreadyExists(sort string, fields ...string) error {
 	return f
 }
 
-// dependedOn says that a thing of the sort cannot be removed while others refer to it.
-func dependedOn(sort, others string) error {
+// errInUse refuses to remove a thing of the sort while others refer to it.
+func errInUse(sort, others string) error {
 	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
 }
 
-// fixed says that a built-in thing of the sort cannot be changed.
-func fixed(sort, name string) error {
+// errBuiltIn refuses to change a built-in thing of the sort.
+func errBuiltIn(sort, name string) error {
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
-// unknown turns the NotFound fault of a look-up into one about the field that named the thing. Other errors stay.
-func unknown(err error, field, sort string) error {
+// unknownField turns the NotFound fault of a look-up into a fault of the field that named the thing. Other errors stay.
+func unknownField(err error, field, sort string) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// mayGrant refuses to let an actor grant what it does not hold. elsewhere says that the grant reaches an organization
-// other than the actor's own: there an actor holds its permissions only by platform:act_as. Faults: Forbidden, which
-// names what is missing; Unauthenticated where the actor's credential was revoked after its request began.
+// mayGrant refuses a grant of permissions that the actor does not hold. elsewhere says that the grant reaches an organization
+// other than the actor's own: there, the actor also needs platform:act_as. Faults: Forbidden, with the missing permissions;
+// Unauthenticated if the actor's credential was revoked after its request began.
 func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere bool) error {
 	own, err := PermissionsOf(t, by.Authority)
 	if err != nil {
@@ -25,14 +25,14 @@ func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere boo
 		return nil
 	}
 	return fault.New(fault.Forbidden, "permission_denied",
-		"Nobody can grant what they do not hold, and you lack %s; ask somebody who holds it, or grant less.", listed(missing))
+		"Nobody can grant what they do not hold, and you lack %s; ask somebody who holds it, or grant less.", joinKeys(missing))
 }
 
 // maxListed bounds how many permissions a message names.
 const maxListed = 20
 
-// listed names permissions in a sentence.
-func listed(s access.Scope) string {
+// joinKeys names permissions in a sentence.
+func joinKeys(s access.Scope) string {
 	keys := s.Keys()
 	if len(keys) <= maxListed {
 		return strings.Join(keys, ", ")
@@ -40,8 +40,8 @@ func listed(s access.Scope) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(keys[:maxListed], ", "), len(keys)-maxListed)
 }
 
-// mayChangeRole is mayGrant for what a role holds before and after a change: nobody changes a role that holds more than they
-// do. A role is the same in every organization, so to add to it reaches all of those in which a member has it.
+// mayChangeRole is mayGrant for the permissions of a role before and after a change: nobody changes a role that holds more than
+// they do. A role is the same in every organization. So an added permission reaches every organization with such a member.
 func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Scope) error {
 	elsewhere := false
 	if !to.Minus(role.Permissions).Empty() {
@@ -53,9 +53,9 @@ func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Sc
 	return mayGrant(t, by, role.Permissions.Union(to), elsewhere)
 }
 
-// opens reports whether a change of a user lets somebody act as that user who could not before: another person by another
-// e-mail address or external id, or whoever has a credential of a user that becomes active again.
-func opens(before access.User, c access.UserChange) bool {
+// changesWhoSignsIn reports whether a change lets somebody act as the user who could not before: another person by a new
+// e-mail address or external id, or the holder of a credential when the user becomes active again.
+func changesWhoSignsIn(before access.User, c access.UserChange) bool {
 	externalID := ""
 	if before.ExternalID != nil {
 		externalID = *before.ExternalID
@@ -65,7 +65,7 @@ func opens(before access.User, c access.UserChange) bool {
 		c.IsActive != nil && *c.IsActive && !before.IsActive
 }
 
-// mayActAs is mayGrant for all that a user holds, in every organization of the user.
+// mayActAs is mayGrant for everything that a user holds, in all organizations of the user.
 func mayActAs(t *sqlite.Tx, by access.Actor, user int64) error {
 	roles := []access.Role{}
 	if err := t.List(&roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id IN (SELECT role_id FROM memberships WHERE user_id = ?)", user); err != nil {
@@ -83,7 +83,7 @@ func mayActAs(t *sqlite.Tx, by access.Actor, user int64) error {
 	return mayGrant(t, by, granted, elsewhere)
 }
 
-// grantedTo returns what the role of a member grants; sql.ErrNoRows where the user is no member.
+// grantedTo returns the permissions of a member's role; sql.ErrNoRows if the user is not a member.
 func grantedTo(t *sqlite.Tx, user, organization int64) (access.Scope, error) {
 	var r access.Role
 	err := t.Get(&r, "SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?",
@@ -91,8 +91,8 @@ func grantedTo(t *sqlite.Tx, user, organization int64) (access.Scope, error) {
 	return effective(r), err
 }
 
-// PermissionsOf returns what a credential grants in its own organization at this moment: nothing where there is none, or
-// where its user is not active or no member any more.
+// PermissionsOf returns the present permissions of a credential in its own organization. The result is empty without a
+// credential, and if its user is not active or not a member.
 func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 	if err := notRevoked(t, a); err != nil || a.User == 0 {
 		return access.Scope{}, err
@@ -121,7 +121,7 @@ func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
 	return own.Intersect(scope), nil
 }
 
-// notRevoked refuses a credential that was revoked after its request began: it must not leave another one behind.
+// notRevoked refuses a credential that was revoked after its request began: it must not create another credential.
 func notRevoked(t *sqlite.Tx, a access.Authority) error {
 	if a.Key != 0 {
 		if err := refuseIf(t, refusedKey.revoked(), "SELECT 1 FROM api_keys WHERE id = ? AND revoked_at IS NOT NULL", a.Key); err != nil {

@@ -15,19 +15,19 @@ import (
 
 const memberPrincipal = `SELECT` + principalColumns + ` FROM memberships c` + principalJoins + ` WHERE c.user_id = ? AND c.organization_id = ?`
 
-// refusedIdentity is the user of an identity that may not act; the identity itself was verified before.
+// refusedIdentity has the texts for a user who may not act. The identity itself was verified before.
 var refusedIdentity = refusals{"token", "token", "The user of this token", "user_inactive"}
 
-// PrincipalByIdentity returns for whom an identity acts that another issuer vouches for, and with what permissions, at
-// this moment. The user is the one whose external id is the subject, else one without an external id that has the
-// verified e-mail address. The first sign-in by e-mail makes the subject the external id of the user for good, so that
-// nobody else to whom the issuer gives the address later is taken for the user. The organization is the one that the
-// issuer names; else the user's only one; else the named, a public id, which may be empty.
+// PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as
+// external id. If there is none, it is the user with the verified e-mail address and without an external id. The first sign-in
+// by e-mail makes the subject the user's external id. So a person who gets the address later does not become this user. The
+// organization is the one that the issuer names; if none, the user's only organization; else the named public id, which may be
+// empty.
 //
-// Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound where the
-// named is none of the user's; Malformed with the code organization_required where it is needed and empty.
+// Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user
+// does not belong to the named organization; Malformed with the code organization_required if it is needed and empty.
 func (d *Directory) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
-	key := asked(i, named)
+	key := identityKey(i, named)
 	for range maxBindings {
 		generation := d.principals.generation.Load()
 		if p := d.principals.identities.find(generation, key); p != nil {
@@ -50,7 +50,7 @@ func (d *Directory) PrincipalByIdentity(ctx context.Context, i access.Identity, 
 			d.principals.identities.keep(key, p)
 			return p.Principal, nil
 		}
-		if err := d.bind(ctx, p.Principal, i); err != nil {
+		if err := d.bindSubject(ctx, p.Principal, i); err != nil {
 			return access.Principal{}, err
 		}
 	}
@@ -58,14 +58,13 @@ func (d *Directory) PrincipalByIdentity(ctx context.Context, i access.Identity, 
 		"The user of this token is being changed at the moment; try again.")
 }
 
-// maxBindings bounds how often a sign-in by e-mail is tried while others change the same user: once to bind the subject,
-// once to read the user again, and once more for a change in between.
+// maxBindings bounds the tries of a sign-in by e-mail while others change the same user: one binds the subject, one reads the
+// user again, and one is for a change in between.
 const maxBindings = 3
 
-// bind makes the subject of an identity the external id of the user whom its e-mail address has found. It changes nothing
-// where the user has got an external id or another address since, or another user the subject: who reads the user again
-// sees what holds.
-func (d *Directory) bind(ctx context.Context, p access.Principal, i access.Identity) error {
+// bindSubject makes the subject of an identity the external id of the user with its e-mail address. It changes nothing if the
+// user now has an external id or another address, or if another user has the subject. The caller reads the user again.
+func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i access.Identity) error {
 	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
 		n, err := t.Affected(`
 			UPDATE users SET external_id = ?1, updated_at = ?2
@@ -80,8 +79,8 @@ func (d *Directory) bind(ctx context.Context, p access.Principal, i access.Ident
 	})
 }
 
-// asked is what the cache knows an answer by.
-func asked(i access.Identity, named string) access.Digest {
+// identityKey is the key of an identity in the cache.
+func identityKey(i access.Identity, named string) access.Digest {
 	var b []byte
 	for _, part := range []string{i.Subject, i.Email, i.Organization, named} {
 		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
@@ -89,9 +88,8 @@ func asked(i access.Identity, named string) access.Digest {
 	return sha256.Sum256(b)
 }
 
-// userOf returns the row id of the identity's user. bound says that the subject is the user's external id; else the
-// e-mail address has found the user, who has no external id. The address of the first operator finds nobody: everybody
-// knows it, and it belongs to no machine in particular, so nobody can prove it.
+// userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail
+// address. The address of the first operator finds nobody: it is the same in every instance, so it proves nothing.
 func (d *Directory) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
 	var found struct {
 		Row        int64   `db:"id"`
@@ -121,7 +119,7 @@ func unknownUser(why error) error {
 		"The user of this token is not known here; an operator can create one with the token's sub as external_id.").Because(why)
 }
 
-// organizationOf returns the row id of the organization that a user acts in.
+// organizationOf returns the row id of the organization in which a user acts.
 func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
 	if i.Organization != "" {
 		err := d.get(ctx, &row, `

@@ -9,18 +9,16 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// RotateKey puts a new API key in the place of another one of the organization that by acts in: with its name, its rate
-// window and its end. The other one is revoked by this or, where there is a grace, ends after it at the latest.
+// RotateKey replaces an API key of the organization in which by acts. The new key has the name, the rate window and the expiry
+// of the old key. The old key is revoked; with a grace, it expires after the grace at the latest.
 //
-// The new key belongs to by's user, not to whom the other one belonged: whoever reads a key acts as its creator, and
-// nobody may lend the name of somebody else. Its scope is the other's, narrowed to what that user's role grants and
-// by's credential holds at this moment. So a rotation never hands out more than a creation by the
-// same caller would, and a key that rotates itself keeps what it could do.
+// The new key belongs to by's user, even if the old key belonged to somebody else: the holder of a key acts as its creator. Its
+// scope is the old scope, narrowed to the permissions of that user's role and of by's credential. So a rotation never grants
+// more than a creation by the same caller, and a key that rotates itself keeps its scope.
 //
-// A key is rotated once. From then on the new one is the one to rotate: two successors of a key would be two keys where
-// there was one. Faults: NotFound; Conflict where the key has been rotated, is revoked or has expired, or where the user
-// is no member; Forbidden where the plan lacks API keys; Invalid where nothing of the scope can be granted;
-// Unauthenticated where by's own credential has been refused meanwhile.
+// A key can be rotated once; then rotate its successor. Otherwise one key would become two. Faults: NotFound; Conflict if the
+// key was rotated, is revoked or has expired, or if the user is not a member; Forbidden if the plan lacks API keys; Invalid if
+// nothing of the scope can be granted; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
 	return returning(ctx, d, urgentFor(by.Organization.RowID), func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
 		var old access.Key
@@ -31,15 +29,7 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		if err != nil {
 			return rotated, err
 		}
-		if err := rotatable(old, t.Now()); err != nil {
-			return rotated, err
-		}
-		if grace > 0 {
-			if err := requireRoomForGrace(t, by.Organization.RowID); err != nil {
-				return rotated, err
-			}
-		}
-		if err := d.hooks.RequireStorage(t, by.Organization.RowID); err != nil {
+		if err := d.requireRotation(t, by.Organization.RowID, old, grace); err != nil {
 			return rotated, err
 		}
 		granted, err := intersect(old.Scope, held)
@@ -48,11 +38,11 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 		}
 		rotated.NotGranted = old.Scope.Minus(granted)
 		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt}
-		row, err := insertKey(t, by, wanted, granted, ancestry{&old.RowID, &old.Window})
+		row, err := insertKey(t, by, wanted, granted, predecessor{&old.RowID, &old.Window})
 		if err != nil {
 			return rotated, err
 		}
-		if err := retire(t, old, grace); err != nil {
+		if err := endKey(t, old, grace); err != nil {
 			return rotated, err
 		}
 		d.outdatePrincipals(t)
@@ -66,7 +56,20 @@ func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor ac
 	})
 }
 
-// rotatable refuses a key that has a successor, or that has ended.
+// requireRotation refuses a rotation that the key, the plan or the bytes of the day do not allow.
+func (d *Directory) requireRotation(t *sqlite.Tx, organization int64, old access.Key, grace time.Duration) error {
+	if err := rotatable(old, t.Now()); err != nil {
+		return err
+	}
+	if grace > 0 {
+		if err := requireRoomForGrace(t, organization); err != nil {
+			return err
+		}
+	}
+	return d.hooks.RequireStorage(t, organization)
+}
+
+// rotatable refuses a key that has a successor, is revoked or has expired.
 func rotatable(k access.Key, now int64) error {
 	if k.RotatedTo != nil {
 		return fault.New(fault.Conflict, "already_rotated", "This API key has been rotated into %s; rotate that one.", *k.RotatedTo)
@@ -80,8 +83,8 @@ func rotatable(k access.Key, now int64) error {
 	return nil
 }
 
-// retire ends a key: now, or after the grace where it does not end before.
-func retire(t *sqlite.Tx, k access.Key, grace time.Duration) error {
+// endKey revokes a key; with a grace, the key expires after the grace, or earlier if it would have.
+func endKey(t *sqlite.Tx, k access.Key, grace time.Duration) error {
 	if grace <= 0 {
 		_, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), k.RowID)
 		return err

@@ -18,9 +18,9 @@ const selectKeys = `
 	LEFT JOIN api_keys before ON before.id = k.replaces
 	LEFT JOIN api_keys after ON after.replaces = k.id`
 
-// Keys lists the API keys of an organization that have the status at now, newest first; an empty status is any.
+// Keys lists the API keys of an organization with a status at the time now, newest first; an empty status is any.
 func (d *Directory) Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error) {
-	end, err := d.logs.Take(ctx, organization) // revoked keys add up as a log does
+	end, err := d.logs.Take(ctx, organization) // the list of revoked keys grows like a log
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +40,10 @@ func (d *Directory) Key(ctx context.Context, organization int64, id string) (acc
 	return k, sqlite.Missing(err, "API key")
 }
 
-// CreateKey keeps an API key of by's user in the organization that by acts in. Its scope is what is requested, narrowed
-// to what the user's role there grants and by's credential holds at this moment. Faults: Forbidden where the plan lacks API
-// keys; Conflict where the user is no member, or the plan allows no more keys; Invalid where the scope names unknown permissions
-// or none of it can be granted; Unauthenticated where by's own credential has been refused meanwhile.
+// CreateKey creates an API key of by's user in the organization in which by acts. Its scope is the requested scope, narrowed to
+// the permissions of the user's role there and of by's credential. Faults: Forbidden if the plan lacks API keys; Conflict if the
+// user is not a member, or the plan allows no more keys; Invalid if the scope names unknown permissions, or nothing of it can be
+// granted; Unauthenticated if by's own credential was refused meanwhile.
 func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
 	return returning(ctx, d, workFor(by.Organization.RowID), func(t *sqlite.Tx) (made access.Key, err error) {
 		granted, err := grantable(t, by, k.Scope)
@@ -56,7 +56,7 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 		if err := d.hooks.RequireStorage(t, by.Organization.RowID); err != nil {
 			return made, err
 		}
-		row, err := insertKey(t, by, k, granted, ancestry{})
+		row, err := insertKey(t, by, k, granted, predecessor{})
 		if err != nil {
 			return made, err
 		}
@@ -70,7 +70,7 @@ func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor ac
 	})
 }
 
-// grantable returns the part of the requested scope that by may hand to a new key. It is not empty.
+// grantable returns the part of the requested scope that by may grant to a new key. It is not empty.
 func grantable(t *sqlite.Tx, by access.Principal, requested access.Scope) (access.Scope, error) {
 	own, err := grantableBy(t, by)
 	if err != nil {
@@ -82,9 +82,8 @@ func grantable(t *sqlite.Tx, by access.Principal, requested access.Scope) (acces
 	return intersect(requested, own)
 }
 
-// grantableBy returns the most that by may hand to a new key at this moment: what the user's role grants in the organization
-// acted in, as far as by's credential holds it too. A narrow credential of one organization must not make a wide key of
-// another.
+// grantableBy returns the most that by may grant to a new key: the permissions of the user's role in the organization acted in
+// that by's credential holds too. A narrow credential of one organization must not create a wide key of another.
 func grantableBy(t *sqlite.Tx, by access.Principal) (access.Scope, error) {
 	creator, err := creatorOf(t, by)
 	if err != nil {
@@ -101,7 +100,7 @@ func grantableBy(t *sqlite.Tx, by access.Principal) (access.Scope, error) {
 	return effective(creator.Role).Intersect(caller), err
 }
 
-// intersect refuses where nothing is left.
+// intersect narrows a scope, and refuses an empty result.
 func intersect(requested, own access.Scope) (access.Scope, error) {
 	granted := requested.Intersect(own)
 	if granted.Empty() {
@@ -113,14 +112,14 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 	return granted, nil
 }
 
-// creator is what decides over a new key: the plan of the organization, and what its creator is there.
+// creator is what decides about a new key: the plan of the organization, and the creator's role there.
 type creator struct {
 	Plan   bool        `db:"api_keys"`
 	Member bool        `db:"member"`
 	Role   access.Role `db:"role"`
 }
 
-// creatorOf reads it afresh. A credential revoked since by was made must not leave another behind.
+// creatorOf reads the creator from the file. A credential that was revoked meanwhile must not create another.
 func creatorOf(t *sqlite.Tx, by access.Principal) (c creator, err error) {
 	if err := notRevoked(t, by.Authority()); err != nil {
 		return c, err
@@ -134,12 +133,12 @@ func creatorOf(t *sqlite.Tx, by access.Principal) (c creator, err error) {
 	return c, sqlite.Missing(err, "organization")
 }
 
-// ancestry is what a key has from the one that was rotated into it: its row, and its rate window. The zero value is of a
-// key that begins a window of its own, named by its row id.
-type ancestry struct{ row, window *int64 }
+// predecessor is the key that a new key replaces: its row id and its rate window. The zero value is none: the new key begins a
+// window of its own, named by its row id.
+type predecessor struct{ row, window *int64 }
 
 // insertKey writes a key.
-func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted access.Scope, from ancestry) (int64, error) {
+func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted access.Scope, from predecessor) (int64, error) {
 	digest := k.Credential.Digest()
 	return t.Insert(`
 		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
@@ -149,7 +148,7 @@ func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted acces
 		from.window, from.row)
 }
 
-// RevokeKey revokes an API key, for all requests that begin after it has returned. Doing so again changes nothing.
+// RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.
 // Faults: NotFound.
 func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return d.change(ctx, urgentFor(organization), func(t *sqlite.Tx) error {
@@ -174,7 +173,7 @@ func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization
 	})
 }
 
-// timeText writes a time as it is shown everywhere, for the audit log; nil stays nil.
+// timeText formats a time for the audit log; nil stays nil.
 func timeText(at *int64) any {
 	if at == nil {
 		return nil

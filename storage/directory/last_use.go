@@ -11,37 +11,36 @@ import (
 )
 
 const (
-	// noteEvery is how often, in milliseconds, the last use of one credential is written at most.
+	// noteEvery is the shortest time, in milliseconds, between two writes of the last use of one credential.
 	noteEvery = int64(time.Minute / time.Millisecond)
 
-	// notesPerWrite bounds a transaction of notes, so that the writes of others do not wait behind all of them.
+	// notesPerWrite bounds the notes of one transaction, so that other writes wait less.
 	notesPerWrite = 500
 
 	useShards = 16 // a power of two
 )
 
-// lastUses remembers which credentials were used since they were last written, so that no request waits for that. The zero
-// value is empty.
+// lastUses remembers in memory when credentials were last used, so that no request waits for a write. The zero value is empty.
 type lastUses [useShards]struct {
 	mu      sync.Mutex
 	noted   map[credentialRow]int64 // the last use
 	written map[credentialRow]int64 // when it was last written, less than noteEvery ago
 }
 
-// credentialRow names an API key, or an access token.
+// credentialRow is the row of an API key or of an access token.
 type credentialRow struct {
 	row   int64
 	token bool
 }
 
-// use is a credential and when it was last used.
+// use is a credential and the time of its last use.
 type use struct {
 	credentialRow
 	at int64
 }
 
-// Used notes that a request was made with p's credential. It does not block; upkeep writes the last use down, at most
-// once a minute per credential. Any principal ends the making of tokens at starts; see Invite.
+// Used notes a request with p's credential. It does not block: KeepLastUses writes the time, at most once a minute per
+// credential. After the first call for any principal, no start creates a bootstrap token; see Invite.
 func (d *Directory) Used(p access.Principal) {
 	d.firstRequest.note()
 	at := time.Now().UnixMilli()
@@ -84,7 +83,7 @@ func (u *lastUses) due(now int64) []use {
 	return due
 }
 
-// settle forgets notes that have been written, unless the credential has been used again.
+// settle forgets the notes that were written, unless the credential was used again.
 func (u *lastUses) settle(notes []use, now int64) {
 	for _, n := range notes {
 		shard := &u[n.row%useShards]
@@ -97,7 +96,7 @@ func (u *lastUses) settle(notes []use, now int64) {
 	}
 }
 
-// KeepLastUses writes when credentials were last used.
+// KeepLastUses writes when credentials were last used. The owner of the file calls it from time to time.
 func (d *Directory) KeepLastUses(ctx context.Context) error {
 	now := time.Now().UnixMilli()
 	due := d.lastUses.due(now)
@@ -112,8 +111,8 @@ func (d *Directory) KeepLastUses(ctx context.Context) error {
 	return nil
 }
 
-// writeLastUses writes a use that is later than the one written before. A time from the future comes from a clock that was
-// ahead, and is replaced too.
+// writeLastUses writes uses that are later than those in the file. It also replaces times from the future: the clock was ahead
+// then.
 func writeLastUses(t *sqlite.Tx, notes []use) error {
 	for _, n := range notes {
 		statement := "UPDATE api_keys SET last_used_at = ?1 WHERE id = ?2 AND coalesce(last_used_at, 0) NOT BETWEEN ?1 AND ?1 + ?3"

@@ -14,7 +14,7 @@ const selectMembers = `
 	SELECT m.user_id, u.public_id AS user_public_id, u.email, u.name, r.name AS role, m.created_at
 	FROM memberships m JOIN users u ON u.id = m.user_id JOIN roles r ON r.id = m.role_id`
 
-// Members lists the members of an organization, the newest user first. Faults: NotFound.
+// Members lists the members of an organization, newest user first. Faults: NotFound.
 func (d *Directory) Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error) {
 	o, err := d.Organization(ctx, organization)
 	if err != nil {
@@ -26,9 +26,9 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 	return members, err
 }
 
-// SetMember gives a user a role in an organization, from the next request on, whether it is a member already or not.
-// Faults: NotFound; Invalid where the role is unknown; Forbidden where the role holds more than by; Conflict where the
-// last active operator would be none any more.
+// SetMember gives a user a role in an organization, or replaces the role there. It holds from the next request on. Faults:
+// NotFound; Invalid if the role is unknown; Forbidden if the role holds more than by; Conflict if no active operator would
+// be left.
 func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
 		o, u, err := memberRows(t, organization, user)
@@ -37,7 +37,7 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		}
 		given, err := roleNamed(t, role)
 		if err != nil {
-			return set, unknown(err, "role", "role")
+			return set, unknownField(err, "role", "role")
 		}
 		before, err := member(t, o, u)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -49,7 +49,7 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 		if err := mayGrant(t, by, given.Permissions, o != by.Authority.Home); err != nil {
 			return set, err
 		}
-		if err := keepAnOperator(t, u, o); err != nil {
+		if err := requireAnotherOperator(t, u, o); err != nil {
 			return set, err
 		}
 		if err := upsertMember(t, o, u, given.RowID); err != nil {
@@ -67,8 +67,8 @@ func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization
 	})
 }
 
-// RemoveMember takes a user out of an organization; its credentials there are refused from the next request on. Faults:
-// NotFound, also for one who is no member; Conflict for the last active operator.
+// RemoveMember removes a user from an organization. The user's credentials there are refused from the next request on.
+// Faults: NotFound, also if the user is not a member; Conflict for the last active operator.
 func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		o, u, err := memberRows(t, organization, user)
@@ -79,7 +79,7 @@ func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organizat
 		if err != nil {
 			return sqlite.Missing(err, "member")
 		}
-		if err := keepAnOperator(t, u, o); err != nil {
+		if err := requireAnotherOperator(t, u, o); err != nil {
 			return err
 		}
 		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
@@ -99,7 +99,7 @@ func memberRows(t *sqlite.Tx, organization, user string) (o, u int64, err error)
 	return o, u, err
 }
 
-// member reads a membership; sql.ErrNoRows where there is none.
+// member reads a membership; sql.ErrNoRows if there is none.
 func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error) {
 	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
 	return m, err

@@ -29,20 +29,20 @@ func (d *Directory) Organization(ctx context.Context, id string) (access.Organiz
 	return o, sqlite.Missing(err, "organization")
 }
 
-// OrganizationByID returns the organization that a request names to act in. Faults: NotFound.
+// OrganizationByID returns the organization in which a request wants to act. Faults: NotFound.
 func (d *Directory) OrganizationByID(ctx context.Context, id string) (access.Organization, error) {
 	return d.Organization(ctx, id)
 }
 
-// CreateOrganization makes an organization on the plan that o names. Faults: Invalid where the plan is unknown, Conflict
-// where the external id is taken.
+// CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
+// the external id is taken.
 func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Organization, err error) {
 		plan, err := planRow(t, o.Plan)
 		if err != nil {
-			return made, unknown(err, "plan", "plan")
+			return made, unknownField(err, "plan", "plan")
 		}
-		if err := freeOrganization(t, 0, o.ExternalID); err != nil {
+		if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
 			return made, err
 		}
 		row, err := insertOrganization(t, o, plan)
@@ -61,8 +61,8 @@ func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o a
 	})
 }
 
-// UpdateOrganization changes an organization; another plan holds from the next request and the next attempt on. Faults:
-// NotFound, Invalid where the plan is unknown, Conflict where the external id is taken.
+// UpdateOrganization changes an organization. A new plan holds from the next request and the next attempt on. Faults:
+// NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Organization, err error) {
 		row, err := organizationRow(t, id)
@@ -73,11 +73,11 @@ func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id 
 		if c.Plan != nil {
 			found, err := planRow(t, *c.Plan)
 			if err != nil {
-				return changed, unknown(err, "plan", "plan")
+				return changed, unknownField(err, "plan", "plan")
 			}
 			plan = &found
 		}
-		if err := freeOrganization(t, row, c.ExternalID); err != nil {
+		if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
 			return changed, err
 		}
 		if _, err := t.Exec(`
@@ -113,8 +113,8 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 	return details
 }
 
-// DeleteOrganization removes an organization. Its audit log is not lost: it goes to the actor's LogOrganization.
-// Faults: NotFound; Conflict while there is anything else of it, be it revoked or removed, and for the actor's own.
+// DeleteOrganization deletes an empty organization. Its audit log moves to the actor's LogOrganization. Faults: NotFound;
+// Conflict while the organization has anything else, even revoked or removed, and for the actor's own organization.
 func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		row, err := organizationRow(t, id)
@@ -131,7 +131,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 			return err
 		}
 		if _, err := t.Exec("DELETE FROM organizations WHERE id = ?", row); sqlite.IsReferenced(err) {
-			return dependedOn("organization", "something still depends on it")
+			return errInUse("organization", "something still depends on it")
 		} else if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 	})
 }
 
-// refuseDependents names all that keeps an organization from being deleted.
+// refuseDependents refuses to delete an organization that is not empty, and names what it has.
 func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 	found := []string{}
 	if err := t.List(&found, `
@@ -153,14 +153,14 @@ func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 		return err
 	}
 	if found = append(found, others...); len(found) > 0 {
-		return dependedOn("organization", "it has "+strings.Join(found, ", "))
+		return errInUse("organization", "it has "+strings.Join(found, ", "))
 	}
 	return nil
 }
 
-// freeOrganization refuses an external id that another organization than the given has; 0 is none. Nil, and empty for no
-// external id, match nothing.
-func freeOrganization(t *sqlite.Tx, except int64, externalID *string) error {
+// requireUniqueOrganization refuses an external id of another organization than the given one; 0 is none. A nil or empty
+// external id matches nothing.
+func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) error {
 	return refuseIf(t, alreadyExists("organization", "external_id"),
 		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
 }

@@ -11,7 +11,7 @@ import (
 
 const permissionColumns = "id, key, description, built_in, created_at"
 
-// Permissions lists the vocabulary, newest first.
+// Permissions lists the permissions, newest first.
 func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
 	permissions := []access.Permission{}
 	err := d.list(ctx, &permissions, "SELECT "+permissionColumns+" FROM permissions WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
@@ -25,20 +25,20 @@ func (d *Directory) Permission(ctx context.Context, key string) (access.Permissi
 	return p, sqlite.Missing(err, "permission")
 }
 
-// vocabulary reads the keys of all permissions as a scope.
-const vocabulary = "SELECT coalesce(group_concat(key, ' '), '') FROM permissions"
+// allPermissions reads the keys of all permissions as a scope.
+const allPermissions = "SELECT coalesce(group_concat(key, ' '), '') FROM permissions"
 
-// UnknownPermissions returns the part of a scope that is not in the vocabulary at present.
+// UnknownPermissions returns the part of a scope for which there is no permission.
 func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error) {
 	var known access.Scope
-	if err := d.get(ctx, &known, vocabulary); err != nil {
+	if err := d.get(ctx, &known, allPermissions); err != nil {
 		return access.Scope{}, err
 	}
 	return named.Minus(known), nil
 }
 
-// CreatePermission adds a word to the vocabulary; the built-in roles grant it from the next request on. It is never a
-// built-in one. Faults: Conflict where the key is taken.
+// CreatePermission creates a permission, which is never a built-in one. The built-in roles grant it from the next request on.
+// Faults: Conflict if the key is taken.
 func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn = false
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {
@@ -62,7 +62,7 @@ func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p acc
 	})
 }
 
-// UpdatePermission describes a permission anew, a built-in one too. Faults: NotFound.
+// UpdatePermission replaces the description of a permission, also of a built-in one. Faults: NotFound.
 func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, description string) (access.Permission, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (changed access.Permission, err error) {
 		if changed, err = permission(t, key); err != nil {
@@ -77,9 +77,8 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 	})
 }
 
-// DeletePermission removes a permission from the vocabulary. Faults: NotFound; Conflict for a built-in one, and while a
-// role grants it or a key that is still good has it in its scope: were it made again later, with another meaning, that
-// key would hold it without having been asked for.
+// DeletePermission deletes a permission. Faults: NotFound; Conflict for a built-in one, and while a role grants it or an active
+// key has it in its scope. Otherwise, if the permission were created again with another meaning, that key would hold it.
 func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		p, err := permission(t, key)
@@ -87,13 +86,13 @@ func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key s
 			return err
 		}
 		if p.BuiltIn {
-			return fixed("permission", key)
+			return errBuiltIn("permission", key)
 		}
-		used := dependedOn("permission", "roles grant it; take it out of their permissions first")
+		used := errInUse("permission", "roles grant it; take it out of their permissions first")
 		if err := refuseIf(t, used, "SELECT 1 FROM role_permissions WHERE permission_id = ?", p.RowID); err != nil {
 			return err
 		}
-		if err := refuseIf(t, dependedOn("permission", "API keys have it in their scope; revoke them first"), `
+		if err := refuseIf(t, errInUse("permission", "API keys have it in their scope; revoke them first"), `
 			SELECT 1 FROM api_keys
 			WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1) AND instr(' ' || scope || ' ', ' ' || ?2 || ' ') > 0`,
 			t.Now(), key); err != nil {
@@ -120,17 +119,17 @@ func insertPermission(t *sqlite.Tx, p access.Permission) (int64, error) {
 		p.Key, p.Description, p.BuiltIn, t.Now())
 }
 
-// knownPermissions refuses a field that names permissions outside of the vocabulary, each of them by name.
+// knownPermissions refuses a field with unknown permissions, and names each of them.
 func knownPermissions(t *sqlite.Tx, field string, named access.Scope) error {
 	var known access.Scope
-	if err := t.Get(&known, vocabulary); err != nil {
+	if err := t.Get(&known, allPermissions); err != nil {
 		return err
 	}
 	var fields []fault.Field
 	for _, key := range named.Minus(known).Keys() {
 		fields = append(fields, fault.Field{
 			Field: field, Code: "unknown_permission",
-			Message: "There is no permission " + key + "; an operator can add it to the vocabulary.",
+			Message: "There is no permission " + key + "; an operator can create it.",
 		})
 	}
 	return fault.Fields(fields)

@@ -6,23 +6,22 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// The counts stand in the transaction that adds one more, so no number of parallel requests passes a limit.
+// The counts are read in the transaction that adds a key, so parallel requests cannot pass a limit.
 const (
 	countKeys = `
 		SELECT (SELECT count(*) FROM api_keys INDEXED BY api_keys_live
 		        WHERE organization_id = ?1 AND revoked_at IS NULL AND expires_at IS NULL)
 		     + (SELECT count(*) FROM api_keys INDEXED BY api_keys_live
 		        WHERE organization_id = ?1 AND revoked_at IS NULL AND expires_at > ?2)`
-	// A rotated key has an end, because its grace has one.
+	// A rotated key always has an expiry, because its grace ends.
 	countRotated = `
 		SELECT count(*) FROM api_keys k INDEXED BY api_keys_live
 		WHERE k.organization_id = ?1 AND k.revoked_at IS NULL AND k.expires_at > ?2
 		  AND EXISTS (SELECT 1 FROM api_keys successor WHERE successor.replaces = k.id)`
 )
 
-// requireRoomForKey refuses one API key more than the plan allows. Keys that are revoked or expired do not count. Nor do
-// those that were rotated and still have their grace, so that an organization at its limit can rotate and go on. Faults:
-// Conflict.
+// requireRoomForKey refuses one API key more than the plan allows. Revoked and expired keys do not count. Rotated keys in their
+// grace do not count either, so that an organization at its limit can rotate. Faults: Conflict.
 func requireRoomForKey(t *sqlite.Tx, organization int64) error {
 	plan, err := PlanOf(t, organization)
 	if err != nil {
@@ -38,12 +37,11 @@ func requireRoomForKey(t *sqlite.Tx, organization int64) error {
 	return plan.CheckKeys(have - rotated)
 }
 
-// leastRotated is how many rotated API keys any organization may keep alive at a time.
+// leastRotated is how many rotated API keys may be in their grace under any plan.
 const leastRotated = 10
 
-// requireRoomForGrace refuses to keep one more rotated key alive where as many have their grace as the plan allows keys,
-// or as the organization has keys beside them. So rotation makes at most twice as many keys as were created. Faults:
-// Conflict.
+// requireRoomForGrace refuses a grace for one more rotated key. As many rotated keys may be in their grace as the plan allows
+// keys, or as the organization has other keys. So rotation at most doubles the number of keys. Faults: Conflict.
 func requireRoomForGrace(t *sqlite.Tx, organization int64) error {
 	plan, err := PlanOf(t, organization)
 	if err != nil {

@@ -24,7 +24,7 @@ func (d *Directory) Plan(ctx context.Context, name string) (access.Plan, error) 
 	return p, sqlite.Missing(err, "plan")
 }
 
-// CreatePlan makes a plan. Faults: Conflict where the name is taken.
+// CreatePlan creates a plan. Faults: Conflict if the name is taken.
 func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Plan, err error) {
 		exists := alreadyExists("plan", "name")
@@ -48,7 +48,7 @@ func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Pl
 	})
 }
 
-// UpdatePlan changes a plan, from the next request and the next attempt of its organizations on. Faults: NotFound.
+// UpdatePlan changes a plan. It holds from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Plan, err error) {
 		row, err := planRow(t, name)
@@ -95,14 +95,14 @@ func changesOfPlan(c access.PlanChange) map[string]any {
 	return details
 }
 
-// DeletePlan removes a plan. Faults: NotFound; Conflict while an organization has it.
+// DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization has it.
 func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		row, err := planRow(t, name)
 		if err != nil {
 			return err
 		}
-		used := dependedOn("plan", "organizations have it; give them another plan first")
+		used := errInUse("plan", "organizations have it; give them another plan first")
 		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ?", row); err != nil {
 			return err
 		}

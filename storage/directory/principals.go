@@ -13,21 +13,21 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// The caches' size: what is beyond is read from the file again, in some 20 µs.
+// The size of each cache. To read a principal from the file takes about 20 µs.
 const (
 	principalShards  = 64 // a power of two
 	principalsPerOne = 16_384 / principalShards
 )
 
-// principalCache holds those who came with a credential lately. It is exact: whatever could change one of them bumps the
-// generation after its commit and before its caller is answered, and what was read under another generation is not used.
-// The zero value is empty. The sorts of credentials stay apart, so that none passes for another.
+// principalCache holds the principals of recent requests. It is exact: every write that could change a principal bumps the
+// generation after its commit and before it returns, and an entry of another generation is not used. The zero value is empty.
+// Each sort of credential has its own map, so that one sort never passes for another.
 type principalCache struct {
 	generation atomic.Uint64
 	keys       principals
 	tokens     principals
 	sessions   principals
-	identities principals // by what was asked, see asked
+	identities principals // by identityKey
 }
 
 type principals [principalShards]struct {
@@ -35,13 +35,13 @@ type principals [principalShards]struct {
 	known map[access.Digest]*knownPrincipal
 }
 
-// knownPrincipal is not changed once it is in the cache.
+// knownPrincipal is an entry of the cache. It is never changed.
 type knownPrincipal struct {
 	access.Principal
-	generation uint64 // as it was before the principal was read
+	generation uint64 // before the principal was read
 }
 
-// find returns nil where nothing of the generation is known.
+// find returns nil if there is no entry of the generation.
 func (c *principals) find(generation uint64, d access.Digest) *knownPrincipal {
 	shard := &c[d[0]%principalShards]
 	shard.mu.RLock()
@@ -53,7 +53,7 @@ func (c *principals) find(generation uint64, d access.Digest) *knownPrincipal {
 	return p
 }
 
-// keep remembers p, in the place of an arbitrary other one where the shard is full.
+// keep stores p. If the shard is full, p replaces an arbitrary entry.
 func (c *principals) keep(d access.Digest, p *knownPrincipal) {
 	shard := &c[d[0]%principalShards]
 	shard.mu.Lock()
@@ -70,14 +70,14 @@ func (c *principals) keep(d access.Digest, p *knownPrincipal) {
 	shard.known[d] = p
 }
 
-// outdatePrincipals has every cached principal read again, once the transaction is durable.
+// outdatePrincipals makes every entry of the cache invalid once the transaction is committed.
 func (d *Directory) outdatePrincipals(t *sqlite.Tx) {
 	t.OnCommit(func() { d.principals.generation.Add(1) })
 }
 
-// PrincipalByKey returns for whom an API key acts, and with what permissions, at this moment. It does not look at
-// Plan.APIKeys. Faults: Unauthenticated, with the code of the first check that fails: invalid_key, key_revoked,
-// key_expired, creator_inactive. A database that cannot be read is never one of these.
+// PrincipalByKey returns the principal of an API key at this moment. It does not check Plan.APIKeys. Faults:
+// Unauthenticated, with the code of the first check that fails: invalid_key, key_revoked, key_expired, creator_inactive. A
+// failure to read the database is never one of these.
 func (d *Directory) PrincipalByKey(ctx context.Context, digest access.Digest) (access.Principal, error) {
 	generation := d.principals.generation.Load()
 	p := d.principals.keys.find(generation, digest)
@@ -95,9 +95,9 @@ func (d *Directory) PrincipalByKey(ctx context.Context, digest access.Digest) (a
 	return p.Principal, nil
 }
 
-// PrincipalByToken returns for whom an access token acts, and with what permissions, at this moment. Faults:
+// PrincipalByToken returns the principal of an access token at this moment. Faults:
 // Unauthenticated, with the code of the first check that fails: invalid_key, token_revoked, token_expired,
-// user_inactive. A database that cannot be read is never one of these.
+// user_inactive. A failure to read the database is never one of these.
 func (d *Directory) PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error) {
 	generation := d.principals.generation.Load()
 	p := d.principals.tokens.find(generation, digest)
@@ -115,17 +115,17 @@ func (d *Directory) PrincipalByToken(ctx context.Context, digest access.Digest) 
 	return p.Principal, nil
 }
 
-// principalRole is the role r by which a principal acts; all of it is empty where r is no row.
+// principalRole selects the role r of a principal; its columns are empty if there is no role.
 const principalRole = `
 	coalesce(r.name, '') AS "role.name", coalesce(r.built_in, 0) AS "role.built_in", ` + listedPermissions + ` AS "role.permissions"`
 
-// actingRole joins the role r by which a user u acts: that of its membership m, or the operator's for the built-in user,
-// who has no memberships and needs none.
+// actingRole joins the role r of a user u: the role of membership m, or operator for the built-in user, who has no
+// memberships.
 const actingRole = `
 	LEFT JOIN roles r ON r.id = CASE u.built_in WHEN 1 THEN (SELECT id FROM roles WHERE name = '` + access.RoleOperator + `') ELSE m.role_id END`
 
-// The statements read all that makes a principal of a credential c at one moment: they are one statement each, so that
-// no write can come in between.
+// Each of these statements reads everything about the principal of a credential c. It is one statement, so that no write can
+// come in between.
 const (
 	principalColumns = `
 	u.id AS "user.id", u.public_id AS "user.public_id", u.email AS "user.email", u.name AS "user.name",
@@ -153,7 +153,7 @@ const (
 		principalColumns + ` FROM api_keys c` + principalJoins
 
 	keyPrincipal     = keyColumns + byDigest
-	keyPrincipalByID = keyColumns + " WHERE c.public_id = ?" // for who wants to know, not for who acts
+	keyPrincipalByID = keyColumns + " WHERE c.public_id = ?" // for KeyStateByID: an id does not authenticate
 
 	tokenPrincipal = `SELECT` + tokenColumns + principalColumns + ` FROM access_tokens c` + principalJoins + byDigest
 
@@ -163,7 +163,7 @@ const (
 	c.created_at AS "token.created_at", c.expires_at AS "token.expires_at", c.last_used_at AS "token.last_used_at", c.revoked_at AS "token.revoked_at",`
 )
 
-// principalRow is a row of those statements. What is no part of the credential is nil.
+// principalRow is a row of these statements. Key, Token and Session are nil for other sorts of credentials.
 type principalRow struct {
 	Key     *access.Key         `db:"key"`
 	Token   *access.AccessToken `db:"token"`
@@ -175,12 +175,13 @@ type principalRow struct {
 	Role    access.Role         `db:"role"`
 }
 
-// readCredential is readPrincipal by a digest, which escapes to the heap here and not where a principal is cached.
+// readCredential is readPrincipal by a digest. The digest escapes to the heap here, and so a cached principal costs no
+// allocation.
 func (d *Directory) readCredential(ctx context.Context, statement string, digest access.Digest, refused refusals) (*knownPrincipal, error) {
 	return d.readPrincipal(ctx, statement, refused, digest[:])
 }
 
-// readPrincipal reads a principal and makes the checks of a credential that are its own; see access.CredentialState.
+// readPrincipal reads a principal and checks its credential; see access.CredentialState.
 func (d *Directory) readPrincipal(ctx context.Context, statement string, refused refusals, by ...any) (*knownPrincipal, error) {
 	var row principalRow
 	if err := d.get(ctx, &row, statement, by...); errors.Is(err, sql.ErrNoRows) {
@@ -189,13 +190,13 @@ func (d *Directory) readPrincipal(ctx context.Context, statement string, refused
 		return nil, err
 	}
 	state := row.state()
-	if err := refused.at(state.FailedCheck(time.Now().UnixMilli())); err != nil {
+	if err := refused.forCheck(state.FailedCheck(time.Now().UnixMilli())); err != nil {
 		return nil, err
 	}
 	return &knownPrincipal{Principal: state.Principal}, nil
 }
 
-// refusals name a sort of credential where it is refused.
+// refusals are the words for a sort of credential in its refusals.
 type refusals struct{ code, name, holder, holderCode string }
 
 var (
@@ -203,8 +204,7 @@ var (
 	refusedToken = refusals{"token", "access token", "The user of this access token", "user_inactive"}
 )
 
-// invalid says one and the same of what is malformed and of what is unknown, and has one code for both sorts: the interface
-// names no other.
+// invalid is the refusal of a malformed and of an unknown credential. It has the same code for all sorts of credentials.
 func (r refusals) invalid() error {
 	return fault.New(fault.Unauthenticated, "invalid_key", "This %s is not valid; check that it was copied in full.", r.name)
 }
@@ -221,8 +221,8 @@ func (r refusals) inactive() error {
 	return fault.New(fault.Unauthenticated, r.holderCode, "%s is not active, or not a member of the organization any more.", r.holder)
 }
 
-// PrincipalOfSystem returns the built-in operator, as whom requests over the local socket act, in the oldest organization.
-// It is read afresh each time: those requests are typed by hand, and so no cache has to be exact about it.
+// PrincipalOfSystem returns the built-in operator in the oldest organization. Requests over the local socket act as this
+// principal. It is not cached: people type those requests.
 func (d *Directory) PrincipalOfSystem(ctx context.Context) (access.Principal, error) {
 	var row principalRow
 	if err := d.get(ctx, &row, `

@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// listedPermissions is what a role r is made of: the permissions listed for it, or the whole vocabulary for a built-in
-// one, whose part of it is computed; see effective. Empty where r is no row.
+// listedPermissions selects the permissions of a role r, or all permissions for a built-in role: effective computes its part.
+// The result is empty if there is no role.
 const listedPermissions = `
 	coalesce(CASE WHEN r.built_in
 		THEN (SELECT group_concat(v.key, ' ') FROM permissions v)
@@ -19,7 +19,7 @@ const listedPermissions = `
 
 const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + listedPermissions + " AS permissions"
 
-// effective computes what a role grants out of listedPermissions. A built-in role that nobody knows grants nothing.
+// effective returns the permissions that a role grants, by listedPermissions. An unknown built-in role grants nothing.
 func effective(r access.Role) access.Scope {
 	if !r.BuiltIn {
 		return r.Permissions
@@ -28,7 +28,7 @@ func effective(r access.Role) access.Scope {
 	return granted
 }
 
-// Roles lists the roles with what they grant at present, newest first.
+// Roles lists the roles with the permissions that they grant at present, newest first.
 func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {
 	roles := []access.Role{}
 	err := d.list(ctx, &roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", scan.UpperBound(before), limit)
@@ -38,7 +38,7 @@ func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]acces
 	return roles, err
 }
 
-// Role returns the role of that name with what it grants at present. Faults: NotFound.
+// Role returns a role with the permissions that it grants at present. Faults: NotFound.
 func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) {
 	var r access.Role
 	if err := d.get(ctx, &r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
@@ -48,8 +48,8 @@ func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) 
 	return r, nil
 }
 
-// CreateRole makes a role; it is never a built-in one. Faults: Conflict where the name is taken, Invalid where a
-// permission is unknown, Forbidden where the role holds more than by.
+// CreateRole creates a role, which is never a built-in one. Faults: Conflict if the name is taken; Invalid if a permission is
+// unknown; Forbidden if the role holds more than by.
 func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
 		exists := alreadyExists("role", "name")
@@ -80,15 +80,15 @@ func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Ro
 	})
 }
 
-// UpdateRole changes what a role grants, from the next request of its holders on. Faults: NotFound, Conflict for a
-// built-in one, Invalid where a permission is unknown, Forbidden where the role holds more than by, before the change or after it.
+// UpdateRole changes the permissions of a role, from the next request of its holders on. Faults: NotFound; Conflict for a
+// built-in one; Invalid if a permission is unknown; Forbidden if the role holds more than by, before or after the change.
 func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Role, err error) {
 		if changed, err = roleNamed(t, name); err != nil {
 			return changed, err
 		}
 		if changed.BuiltIn {
-			return changed, fixed("role", name)
+			return changed, errBuiltIn("role", name)
 		}
 		details := map[string]any{}
 		if c.Permissions != nil {
@@ -108,7 +108,7 @@ func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string
 	})
 }
 
-// DeleteRole removes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
+// DeleteRole deletes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
 func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
 		r, err := roleNamed(t, name)
@@ -116,9 +116,9 @@ func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string
 			return err
 		}
 		if r.BuiltIn {
-			return fixed("role", name)
+			return errBuiltIn("role", name)
 		}
-		used := dependedOn("role", "members of organizations have it; give them another role first")
+		used := errInUse("role", "members of organizations have it; give them another role first")
 		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func insertRole(t *sqlite.Tx, name string, builtIn bool) (int64, error) {
 	return t.Insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.Now())
 }
 
-// setPermissions lists permissions for a role in place of those listed before.
+// setPermissions replaces the permissions of a role.
 func setPermissions(t *sqlite.Tx, role int64, permissions access.Scope) error {
 	keys, err := json.Marshal(permissions.Keys())
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// What a new instance is called.
+// The names of a new instance.
 const (
 	firstOrganization = "Default"
 	firstPlan         = "enterprise"
@@ -15,8 +15,8 @@ const (
 	firstName         = "admin"
 )
 
-// Seed writes what a new directory starts with. The first operator's token comes later, and again at every start until
-// somebody has used one; see Invite.
+// Seed writes the first rows of a new directory. The first operator's token is created later, at each start until somebody has
+// made a request; see Invite.
 func Seed(t *sqlite.Tx) error {
 	return errors.Join(seedAccess(t), seedSystem(t), seedOperator(t))
 }
@@ -60,8 +60,8 @@ func seedOperator(t *sqlite.Tx) error {
 	return upsertMember(t, organization, user, role)
 }
 
-// The built-in user. It has no e-mail address, only a word in the place of one, so that nobody who proves an address to
-// an identity provider can be taken for it.
+// systemName is the name of the built-in user. It stands in place of an e-mail address too: it is none, so no identity provider
+// can verify it.
 const systemName = "system"
 
 func seedSystem(t *sqlite.Tx) error {

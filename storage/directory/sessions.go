@@ -10,21 +10,21 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// sessionLife is how long a session lasts; less where its access token expires before.
+// sessionLife is how long a session lasts, unless its access token expires earlier.
 const sessionLife = 12 * time.Hour
 
-// maxDropped bounds how many sessions are forgotten in a transaction.
-const maxDropped = 500
+// sessionBatch is how many ended sessions one transaction deletes.
+const sessionBatch = 500
 
 const sessionPrincipal = `
 	SELECT s.id AS "session.id", s.public_id AS "session.public_id", s.created_at AS "session.created_at", s.expires_at AS "session.expires_at",` +
 	tokenColumns + principalColumns + ` FROM sessions s JOIN access_tokens c ON c.id = s.token_id` + principalJoins + ` WHERE s.digest = ?`
 
-// refusedSession is a session where its token is refused. One that has ended is as unknown as one that never was.
+// refusedSession has the texts for a session whose token is refused. A session that has ended is unknown.
 var refusedSession = refusals{"token", "session's access token", "The user of this session", "user_inactive"}
 
-// PrincipalBySession returns for whom a session acts: as its access token does, at this moment. Faults: Unauthenticated,
-// with the code invalid_key for a session that has ended or never was, and else as of PrincipalByToken.
+// PrincipalBySession returns the principal of a session at this moment, which is that of its access token. Faults:
+// Unauthenticated, with the code invalid_key for a session that is unknown or has ended, else with those of PrincipalByToken.
 func (d *Directory) PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error) {
 	generation := d.principals.generation.Load()
 	p := d.principals.sessions.find(generation, digest)
@@ -41,13 +41,13 @@ func (d *Directory) PrincipalBySession(ctx context.Context, digest access.Digest
 	case p.Token.Status(now) == access.Expired:
 		return access.Principal{}, refusedSession.expired()
 	case p.Session.ExpiresAt <= now, p.Session.CreatedAt > now+clock.Tolerance.Milliseconds():
-		// A session from the future began while the clock was ahead. It would last until that time comes.
+		// The session began while the clock was ahead. It would last too long.
 		return access.Principal{}, refusedSession.invalid()
 	}
 	return p.Principal, nil
 }
 
-// CreateSession begins a session that acts as the access token of p, which must have one.
+// CreateSession begins a session that acts as the access token of p. p must have a token.
 func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by access.Actor, c access.Credential) (access.Session, error) {
 	return returning(ctx, d, workFor(p.Home.RowID), func(t *sqlite.Tx) (access.Session, error) {
 		made := access.Session{ID: publicid.New(access.SessionID), CreatedAt: t.Now(), ExpiresAt: t.Now() + sessionLife.Milliseconds()}
@@ -67,7 +67,7 @@ func (d *Directory) CreateSession(ctx context.Context, p access.Principal, by ac
 	})
 }
 
-// EndSession ends the session of p, for all requests that begin after it has returned. Doing so again changes nothing.
+// EndSession ends the session of p for all requests that begin after EndSession has returned. The operation is idempotent.
 func (d *Directory) EndSession(ctx context.Context, p access.Principal, by access.Actor) error {
 	return d.change(ctx, urgentFor(p.Home.RowID), func(t *sqlite.Tx) error {
 		n, err := t.Affected("DELETE FROM sessions WHERE public_id = ?", p.Session.ID)
@@ -81,7 +81,8 @@ func (d *Directory) EndSession(ctx context.Context, p access.Principal, by acces
 	})
 }
 
-// DropSessions deletes sessions that had expired at the given time. It looks before it writes: mostly there are none.
+// DropSessions deletes a batch of the sessions that have expired at the time now. It reads before it writes: usually there
+// are none. The owner of the file calls it from time to time.
 func (d *Directory) DropSessions(ctx context.Context, now int64) error {
 	var ended bool
 	if err := d.get(ctx, &ended, "SELECT EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)", now); err != nil || !ended {
@@ -91,6 +92,6 @@ func (d *Directory) DropSessions(ctx context.Context, now int64) error {
 }
 
 func dropEndedSessions(t *sqlite.Tx, now int64) error {
-	_, err := t.Exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, maxDropped)
+	_, err := t.Exec("DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= ? LIMIT ?)", now, sessionBatch)
 	return err
 }

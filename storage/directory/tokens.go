@@ -35,9 +35,9 @@ func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessTo
 	return a, sqlite.Missing(err, "access token")
 }
 
-// CreateToken keeps an access token of a user for an organization. A nil expiresAt means that it does not expire.
-// Faults: NotFound for the user, Invalid where the organization is unknown, Conflict where the user is no member of it,
-// Forbidden where the token could do more than by.
+// CreateToken creates an access token of a user for an organization. With a nil expiresAt it does not expire. Faults: NotFound
+// for the user; Invalid if the organization is unknown; Conflict if the user is not a member of it; Forbidden if the token
+// would hold more than by.
 func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
 		u, err := userRow(t, user)
@@ -46,7 +46,7 @@ func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, orga
 		}
 		o, err := organizationRow(t, organization)
 		if err != nil {
-			return made, unknown(err, "organization_id", "organization")
+			return made, unknownField(err, "organization_id", "organization")
 		}
 		granted, err := grantedTo(t, u, o)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -62,7 +62,7 @@ func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, orga
 	})
 }
 
-// makeToken keeps an access token of a user, by row ids, and audits it.
+// makeToken creates an access token by the row ids of the user and the organization, and audits it.
 func (d *Directory) makeToken(t *sqlite.Tx, by access.Actor, user, organization int64, c access.Credential, name string, expiresAt *int64) (made access.AccessToken, err error) {
 	digest := c.Digest()
 	row, err := t.Insert(`
@@ -84,7 +84,7 @@ func notMember(who string) error {
 	return fault.New(fault.Conflict, "not_a_member", "%s is not a member of the organization.", who)
 }
 
-// tokenToRevoke is what the revocation of an access token needs to know of it.
+// tokenToRevoke is the part of an access token that its revocation needs.
 type tokenToRevoke struct {
 	Row          int64  `db:"id"`
 	ID           string `db:"public_id"`
@@ -98,8 +98,8 @@ const selectTokenToRevoke = `
 	SELECT a.id, a.public_id, u.public_id AS user_public_id, a.organization_id, a.name, a.revoked_at IS NOT NULL AS revoked
 	FROM access_tokens a JOIN users u ON u.id = a.user_id`
 
-// RevokeToken revokes an access token, for all requests that begin after it has returned. Doing so again changes
-// nothing. Faults: NotFound.
+// RevokeToken revokes an access token for all requests that begin after RevokeToken has returned. The operation is
+// idempotent. Faults: NotFound.
 func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		var found tokenToRevoke
@@ -113,7 +113,7 @@ func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id s
 	})
 }
 
-// revokeToken revokes an access token that is not revoked, and audits it.
+// revokeToken revokes an access token that is not revoked yet, and audits it.
 func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevoke) error {
 	if _, err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
 		return err

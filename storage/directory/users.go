@@ -13,7 +13,7 @@ import (
 
 const userColumns = "id, public_id, email, name, external_id, is_active, built_in, created_at, updated_at"
 
-// Users lists the users, newest first, without the built-in one.
+// Users lists the users without the built-in one, newest first.
 func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
 	users := []access.User{}
 	err := d.list(ctx, &users, "SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
@@ -27,10 +27,10 @@ func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
 	return u, sqlite.Missing(err, "user")
 }
 
-// CreateUser makes a user. Faults: Conflict where the e-mail address, whatever its case, or the external id is taken.
+// CreateUser creates a user. Faults: Conflict if the e-mail address, in any case, or the external id is taken.
 func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.User, err error) {
-		if err := freeUser(t, 0, &u.Email, u.ExternalID); err != nil {
+		if err := requireUniqueUser(t, 0, &u.Email, u.ExternalID); err != nil {
 			return made, err
 		}
 		row, err := insertUser(t, u)
@@ -43,16 +43,16 @@ func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.Us
 		if made, err = user(t, row); err != nil {
 			return made, err
 		}
-		d.outdatePrincipals(t) // an identity that was found by its e-mail address may be this user's now
+		d.outdatePrincipals(t) // an identity may have found another user by its e-mail address
 		return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, map[string]any{
 			"email": made.Email, "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
 		})
 	})
 }
 
-// UpdateUser changes a user. One that is not active any more is refused from the next request on, with every credential.
-// Faults: NotFound; Conflict where the e-mail address or the external id is taken, and for the last active operator;
-// Forbidden where somebody could come to act as the user by this, and the user holds more than by.
+// UpdateUser changes a user. All credentials of an inactive user are refused from the next request on. Faults: NotFound;
+// Conflict if the e-mail address or the external id is taken, and for the last active operator; Forbidden if the change lets
+// somebody else act as the user, and the user holds more than by.
 func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.User, err error) {
 		before, err := changeableUser(t, id)
@@ -60,16 +60,16 @@ func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, 
 			return changed, err
 		}
 		row := before.RowID
-		if err := freeUser(t, row, c.Email, c.ExternalID); err != nil {
+		if err := requireUniqueUser(t, row, c.Email, c.ExternalID); err != nil {
 			return changed, err
 		}
-		if opens(before, c) {
+		if changesWhoSignsIn(before, c) {
 			if err := mayActAs(t, by, row); err != nil {
 				return changed, err
 			}
 		}
 		if c.IsActive != nil && !*c.IsActive {
-			if err := keepAnOperator(t, row, 0); err != nil {
+			if err := requireAnotherOperator(t, row, 0); err != nil {
 				return changed, err
 			}
 		}
@@ -104,7 +104,7 @@ func changesOfUser(c access.UserChange) map[string]any {
 	return details
 }
 
-// DeleteUser removes a user. Faults: NotFound; Conflict while it has a membership, or a credential, be it revoked.
+// DeleteUser deletes a user. Faults: NotFound; Conflict while the user has a membership or a credential, even a revoked one.
 func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		row, err := userRow(t, id)
@@ -119,10 +119,10 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 			return err
 		}
 		if len(found) > 0 {
-			return dependedOn("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
+			return errInUse("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
 		}
 		if _, err := t.Exec("DELETE FROM users WHERE id = ?", row); sqlite.IsReferenced(err) {
-			return dependedOn("user", "something still depends on it; set is_active to false instead")
+			return errInUse("user", "something still depends on it; set is_active to false instead")
 		} else if err != nil {
 			return err
 		}
@@ -130,8 +130,8 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 	})
 }
 
-// freeUser refuses values that another user than the given has; 0 is none. Both fields are told at once.
-func freeUser(t *sqlite.Tx, except int64, email, externalID *string) error {
+// requireUniqueUser refuses values of another user than the given one; 0 is none. The refusal names all fields that clash.
+func requireUniqueUser(t *sqlite.Tx, except int64, email, externalID *string) error {
 	clashing := []string{}
 	if err := t.List(&clashing, `
 		SELECT 'email' WHERE EXISTS (SELECT 1 FROM users WHERE email = ?1 AND id <> ?3)
@@ -145,9 +145,9 @@ func freeUser(t *sqlite.Tx, except int64, email, externalID *string) error {
 	return nil
 }
 
-// keepAnOperator refuses to take from a user its operator's membership of an organization, or of all where that is 0, if
-// it is the last by which anybody can operate the instance.
-func keepAnOperator(t *sqlite.Tx, user, organization int64) error {
+// requireAnotherOperator refuses to end a user's memberships if no active operator would be left. An organization of 0 means
+// the memberships of all organizations.
+func requireAnotherOperator(t *sqlite.Tx, user, organization int64) error {
 	const operators = `
 		SELECT 1 FROM memberships m JOIN roles r ON r.id = m.role_id JOIN users u ON u.id = m.user_id
 		WHERE r.name = ?3 AND u.is_active = 1 AND `
@@ -165,13 +165,13 @@ func user(t *sqlite.Tx, row int64) (access.User, error) {
 	return u, sqlite.Missing(err, "user")
 }
 
-// changeableUser returns a user who is to be changed, or given something. Faults: NotFound; Conflict for the built-in one.
+// changeableUser returns a user for a change. Faults: NotFound; Conflict for the built-in user.
 func changeableUser(t *sqlite.Tx, id string) (found access.User, err error) {
 	if err := t.Get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
 		return found, sqlite.Missing(err, "user")
 	}
 	if found.BuiltIn {
-		return found, fixed("user", found.Name)
+		return found, errBuiltIn("user", found.Name)
 	}
 	return found, nil
 }

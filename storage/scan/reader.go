@@ -39,8 +39,8 @@ func NewReader(p *sqlite.Pool, connections int64, wait time.Duration) *Reader {
 	}
 }
 
-// Slot waits for a connection. The limit of a read does not run meanwhile. The caller must call free. Faults: Unavailable
-// where the wait is too long.
+// Slot waits for a connection. The limit of a read does not run meanwhile. The caller must call free. Faults: Unavailable if
+// the wait is too long.
 func (r *Reader) Slot(ctx context.Context) (free func(), err error) {
 	ctx, cancel := r.waiting(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func (r *Reader) Slot(ctx context.Context) (free func(), err error) {
 	return func() { r.slots.Release(1) }, nil
 }
 
-// Get reads one row into dest; sql.ErrNoRows where there is none.
+// Get waits for a connection and reads one row into dest; sql.ErrNoRows if there is none.
 func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) error {
 	free, err := r.Slot(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) er
 	return r.Pool.Get(ctx, dest, text, args...)
 }
 
-// List reads all rows into dest, a pointer to a slice.
+// List waits for a connection and reads all rows into dest, a pointer to a slice.
 func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) error {
 	free, err := r.Slot(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) e
 	return r.Pool.List(ctx, dest, text, args...)
 }
 
-// Drain waits until no read is under way, and keeps new ones waiting until resume is called. ok is false where the reads
-// do not end in time; resume must be called all the same.
+// Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in
+// time; the caller must call resume anyway.
 func (r *Reader) Drain(ctx context.Context) (resume func(), ok bool) {
 	if r.slots.Acquire(ctx, r.size) != nil {
 		return func() {}, false
@@ -90,14 +90,14 @@ const (
 	searchTime    = time.Second
 )
 
-// search bounds what one request looks at, whatever it finds.
+// search counts what one search has read, and adapts the size of its slices.
 type search struct {
 	rows int           // of the next slice
 	left int           // rows that may still be looked at
 	took time.Duration // so far, without waiting
 }
 
-// note takes in that a slice was read.
+// note counts a slice that was read.
 func (s *search) note(took time.Duration) {
 	s.left -= s.rows
 	s.took += took
@@ -111,22 +111,22 @@ func (s *search) note(took time.Duration) {
 
 func (s *search) over() bool { return s.left <= 0 || s.took >= searchTime }
 
-// Position is a place in a log, which is ordered by time and row id, or by row id alone: at is 0 then.
+// Position is a place in a log, which is ordered by time and row id, or by row id alone: At is 0 then.
 type Position struct {
 	At  int64 `db:"attempted_at"`
 	Row int64 `db:"id"`
 }
 
-// Search knows the statements of one search.
+// Search has the statements of one search, and collects what it finds.
 type Search interface {
-	// Bound returns the position of the last of so many rows below high; sql.ErrNoRows where there are fewer.
+	// Bound returns the position of the last of that many rows below high; sql.ErrNoRows if there are fewer.
 	Bound(ctx context.Context, high Position, rows int) (Position, error)
-	// Read takes in what matches from low, inclusive, up to high, exclusive. full is true where no more is wanted.
+	// Read collects the matching rows from low, inclusive, up to high, exclusive. full says that the search needs no more.
 	Read(ctx context.Context, low, high Position) (full bool, err error)
 }
 
-// Walk searches a log downwards from high, exclusive. It returns the zero position where the search came to its end, and
-// else how far it came before it had looked at enough.
+// Walk searches a log downwards from high, exclusive. It returns the zero position at the end of the search. If it reaches its
+// limits first, it returns how far it came.
 func (r *Reader) Walk(ctx context.Context, high Position, s Search) (Position, error) {
 	bounds := search{rows: r.Limits.Slice, left: r.Limits.Rows}
 	for {
@@ -157,7 +157,7 @@ func Pause(ctx context.Context, took time.Duration) error {
 	}
 }
 
-// slice reads the next slice. more is false where the search has come to its end.
+// slice reads the next slice. more is false at the end of the search.
 func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *search) (low Position, more bool, err error) {
 	free, err := r.Slot(ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *sea
 	return low, !last && !full, err
 }
 
-// ReadAll reads all that matches below high in one slice. It is for a search without a filter, where every row matches.
+// ReadAll reads all rows below high in one slice. It is for a search without a filter: every row matches.
 func (r *Reader) ReadAll(ctx context.Context, high Position, s Search) error {
 	free, err := r.Slot(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *Reader) ReadAll(ctx context.Context, high Position, s Search) error {
 	return err
 }
 
-// UpperBound returns the upper bound of a list that runs downwards and goes on at a row id; 0 is the newest row.
+// UpperBound returns the exclusive upper bound of a list that runs downwards; 0 is no bound.
 func UpperBound(before int64) int64 {
 	if before == 0 {
 		return math.MaxInt64

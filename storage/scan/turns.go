@@ -9,14 +9,14 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// errBusy is the cause by which a wait for other reads ends.
+// errBusy is the cause of a wait that took too long.
 var errBusy = errors.New("other reads took too long to wait for")
 
-// mostReads is how many reads of one organization may go on or wait; one more is refused.
+// mostReads is how many reads of one organization may be under way or wait; one more is refused.
 const mostReads = 32
 
-// turns lets one read of each organization go on at a time. Further reads of the organization wait in the order of asking,
-// without a connection. The zero value is ready to use.
+// turns allow one read of each organization at a time. Its other reads wait in the order of asking, without a connection. The
+// zero value is ready to use.
 type turns struct {
 	wait time.Duration // for a turn, and then for each connection; 0 is as long as the context lasts
 
@@ -27,11 +27,11 @@ type turns struct {
 // turn is the turn of one organization.
 type turn struct {
 	taken chan struct{} // holds one token while a read goes on
-	reads int           // that go on or wait
+	reads int           // under way or waiting
 }
 
-// Take waits for the turn of the organization. The caller must call end. Faults: Unavailable where too many reads wait, or
-// the wait is too long.
+// Take waits for the turn of the organization. The caller must call end. Faults: Unavailable if too many reads wait, or if the
+// wait takes too long.
 func (t *turns) Take(ctx context.Context, organization int64) (end func(), err error) {
 	own, err := t.join(organization)
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *turns) waiting(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, t.wait, errBusy)
 }
 
-// waited is the error of a wait that has ended with its context.
+// waited returns the error of a wait whose context has ended.
 func waited(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, errBusy) {
 		return cause
