@@ -1,5 +1,6 @@
 // Package storage owns what Keyhook keeps: its tables, and every rule that must hold inside one transaction. It knows
-// nothing of HTTP and never sends anything. Package sqlite is the engine below it.
+// nothing of HTTP and never sends anything. Below it, package sqlite is the engine, and package directory
+// says who may do what.
 package storage
 
 import (
@@ -32,7 +33,7 @@ type Options struct {
 	Policy        webhook.Policy    // of at most 250 attempts; the zero value is webhook.DefaultPolicy
 	KeepEvents    time.Duration     // how long events, deliveries and attempts are kept; 0 is for ever
 	KeepAudit     time.Duration     // how long audit events are kept; 0 is for ever
-	Bootstrap     access.Credential // the first operator's access token, see directory.Invited; required where the file is new
+	Bootstrap     access.Credential // the first operator's access token, see Invited; required where the file is new
 	BootstrapLife time.Duration     // how long that token lasts; 0 is for ever
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
