@@ -45,11 +45,14 @@ var mayImport = map[string][]string{
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
-	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/disk", "storage/sqlite"},
+	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/sqlite"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/redact"},
+	"storage/publicid":             {},
+	"storage/scan":                 {"storage/sqlite"},
 	"storage/seal":                 {},
+	"storage/directory":            {"storage/clock", "storage/publicid", "storage/scan", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage"},
 }

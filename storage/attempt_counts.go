@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -67,10 +68,10 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 	of := counted{Organization: organization}
 	if subscription != "" {
 		if err := s.get(ctx, &of.Subscription, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
-			return nil, missing(err, "subscription")
+			return nil, sqlite.Missing(err, "subscription")
 		}
 	}
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 
 // seriesSlice returns the points of the next minutes that were counted, and the minute to go on from.
 func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
-	err = s.logs.get(ctx, &next, `
+	err = s.logs.Get(ctx, &next, `
 		SELECT minute FROM attempt_minutes
 		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
 		of.Organization, of.Subscription, since, until, minutesPerRead-1)
@@ -100,7 +101,7 @@ func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step 
 	default:
 		next = min((next/step+1)*step, until)
 	}
-	err = s.logs.list(ctx, &points, `
+	err = s.logs.List(ctx, &points, `
 		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, json_array(`+sumsOfTook+`) AS took
 		FROM attempt_minutes
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5

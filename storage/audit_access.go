@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -39,7 +40,7 @@ func withheldTypes(sub webhook.Subscription) string {
 // audit:read. Where the change does not say whether the subscription receives audit events, mayCreate sets what the actor
 // may have.
 func mayCreate(t *tx, by access.Actor, c *webhook.SubscriptionChange) error {
-	own, err := permissionsOfActor(t, by.Authority)
+	own, err := directory.PermissionsOf(t.Tx, by.Authority)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ var errRedeliversAudit = fault.New(fault.Forbidden, "permission_denied",
 
 // mayReadAudit returns the refusal unless the actor holds audit:read at this moment.
 func mayReadAudit(t *tx, by access.Actor, refusal error) error {
-	own, err := permissionsOfActor(t, by.Authority)
+	own, err := directory.PermissionsOf(t.Tx, by.Authority)
 	if err != nil || own.Has(access.AuditRead) {
 		return err
 	}

@@ -135,7 +135,7 @@ func (s *Store) sweep(ctx context.Context) error {
 // sweepStep reads the next rows of a table whose rows are kept for so long.
 func (s *Store) sweepStep(ctx context.Context, w *sweep, kept time.Duration) (sweepResult, error) {
 	var rows []stamped
-	if err := s.logs.list(ctx, &rows, w.next, w.after, sweepRows); err != nil {
+	if err := s.logs.List(ctx, &rows, w.next, w.after, sweepRows); err != nil {
 		return sweepResult{}, err
 	}
 	now, trusted := s.trustedTime()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -23,17 +24,17 @@ const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id 
 // Events lists the events of an organization, newest first, without their bodies. Faults: Unavailable where too many reads
 // of its logs are under way.
 func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	events := []webhook.Event{}
-	if err := s.logs.list(ctx, &events, `
+	if err := s.logs.List(ctx, &events, `
 		SELECT `+eventColumns+`
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.organization_id = ? AND e.id < ?
-		ORDER BY e.id DESC LIMIT ?`, organization, from(before), limit); err != nil {
+		ORDER BY e.id DESC LIMIT ?`, organization, scan.UpperBound(before), limit); err != nil {
 		return nil, err
 	}
 	return events, s.completeEvents(ctx, events)
@@ -58,7 +59,7 @@ const eventSlice = 2_000
 func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, logLimit, sqlite.ErrLateRead)
 	defer cancel()
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
@@ -67,18 +68,18 @@ func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int
 	if err != nil {
 		return nil, err
 	}
-	before = from(before)
+	before = scan.UpperBound(before)
 	events := []webhook.Event{}
 	for more := true; more && len(events) < limit; {
 		var first int64 // row id of the oldest event of the slice
-		err := s.logs.get(ctx, &first, `
+		err := s.logs.Get(ctx, &first, `
 			SELECT id FROM events INDEXED BY events_by_organization
 			WHERE organization_id = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?`, organization, before, eventSlice-1)
 		if more = !errors.Is(err, sql.ErrNoRows); more && err != nil {
 			return nil, err
 		}
 		slice := []webhook.Event{}
-		if err := s.logs.list(ctx, &slice, `
+		if err := s.logs.List(ctx, &slice, `
 			SELECT `+eventColumns+`
 			FROM events e INDEXED BY events_by_organization JOIN organizations o ON o.id = e.organization_id
 			WHERE e.organization_id = ?1 AND e.id < ?2 AND e.id >= ?3 AND e.type NOT IN (SELECT value FROM json_each(?4))
@@ -98,13 +99,13 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 	place := make(map[int64]int, len(events))
 	for i, e := range events {
 		place[e.RowID] = i
-		events[i].ID = s.ids.id(access.EventID, e.RowID, e.At)
+		events[i].ID = s.ids.ID(access.EventID, e.RowID, e.At)
 	}
 	var counts []struct {
 		Event      int64 `db:"id"`
 		Deliveries int   `db:"deliveries"`
 	}
-	err := s.logs.list(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(place)))
+	err := s.logs.List(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(place)))
 	for _, c := range counts {
 		events[place[c.Event]].Deliveries = c.Deliveries
 	}
@@ -118,25 +119,25 @@ const maxEventDeliveries = 10_000
 // NotFound; Unavailable where too many reads of the organization's logs are under way.
 func (s *Store) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
 	var e webhook.Event
-	row, at, ok := s.ids.row(access.EventID, id)
+	row, at, ok := s.ids.Row(access.EventID, id)
 	if !ok {
 		return e, nil, fault.Missing("event")
 	}
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return e, nil, err
 	}
 	defer end()
-	err = s.logs.get(ctx, &e, `
+	err = s.logs.Get(ctx, &e, `
 		SELECT `+eventColumns+`, (`+publishedDeliveries+`) AS deliveries, e.body
 		FROM events e JOIN organizations o ON o.id = e.organization_id
 		WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`, row, at, organization)
 	if err != nil {
-		return e, nil, missing(err, "event")
+		return e, nil, sqlite.Missing(err, "event")
 	}
 	e.ID = id
 	deliveries := []webhook.Delivery{}
-	err = s.logs.list(ctx, &deliveries, `
+	err = s.logs.List(ctx, &deliveries, `
 		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
 		       CASE WHEN d.state = `+statePending+` AND s.deleted_at IS NOT NULL THEN `+stateDropped+` ELSE d.state END AS state
 		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id

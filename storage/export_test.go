@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -67,16 +68,6 @@ func (s *Store) Together(fns ...func(*Tx) error) error {
 func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int64, error) {
 	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.deleteEventBatch(t, after, before) })
 	return done.after, err
-}
-
-// DropSessions forgets sessions that have ended, whether it would find any or not.
-func (s *Store) DropSessions(ctx context.Context) error {
-	return errors.Join(s.dropSessions(ctx), s.change(ctx, func(t *tx) error { return dropEndedSessions(t, t.Now()) }))
-}
-
-// Sessions returns how many sessions are kept.
-func (s *Store) Sessions(ctx context.Context) (n int, err error) {
-	return n, s.get(ctx, &n, "SELECT count(*) FROM sessions")
 }
 
 // Wants returns how many rows the writer remembers of who wants what.
@@ -205,15 +196,6 @@ func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
 	return n, s.get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
 }
 
-// MoveSessions changes the times of all sessions, as a clock that was wrong does.
-func (s *Store) MoveSessions(ctx context.Context, by time.Duration) error {
-	return s.change(ctx, func(t *tx) error {
-		s.outdatePrincipals(t)
-		_, err := t.Exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
-		return err
-	})
-}
-
 // Attempts returns the attempts of one page.
 func (s *Store) Attempts(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) ([]webhook.Attempt, error) {
 	page, err := s.AttemptPage(ctx, organization, id, f)
@@ -233,21 +215,21 @@ func BoundLog(o Options, restart, warn int64) Options {
 }
 
 // BoundSearches sets how many rows a search looks at, and how many a slice of it has at first.
-func (s *Store) BoundSearches(rows, slice int) { s.logs.limits = search{rows: slice, left: rows} }
+func (s *Store) BoundSearches(rows, slice int) { s.logs.Limits = scan.Limits{Rows: rows, Slice: slice} }
 
 // TakeTurn takes the turn of an organization at reading logs.
 func (s *Store) TakeTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return s.logs.take(ctx, organization)
+	return s.logs.Take(ctx, organization)
 }
 
 // TakeReplayTurn takes the turn of an organization at looking for what to replay.
 func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return s.replays.take(ctx, organization)
+	return s.replays.Take(ctx, organization)
 }
 
 // BeginLogRead begins a read of logs that lasts until end is called, as a slice of a search does.
 func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
-	free, err := s.logs.slot(ctx)
+	free, err := s.logs.Slot(ctx)
 	if err != nil {
 		return nil, err
 	}

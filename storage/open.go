@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -37,14 +41,13 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 
 func newStore(o Options) (*Store, error) {
 	s := &Store{
-		tx:           newTx(),
-		policy:       o.Policy,
-		retention:    retention{events: o.KeepEvents, audit: o.KeepAudit},
-		observer:     o.Observer,
-		log:          o.Logger,
-		replaying:    make(chan struct{}, 1),
-		sweeps:       newSweeps(),
-		firstRequest: newFirstRequest(),
+		tx:        newTx(),
+		policy:    o.Policy,
+		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
+		observer:  o.Observer,
+		log:       o.Logger,
+		replaying: make(chan struct{}, 1),
+		sweeps:    newSweeps(),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -85,7 +88,7 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
 		s.key, s.keyRing = found.keys[0], seal.NewRing(found.keys[0])
-		return s.seed(t)
+		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
 	e.Made = func() error { return found.file.keep() }
 	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.keepOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
@@ -124,21 +127,66 @@ func (s *Store) load(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := s.invite(o); err != nil {
+	if err := s.openPools(ctx); err != nil {
+		return err
+	}
+	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
+	if err := s.Invite(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife}); err != nil {
 		return fmt.Errorf("make the first operator's token: %w", err)
 	}
-	return s.openPools(ctx)
+	return nil
+}
+
+// directoryHooks are what a change of the directory does to the other tables.
+func (s *Store) directoryHooks() directory.Hooks {
+	return directory.Hooks{
+		Audit: func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
+			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
+		},
+		RequireStorage: func(t *sqlite.Tx, organization int64) error {
+			return requireStorage(s.with(t), organization, storedPerChange)
+		},
+		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
+			s.with(t).quotas.forget()
+			if webhooks {
+				s.announceChange(s.with(t))
+			}
+		},
+		Dependents: dependents,
+		ForgetOrganization: func(t *sqlite.Tx, organization, heir int64) error {
+			s.with(t).forgetOrganization(organization)
+			return moveHistory(t, organization, heir)
+		},
+	}
+}
+
+// seedInstance writes what the store itself starts with.
+func (s *Store) seedInstance(t *tx) error {
+	salt := make([]byte, 16)
+	rand.Read(salt)
+	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+		salt, s.keyRing.Seal([]byte(canary), canary)); err != nil {
+		return err
+	}
+	return writeClock(t, clock.State{Seen: t.Now()})
 }
 
 func (s *Store) loadSalt(t *tx) (err error) {
-	s.ids.salt, err = instance(t, "salt")
+	s.ids.Salt, err = instance(t, "salt")
 	return err
 }
 
-// The pool of readers that requests and deliveries wait for; see logReader for the others.
+// The pools of readers. Reads of logs have connections of their own, so that authentication and delivery never wait for them:
+// a caller filters a log, so a read may look at many rows and find few.
 const (
 	readers   = 4
 	readLimit = 10 * time.Second
+
+	logReaders = 2
+	logLimit   = 3 * time.Second // of one statement; a slice takes far less
+	logWait    = 5 * time.Second // for a turn, and then for each connection
+
+	replayReaders = 1
 
 	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
 	surveyLimit   = 20 * time.Second
@@ -156,18 +204,18 @@ func (s *Store) openPools(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.logs = newLogReader(logs, logReaders, &turns{most: logReads, wait: logWait})
-	s.replays = newLogReader(replays, replayReaders, &turns{most: logReads})
+	s.logs = scan.NewReader(logs, logReaders, logWait)
+	s.replays = scan.NewReader(replays, replayReaders, 0)
 	return nil
 }
 
 // drainReads waits until no log is read, and keeps new reads of logs waiting until resume is called.
 func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
-	resumeLogs, drained := s.logs.drain(ctx)
+	resumeLogs, drained := s.logs.Drain(ctx)
 	if !drained {
 		return resumeLogs, false
 	}
-	resumeReplays, drained := s.replays.drain(ctx)
+	resumeReplays, drained := s.replays.Drain(ctx)
 	return func() { resumeReplays(); resumeLogs() }, drained
 }
 

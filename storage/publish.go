@@ -58,14 +58,14 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	var repeated []webhook.Event
 	for _, p := range published {
 		if p.Replayed {
-			row, at, _ := s.ids.row(access.EventID, p.ID)
+			row, at, _ := s.ids.Row(access.EventID, p.ID)
 			repeated = append(repeated, webhook.Event{RowID: row, At: at})
 		}
 	}
 	if len(repeated) == 0 {
 		return nil
 	}
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEv
 			continue
 		}
 		published[i] = webhook.Published{
-			ID: s.ids.id(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
+			ID: s.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
 		}
 	}
 	return fault.Fields(wrong)
@@ -163,7 +163,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
 	s.lastEvent++
 	row = s.lastEvent
-	id = s.ids.id(access.EventID, row, t.Now())
+	id = s.ids.ID(access.EventID, row, t.Now())
 	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
 	var key sql.NullString
 	var digest []byte

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -53,7 +54,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 		WHERE d.subscription_id = ? AND d.state = `+statePending+` AND d.id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(except)), limit)
 	for i := range jobs {
-		jobs[i].EventID = s.ids.id(access.EventID, jobs[i].Event, jobs[i].EventAt)
+		jobs[i].EventID = s.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
 	return jobs, err
 }
@@ -240,7 +241,7 @@ const (
 func requireWebhooks(t *tx, organization int64) error {
 	var webhooks bool
 	if err := t.Get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
-		return missing(err, "organization")
+		return sqlite.Missing(err, "organization")
 	}
 	if !webhooks {
 		return fault.New(fault.Forbidden, "plan_capability_required",

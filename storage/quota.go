@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -85,7 +86,7 @@ func (t *tx) quota(organization int64) (*quota, error) {
 		SELECT p.name, p.max_stored_bytes_per_day,
 		       coalesce((SELECT bytes FROM storage_days WHERE organization_id = o.id AND day = ?2), 0) AS bytes
 		FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?1`, organization, day); err != nil {
-		return nil, missing(err, "organization")
+		return nil, sqlite.Missing(err, "organization")
 	}
 	q.Bytes += t.quotas.added[organization]
 	if len(t.quotas.known) >= maxCached {

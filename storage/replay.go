@@ -14,6 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -107,7 +108,7 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		p.until = math.MaxInt64 // the last row ends it
 	}
 	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
-	end, err := s.replays.take(ctx, organization)
+	end, err := s.replays.Take(ctx, organization)
 	if err != nil {
 		return p, err
 	}
@@ -158,7 +159,7 @@ func (s *Store) eventFrom(ctx context.Context, at int64, in span) (int64, error)
 	for low < high {
 		middle := low + (high-low)/2
 		var e stamped
-		err := s.replays.get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
+		err := s.replays.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, fmt.Errorf("look for the first event of a period: %w", err)
@@ -228,7 +229,7 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 		if c.Seen < replayEvents {
 			return nil
 		}
-		if err := pauseFor(ctx, took); err != nil {
+		if err := scan.Pause(ctx, took); err != nil {
 			return err
 		}
 		part.after = c.Reached
@@ -237,18 +238,18 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 
 // nextChunk looks at the next events of a period, in one short read, and returns how long that took.
 func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, took time.Duration, err error) {
-	end, err := s.replays.take(ctx, p.organization)
+	end, err := s.replays.Take(ctx, p.organization)
 	if err != nil {
 		return c, 0, err
 	}
 	defer end()
-	free, err := s.replays.slot(ctx)
+	free, err := s.replays.Slot(ctx)
 	if err != nil {
 		return c, 0, err
 	}
 	defer free()
 	began := time.Now()
-	err = s.replays.pool.Get(ctx, &c, `
+	err = s.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
 		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
 		FROM (

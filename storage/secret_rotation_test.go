@@ -88,27 +88,3 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 		noneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the count is of this test
 	})
 }
-
-// TestSessionFromTheFuture has a session begin while the clock is ahead: it does not last until that time comes.
-func TestSessionFromTheFuture(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keyhook.db")
-	synctest.Test(t, func(t *testing.T) {
-		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-		defer stop()
-		operator := storagetest.Operator(t, store)
-		credential := access.MintSession()
-		if _, err := store.CreateSession(t.Context(), operator, operator.Actor("", ""), credential); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.PrincipalBySession(t.Context(), credential.Digest()); err != nil {
-			t.Error(err)
-		}
-		if err := store.MoveSessions(t.Context(), 400*aDay); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.PrincipalBySession(t.Context(), credential.Digest()); fault.KindOf(err) != fault.Unauthenticated {
-			t.Errorf("a session of 400 days: %v", err)
-		}
-	})
-}

@@ -1,15 +1,18 @@
 // Package storage owns what Keyhook keeps: its tables, and every rule that must hold inside one transaction. It knows
-// nothing of HTTP and never sends anything. Package sqlite is the engine below it.
+// nothing of HTTP and never sends anything. Below it, package sqlite is the engine, and package directory
+// says who may do what.
 package storage
 
 import (
 	"context"
 	"log/slog"
-	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -44,51 +47,39 @@ type Options struct {
 
 // Store is the open database. Writes wait until Run runs.
 type Store struct {
+	*directory.Directory // who may do what
+
 	file    *sqlite.File
 	tx      *tx // the writer's own
 	policy  webhook.Policy
 	log     *slog.Logger
 	key     seal.Key
 	keyRing *seal.Ring // of the key
-	ids     idMaker
-	invited bool
-
-	bootstrapRefused bool
+	ids     publicid.Maker
 
 	reads   *sqlite.Pool // what requests and deliveries wait for
 	surveys *sqlite.Pool // looks at all that is pending, for which no request waits
-	logs    *logReader   // lists with filters, which may have far to look
-	replays *logReader   // what replays look for, which may take minutes
+	logs    *scan.Reader // lists with filters, which may have far to look
+	replays *scan.Reader // what replays look for, which may take minutes
 
 	// The writer's own; see event_order.go.
 	lastEvent int64 // row id of the newest event
 	latest    int64 // the latest time of a transaction, since the clock was last set back
 	disorder  int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
 
-	principals   principalCache
-	pending      pendingCount
-	queueHold    atomic.Pointer[webhook.Hold] // as of the last commit
-	releasedAt   atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
-	watcher      atomic.Pointer[webhook.Watcher]
-	observer     Observer
-	usage        usage
-	firstRequest firstRequest
-	retention    retention // upkeep's own
-	sweeps       sweeps    // upkeep's own
-	clock        wallClock
-	replaying    chan struct{} // holds a token while a replay writes
+	pending    pendingCount
+	queueHold  atomic.Pointer[webhook.Hold] // as of the last commit
+	releasedAt atomic.Int64                 // in milliseconds; 0 where the queue was not held since the start
+	watcher    atomic.Pointer[webhook.Watcher]
+	observer   Observer
+	retention  retention // upkeep's own
+	sweeps     sweeps    // upkeep's own
+	clock      wallClock
+	replaying  chan struct{} // holds a token while a replay writes
 }
 
 // Created reports whether Open has created the file.
 func (s *Store) Created() bool { return s.file.Created() }
-
-// Invited reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
-// authenticated request.
-func (s *Store) Invited() bool { return s.invited }
-
-// BootstrapRefused reports whether Options.Bootstrap is no valid access token: it was revoked, or it was set after the first
-// authenticated request.
-func (s *Store) BootstrapRefused() bool { return s.bootstrapRefused }
 
 // Watch has w told of what is committed from now on. It is called once, before Run.
 func (s *Store) Watch(w webhook.Watcher) { s.watcher.Store(&w) }
@@ -127,12 +118,4 @@ func (s *Store) get(ctx context.Context, dest any, text string, args ...any) err
 // list reads all rows into dest, a pointer to a slice.
 func (s *Store) list(ctx context.Context, dest any, text string, args ...any) error {
 	return s.reads.List(ctx, dest, text, args...)
-}
-
-// from turns a row id to go on from, 0 being the newest, into the upper bound of a list that runs downwards.
-func from(before int64) int64 {
-	if before == 0 {
-		return math.MaxInt64
-	}
-	return before
 }

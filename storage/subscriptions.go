@@ -5,6 +5,10 @@ import (
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -20,17 +24,17 @@ const subscriptionByID = `
 
 // Subscriptions lists the subscriptions of an organization, newest first; an empty status is any.
 func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
-	end, err := s.logs.take(ctx, organization) // removed subscriptions add up as a log does
+	end, err := s.logs.Take(ctx, organization) // removed subscriptions add up as a log does
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	list := []webhook.Subscription{}
-	err = s.logs.list(ctx, &list, `
+	err = s.logs.List(ctx, &list, `
 		SELECT `+subscriptionColumns+`
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
 		WHERE s.organization_id = ?1 AND s.id < ?2 AND (?3 = '' OR s.status = ?3) AND s.deleted_at IS NULL
-		ORDER BY s.id DESC LIMIT ?4`, organization, from(before), status, limit)
+		ORDER BY s.id DESC LIMIT ?4`, organization, scan.UpperBound(before), status, limit)
 	for i := range list {
 		list[i].PendingDeliveries = s.pending.of(list[i].RowID)
 	}
@@ -41,7 +45,7 @@ func (s *Store) Subscriptions(ctx context.Context, organization int64, status we
 func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
 	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
-		return sub, missing(err, "subscription")
+		return sub, sqlite.Missing(err, "subscription")
 	}
 	sub.PendingDeliveries = s.pending.of(sub.RowID)
 	return sub, nil
@@ -51,7 +55,7 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
 	if err := t.Get(&sub, subscriptionByID, id, organization); err != nil {
-		return sub, missing(err, "subscription")
+		return sub, sqlite.Missing(err, "subscription")
 	}
 	sub.PendingDeliveries = s.pending.of(sub.RowID)
 	return sub, nil
@@ -60,7 +64,7 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
 	err = t.Get(&row, rowOfSubscription, id, organization)
-	return row, missing(err, "subscription")
+	return row, sqlite.Missing(err, "subscription")
 }
 
 const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
@@ -68,7 +72,7 @@ const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND 
 // SubscriptionRow returns the row id of a subscription. Faults: NotFound.
 func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
 	err = s.get(ctx, &row, rowOfSubscription, id, organization)
-	return row, missing(err, "subscription")
+	return row, sqlite.Missing(err, "subscription")
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
@@ -76,7 +80,7 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 // where the plan allows no more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
-	id := newID(access.SubscriptionID)
+	id := publicid.New(access.SubscriptionID)
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
@@ -112,6 +116,21 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		return made, webhook.Secret{}, err
 	}
 	return made, secret, nil
+}
+
+// requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. The count stands
+// in the transaction that adds one, so no number of parallel requests passes the limit. Faults: Conflict.
+func requireRoomForSubscription(t *tx, organization int64) error {
+	plan, err := directory.PlanOf(t.Tx, organization)
+	if err != nil {
+		return err
+	}
+	var have int64
+	if err := t.Get(&have, `
+		SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL`, organization); err != nil {
+		return err
+	}
+	return plan.CheckSubscriptions(have)
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
@@ -314,7 +333,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, subscription); err != nil {
-		return webhook.Target{}, missing(err, "subscription")
+		return webhook.Target{}, sqlite.Missing(err, "subscription")
 	}
 	at := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,

@@ -29,14 +29,18 @@ func newTx() *tx {
 
 // inTx makes a job of the writer of a function that wants what the writer remembers.
 func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
-	return func(t *sqlite.Tx) error {
-		s.tx.Tx = t
-		return fn(s.tx)
-	}
+	return func(t *sqlite.Tx) error { return fn(s.with(t)) }
 }
 
-// rolledBack forgets what was learnt in a transaction.
+// with returns a transaction with what the writer remembers.
+func (s *Store) with(t *sqlite.Tx) *tx {
+	s.tx.Tx = t
+	return s.tx
+}
+
+// rolledBack forgets what was read in a transaction.
 func (t *tx) rolledBack() {
+	clear(t.organizations) // after a rollback, SQLite uses the row id of an insertion again
 	t.cache.forget()
 	clear(t.attemptCounts)
 	t.quotas.forgetAll()
@@ -57,10 +61,16 @@ func (t *tx) organization(row int64) (string, error) {
 	}
 	var id string
 	if err := t.Get(&id, "SELECT public_id FROM organizations WHERE id = ?", row); err != nil {
-		return "", missing(err, "organization")
+		return "", sqlite.Missing(err, "organization")
 	}
 	t.organizations[row] = id
 	return id, nil
+}
+
+// forgetOrganization drops what is remembered of an organization that the transaction deletes.
+func (t *tx) forgetOrganization(row int64) {
+	delete(t.organizations, row)
+	t.quotas.remove(row)
 }
 
 // alone runs fn in a transaction of its own, before Run does.
@@ -118,15 +128,7 @@ type changer interface {
 	change(ctx context.Context, fn func(*tx) error) error
 }
 
-// returning is change for a function that makes something. Where the context has ended the waiting, the writer may be at
-// work on it still: the caller then gets the zero value, and shares no variable with the writer.
+// returning is change for a function that makes something; see sqlite.Returning.
 func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (T, error) {
-	var made, none T
-	if err := c.change(ctx, func(t *tx) (err error) {
-		made, err = fn(t)
-		return err
-	}); err != nil {
-		return none, err
-	}
-	return made, nil
+	return sqlite.Returning(func(fn func(*tx) error) error { return c.change(ctx, fn) }, fn)
 }

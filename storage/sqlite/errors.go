@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -55,6 +56,14 @@ func IsTaken(err error) bool {
 
 // IsReferenced reports whether err says that something still refers to the row.
 func IsReferenced(err error) bool { return code(err) == sqliteForeignKey }
+
+// Missing turns "no rows" into the NotFound fault for a thing of the given sort. Other errors stay.
+func Missing(err error, sort string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.Missing(sort)
+	}
+	return err
+}
 
 // Unavailable turns a failure of the disk or of the file into a fault that says so without details: the caller may try
 // again, and the operator reads the cause in the log. Any other error is returned as it is.

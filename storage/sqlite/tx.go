@@ -159,3 +159,17 @@ func (t *Tx) ExecList(dest any, text string, args ...any) error {
 	t.dirty = true
 	return t.List(dest, text, args...)
 }
+
+// Returning runs by write a function that makes something. Where the context of the write has ended the waiting, the writer
+// may be at work on it still: the caller then gets the zero value, and shares no variable with the writer. X is the
+// transaction as the function sees it.
+func Returning[T, X any](write func(func(X) error) error, fn func(X) (T, error)) (T, error) {
+	var made, none T
+	if err := write(func(t X) (err error) {
+		made, err = fn(t)
+		return err
+	}); err != nil {
+		return none, err
+	}
+	return made, nil
+}
