@@ -1,4 +1,4 @@
-package storage_test
+package directory_test
 
 import (
 	"testing"
@@ -29,12 +29,12 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 			}
 			for range 2 { // read, and cached if refusals were
 				_, err := x.PrincipalByIdentity(t.Context(), identity, "")
-				expectFault(t, err, fault.Unauthenticated, tt.before)
+				storagetest.ExpectFault(t, err, fault.Unauthenticated, tt.before)
 			}
 			tt.user.Name, tt.user.IsActive = "new", true
 			made := must[access.User](t)(x.CreateUser(t.Context(), x.by, tt.user))
 			_, err := x.PrincipalByIdentity(t.Context(), identity, "")
-			expectFault(t, err, fault.Unauthenticated, "not_a_member")
+			storagetest.ExpectFault(t, err, fault.Unauthenticated, "not_a_member")
 			must[access.Member](t)(x.SetMember(t.Context(), x.by, x.operator.Home.ID, made.ID, access.RoleMember))
 			if p := must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != made.ID {
 				t.Errorf("the identity means %s, want the new user", p.User.Name)
