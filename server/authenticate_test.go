@@ -103,7 +103,7 @@ func TestAuthorizationHeader(t *testing.T) {
 					t.Errorf("no hint: %s", got.field("detail"))
 				}
 				if leaked := key.Reveal()[:10]; strings.Contains(got.body, leaked) && want.status != 200 {
-					t.Errorf("the answer shows the credential: %s", got.body)
+					t.Errorf("the response shows the credential: %s", got.body)
 				}
 			})
 		}
@@ -126,7 +126,7 @@ func TestMalformedAndUnknownLookAlike(t *testing.T) {
 			malformed := f.do(t, call{"GET /api/v1/whoami/", as.malformed, "", nil}).want(t, 401, "invalid_key")
 			unknown := f.do(t, call{"GET /api/v1/whoami/", as.unknown, "", nil}).want(t, 401, "invalid_key")
 			if diff := cmp.Diff(strip(malformed), strip(unknown)); diff != "" {
-				t.Errorf("answer (-malformed +unknown):\n%s", diff)
+				t.Errorf("response (-malformed +unknown):\n%s", diff)
 			}
 		})
 	}
@@ -170,8 +170,8 @@ func TestOrderOfChecks(t *testing.T) {
 	limited, _, asLimited := tenant("limited", 0)
 	_, _, asForeign := tenant("foreigner", 0)
 	_, _, asPowerless := tenant("powerless", 0)
-	stranger, _ := storagetest.Tenant(t, f.store, "stranger", "growth", access.RoleOwner)
-	_, strangersKey := storagetest.Key(t, f.store, stranger, access.APIKeysRead)
+	other, _ := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	_, otherKey := storagetest.Key(t, f.store, other, access.APIKeysRead)
 	for _, p := range []access.Principal{revoked, expired, inactive} {
 		dismiss(p)
 	}
@@ -187,7 +187,7 @@ func TestOrderOfChecks(t *testing.T) {
 		named     bool // a foreign organization
 		status    int
 		code      string
-		window    bool // whether the answer shows the window
+		window    bool // whether the response shows the window
 	}{
 		{"the form and the checksum of the key", "ApiKey svc_" + strings.Repeat("a", 36), true, 401, "invalid_key", free},
 		{"whether the key exists", apiKey(access.Mint("svc")), true, 401, "invalid_key", free},
@@ -199,7 +199,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{"the rate limit", asLimited, true, 429, "rate_limited", counted},
 		{"the organization that the request names", asForeign, true, 404, "not_found", counted},
 		{"the permission", asPowerless, false, 403, "permission_denied", counted},
-		{"the organization that owns the resource", apiKey(strangersKey), false, 404, "not_found", counted},
+		{"the organization that owns the resource", apiKey(otherKey), false, 404, "not_found", counted},
 	} {
 		t.Run(tt.check, func(t *testing.T) {
 			c := call{"GET /api/v1/api-keys/" + theirs.ID + "/", tt.as, "", nil}
@@ -306,7 +306,7 @@ func TestPanics(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Store = failing{o.Store, nil} })
 	got := f.do(t, call{"GET /api/v1/whoami/", operator, "", nil}).want(t, 500, "internal_error")
 	if strings.Contains(got.body, "upside down") {
-		t.Errorf("the answer says what panicked: %s", got.body)
+		t.Errorf("the response says what panicked: %s", got.body)
 	}
 	if text := f.log.String(); !strings.Contains(text, "upside down") || !strings.Contains(text, got.Header.Get("X-Request-Id")) {
 		t.Errorf("the log does not say what panicked: %s", text)
@@ -337,7 +337,7 @@ func TestAbortedHandler(t *testing.T) {
 	r.Header.Set("Authorization", operator)
 	if response, err := client.Do(r); err == nil {
 		response.Body.Close()
-		t.Errorf("status %d, want no answer at all", response.StatusCode)
+		t.Errorf("status %d, want no response at all", response.StatusCode)
 	}
 	if !strings.Contains(f.log.String(), `"code":"aborted"`) {
 		t.Errorf("the log does not say so: %s", f.log.String())

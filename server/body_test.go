@@ -178,7 +178,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 	got = f.do(t, call{"POST /api/v1/plans/", operator, many.String() + `"z":1}`, nil}).want(t, 422, "validation_failed")
 	if reported := got.fields(); len(reported) != 101 || reported[100] != ": too_many_problems" || !strings.Contains(got.body, "There are more problems; only the first 100 are listed.") {
-		t.Errorf("%d problems are told, the last of them %s", len(reported), reported[len(reported)-1])
+		t.Errorf("%d problems are listed, the last is %s", len(reported), reported[len(reported)-1])
 	}
 }
 

@@ -78,7 +78,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 				home := storagetest.Operator(t, f.store).Organization.ID
 				ask(missing, operator, home).want(t, 404, "not_found")
 				ask(theirs, operator, victim.Organization.ID).want(t, try.status, "")
-				if own != "platform" { // what the operator sees everywhere is nobody's
+				if own != "platform" { // platform resources belong to no organization
 					ask(theirs, operator, home).want(t, 404, "not_found")
 				}
 			}

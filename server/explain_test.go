@@ -54,10 +54,10 @@ func (f *testServer) explain(t *testing.T, as, key, line string, permission ...s
 	body, _ := json.Marshal(asked)
 	got := f.do(t, call{"POST /api/v1/auth/explain/", as, string(body), nil}).want(t, 200, "")
 	if got.Header.Get("Cache-Control") != "no-store" {
-		t.Error("the answer may be kept")
+		t.Error("the response may be cached")
 	}
 	if access, isKey := strings.CutPrefix(key, "svc_"); isKey && len(access) > 10 && strings.Contains(got.body, access[7:]) {
-		t.Errorf("the answer shows the key: %s", got.body)
+		t.Errorf("the response shows the key: %s", got.body)
 	}
 	if err := json.Unmarshal([]byte(got.body), &e); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 			t.Run(fmt.Sprintf("of a key that is %s, by %.4s", tt.name, shown), func(t *testing.T) {
 				e := f.explain(t, operator, shown, line)
 				if e.Code != code || e.Code != verified.field("code") || e.Allowed != (reported.StatusCode == 200) || e.Allowed != (proxied.StatusCode == 200) || e.Permission != permission {
-					t.Errorf("explained %t %s, the request was told %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, reported.StatusCode, code, proxied.StatusCode, verified.field("code"))
+					t.Errorf("explained %t %s, the request got %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, reported.StatusCode, code, proxied.StatusCode, verified.field("code"))
 				}
 				if other := f.explain(t, operator, shown, "GET "+gate+"envoy/"+permission+"/x"); other.verdicts() != e.verdicts() || other.Permission != permission {
 					t.Errorf("for a proxy %s, for a request %s", other.verdicts(), e.verdicts())

@@ -376,7 +376,7 @@ func TestExamplesOfOtherProxies(t *testing.T) {
 		}
 	}
 	if len(named) != 5 {
-		t.Errorf("an answer has %v", named)
+		t.Errorf("a response has %v", named)
 	}
 	examples := snippets(t, "yaml")
 	if len(examples) != 2 {

@@ -89,7 +89,7 @@ func TestSession(t *testing.T) {
 		}
 		value := b.cookies(t)[0].Value
 		if strings.Contains(created.body, value) || strings.Contains(created.body, token.Reveal()) {
-			t.Errorf("the answer shows a secret: %s", created.body)
+			t.Errorf("the response shows a secret: %s", created.body)
 		}
 		who := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil})
 		var want, got map[string]any
