@@ -86,7 +86,7 @@ func TestAuthorizationHeader(t *testing.T) {
 			at["/api/v1/authz/forward/"] = struct {
 				status int
 				code   string
-			}{401, "wrong_scheme"} // which opens to keys only
+			}{401, "wrong_scheme"} // this path accepts API keys only
 		}
 		for path, want := range at {
 			t.Run(name+", at "+path, func(t *testing.T) {

@@ -196,7 +196,7 @@ func TestManyFields(t *testing.T) {
 		return b.String()
 	}
 	types := strings.TrimSuffix(strings.Repeat(`"a.b",`, 1001), ",")
-	padding := strings.Repeat(" ", 300<<10) // makes a body so large that only events are searched for names given twice
+	padding := strings.Repeat(" ", 300<<10) // makes a body so large that only events are searched for repeated names
 	for name, tt := range map[string]struct {
 		line, body string
 		status     int

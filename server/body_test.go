@@ -113,7 +113,7 @@ func TestEveryField(t *testing.T) {
 	kinds := map[string]string{
 		"string": `"text"`, "number": `7`, "fraction": `1.5`, "boolean": `true`, "object": `{}`, "array": `[1]`, "null": `null`,
 	}
-	for line, fields := range map[string]map[string][]string{ // the kinds that are right
+	for line, fields := range map[string]map[string][]string{ // the valid kinds of each field
 		"POST /api/v1/api-keys/":                                            {"name": {"string"}, "scope": {"string"}, "expires_at": {"string", "null"}},
 		"POST /api/v1/api-keys/" + key.ID + "/rotate/":                      {"grace_seconds": {"number"}},
 		"POST " + subs:                                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},

@@ -156,7 +156,7 @@ func BenchmarkBesideStrangers(b *testing.B) {
 	owner, _ := storagetest.Tenant(b, f.store, "acme", "enterprise", access.RoleOwner)
 	_, credential := storagetest.Key(b, f.store, owner, access.EventsRead)
 	const path, rate = "/api/v1/authz/forward/", 10_000
-	wait := func(n int) []time.Duration { // at a gentle rate
+	wait := func(n int) []time.Duration { // at a low rate
 		waited := make([]time.Duration, 0, n)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()

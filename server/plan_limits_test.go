@@ -18,9 +18,9 @@ func TestWhatOneCustomerMayHave(t *testing.T) {
 	const keys, subscriptions = "/api/v1/api-keys/", "/api/v1/webhooks/subscriptions/"
 	f.run(t, map[string]string{"as": bearer(token)}, []scenario{
 		shows("keys are created up to the limit of the plan", "POST "+keys, `{"name":"a","scope":"events:read"}`, 201, `"name":"a"`),
-		bad("one key more is refused", "POST "+keys, `{"name":"b","scope":"events:read"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 live API keys (max_api_keys)`),
+		bad("one more key is refused", "POST "+keys, `{"name":"b","scope":"events:read"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 live API keys (max_api_keys)`),
 		shows("subscriptions are created up to the limit of the plan", "POST "+subscriptions, `{"url":"https://example.com/"}`, 201, `"secret":"whsec_`),
-		bad("one subscription more is refused", "POST "+subscriptions, `{"url":"https://example.com/"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 subscriptions (max_subscriptions)`),
+		bad("one more subscription is refused", "POST "+subscriptions, `{"url":"https://example.com/"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 subscriptions (max_subscriptions)`),
 	})
 }
 
