@@ -138,7 +138,7 @@ func (h health) check(ctx context.Context) readyBody {
 	return body
 }
 
-// database does not show the error of the database: that is for the log.
+// database does not return the error of the database, because anybody may read the response.
 func (h health) database(ctx context.Context) (warning string, err error) {
 	if h.store.Ping(ctx) != nil {
 		return "", errors.New("does not answer")

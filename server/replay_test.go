@@ -45,13 +45,13 @@ func TestReplay(t *testing.T) {
 		ok("leave new deliveries pending while the subscription is disabled", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
 		ok("are in the audit log", "GET /api/v1/audit-events/?type=webhook_subscription_replayed&limit=2", "", 200, `"since":"2020-01-01T00:00:00.000Z"`,
 			`"until":"2100-01-01T00:00:00.000Z"`, `"only":"all"`, `"deliveries":1`, `"complete":true`, `"id":"`+sub.ID+`"`, `"name":"acme-owner"`),
-		bad("ask for a body", "POST {sub}replay/", "", 400, "body_required"),
+		bad("need a body", "POST {sub}replay/", "", 400, "body_required"),
 		{"need the permission", call{"POST {sub}replay/", "{reader}", `{"since":"2020-01-01T00:00:00Z"}`, nil}, 403, "permission_denied", nil, noSecret},
 	})
 	f.move(t, owner.Organization.ID, "free")
 	f.run(t, known, []scenario{
-		bad("ask for the plan", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 403, "plan_capability_required"),
-		bad("ask for the plan to count", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 403, "plan_capability_required"),
+		bad("need the plan", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 403, "plan_capability_required"),
+		bad("need the plan for a dry run too", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 403, "plan_capability_required"),
 	})
 }
 
