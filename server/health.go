@@ -15,8 +15,8 @@ import (
 type healthStore interface {
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error
-	// Held returns what holds the queue; nil where nothing does.
-	Held() *webhook.Hold
+	// Hold returns what holds the queue; nil where nothing does.
+	Hold() *webhook.Hold
 }
 
 // Check is a condition of readiness. Run returns an error where the process is not ready, and a warning where it is ready
@@ -148,7 +148,7 @@ func (h health) database(ctx context.Context) (warning string, err error) {
 
 // queue says whether deliveries go out, as far as that is up to this process.
 func (h health) queue(ctx context.Context) (warning string, err error) {
-	if hold := h.store.Held(); hold != nil {
+	if hold := h.store.Hold(); hold != nil {
 		return "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since)), nil
 	}
 	if h.deliveries == nil {

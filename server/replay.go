@@ -13,8 +13,8 @@ import (
 
 // replayStore is what the endpoint that replays asks of the store.
 type replayStore interface {
-	// EventsKept is how long events are kept; 0 is for ever.
-	EventsKept() time.Duration
+	// EventRetention is how long events are kept; 0 is for ever.
+	EventRetention() time.Duration
 	// Replay makes new deliveries of what a subscription has not got, and returns how many.
 	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (int64, error)
 	// CountReplay returns how many that would be.
@@ -38,7 +38,7 @@ func (h replays) replay(c *call) error {
 		return err
 	}
 	f.Require("since")
-	r := readReplay(f, h.store.EventsKept())
+	r := readReplay(f, h.store.EventRetention())
 	dry := f.Bool("dry_run")
 	if err := f.Err(); err != nil {
 		return err

@@ -36,7 +36,7 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 	if err != nil || !ok {
 		return page, err
 	}
-	q.found = &page.Attempts
+	q.attempts = &page.Attempts
 	high := position{f.BeforeAt, f.Before}
 	if f.Before == 0 {
 		high = position{math.MaxInt64, math.MaxInt64}
@@ -45,26 +45,26 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 		high = position{f.Until, 0}
 	}
 	var next position
-	if q.narrows {
+	if q.filtered {
 		next, err = s.logs.walk(ctx, high, q)
 	} else {
 		_, _, err = s.logs.slice(ctx, high, whole{q}, &search{})
 	}
 	for i := range page.Attempts {
-		s.nameAttempt(&page.Attempts[i])
+		s.setAttemptIDs(&page.Attempts[i])
 	}
 	page.NextAt, page.Next = next.At, next.Row
 	return page, err
 }
 
-// manyOfEvent is how many deliveries of one event to one subscription are looked up one by one. Only replays and
+// maxDeliveryLookups is how many deliveries of one event to one subscription are looked up one by one. Only replays and
 // redeliveries make more than one.
-const manyOfEvent = 100
+const maxDeliveryLookups = 100
 
 // attemptQuery is a search for attempts of a subscription.
 type attemptQuery struct {
 	logs         *logReader
-	found        *[]webhook.Attempt
+	attempts     *[]webhook.Attempt
 	source       string // the index to walk
 	where        string // what it finds; ?1 is the subscription
 	subscription int64
@@ -73,7 +73,7 @@ type attemptQuery struct {
 	eventType    string
 	event        int64 // 0 is any
 	limit        int
-	narrows      bool // a filter leaves out rows that the index finds
+	filtered     bool // a filter leaves out rows that the index finds
 }
 
 // attemptQuery picks the index for a filter: for one event its deliveries, for failures the index of failures, for
@@ -82,10 +82,10 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 	q = attemptQuery{
 		logs: s.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
 		subscription: subscription, since: f.Since, outcome: -1, eventType: f.EventType, limit: f.Limit,
-		narrows: f.EventType != "",
+		filtered: f.EventType != "",
 	}
 	if f.Outcome != nil {
-		q.outcome, q.narrows = int(*f.Outcome), true
+		q.outcome, q.filtered = int(*f.Outcome), true
 	}
 	switch {
 	case f.EventID != "":
@@ -95,15 +95,15 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 		var deliveries int
 		if err := s.logs.get(ctx, &deliveries, `
 			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
-			q.event, subscription, manyOfEvent+1); err != nil {
+			q.event, subscription, maxDeliveryLookups+1); err != nil {
 			return q, false, err
 		}
-		q.narrows = deliveries > manyOfEvent
-		if !q.narrows {
+		q.filtered = deliveries > maxDeliveryLookups
+		if !q.filtered {
 			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 		}
 	case q.outcome == int(webhook.Sending): // no more than are in progress
-		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
+		q.source, q.where, q.filtered = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
 		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
 	}
@@ -124,18 +124,18 @@ func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, 
 	if low.At < q.since {
 		low = position{At: q.since}
 	}
-	var some []webhook.Attempt
-	err = q.logs.pool.List(ctx, &some, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+	var batch []webhook.Attempt
+	err = q.logs.pool.List(ctx, &batch, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
 		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)
 		ORDER BY a.attempted_at DESC, a.id DESC LIMIT ?9`,
-		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.found))
-	*q.found = append(*q.found, some...)
-	return len(*q.found) >= q.limit, err
+		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.attempts))
+	*q.attempts = append(*q.attempts, batch...)
+	return len(*q.attempts) >= q.limit, err
 }
 
-// nameAttempt computes the public ids of an attempt that was read.
-func (s *Store) nameAttempt(a *webhook.Attempt) {
+// setAttemptIDs computes the public ids of an attempt that was read.
+func (s *Store) setAttemptIDs(a *webhook.Attempt) {
 	a.ID = s.ids.id(access.AttemptID, a.RowID, a.AttemptedAt)
 	a.EventID = s.ids.id(access.EventID, a.EventRow, a.EventAt)
 }
@@ -146,7 +146,7 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+" WHERE a.id = ?", id); err != nil {
 		return a, missing(err, "attempt")
 	}
-	s.nameAttempt(&a)
+	s.setAttemptIDs(&a)
 	return a, nil
 }
 
@@ -171,7 +171,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return missing(err, "attempt")
 		}
 		if access.IsAuditType(job.EventType) {
-			if err := mayRedeliverAudit(t, by, to); err != nil {
+			if err := authorizeRedelivery(t, by, to); err != nil {
 				return err
 			}
 		}
@@ -190,7 +190,7 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		t.countStored(organization, storedPerDelivery)
-		s.announce(t, []webhook.Job{job})
+		s.announceDeliveries(t, []webhook.Job{job})
 		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
 	})
 }

@@ -48,7 +48,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
-	id, err := t.organization(organization)
+	id, err := t.organizationID(organization)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ type auditQuery struct {
 	logs         *logReader
 	organization int64
 	filter       access.AuditFilter
-	found        *[]access.AuditEvent
+	events       *[]access.AuditEvent
 }
 
 // bound is part of slicer.
@@ -113,8 +113,8 @@ func (q auditQuery) bound(ctx context.Context, high position, rows int) (low pos
 
 // read is part of slicer.
 func (q auditQuery) read(ctx context.Context, low, high position) (full bool, err error) {
-	var some []access.AuditEvent
-	err = q.logs.pool.List(ctx, &some, `
+	var batch []access.AuditEvent
+	err = q.logs.pool.List(ctx, &batch, `
 		SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at,
 		       a.details, o.public_id AS organization_public_id
 		FROM audit_events a JOIN organizations o ON o.id = a.organization_id
@@ -123,7 +123,7 @@ func (q auditQuery) read(ctx context.Context, low, high position) (full bool, er
 		  AND (?5 = '' OR a.actor_id = ?5 OR a.actor_type = ?5)
 		  AND a.at >= ?6 AND a.at < ?7
 		ORDER BY a.id DESC LIMIT ?8`,
-		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, from(q.filter.Until), q.filter.Limit-len(*q.found))
-	*q.found = append(*q.found, some...)
-	return len(*q.found) >= q.filter.Limit, err
+		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, from(q.filter.Until), q.filter.Limit-len(*q.events))
+	*q.events = append(*q.events, batch...)
+	return len(*q.events) >= q.filter.Limit, err
 }

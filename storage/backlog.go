@@ -35,7 +35,7 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 			JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
 			LEFT JOIN deliveries first ON first.id = (`+firstPending("s.id")+`)
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`, rowCounts(s.pending.all()))
-	held := s.Held() != nil
+	held := s.Hold() != nil
 	switch {
 	case held:
 		row.OldestDue = 0

@@ -21,14 +21,14 @@ type BackupOptions = sqlite.BackupOptions
 // Backup makes a copy of a database, and tells what is in it; see sqlite.Backup.
 func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	var contents backup.Contents
-	o.Copies = copiesOf(&contents)
+	o.Copies = copyHooks(&contents)
 	r, err := sqlite.Backup(ctx, o)
 	r.Contents = contents
 	return r, err
 }
 
-// copiesOf says what a copy must be, and reads what is in it.
-func copiesOf(contents *backup.Contents) sqlite.Copies {
+// copyHooks says what a copy must be, and reads what is in it.
+func copyHooks(contents *backup.Contents) sqlite.Copies {
 	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
 		if err := db.GetContext(ctx, contents, `
 			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,

@@ -20,9 +20,9 @@ const firstRequestAt = "first_request_at"
 // firstRequest is whether somebody has made an authenticated request, by whatever credential: then no start makes a token
 // any more. The requests see a flag; upkeep writes the row, once.
 type firstRequest struct {
-	made atomic.Bool
-	kept bool          // the file says so; upkeep's own
-	wake chan struct{} // tells upkeep that there is something to write
+	made  atomic.Bool
+	saved bool          // the file says so; upkeep's own
+	wake  chan struct{} // tells upkeep that there is something to write
 }
 
 func newFirstRequest() firstRequest { return firstRequest{wake: make(chan struct{}, 1)} }
@@ -34,52 +34,52 @@ func (f *firstRequest) note() {
 	}
 }
 
-// keepFirstRequest writes down that somebody has made an authenticated request.
-func (s *Store) keepFirstRequest(ctx context.Context) error {
-	if s.firstRequest.kept || !s.firstRequest.made.Load() {
+// saveFirstRequest writes down that somebody has made an authenticated request.
+func (s *Store) saveFirstRequest(ctx context.Context) error {
+	if s.firstRequest.saved || !s.firstRequest.made.Load() {
 		return nil
 	}
 	err := s.change(ctx, func(t *tx) error {
 		_, err := t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
 		return err
 	})
-	s.firstRequest.kept = err == nil
+	s.firstRequest.saved = err == nil
 	return err
 }
 
-// invite makes the bootstrap credential an access token of the first operator as long as nobody has made an authenticated
+// ensureBootstrapToken makes the bootstrap credential an access token of the first operator as long as nobody has made an authenticated
 // request: an earlier start may have ended before anybody read its token. The new token replaces the unused ones of
 // earlier starts, so there is one at most. A token that was revoked stays so.
-func (s *Store) invite(o Options) error {
-	return s.alone(func(t *tx) error {
+func (s *Store) ensureBootstrapToken(o Options) error {
+	return s.changeBeforeRun(func(t *tx) error {
 		first, err := findFirstOperator(t)
 		if err != nil {
 			return err
 		}
-		had, err := hadRequests(t, first)
+		requested, err := hadRequests(t, first)
 		if err != nil {
 			return err
 		}
-		s.firstRequest.made.Store(had)
-		s.firstRequest.kept = had
+		s.firstRequest.made.Store(requested)
+		s.firstRequest.saved = requested
 		if o.Bootstrap == (access.Credential{}) {
 			return nil
 		}
-		known, revoked, err := bootstrapState(t, o.Bootstrap)
+		exists, revoked, err := bootstrapState(t, o.Bootstrap)
 		if err != nil {
 			return err
 		}
-		if revoked || had && !known && o.BootstrapLife == 0 {
+		if revoked || requested && !exists && o.BootstrapLife == 0 {
 			s.bootstrapRefused = true
 		}
-		if had {
+		if requested {
 			return nil
 		}
-		if err := s.revokeUnused(t, first, o.Bootstrap); err != nil || known {
+		if err := s.revokeUnused(t, first, o.Bootstrap); err != nil || exists {
 			return err
 		}
-		s.invited = true
-		return s.inviteOperator(t, first, o)
+		s.bootstrapCreated = true
+		return s.createBootstrapToken(t, first, o)
 	})
 }
 
@@ -98,15 +98,15 @@ func findFirstOperator(t *tx) (first firstOperator, err error) {
 
 // hadRequests reports whether somebody has made an authenticated request. The row says so, and so does a token of the
 // first operator that was used: an early end of the process may have kept the row from being written.
-func hadRequests(t *tx, first firstOperator) (had bool, err error) {
-	err = t.Get(&had, `
+func hadRequests(t *tx, first firstOperator) (requested bool, err error) {
+	err = t.Get(&requested, `
 		SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
 		    OR EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ? AND last_used_at IS NOT NULL)`, firstRequestAt, first.User)
-	return had, err
+	return requested, err
 }
 
 // bootstrapState reports whether a credential is an access token, and whether that token is revoked.
-func bootstrapState(t *tx, c access.Credential) (known, revoked bool, err error) {
+func bootstrapState(t *tx, c access.Credential) (exists, revoked bool, err error) {
 	digest := c.Digest()
 	err = t.Get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE digest = ?", digest[:])
 	if errors.Is(err, sql.ErrNoRows) {
@@ -116,8 +116,8 @@ func bootstrapState(t *tx, c access.Credential) (known, revoked bool, err error)
 }
 
 // revokeUnused revokes the tokens that earlier starts made and nobody has used, but not the given one.
-func (s *Store) revokeUnused(t *tx, first firstOperator, but access.Credential) error {
-	digest, unused := but.Digest(), []tokenToRevoke{}
+func (s *Store) revokeUnused(t *tx, first firstOperator, keep access.Credential) error {
+	digest, unused := keep.Digest(), []tokenToRevoke{}
 	if err := t.List(&unused, selectTokenToRevoke+`
 		WHERE a.user_id = ? AND a.name = ? AND a.last_used_at IS NULL AND a.revoked_at IS NULL AND a.digest <> ?`,
 		first.User, bootstrapToken, digest[:]); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) revokeUnused(t *tx, first firstOperator, but access.Credential) 
 	return nil
 }
 
-func (s *Store) inviteOperator(t *tx, first firstOperator, o Options) error {
+func (s *Store) createBootstrapToken(t *tx, first firstOperator, o Options) error {
 	var expiresAt *int64
 	if o.BootstrapLife > 0 {
 		expiresAt = new(time.UnixMilli(t.Now()).Add(o.BootstrapLife).UnixMilli())

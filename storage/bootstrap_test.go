@@ -52,7 +52,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 		var tokens []access.Credential
 		for range 3 {
 			store, token, stop := s.minted(t)
-			if !store.Invited() {
+			if !store.BootstrapCreated() {
 				t.Error("a start without any request before it has made no token")
 			}
 			tokens = append(tokens, token)
@@ -98,7 +98,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 			stop()
 			for range 2 {
 				store, later, stop := s.minted(t)
-				if _, err := store.PrincipalByToken(t.Context(), later.Digest()); store.Invited() || err == nil {
+				if _, err := store.PrincipalByToken(t.Context(), later.Digest()); store.BootstrapCreated() || err == nil {
 					t.Error("another token was made")
 				}
 				must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
@@ -118,8 +118,8 @@ func TestFirstOperatorsToken(t *testing.T) {
 		for i := range 3 {
 			store, stop := s.start(t, chosen, 0)
 			p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), chosen.Digest()))
-			if p.Token.ExpiresAt != nil || store.Invited() != (i == 0) {
-				t.Errorf("start %d: invited %v, token %+v", i, store.Invited(), p.Token)
+			if p.Token.ExpiresAt != nil || store.BootstrapCreated() != (i == 0) {
+				t.Errorf("start %d: invited %v, token %+v", i, store.BootstrapCreated(), p.Token)
 			}
 			tokens := must[[]access.AccessToken](t)(store.Tokens(t.Context(), p.User.ID, 0, 10))
 			if len(tokens) != 2 || tokens[0].RevokedAt != nil || tokens[1].RevokedAt == nil {
@@ -144,8 +144,8 @@ func TestFirstOperatorsToken(t *testing.T) {
 		store, _ = s.start(t, chosen, 0)
 		_, err := store.PrincipalByToken(t.Context(), chosen.Digest())
 		expectFault(t, err, fault.Unauthenticated, "token_revoked")
-		if store.Invited() || !store.BootstrapRefused() {
-			t.Errorf("invited %v, logged %q", store.Invited(), s.log.String())
+		if store.BootstrapCreated() || !store.BootstrapRefused() {
+			t.Errorf("invited %v, logged %q", store.BootstrapCreated(), s.log.String())
 		}
 	})
 }

@@ -18,8 +18,8 @@ import (
 // clockInterval is how often the time is written to the file.
 const clockInterval = time.Minute
 
-// keptClock names the row of the instance that holds a clock.State.
-const keptClock = "clock"
+// clockName names the row of the instance that holds a clock.State.
+const clockName = "clock"
 
 // wallClock is what the store knows of the wall clock. Its fields are guarded by mu.
 type wallClock struct {
@@ -32,7 +32,7 @@ type wallClock struct {
 
 // loadClock reads what the file says of the clock and compares it with the clock of today.
 func (s *Store) loadClock(t *tx) error {
-	text, err := instance(t, keptClock)
+	text, err := instanceValue(t, clockName)
 	if err != nil {
 		return err
 	}
@@ -58,21 +58,21 @@ func (s *Store) observeClock() clock.State {
 	now := time.Now()
 	elapsed := now.Sub(c.at) // by the monotonic clock
 	c.at = now
-	was := c.state
+	before := c.state
 	var change clock.Change
-	c.state, change = was.Observe(elapsed, now.UnixMilli())
+	c.state, change = before.Observe(elapsed, now.UnixMilli())
 	if change == clock.Nothing {
 		return c.state
 	}
 	c.changed = true
-	shows, expected := now.UTC(), time.UnixMilli(was.Seen).Add(elapsed).UTC()
+	current, expected := now.UTC(), time.UnixMilli(before.Seen).Add(elapsed).UTC()
 	switch change {
 	case clock.Jumped:
-		s.log.Warn(c.state.Warning(), "expected", expected, "clock", shows)
+		s.log.Warn(c.state.Warning(), "expected", expected, "clock", current)
 	case clock.Returned:
-		s.log.Warn("The clock is where it was expected again. Old rows are deleted again.", "clock", shows)
+		s.log.Warn("The clock is where it was expected again. Old rows are deleted again.", "clock", current)
 	case clock.Confirmed:
-		s.log.Warn("The clock has run for a day without a jump and is trusted. Old rows are deleted again.", "clock", shows)
+		s.log.Warn("The clock has run for a day without a jump and is trusted. Old rows are deleted again.", "clock", current)
 	}
 	return c.state
 }
@@ -91,8 +91,8 @@ func (s *Store) Clock() clock.State {
 	return s.clock.state
 }
 
-// keepTime observes the clock, and writes it to the file once a minute, and whenever it has become doubted or trusted.
-func (s *Store) keepTime(ctx context.Context) error {
+// updateClock observes the clock, and writes it to the file once a minute, and whenever it has become doubted or trusted.
+func (s *Store) updateClock(ctx context.Context) error {
 	s.observeClock()
 	c := &s.clock
 	c.mu.Lock()
@@ -119,7 +119,7 @@ func writeClock(t *tx, state clock.State) error {
 	if err != nil {
 		return fmt.Errorf("encode clock: %w", err)
 	}
-	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", keptClock, text); err != nil {
+	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", clockName, text); err != nil {
 		return fmt.Errorf("keep time: %w", err)
 	}
 	return nil
@@ -129,22 +129,22 @@ func writeClock(t *tx, state clock.State) error {
 // doubted stays as it is.
 func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 	return s.change(ctx, func(t *tx) error {
-		doubted := s.Clock()
-		if doubted.Trusted() {
+		state := s.Clock()
+		if state.Trusted() {
 			return nil
 		}
-		if err := writeClock(t, clock.State{Seen: doubted.Seen}); err != nil {
+		if err := writeClock(t, clock.State{Seen: state.Seen}); err != nil {
 			return err
 		}
-		t.OnCommit(s.clockAccepted)
+		t.OnCommit(s.endClockDoubt)
 		return s.audit(t, by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
-			"jump_seconds": int64(doubted.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, doubted.Doubt.Trusted)),
+			"jump_seconds": int64(state.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, state.Doubt.Trusted)),
 		})
 	})
 }
 
-// clockAccepted ends the doubt.
-func (s *Store) clockAccepted() {
+// endClockDoubt ends the doubt.
+func (s *Store) endClockDoubt() {
 	c := &s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()

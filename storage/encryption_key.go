@@ -53,37 +53,37 @@ func (o Options) prepareKeys(start sqlite.Start) (encryptionKeys, error) {
 
 // findKeys returns the configured key, else those of the file beside the database; none where the database and its key are
 // still to be made. Only a new database gets a key file: one that is made later could open nothing.
-func findKeys(o Options, start sqlite.Start) (found encryptionKeys, err error) {
+func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 	if o.EncryptionKey != "" {
 		key, err := seal.ParseKey(o.EncryptionKey)
 		if err != nil {
-			return found, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
+			return k, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
 		}
 		if start.Empty && start.WasMade {
-			return found, fault.Advise(fmt.Errorf("%w, but %s says that one was made here", ErrLost, o.Path+disk.Lock),
+			return k, fault.Advise(fmt.Errorf("%w, but %s says that one was made here", ErrLost, o.Path+disk.Lock),
 				"put the database back from a backup, or remove that file to start anew")
 		}
-		found.keys = []seal.Key{key}
-		return found, nil
+		k.keys = []seal.Key{key}
+		return k, nil
 	}
-	found.file.name = o.Path + disk.Key
-	found.keys, err = found.file.read()
+	k.file.name = o.Path + disk.Key
+	k.keys, err = k.file.read()
 	if err == nil && start.Empty {
-		return found, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, found.file.name),
+		return k, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, k.file.name),
 			"put the database back from a backup, or move the key file away to start anew")
 	}
 	if !errors.Is(err, os.ErrNotExist) {
-		return found, err
+		return k, err
 	}
-	found.file.fresh = true
+	k.file.isNew = true
 	if start.Empty {
-		return found, nil
+		return k, nil
 	}
-	if found.keys, err = found.file.read(); errors.Is(err, os.ErrNotExist) {
-		return found, fault.Advise(fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, found.file.name),
+	if k.keys, err = k.file.read(); errors.Is(err, os.ErrNotExist) {
+		return k, fault.Advise(fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, k.file.name),
 			"put back the key file that belongs to this database, or set encryption.key")
 	}
-	return found, err
+	return k, err
 }
 
 // create makes a key for a database that is still to be made.
@@ -95,27 +95,27 @@ func (k *encryptionKeys) create() error {
 
 // findKeyOf returns the key that a copy of a database is sealed with: the one of that id.
 func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
-	found, err := findKeys(o, sqlite.Start{})
+	k, err := findKeys(o, sqlite.Start{})
 	if errors.Is(err, ErrKeyMissing) {
-		return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id),
+		return k, fault.Advise(fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id),
 			"put the key file that was kept apart from it at %s, or set encryption.key", o.Path+disk.Key)
 	}
-	if err != nil || slices.ContainsFunc(found.keys, func(k seal.Key) bool { return k.ID() == id }) {
-		return found, err
+	if err != nil || slices.ContainsFunc(k.keys, func(k seal.Key) bool { return k.ID() == id }) {
+		return k, err
 	}
 	where, mend := "encryption.key", fmt.Sprintf("set encryption.key, or put the key file at %s, as they were when the copy was made", o.Path+disk.Key)
 	if o.EncryptionKey == "" {
-		where = found.file.path()
-		if old := found.file.oldKey(id); disk.Exists(old) {
+		where = k.file.path()
+		if old := k.file.oldKeyPath(id); disk.Exists(old) {
 			mend = fmt.Sprintf("rekey moved that key to another file: run cat %s >> %s, and restore again", old, where)
 		}
 	}
-	return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, found.ids()),
+	return k, fault.Advise(fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, k.ids()),
 		"%s", mend)
 }
 
-// choose returns the key that sealed is sealed with, which is the canary of the database at path.
-func (k encryptionKeys) choose(path string, sealed []byte) (seal.Key, error) {
+// keyFor returns the key that sealed is sealed with, which is the canary of the database at path.
+func (k encryptionKeys) keyFor(path string, sealed []byte) (seal.Key, error) {
 	id, err := seal.KeyID(sealed)
 	if err != nil {
 		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it is sealed with (%w)", ErrKey, err), "restore a backup")
@@ -140,7 +140,7 @@ func (k encryptionKeys) recognize(ctx context.Context, path string, db *sqlx.DB)
 	if err != nil {
 		return seal.Key{}, err
 	}
-	return k.choose(path, sealed)
+	return k.keyFor(path, sealed)
 }
 
 // readCanary reads the sealed canary of a database.
@@ -151,8 +151,8 @@ func readCanary(ctx context.Context, db *sqlx.DB) (sealed []byte, err error) {
 	return sealed, nil
 }
 
-// instance reads what the file knows of itself under a name; nil where there is nothing.
-func instance(t *tx, name string) (value []byte, err error) {
+// instanceValue reads what the file knows of itself under a name; nil where there is nothing.
+func instanceValue(t *tx, name string) (value []byte, err error) {
 	err = t.Get(&value, "SELECT value FROM instance WHERE name = ?", name)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read instance: %w", err)

@@ -22,12 +22,12 @@ const (
 	passInterval  = time.Minute // before the tables are looked through again from the beginning
 )
 
-// keptDisorder names the row of the instance that holds Store.disorder.
-const keptDisorder = "disorder"
+// disorderName names the row of the instance that holds Store.disorder.
+const disorderName = "disorder"
 
 // loadOrder finds the number of the newest event, and reads up to where events are out of order.
 func (s *Store) loadOrder(t *tx) error {
-	var newest stamped
+	var newest timedRow
 	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find newest event: %w", err)
@@ -37,38 +37,38 @@ func (s *Store) loadOrder(t *tx) error {
 	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
 		return fmt.Errorf("find newest subscription: %w", err)
 	}
-	s.lastEvent, s.latest = max(newest.ID, birth), newest.At
-	kept, err := instance(t, keptDisorder)
-	if len(kept) == 8 {
-		s.disorder = int64(binary.BigEndian.Uint64(kept))
+	s.lastEvent, s.latestTime = max(newest.ID, birth), newest.At
+	value, err := instanceValue(t, disorderName)
+	if len(value) == 8 {
+		s.disorder = int64(binary.BigEndian.Uint64(value))
 	}
 	return err
 }
 
-// stamped is a row with its time.
-type stamped struct {
+// timedRow is a row with its time.
+type timedRow struct {
 	ID int64 `db:"id"`
 	At int64 `db:"at"`
 }
 
-// keepOrder begins a transaction: it notes that the clock was set back since the one before.
-func (s *Store) keepOrder(t *tx) error {
+// checkOrder begins a transaction: it notes that the clock was set back since the one before.
+func (s *Store) checkOrder(t *tx) error {
 	now := t.Now()
-	if s.latest-now <= clock.Tolerance.Milliseconds() {
-		t.OnCommit(func() { s.latest = max(s.latest, now) })
+	if s.latestTime-now <= clock.Tolerance.Milliseconds() {
+		t.OnCommit(func() { s.latestTime = max(s.latestTime, now) })
 		return nil
 	}
-	t.OnCommit(func() { s.latest = now })
-	return s.noteDisorder(t, s.lastEvent)
+	t.OnCommit(func() { s.latestTime = now })
+	return s.saveDisorder(t, s.lastEvent)
 }
 
-// noteDisorder keeps that the events up to this row are not in the order of time.
-func (s *Store) noteDisorder(t *tx, row int64) error {
+// saveDisorder keeps that the events up to this row are not in the order of time.
+func (s *Store) saveDisorder(t *tx, row int64) error {
 	if row <= s.disorder {
 		return nil
 	}
 	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)",
-		keptDisorder, binary.BigEndian.AppendUint64(nil, uint64(row))); err != nil {
+		disorderName, binary.BigEndian.AppendUint64(nil, uint64(row))); err != nil {
 		return fmt.Errorf("note that events are out of order: %w", err)
 	}
 	t.OnCommit(func() { s.disorder = row })
@@ -77,15 +77,15 @@ func (s *Store) noteDisorder(t *tx, row int64) error {
 
 // sweep is a slow walk through a table, again and again.
 type sweep struct {
-	next    string // the statement that reads the next rows
-	after   int64  // up to where the walk has come
-	highest int64  // the latest time on the way, since the order was last broken
-	young   bool   // a row on the way was not old
+	next        string // the statement that reads the next rows
+	after       int64  // up to where the walk has come
+	latestTime  int64  // the latest time on the way, since the order was last broken
+	passedYoung bool   // a row on the way was not old
 }
 
 // sweepResult is what a step of a sweep has found.
 type sweepResult struct {
-	old      int64 // the first old row behind a young one; 0 is none
+	firstOld int64 // the first old row behind a young one; 0 is none
 	disorder int64 // the last row before one that is earlier by more than clock.Tolerance; 0 is none
 }
 
@@ -120,47 +120,47 @@ func (s *Store) sweep(ctx context.Context) error {
 	if s.sweeps.events.after == 0 && s.sweeps.audit.after == 0 { // both tables were looked through to their end
 		s.sweeps.next = time.Now().Add(passInterval)
 	}
-	if events.old > 0 {
-		r.behind = events.old - 1
+	if events.firstOld > 0 {
+		r.oldEventsAfter = events.firstOld - 1
 	}
-	if lines.old > 0 {
-		r.auditBehind = lines.old - 1
+	if lines.firstOld > 0 {
+		r.oldAuditAfter = lines.firstOld - 1
 	}
 	if events.disorder == 0 {
 		return nil
 	}
-	return s.change(ctx, func(t *tx) error { return s.noteDisorder(t, events.disorder) })
+	return s.change(ctx, func(t *tx) error { return s.saveDisorder(t, events.disorder) })
 }
 
 // sweepStep reads the next rows of a table whose rows are kept for so long.
-func (s *Store) sweepStep(ctx context.Context, w *sweep, kept time.Duration) (sweepResult, error) {
-	var rows []stamped
+func (s *Store) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (sweepResult, error) {
+	var rows []timedRow
 	if err := s.logs.list(ctx, &rows, w.next, w.after, sweepRows); err != nil {
 		return sweepResult{}, err
 	}
 	now, trusted := s.trustedTime()
-	old := func(at int64) bool { return trusted && kept > 0 && at < now-kept.Milliseconds() }
-	f := w.take(rows, old)
+	old := func(at int64) bool { return trusted && maxAge > 0 && at < now-maxAge.Milliseconds() }
+	result := w.scan(rows, old)
 	if len(rows) < sweepRows {
 		*w = sweep{next: w.next}
 	}
-	return f, nil
+	return result, nil
 }
 
 // take takes in the next rows.
-func (w *sweep) take(rows []stamped, old func(at int64) bool) (f sweepResult) {
+func (w *sweep) scan(rows []timedRow, old func(at int64) bool) (result sweepResult) {
 	for _, row := range rows {
-		if w.highest-row.At > clock.Tolerance.Milliseconds() {
-			f.disorder, w.highest = w.after, row.At
+		if w.latestTime-row.At > clock.Tolerance.Milliseconds() {
+			result.disorder, w.latestTime = w.after, row.At
 		}
-		w.highest = max(w.highest, row.At)
+		w.latestTime = max(w.latestTime, row.At)
 		switch {
 		case !old(row.At):
-			w.young = true
-		case w.young && f.old == 0:
-			f.old = row.ID
+			w.passedYoung = true
+		case w.passedYoung && result.firstOld == 0:
+			result.firstOld = row.ID
 		}
 		w.after = row.ID
 	}
-	return f
+	return result
 }

@@ -41,17 +41,17 @@ func (s *Store) Events(ctx context.Context, organization, before int64, limit in
 
 // completeEvents fills in the public ids of events and the numbers of their deliveries.
 func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) error {
-	for some := range slices.Chunk(events, countedEvents) {
-		if err := s.countDeliveries(ctx, some); err != nil {
+	for batch := range slices.Chunk(events, eventsPerCount) {
+		if err := s.countDeliveries(ctx, batch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eventSlice is how many events one read of EventsWithoutAudit looks at. A slice takes a few milliseconds, so a long
+// eventsPerSlice is how many events one read of EventsWithoutAudit looks at. A slice takes a few milliseconds, so a long
 // stretch of the audit log holds up neither other readers nor checkpoints.
-const eventSlice = 2_000
+const eventsPerSlice = 2_000
 
 // EventsWithoutAudit is Events without those of the audit log. It looks at slices of the history until it has found enough.
 // Faults: Unavailable where that takes too long.
@@ -73,7 +73,7 @@ func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int
 		var first int64 // row id of the oldest event of the slice
 		err := s.logs.get(ctx, &first, `
 			SELECT id FROM events INDEXED BY events_by_organization
-			WHERE organization_id = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?`, organization, before, eventSlice-1)
+			WHERE organization_id = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?`, organization, before, eventsPerSlice-1)
 		if more = !errors.Is(err, sql.ErrNoRows); more && err != nil {
 			return nil, err
 		}
@@ -90,23 +90,23 @@ func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int
 	return events, s.completeEvents(ctx, events)
 }
 
-// countedEvents is how many events' deliveries one read counts: each may have thousands.
-const countedEvents = 10
+// eventsPerCount is how many events' deliveries one read counts: each may have thousands.
+const eventsPerCount = 10
 
 // countDeliveries fills in the number of deliveries and the public id of events.
 func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) error {
-	place := make(map[int64]int, len(events))
+	index := make(map[int64]int, len(events))
 	for i, e := range events {
-		place[e.RowID] = i
+		index[e.RowID] = i
 		events[i].ID = s.ids.id(access.EventID, e.RowID, e.At)
 	}
 	var counts []struct {
 		Event      int64 `db:"id"`
 		Deliveries int   `db:"deliveries"`
 	}
-	err := s.logs.list(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(place)))
+	err := s.logs.list(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(index)))
 	for _, c := range counts {
-		events[place[c.Event]].Deliveries = c.Deliveries
+		events[index[c.Event]].Deliveries = c.Deliveries
 	}
 	return err
 }

@@ -281,7 +281,7 @@ func TestQueryPlans(t *testing.T) {
 		attempt = x.begin(t, job)
 		x.end(t, job, attempt, i == 0)
 	}
-	if err := x.Release(t.Context(), []int64{1 << 40}); err != nil {
+	if err := x.UndoBegin(t.Context(), []int64{1 << 40}); err != nil {
 		t.Fatal(err)
 	}
 	key, _ := storagetest.Key(t, x.Store, x.owner, access.EventsRead)

@@ -52,7 +52,7 @@ func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
 
 // Together runs functions in one transaction. Run must not have been called.
 func (s *Store) Together(fns ...func(*Tx) error) error {
-	return s.alone(func(t *tx) error {
+	return s.changeBeforeRun(func(t *tx) error {
 		for _, fn := range fns {
 			if err := fn(t); err != nil {
 				return err
@@ -65,7 +65,7 @@ func (s *Store) Together(fns ...func(*Tx) error) error {
 // DeleteEventBatch takes a batch of the events after a row that were created before a time, and returns up to which row it has
 // looked.
 func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int64, error) {
-	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.deleteEventBatch(t, after, before) })
+	done, err := returning(ctx, s, func(t *tx) (eventProgress, error) { return s.deleteEventBatch(t, after, before) })
 	return done.after, err
 }
 
@@ -187,7 +187,7 @@ func (s *Store) AgeDoubt(agreed time.Duration) {
 // MoveEvents changes the times of the events and audit events from one row to another, as a clock that was wrong does.
 func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
 	return s.change(ctx, func(t *tx) error {
-		t.OnCommit(func() { s.latest += by.Milliseconds() })
+		t.OnCommit(func() { s.latestTime += by.Milliseconds() })
 		for _, statement := range []string{
 			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
 			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",

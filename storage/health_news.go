@@ -15,31 +15,31 @@ const maxHealthNews = 10_000
 // healthNews counts those deliveries. A transaction that was rolled back and repeated counts twice, which errs on the safe
 // side. The zero value is empty.
 type healthNews struct {
-	minute int64
-	made   map[int64]int // by organization
+	minute     int64
+	deliveries map[int64]int // by organization
 }
 
-// take reports whether an organization may have so many deliveries more, and counts them. Once it may not, it may have
+// allow reports whether an organization may have so many deliveries more, and counts them. Once it may not, it may have
 // none until the minute is over; first says that this has just begun.
-func (n *healthNews) take(organization int64, deliveries int, now int64) (ok, first bool) {
-	if m := now / time.Minute.Milliseconds(); m != n.minute || n.made == nil {
-		n.minute, n.made = m, map[int64]int{}
+func (n *healthNews) allow(organization int64, deliveries int, now int64) (ok, first bool) {
+	if m := now / time.Minute.Milliseconds(); m != n.minute || n.deliveries == nil {
+		n.minute, n.deliveries = m, map[int64]int{}
 	}
-	before := n.made[organization]
-	n.made[organization] += deliveries
-	return n.made[organization] <= maxHealthNews, before <= maxHealthNews
+	before := n.deliveries[organization]
+	n.deliveries[organization] += deliveries
+	return n.deliveries[organization] <= maxHealthNews, before <= maxHealthNews
 }
 
 // newsReceivers returns those of the subscriptions that get news about the health of another one: the healthy ones at
 // other hosts. What fails for one subscription mostly fails for all at its host, and each failure would make more news.
 func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []int64) ([]int64, error) {
-	subject, err := t.subscriber(about)
+	subject, err := t.cachedSubscription(about)
 	if err != nil {
 		return nil, err
 	}
 	to := subscriptions[:0]
 	for _, row := range subscriptions {
-		sub, err := t.subscriber(row)
+		sub, err := t.cachedSubscription(row)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []
 			to = append(to, row)
 		}
 	}
-	ok, first := t.news.take(organization, len(to), t.Now())
+	ok, first := t.news.allow(organization, len(to), t.Now())
 	if ok {
 		return to, nil
 	}

@@ -18,19 +18,19 @@ import (
 // A held queue sends nothing: no attempt begins. Everything else goes on, and what is published waits. The hold is a row of
 // the file, so it outlives restarts, and the copy that a restore puts in place brings it along.
 
-// keptHold is a Hold as it stands in the file.
-type keptHold struct {
+// storedHold is a Hold as it stands in the file.
+type storedHold struct {
 	Since  int64  `json:"since"`
 	Reason string `json:"reason"`
 	Last   int64  `json:"last_delivery"`
 }
 
-// Held returns what holds the queue; nil where nothing does.
-func (s *Store) Held() *webhook.Hold { return s.queueHold.Load() }
+// Hold returns what holds the queue; nil where nothing does.
+func (s *Store) Hold() *webhook.Hold { return s.queueHold.Load() }
 
 // hold returns what holds the queue as of this transaction; nil where nothing does.
 func (t *tx) hold() (*webhook.Hold, error) {
-	if t.cache.holdKnown {
+	if t.cache.holdLoaded {
 		return t.cache.hold, nil
 	}
 	var text []byte
@@ -40,13 +40,13 @@ func (t *tx) hold() (*webhook.Hold, error) {
 	}
 	t.cache.hold = nil
 	if err == nil {
-		var kept keptHold
-		if err := json.Unmarshal(text, &kept); err != nil {
+		var stored storedHold
+		if err := json.Unmarshal(text, &stored); err != nil {
 			return nil, fmt.Errorf("read hold: %w", err)
 		}
-		t.cache.hold = &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last}
+		t.cache.hold = &webhook.Hold{Since: stored.Since, Reason: stored.Reason, Last: stored.Last}
 	}
-	t.cache.holdKnown = true
+	t.cache.holdLoaded = true
 	return t.cache.hold, nil
 }
 
@@ -73,24 +73,24 @@ func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) e
 
 // holdQueue writes the hold down.
 func (s *Store) holdQueue(t *tx, reason string) error {
-	kept := keptHold{Since: t.Now(), Reason: reason}
-	if err := t.Get(&kept.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
+	stored := storedHold{Since: t.Now(), Reason: reason}
+	if err := t.Get(&stored.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
 		return fmt.Errorf("find newest delivery: %w", err)
 	}
-	text, err := json.Marshal(kept)
+	text, err := json.Marshal(stored)
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
 	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES ('hold', ?)", text); err != nil {
 		return fmt.Errorf("hold queue: %w", err)
 	}
-	s.holdChanged(t, &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last})
+	s.announceHold(t, &webhook.Hold{Since: stored.Since, Reason: stored.Reason, Last: stored.Last})
 	return nil
 }
 
-// holdChanged tells everybody, once that is committed: those who ask how to send to a subscription first, so that nobody
+// announceHold tells everybody, once that is committed: those who ask how to send to a subscription first, so that nobody
 // who was told of the change is answered as before it.
-func (s *Store) holdChanged(t *tx, hold *webhook.Hold) {
+func (s *Store) announceHold(t *tx, hold *webhook.Hold) {
 	at := t.Now()
 	t.OnCommit(func() {
 		s.releasedAt.Store(at)
@@ -107,8 +107,8 @@ func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 		if err != nil || hold == nil {
 			return 0, err
 		}
-		waiting := s.pending.total()
-		return waiting, s.releaseQueue(t, by, access.QueueReleased, hold, map[string]any{"pending": waiting})
+		pending := s.pending.total()
+		return pending, s.releaseQueue(t, by, access.QueueReleased, hold, map[string]any{"pending": pending})
 	})
 }
 
@@ -117,7 +117,7 @@ func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *web
 	if _, err := t.Exec("DELETE FROM instance WHERE name = 'hold'"); err != nil {
 		return fmt.Errorf("release queue: %w", err)
 	}
-	s.holdChanged(t, nil)
+	s.announceHold(t, nil)
 	details["reason"], details["held_since"] = hold.Reason, string(webhook.AppendTime(nil, hold.Since))
 	return s.audit(t, by, 0, auditType, auditTarget{Type: "queue"}, details)
 }
@@ -126,15 +126,15 @@ func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *web
 // for those that came later. It returns how many it dropped. One that is cut off leaves the queue held, and is to be asked
 // for again. Faults: Conflict where the queue is not held.
 func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error) {
-	asked := s.Held()
-	if asked == nil {
+	expected := s.Hold()
+	if expected == nil {
 		return 0, errNotHeld
 	}
 	var dropped int64
 	for _, subscription := range slices.Sorted(maps.Keys(s.pending.all())) {
 		for n := int64(dropBatch); n == dropBatch; dropped += n {
 			var err error
-			if n, err = s.discardSome(ctx, subscription, *asked); err != nil {
+			if n, err = s.discardBatch(ctx, subscription, *expected); err != nil {
 				return dropped, err
 			}
 		}
@@ -144,7 +144,7 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 		if err != nil {
 			return err
 		}
-		if hold == nil || *hold != *asked {
+		if hold == nil || *hold != *expected {
 			return errNotHeld
 		}
 		return s.releaseQueue(t, by, access.QueueDiscarded, hold, map[string]any{"dropped": dropped})
@@ -154,15 +154,15 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 var errNotHeld = fault.New(fault.Conflict, "queue_not_held",
 	"The queue is not held, so there is nothing to discard; hold it first to drop what is pending by then.")
 
-// discardSome drops up to dropBatch of the deliveries that a subscription had when the queue was held. A queue that was
+// discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held. A queue that was
 // released, and held anew, since it was asked for is not what was to be discarded.
-func (s *Store) discardSome(ctx context.Context, subscription int64, asked webhook.Hold) (int64, error) {
+func (s *Store) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
 	return returning(ctx, s, func(t *tx) (int64, error) {
 		hold, err := t.hold()
 		if err != nil {
 			return 0, err
 		}
-		if hold == nil || *hold != asked {
+		if hold == nil || *hold != expected {
 			return 0, errNotHeld
 		}
 		n, err := t.Affected(`
@@ -177,7 +177,7 @@ func (s *Store) discardSome(ctx context.Context, subscription int64, asked webho
 // Queue tells what waits to be sent, and whether it is held. Its cost is that of Lanes.
 func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 	counts := s.pending.all()
-	q := webhook.Queue{Hold: s.Held(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}
+	q := webhook.Queue{Hold: s.Hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}
 	for _, n := range counts {
 		q.Deliveries += n
 	}

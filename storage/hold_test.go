@@ -96,13 +96,13 @@ func TestHold(t *testing.T) {
 		x := tenantOf(t, store)
 		storagetest.Publish(t, store, x.owner, "a")
 		holdQueue(t, x)
-		first := *store.Held()
+		first := *store.Hold()
 		if err := store.HoldQueue(t.Context(), holder(t, x), "another"); err != nil {
 			t.Fatal(err)
 		}
 		stop()
 		store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if again := store.Held(); again == nil || *again != first || first.Reason != "a test" {
+		if again := store.Hold(); again == nil || *again != first || first.Reason != "a test" {
 			t.Errorf("held as %+v, then %+v", first, again)
 		}
 		x.Store = store

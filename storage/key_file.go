@@ -21,11 +21,11 @@ import (
 // start that was cut off is not taken for a database that was lost.
 type keyFile struct {
 	name  string
-	fresh bool
+	isNew bool
 }
 
 func (f keyFile) path() string {
-	if f.fresh {
+	if f.isNew {
 		return strings.TrimSuffix(f.name, disk.Key) + disk.FreshKey
 	}
 	return f.name
@@ -86,9 +86,9 @@ func (f keyFile) write(keys ...seal.Key) error {
 	return nil
 }
 
-// keep gives a fresh key file its name, now that its database is there.
-func (f keyFile) keep() error {
-	if !f.fresh {
+// finalize gives a fresh key file its name, now that its database is there.
+func (f keyFile) finalize() error {
+	if !f.isNew {
 		return nil
 	}
 	if err := errors.Join(os.Rename(f.path(), f.name), disk.SyncDir(filepath.Dir(f.name))); err != nil {
@@ -97,12 +97,12 @@ func (f keyFile) keep() error {
 	return nil
 }
 
-// oldKey is the name of the file that reduce moves the key of that id to.
-func (f keyFile) oldKey(id string) string { return f.name + "." + id }
+// oldKeyPath is the name of the file that reduce moves the key of that id to.
+func (f keyFile) oldKeyPath(id string) string { return f.name + "." + id }
 
-// reduce leaves one key in the file, or no file where that key is not in it. It moves each other key to a file of its own
+// keepOnly leaves one key in the file, or no file where that key is not in it. It moves each other key to a file of its own
 // that is named for it, because backups of before cannot be read without it. It returns the names of those files.
-func (f keyFile) reduce(to seal.Key) (moved []string, err error) {
+func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
 	keys, err := f.read()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -114,7 +114,7 @@ func (f keyFile) reduce(to seal.Key) (moved []string, err error) {
 		if k.ID() == to.ID() {
 			continue
 		}
-		name := f.oldKey(k.ID())
+		name := f.oldKeyPath(k.ID())
 		if err := (keyFile{name: name}).write(k); err != nil {
 			return nil, err
 		}

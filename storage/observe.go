@@ -13,29 +13,29 @@ type Observer interface {
 	Committed(writes int, took time.Duration)
 	// Published tells of events that were accepted, repetitions aside.
 	Published(events int)
-	// Turned tells that a subscription's health has another status.
-	Turned(to webhook.Status)
+	// HealthChanged tells that a subscription's health has another status.
+	HealthChanged(to webhook.Status)
 	// Interrupted tells how many attempts the last owner of the file has left behind.
 	Interrupted(attempts int)
 }
 
-// unobserved is the Observer of a store that has none.
-type unobserved struct{}
+// noObserver is the Observer of a store that has none.
+type noObserver struct{}
 
-func (unobserved) Committed(int, time.Duration) {}
-func (unobserved) Published(int)                {}
-func (unobserved) Turned(webhook.Status)        {}
-func (unobserved) Interrupted(int)              {}
+func (noObserver) Committed(int, time.Duration) {}
+func (noObserver) Published(int)                {}
+func (noObserver) HealthChanged(webhook.Status) {}
+func (noObserver) Interrupted(int)              {}
 
 // observeHealth tells the observer of a change of health, once that is committed.
 func (s *Store) observeHealth(t *tx, from, to webhook.Status) {
 	if from != to {
-		t.OnCommit(func() { s.observer.Turned(to) })
+		t.OnCommit(func() { s.observer.HealthChanged(to) })
 	}
 }
 
-// accepted counts what was published now, and not at an earlier time under the same idempotency key.
-func accepted(published []webhook.Published) (n int) {
+// countNew counts what was published now, and not at an earlier time under the same idempotency key.
+func countNew(published []webhook.Published) (n int) {
 	for i := range published {
 		if !published[i].Replayed {
 			n++

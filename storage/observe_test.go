@@ -43,7 +43,7 @@ func (s *seen) Published(events int) {
 	s.events += events
 }
 
-func (s *seen) Turned(to webhook.Status) {
+func (s *seen) HealthChanged(to webhook.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turns = append(s.turns, to)

@@ -42,7 +42,7 @@ func newStore(o Options) (*Store, error) {
 		retention:    retention{events: o.KeepEvents, audit: o.KeepAudit},
 		observer:     o.Observer,
 		log:          o.Logger,
-		replaying:    make(chan struct{}, 1),
+		replayLock:   make(chan struct{}, 1),
 		sweeps:       newSweeps(),
 		firstRequest: newFirstRequest(),
 	}
@@ -53,7 +53,7 @@ func newStore(o Options) (*Store, error) {
 		return nil, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", s.policy.MaxAttempts, maxAttempts)
 	}
 	if s.observer == nil {
-		s.observer = unobserved{}
+		s.observer = noObserver{}
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -63,18 +63,18 @@ func newStore(o Options) (*Store, error) {
 
 // openFile opens the database and finds its encryption key.
 func (s *Store) openFile(ctx context.Context, o Options) (err error) {
-	var found encryptionKeys
+	var keys encryptionKeys
 	e := o.engine()
 	e.Logger = s.log
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		if found, err = o.prepareKeys(start); err == nil && len(found.keys) == 0 {
-			err = found.create()
+		if keys, err = o.prepareKeys(start); err == nil && len(keys.keys) == 0 {
+			err = keys.create()
 		}
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		key, err := found.recognize(ctx, path, db)
+		key, err := keys.recognize(ctx, path, db)
 		if err == nil {
 			s.key, s.keyRing = key, seal.NewRing(key)
 		}
@@ -84,11 +84,11 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		s.key, s.keyRing = found.keys[0], seal.NewRing(found.keys[0])
+		s.key, s.keyRing = keys.keys[0], seal.NewRing(keys.keys[0])
 		return s.seed(t)
 	})
-	e.Made = func() error { return found.file.keep() }
-	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.keepOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
+	e.Made = func() error { return keys.file.finalize() }
+	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.checkOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
 	e.Committed, e.Probe, e.DrainReads = s.observer.Committed, writeProbe, s.drainReads
 	s.file, err = sqlite.Open(ctx, e)
 	return err
@@ -97,9 +97,9 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 // engine returns the options of the engine, without hooks.
 func (o Options) engine() sqlite.Options {
 	e := sqlite.Options{
-		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.copied, LogBounds: o.logBounds,
+		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.isCopy, LogBounds: o.logBounds,
 	}
-	e.Reached = o.reached
+	e.Reached = o.upgradeReached
 	if e.Upgrades == nil {
 		e.Upgrades = schemaUpgrades[:]
 	}
@@ -112,11 +112,11 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.file.Read(s.inTx(s.loadSalt)); err != nil {
 		return err
 	}
-	if err := s.alone(s.interruptSending); err != nil {
+	if err := s.changeBeforeRun(s.interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
 	steps := []func(*tx) error{s.pending.load, s.loadHold, s.loadOrder}
-	if !o.copied {
+	if !o.isCopy {
 		steps = append(steps, s.loadClock)
 	}
 	for _, step := range steps {
@@ -124,14 +124,14 @@ func (s *Store) load(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := s.invite(o); err != nil {
+	if err := s.ensureBootstrapToken(o); err != nil {
 		return fmt.Errorf("make the first operator's token: %w", err)
 	}
 	return s.openPools(ctx)
 }
 
 func (s *Store) loadSalt(t *tx) (err error) {
-	s.ids.salt, err = instance(t, "salt")
+	s.ids.salt, err = instanceValue(t, "salt")
 	return err
 }
 
@@ -195,15 +195,15 @@ func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
 // Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
 // nothing. It looks less far into a file that was left open, which only its next owner may read.
 func Examine(ctx context.Context, o Options) (State, error) {
-	var found encryptionKeys
+	var keys encryptionKeys
 	e := o.engine()
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		found, err = o.prepareKeys(start)
+		keys, err = o.prepareKeys(start)
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		_, err := found.recognize(ctx, path, db)
+		_, err := keys.recognize(ctx, path, db)
 		return err
 	}
 	return sqlite.Examine(ctx, e)

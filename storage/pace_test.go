@@ -28,7 +28,7 @@ type counter struct {
 	named atomic.Int64
 }
 
-func (w *counter) Changed(subscriptions ...int64) {
+func (w *counter) SubscriptionsChanged(subscriptions ...int64) {
 	if slices.Contains(subscriptions, w.of) {
 		w.named.Add(1)
 	}

@@ -10,10 +10,10 @@ import (
 // pendingCount keeps the number of pending deliveries per subscription, because counting a million rows takes seconds.
 // It is exact: it is loaded once, and the writer moves it after each commit.
 type pendingCount struct {
-	mu      sync.Mutex
-	count   map[int64]int64
-	removed map[int64]bool // subscriptions that are gone and may have left something behind
-	visited int64          // the last subscription that orphaned has listed
+	mu         sync.Mutex
+	count      map[int64]int64
+	removed    map[int64]bool // subscriptions that are gone and may have left something behind
+	lastListed int64          // the last subscription that orphaned has listed
 }
 
 func (p *pendingCount) load(t *tx) error {
@@ -83,11 +83,11 @@ func (p *pendingCount) orphaned(most int) []int64 {
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.removed, func(subscription int64, _ bool) bool { return p.count[subscription] == 0 })
 	rows := slices.Sorted(maps.Keys(p.removed))
-	next, _ := slices.BinarySearch(rows, p.visited+1)
+	next, _ := slices.BinarySearch(rows, p.lastListed+1)
 	rows = append(rows[next:], rows[:next]...)
 	rows = rows[:min(most, len(rows))]
 	if len(rows) > 0 {
-		p.visited = rows[len(rows)-1]
+		p.lastListed = rows[len(rows)-1]
 	}
 	return rows
 }

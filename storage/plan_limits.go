@@ -30,12 +30,12 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 	if err != nil {
 		return err
 	}
-	var have int64
-	if err := t.Get(&have, countSubscriptions, organization); err != nil {
+	var count int64
+	if err := t.Get(&count, countSubscriptions, organization); err != nil {
 		return err
 	}
-	bound := planBound{plan.Name, "max_subscriptions", "subscriptions", "Delete", plan.MaxSubscriptions, access.MostSubscriptions}
-	return bound.check(have)
+	limit := planLimit{plan.Name, "max_subscriptions", "subscriptions", "Delete", plan.MaxSubscriptions, access.MostSubscriptions}
+	return limit.check(count)
 }
 
 // requireRoomForKey refuses one API key more than the plan allows. Keys that are revoked or expired do not count. Nor do
@@ -46,19 +46,19 @@ func requireRoomForKey(t *tx, organization int64) error {
 	if err != nil {
 		return err
 	}
-	bound := planBound{plan.Name, "max_api_keys", "live API keys", "Revoke", plan.MaxAPIKeys, access.MostAPIKeys}
-	var have, rotated int64
-	if err := t.Get(&have, countKeys, organization, t.Now()); err != nil || bound.check(have) == nil {
+	limit := planLimit{plan.Name, "max_api_keys", "live API keys", "Revoke", plan.MaxAPIKeys, access.MostAPIKeys}
+	var count, rotated int64
+	if err := t.Get(&count, countKeys, organization, t.Now()); err != nil || limit.check(count) == nil {
 		return err
 	}
 	if err := t.Get(&rotated, countRotated, organization, t.Now()); err != nil {
 		return err
 	}
-	return bound.check(have - rotated)
+	return limit.check(count - rotated)
 }
 
-// leastRotated is how many rotated API keys any organization may keep alive at a time.
-const leastRotated = 10
+// minRotatedLimit is how many rotated API keys any organization may keep alive at a time.
+const minRotatedLimit = 10
 
 // requireRoomForGrace refuses to keep one more rotated key alive where as many have their grace as the plan allows keys,
 // or as the organization has keys beside them. So rotation makes at most twice as many keys as were created. Faults:
@@ -68,15 +68,15 @@ func requireRoomForGrace(t *tx, organization int64) error {
 	if err != nil {
 		return err
 	}
-	most := int64(access.MostAPIKeys)
+	limit := int64(access.MostAPIKeys)
 	if plan.MaxAPIKeys != nil {
-		most = max(*plan.MaxAPIKeys, leastRotated)
+		limit = max(*plan.MaxAPIKeys, minRotatedLimit)
 	}
-	var have, rotated int64
-	if err := t.Get(&have, countKeys, organization, t.Now()); err != nil || have <= most {
+	var count, rotated int64
+	if err := t.Get(&count, countKeys, organization, t.Now()); err != nil || count <= limit {
 		return err // the key to be rotated is one of them, so fewer than most are rotated
 	}
-	if err := t.Get(&rotated, countRotated, organization, t.Now()); err != nil || rotated < max(most, have-rotated) {
+	if err := t.Get(&rotated, countRotated, organization, t.Now()); err != nil || rotated < max(limit, count-rotated) {
 		return err
 	}
 	return fault.New(fault.Conflict, "limit_reached",
@@ -84,31 +84,31 @@ func requireRoomForGrace(t *tx, organization int64) error {
 			"Rotate with grace_seconds 0, or revoke rotated keys that are no longer used.", rotated, plan.Name)
 }
 
-// planBound is how many of a sort a plan allows.
-type planBound struct {
-	plan, field, sort, remove string
+// planLimit is how many of a sort a plan allows.
+type planLimit struct {
+	plan, field, noun, remove string
 	limit                     *int64 // nil is most
-	most                      int64
+	max                       int64
 }
 
 // check refuses one more than allowed where there are so many.
-func (b planBound) check(have int64) error {
+func (b planLimit) check(count int64) error {
 	switch {
-	case b.limit != nil && have >= *b.limit:
+	case b.limit != nil && count >= *b.limit:
 		return fault.New(fault.Conflict, "limit_reached",
 			"The plan %q allows %d %s (%s), and the organization has %d. %sAsk an operator for a higher %s (at most %d) or another plan.",
-			b.plan, *b.limit, b.sort, b.field, have, b.less(have), b.field, b.most)
-	case have >= b.most:
+			b.plan, *b.limit, b.noun, b.field, count, b.advice(count), b.field, b.max)
+	case count >= b.max:
 		return fault.New(fault.Conflict, "limit_reached",
 			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise, and the organization has %d. %s some that are no longer used.",
-			b.plan, b.field, b.most, b.sort, have, b.remove)
+			b.plan, b.field, b.max, b.noun, count, b.remove)
 	}
 	return nil
 }
 
-// less says how to make room, if that is possible.
-func (b planBound) less(have int64) string {
-	if have == 0 {
+// advice says how to make room, if that is possible.
+func (b planLimit) advice(count int64) string {
+	if count == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s some that are no longer used. ", b.remove)

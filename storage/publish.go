@@ -20,19 +20,19 @@ import (
 // what is new has been stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
-	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).measured(func(t *tx) (int, error) {
+	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).estimated(func(t *tx) (int, error) {
 		return publishCost(t, organization, events)
 	})
 	err := w.change(ctx, func(t *tx) error {
-		o, err := t.organization(organization)
+		o, err := t.organizationID(organization)
 		if err != nil {
 			return err
 		}
 		// All is checked before anything is written: a refusal then costs the other writes of the batch nothing.
-		if err := s.answerRepeated(t, organization, events, published); err != nil {
+		if err := s.fillRepeated(t, organization, events, published); err != nil {
 			return err
 		}
-		if err := requireBounds(t, organization, events, published); err != nil {
+		if err := checkPublishLimits(t, organization, events, published); err != nil {
 			return err
 		}
 		for i, e := range events {
@@ -48,7 +48,7 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 	if err != nil {
 		return nil, err
 	}
-	s.observer.Published(accepted(published))
+	s.observer.Published(countNew(published))
 	return published, s.countRepeated(ctx, organization, published)
 }
 
@@ -70,8 +70,8 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 		return err
 	}
 	defer end()
-	for some := range slices.Chunk(repeated, countedEvents) {
-		if err := s.countDeliveries(ctx, some); err != nil {
+	for batch := range slices.Chunk(repeated, eventsPerCount) {
+		if err := s.countDeliveries(ctx, batch); err != nil {
 			return fmt.Errorf("count deliveries: %w", err)
 		}
 	}
@@ -83,10 +83,10 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	return nil
 }
 
-// answerRepeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
+// fillRepeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
 // their deliveries.
-func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
-	var wrong []fault.Field
+func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	var problems []fault.Field
 	for i, e := range events {
 		published[i] = webhook.Published{}
 		if e.IdempotencyKey == "" {
@@ -107,7 +107,7 @@ func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEv
 		case err != nil:
 			return fmt.Errorf("look for idempotency key: %w", err)
 		case string(first.Digest) != string(e.Digest[:]):
-			wrong = append(wrong, fault.Field{
+			problems = append(problems, fault.Field{
 				Field: fieldOf(i, len(events), "idempotency_key"), Code: "idempotency_key_reused",
 				Message: "This key belongs to another event; use a new one.",
 			})
@@ -117,7 +117,7 @@ func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEv
 			ID: s.ids.id(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
 		}
 	}
-	return fault.Fields(wrong)
+	return fault.Fields(problems)
 }
 
 // fieldOf names a field of the i-th of n events as its publisher wrote it: alone, or in a batch.
@@ -132,12 +132,12 @@ func fieldOf(i, n int, name string) string {
 // cannot cause more failing deliveries: about is the row id of that subscription, 0 where there is none. See newsReceivers
 // for news about health.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
-	to, err := receivers(t, organization, about, e.Type)
+	subscriptions, err := receivers(t, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
 	}
 	if about != 0 && access.HealthNews(e.Type) {
-		if to, err = s.newsReceivers(t, organization, about, to); err != nil {
+		if subscriptions, err = s.newsReceivers(t, organization, about, subscriptions); err != nil {
 			return webhook.Published{}, err
 		}
 	}
@@ -145,7 +145,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	if err != nil {
 		return webhook.Published{}, err
 	}
-	jobs, err := fanOut(t, row, to)
+	jobs, err := fanOut(t, row, subscriptions)
 	if err != nil {
 		return webhook.Published{}, err
 	}
@@ -154,7 +154,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.Now()
 		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.Now(), organization
 	}
-	s.announce(t, jobs)
+	s.announceDeliveries(t, jobs)
 	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
 }
 
@@ -206,7 +206,7 @@ func receivers(t *tx, organization, about int64, eventType string) ([]int64, err
 	isAudit := access.IsAuditType(eventType)
 	open := make([]int64, 0, len(matching))
 	for _, row := range matching {
-		sub, err := t.subscriber(row)
+		sub, err := t.cachedSubscription(row)
 		if err != nil {
 			return nil, err
 		}
@@ -260,8 +260,8 @@ func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	return err
 }
 
-// announce counts new pending deliveries and shows them to the dispatcher once they are committed.
-func (s *Store) announce(t *tx, jobs []webhook.Job) {
+// announceDeliveries counts new pending deliveries and shows them to the dispatcher once they are committed.
+func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -270,7 +270,7 @@ func (s *Store) announce(t *tx, jobs []webhook.Job) {
 			s.pending.add(j.Subscription, 1)
 		}
 		if w := s.watcher.Load(); w != nil {
-			(*w).Fresh(jobs)
+			(*w).DeliveriesCreated(jobs)
 		}
 	})
 }
@@ -278,10 +278,10 @@ func (s *Store) announce(t *tx, jobs []webhook.Job) {
 // announceChange tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
 // any.
 func (s *Store) announceChange(t *tx, subscriptions ...int64) {
-	t.cache.forget(subscriptions...)
+	t.cache.invalidate(subscriptions...)
 	t.OnCommit(func() {
 		if w := s.watcher.Load(); w != nil {
-			(*w).Changed(subscriptions...)
+			(*w).SubscriptionsChanged(subscriptions...)
 		}
 	})
 }
@@ -296,34 +296,34 @@ const (
 
 // publishCost returns about how many rows events will write.
 func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
-	cost, err := mostDeliveries(t, organization, events)
+	cost, err := estimateDeliveries(t, organization, events)
 	for _, e := range events {
 		cost += 1 + len(e.Data)/pageSize
 	}
 	return cost, err
 }
 
-// mostDeliveries returns how many deliveries events make at most. It stops counting where they are too many.
-func mostDeliveries(t *tx, organization int64, events []webhook.NewEvent) (most int, err error) {
-	for i := 0; i < len(events) && most <= maxDeliveries; i++ {
+// estimateDeliveries returns how many deliveries events make at most. It stops counting where they are too many.
+func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (count int, err error) {
+	for i := 0; i < len(events) && count <= maxDeliveries; i++ {
 		matching, err := t.matching(organization, events[i].Type)
 		if err != nil {
 			return 0, err
 		}
-		most += len(matching)
+		count += len(matching)
 	}
-	return most, nil
+	return count, nil
 }
 
-// requireBounds refuses events that would make too many deliveries, or that are beyond the plan's bytes of the day. It stops
+// checkPublishLimits refuses events that would make too many deliveries, or that are beyond the plan's bytes of the day. It stops
 // at the event that makes the one delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited.
-func requireBounds(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
-	most, err := mostDeliveries(t, organization, events)
+func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	estimate, err := estimateDeliveries(t, organization, events)
 	if err != nil {
 		return err
 	}
 	q, err := t.quota(organization)
-	if err != nil || most <= maxDeliveries && q.Limit == nil {
+	if err != nil || estimate <= maxDeliveries && q.Limit == nil {
 		return err
 	}
 	deliveries, bytes := 0, 0
@@ -331,14 +331,14 @@ func requireBounds(t *tx, organization int64, events []webhook.NewEvent, publish
 		if published[i].Replayed {
 			continue
 		}
-		to, err := receivers(t, organization, 0, e.Type)
+		subscriptions, err := receivers(t, organization, 0, e.Type)
 		if err != nil {
 			return err
 		}
-		if deliveries += len(to); deliveries > maxDeliveries {
+		if deliveries += len(subscriptions); deliveries > maxDeliveries {
 			return tooManyDeliveries(i, deliveries, len(events))
 		}
-		bytes += storedSize(e, len(to))
+		bytes += storedSize(e, len(subscriptions))
 	}
 	if bytes == 0 {
 		return nil

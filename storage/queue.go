@@ -69,7 +69,7 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 			return err
 		}
 		for i, start := range starts {
-			sub, err := t.subscriber(start.Subscription)
+			sub, err := t.cachedSubscription(start.Subscription)
 			if err != nil {
 				return err
 			}
@@ -108,8 +108,8 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 // other without an index. A delivery has at most maxAttempts attempts, and maxInterruptions more, which is less than 256.
 func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
-// Release takes back attempts that were begun and not sent: it is as if they had never been begun.
-func (s *Store) Release(ctx context.Context, attempts []int64) error {
+// UndoBegin takes back attempts that were begun and not sent: it is as if they had never been begun.
+func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
 			if _, err := t.Exec("DELETE FROM attempts WHERE id = ? AND outcome = "+outcomeSending, id); err != nil {
@@ -137,7 +137,7 @@ func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, 
 func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	var settled webhook.Settled
 	if r.Trigger != webhook.ByTest {
-		sub, err := t.subscriber(r.Subscription)
+		sub, err := t.cachedSubscription(r.Subscription)
 		if err != nil {
 			return settled, err
 		}
@@ -149,7 +149,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 		t.countAttempt(sub.Organization, r)
 	}
 	settled.State, settled.DueAt = s.nextState(r)
-	if err := closeAttempt(t, r, settled); err != nil {
+	if err := finishAttempt(t, r, settled); err != nil {
 		return settled, err
 	}
 	n, err := t.Affected(`
@@ -178,8 +178,8 @@ func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
 	return webhook.Pending, r.RetryAt
 }
 
-// closeAttempt fills in the record that Begin made.
-func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
+// finishAttempt fills in the record that Begin made.
+func finishAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	outcome := webhook.Failed
 	if r.Succeeded {
 		outcome = webhook.Succeeded
@@ -198,21 +198,21 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	return err
 }
 
-// interruptSending ends the attempts that a dead owner of the file has left behind. They keep their numbers, count for
+// interruptAttempts ends the attempts that a dead owner of the file has left behind. They keep their numbers, count for
 // nothing in the health, and their deliveries are due again: even after the last attempt, because what was accepted is
 // sent until a receiver has had its say. Only a delivery that has been cut off again and again is given up, lest it be
 // what brings the process down.
-func (s *Store) interruptSending(t *tx) error {
-	var left []struct {
+func (s *Store) interruptAttempts(t *tx) error {
+	var interrupted []struct {
 		Delivery int64 `db:"delivery_id"`
 		Number   int   `db:"attempt_number"`
 	}
-	if err := t.ExecList(&left, `
+	if err := t.ExecList(&interrupted, `
 		UPDATE attempts SET outcome = `+outcomeInterrupted+`, error = 'interrupted: the server stopped before the attempt ended'
 		WHERE outcome = `+outcomeSending+` RETURNING delivery_id, attempt_number`); err != nil {
 		return err
 	}
-	for _, a := range left {
+	for _, a := range interrupted {
 		state := webhook.Pending
 		if a.Number >= s.policy.MaxAttempts+maxInterruptions {
 			state = webhook.Exhausted
@@ -222,9 +222,9 @@ func (s *Store) interruptSending(t *tx) error {
 			return err
 		}
 	}
-	if len(left) > 0 {
-		t.OnCommit(func() { s.observer.Interrupted(len(left)) })
-		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(left))
+	if len(interrupted) > 0 {
+		t.OnCommit(func() { s.observer.Interrupted(len(interrupted)) })
+		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(interrupted))
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func TestBeginAttempts(t *testing.T) {
 		}
 		if id := x.begin(t, job); id == 0 {
 			t.Error("not begun though all is well again")
-		} else if err := x.Release(t.Context(), []int64{id}); err != nil {
+		} else if err := x.UndoBegin(t.Context(), []int64{id}); err != nil {
 			t.Fatal(err)
 		}
 		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
@@ -231,7 +231,7 @@ func TestBeginAttempts(t *testing.T) {
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
-		if err := x.Release(t.Context(), []int64{x.begin(t, job)}); err != nil {
+		if err := x.UndoBegin(t.Context(), []int64{x.begin(t, job)}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.begin(t, job); id == 0 {

@@ -29,9 +29,9 @@ func storedSize(e webhook.NewEvent, deliveries int) int {
 // of the last commit. A day is one of the wall clock: if the clock jumps to another day, the count of that day holds, and
 // if it jumps back, the count of the day before holds again.
 type quotas struct {
-	day   int64
-	known map[int64]*quota // by organization; the writer alone changes what they say
-	added map[int64]int64  // bytes by organization, in this transaction
+	day    int64
+	cached map[int64]*quota // by organization; the writer alone changes what they say
+	added  map[int64]int64  // bytes by organization, in this transaction
 }
 
 // quota is what an organization may store and has stored in a day.
@@ -41,14 +41,14 @@ type quota struct {
 	Bytes int64  `db:"bytes"`                    // with those of this transaction
 }
 
-func newQuotas() quotas { return quotas{known: map[int64]*quota{}, added: map[int64]int64{}} }
+func newQuotas() quotas { return quotas{cached: map[int64]*quota{}, added: map[int64]int64{}} }
 
 // forget drops what is known. It must be called where the plan of an organization changes.
-func (q *quotas) forget() { clear(q.known) }
+func (q *quotas) forget() { clear(q.cached) }
 
 // remove drops an organization that the transaction has deleted.
 func (q *quotas) remove(organization int64) {
-	delete(q.known, organization)
+	delete(q.cached, organization)
 	delete(q.added, organization)
 }
 
@@ -65,7 +65,7 @@ func (t *tx) countStored(organization int64, bytes int) {
 	}
 	t.Wrote(0)
 	t.quotas.added[organization] += int64(bytes)
-	if q, ok := t.quotas.known[organization]; ok {
+	if q, ok := t.quotas.cached[organization]; ok {
 		q.Bytes += int64(bytes)
 	}
 }
@@ -77,7 +77,7 @@ func (t *tx) quota(organization int64) (*quota, error) {
 		t.quotas.day = day
 		t.quotas.forget()
 	}
-	if q, ok := t.quotas.known[organization]; ok {
+	if q, ok := t.quotas.cached[organization]; ok {
 		return q, nil
 	}
 	q := new(quota)
@@ -88,10 +88,10 @@ func (t *tx) quota(organization int64) (*quota, error) {
 		return nil, missing(err, "organization")
 	}
 	q.Bytes += t.quotas.added[organization]
-	if len(t.quotas.known) >= maxCached {
+	if len(t.quotas.cached) >= maxCached {
 		t.quotas.forget()
 	}
-	t.quotas.known[organization] = q
+	t.quotas.cached[organization] = q
 	return q, nil
 }
 

@@ -161,8 +161,8 @@ func TestRekey(t *testing.T) {
 		if len(after) != 1 || after[0] == before[0] || done.KeyFile != x.o.Path+".key" || done.Secrets != 250+84 || len(done.Unreadable) > 0 {
 			t.Errorf("%d keys in the file, done %+v", len(after), done)
 		}
-		want := []string{".key", ".key." + done.Before}
-		if d := cmp.Diff(want, x.beside(t)); d != "" || done.Before == "" || len(done.OldKeys) != 1 {
+		want := []string{".key", ".key." + done.PreviousKeyID}
+		if d := cmp.Diff(want, x.beside(t)); d != "" || done.PreviousKeyID == "" || len(done.OldKeys) != 1 {
 			t.Errorf("files (-want +got):\n%s%+v", d, done)
 		}
 		for _, name := range want {
@@ -176,9 +176,9 @@ func TestRekey(t *testing.T) {
 			t.Fatal(err)
 		}
 		old.intact(t)
-		refused(t, x.with(before[0]).o, storage.ErrKey, done.KeyID, done.Before, "encryption.key")
+		refused(t, x.with(before[0]).o, storage.ErrKey, done.KeyID, done.PreviousKeyID, "encryption.key")
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", "")) // and on to a third
-		if again.Before != done.KeyID || again.KeyID == done.KeyID {
+		if again.PreviousKeyID != done.KeyID || again.KeyID == done.KeyID {
 			t.Errorf("again %+v", again)
 		}
 		x.intact(t)
@@ -222,7 +222,7 @@ func TestRekey(t *testing.T) {
 				return // which makes a new one each time
 			}
 			again := must[storage.Rekeyed](t)(then.rekey(t.Context(), tt.old, tt.new))
-			if again.Before != "" || again.Secrets != 0 || again.KeyID != done.KeyID {
+			if again.PreviousKeyID != "" || again.Secrets != 0 || again.KeyID != done.KeyID {
 				t.Errorf("a second time: %+v", again)
 			}
 		})
@@ -271,7 +271,7 @@ func TestInterruptedRekey(t *testing.T) {
 		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.o.Path, To: before}))
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		_, err := storage.Restore(t.Context(), x.o, before) // with the new key alone
-		if !errors.Is(err, storage.ErrKey) || !strings.Contains(err.Error(), done.Before) ||
+		if !errors.Is(err, storage.ErrKey) || !strings.Contains(err.Error(), done.PreviousKeyID) ||
 			!strings.Contains(err.Error(), "cat "+done.OldKeys[0]+" >> "+x.o.Path+".key") {
 			t.Fatal(err)
 		}
@@ -281,12 +281,12 @@ func TestInterruptedRekey(t *testing.T) {
 			t.Fatal(err)
 		}
 		restored := must[backup.Restored](t)(storage.Restore(t.Context(), x.o, before))
-		if restored.KeyID != done.Before {
+		if restored.KeyID != done.PreviousKeyID {
 			t.Errorf("restored %+v", restored)
 		}
 		x.intact(t)
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
-		if again.KeyID != done.KeyID || again.Before != done.Before || len(x.keys(t)) != 1 {
+		if again.KeyID != done.KeyID || again.PreviousKeyID != done.PreviousKeyID || len(x.keys(t)) != 1 {
 			t.Errorf("again %+v", again)
 		}
 		x.intact(t)

@@ -21,70 +21,70 @@ const (
 	// replayEvents is how many events a replay looks at in one read, and so the most that it makes deliveries of in one
 	// transaction. That costs 2 ms of a processor in the read and 3 ms in the transaction, for which other writes wait.
 	replayEvents = 250
-	// replayWait is how long a replay waits for the transaction of a chunk, whose number it must know.
-	replayWait = 10 * time.Second
+	// replayTimeout is how long a replay waits for the transaction of a chunk, whose number it must know.
+	replayTimeout = 10 * time.Second
 )
 
-// EventsKept is how long events are kept; 0 is for ever.
-func (s *Store) EventsKept() time.Duration { return s.retention.events }
+// EventRetention is how long events are kept; 0 is for ever.
+func (s *Store) EventRetention() time.Duration { return s.retention.events }
 
 // Replay makes new deliveries of what the subscription has not got of the events of a period, and returns how many. What
 // is pending is left alone, so the same request, repeated, makes nothing twice; and it goes on where one was cut off:
 // what that has made stays. A disabled subscription gets its deliveries when it is activated. Faults: NotFound,
 // Forbidden where the plan lacks webhooks, Unavailable where the context ends first.
 func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (int64, error) {
-	p, err := s.openReplay(ctx, organization, id, r)
+	p, err := s.prepareReplay(ctx, organization, id, r)
 	if err != nil {
 		return 0, err
 	}
-	var made int64
-	err = s.walk(ctx, p, func(c chunk) error {
-		n, err := s.replaySome(ctx, p, c)
-		made += n
+	var created int64
+	err = s.walkReplay(ctx, p, func(c chunk) error {
+		n, err := s.replayChunk(ctx, p, c)
+		created += n
 		return err
 	})
-	if err != nil && made == 0 {
+	if err != nil && created == 0 {
 		return 0, err
 	}
-	return made, errors.Join(s.auditReplay(ctx, by, p, r, made, err == nil), unfinished(ctx, made, err))
+	return created, errors.Join(s.auditReplay(ctx, by, p, r, created, err == nil), unfinishedReplay(ctx, created, err))
 }
 
 // CountReplay returns how many deliveries Replay would make, and makes none. Faults: as Replay.
 func (s *Store) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (n int64, err error) {
-	p, err := s.openReplay(ctx, organization, id, r)
+	p, err := s.prepareReplay(ctx, organization, id, r)
 	if err != nil {
 		return 0, err
 	}
-	err = s.walk(ctx, p, func(c chunk) error {
+	err = s.walkReplay(ctx, p, func(c chunk) error {
 		n += c.Found
 		return nil
 	})
 	return n, err
 }
 
-// period is what a replay looks through, and what it looks for.
-type period struct {
+// replayQuery is what a replay looks through, and what it looks for.
+type replayQuery struct {
 	id            string // of the subscription
 	subscription  int64
 	organization  int64
-	now           int64  // when it began
-	since, until  int64  // of the events' times
-	spans         []span // of the events' rows
-	exact, prefix string // JSON arrays of the types, and of the beginnings of types
+	now           int64      // when it began
+	since, until  int64      // of the events' times
+	ranges        []rowRange // of the events' rows
+	exact, prefix string     // JSON arrays of the types, and of the beginnings of types
 	only          webhook.Only
-	withheld      string // JSON array of the types that the subscription does not receive, whatever it wants
+	excludedTypes string // JSON array of the types that the subscription does not receive, whatever it wants
 }
 
-// span is a part of the events, by their rows.
-type span struct{ after, last int64 }
+// rowRange is a part of the events, by their rows.
+type rowRange struct{ after, last int64 }
 
-// openReplay looks for the subscription and for the rows of the period. What is published later is not a part of it, and
+// prepareReplay looks for the subscription and for the rows of the period. What is published later is not a part of it, and
 // neither is what was published before the subscription was created. Rows tell that: the clock may have been wrong.
-func (s *Store) openReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (period, error) {
+func (s *Store) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
 	type opened struct {
 		sub           webhook.Subscription
 		now, disorder int64
-		rows          span
+		rows          rowRange
 	}
 	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o opened, err error) {
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
@@ -97,11 +97,11 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		return o, requireWebhooks(t, organization)
 	})
 	if err != nil {
-		return period{}, err
+		return replayQuery{}, err
 	}
-	p := period{
+	p := replayQuery{
 		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only,
-		since: r.Since, until: r.Until, withheld: withheldTypes(o.sub),
+		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub),
 	}
 	if p.until == 0 {
 		p.until = math.MaxInt64 // the last row ends it
@@ -112,28 +112,28 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		return p, err
 	}
 	defer end()
-	p.spans, err = s.spans(ctx, p.since, p.until, o.rows, o.disorder)
+	p.ranges, err = s.rowRanges(ctx, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
 
 // spans returns the parts of the given events in which those of a period are. Up to the row disorder all are looked at.
 // From there on events are in the order of time, but for clock.Tolerance, so halving finds the period.
-func (s *Store) spans(ctx context.Context, since, until int64, all span, disorder int64) ([]span, error) {
+func (s *Store) rowRanges(ctx context.Context, since, until int64, all rowRange, disorder int64) ([]rowRange, error) {
 	const slack = int64(clock.Tolerance / time.Millisecond)
-	disordered := span{all.after, min(all.last, disorder)}
-	ordered := span{max(all.after, disorder), all.last}
-	first, err := s.eventFrom(ctx, max(since, slack)-slack, ordered)
+	disordered := rowRange{all.after, min(all.last, disorder)}
+	ordered := rowRange{max(all.after, disorder), all.last}
+	first, err := s.firstEventSince(ctx, max(since, slack)-slack, ordered)
 	if err != nil {
 		return nil, err
 	}
 	end := ordered.last + 1
 	if until <= math.MaxInt64-slack {
-		if end, err = s.eventFrom(ctx, until+slack, ordered); err != nil {
+		if end, err = s.firstEventSince(ctx, until+slack, ordered); err != nil {
 			return nil, err
 		}
 	}
-	spans := []span{disordered, {first - 1, end - 1}}
-	return slices.DeleteFunc(spans, func(part span) bool { return part.after >= part.last }), nil
+	spans := []rowRange{disordered, {first - 1, end - 1}}
+	return slices.DeleteFunc(spans, func(part rowRange) bool { return part.after >= part.last }), nil
 }
 
 // patternLists writes patterns as two JSON arrays: the types, and the beginnings of types. AnyType is the empty beginning.
@@ -151,13 +151,13 @@ func patternLists(patterns []string) (exact, prefix string) {
 	return string(a), string(b)
 }
 
-// eventFrom returns the row of a span from which on events were created at that time or later, up to one beyond the last.
+// firstEventSince returns the row of a span from which on events were created at that time or later, up to one beyond the last.
 // Where the times are in order, halving finds it in some twenty steps, however long the history is.
-func (s *Store) eventFrom(ctx context.Context, at int64, in span) (int64, error) {
+func (s *Store) firstEventSince(ctx context.Context, at int64, in rowRange) (int64, error) {
 	low, high := in.after+1, in.last+1 // all before low are earlier, none from high on is
 	for low < high {
 		middle := low + (high-low)/2
-		var e stamped
+		var e timedRow
 		err := s.replays.get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
@@ -186,12 +186,12 @@ const replayable = `
 
 // args are the first eight parameters of a statement that asks what is replayable, and those that follow. What retention
 // may have begun to take is left out: of an event without all its deliveries nobody can tell what became of it.
-func (p period) args(kept time.Duration, now int64, more ...any) []any {
+func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
 	since := p.since
-	if kept > 0 {
-		since = max(since, now-kept.Milliseconds())
+	if maxAge > 0 {
+		since = max(since, now-maxAge.Milliseconds())
 	}
-	return append([]any{p.organization, p.subscription, since, p.until, p.exact, p.prefix, p.only, p.withheld}, more...)
+	return append([]any{p.organization, p.subscription, since, p.until, p.exact, p.prefix, p.only, p.excludedTypes}, more...)
 }
 
 // chunk is what a read has found among the events that it looked at.
@@ -202,21 +202,21 @@ type chunk struct {
 	Rows    string `db:"rows"` // of what was found, a JSON array
 }
 
-// walk looks through the events of a period, chunk by chunk, and calls do for the chunks in which something was found.
+// walkReplay looks through the events of a period, chunk by chunk, and calls do for the chunks in which something was found.
 // Replays take turns after each chunk, those of one organization and those of all.
-func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error {
-	for _, part := range p.spans {
-		if err := s.walkSpan(ctx, p, part, do); err != nil {
+func (s *Store) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
+	for _, rows := range p.ranges {
+		if err := s.walkRange(ctx, p, rows, do); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// walkSpan is walk through a part of the events.
-func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk) error) error {
+// walkRange is walk through a part of the events.
+func (s *Store) walkRange(ctx context.Context, p replayQuery, rows rowRange, do func(chunk) error) error {
 	for {
-		c, took, err := s.nextChunk(ctx, p, part)
+		c, took, err := s.nextChunk(ctx, p, rows)
 		if err != nil {
 			return fmt.Errorf("look for what to replay: %w", err)
 		}
@@ -231,12 +231,12 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 		if err := pauseFor(ctx, took); err != nil {
 			return err
 		}
-		part.after = c.Reached
+		rows.after = c.Reached
 	}
 }
 
 // nextChunk looks at the next events of a period, in one short read, and returns how long that took.
-func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, took time.Duration, err error) {
+func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows rowRange) (c chunk, took time.Duration, err error) {
 	end, err := s.replays.take(ctx, p.organization)
 	if err != nil {
 		return c, 0, err
@@ -255,28 +255,28 @@ func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, to
 			SELECT e.id, (`+replayable+`) AS found
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
-		p.args(s.retention.events, p.now, part.after, part.last, replayEvents)...)
+		p.args(s.retention.events, p.now, rows.after, rows.last, replayEvents)...)
 	return c, time.Since(began), err
 }
 
-// replaySome makes deliveries of the events that a chunk has found, as far as they are replayable still: another replay, or a
+// replayChunk makes deliveries of the events that a chunk has found, as far as they are replayable still: another replay, or a
 // redelivery, may have come first. One replay at a time does so, or those that run together would add up to what others
 // wait for. Once it has its turn, the end of the context does not part it from its result.
-func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error) {
+func (s *Store) replayChunk(ctx context.Context, p replayQuery, c chunk) (int64, error) {
 	select {
-	case s.replaying <- struct{}{}:
-		defer func() { <-s.replaying }()
+	case s.replayLock <- struct{}{}:
+		defer func() { <-s.replayLock }()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	n, err := returning(ctx, s.workFor(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
 		sub, err := s.subscription(t, p.organization, p.id)
 		if err != nil {
 			return 0, err
 		}
-		p.withheld = withheldTypes(sub) // this may have changed since the replay began
+		p.excludedTypes = excludedTypes(sub) // this may have changed since the replay began
 		if err := requireWebhooks(t, p.organization); err != nil {
 			return 0, err
 		}
@@ -303,8 +303,8 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 }
 
 // auditReplay tells who has had what sent again. complete is false where it was cut off.
-func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r webhook.Replay, made int64, complete bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
+func (s *Store) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	until := r.Until
 	if until == 0 {
@@ -313,16 +313,16 @@ func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r we
 	return s.workFor(p.organization).change(ctx, func(t *tx) error {
 		return s.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
-			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": made, "complete": complete,
+			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})
 	})
 }
 
-// unfinished says what came of a replay that could not go on for want of time or of a disk.
-func unfinished(ctx context.Context, made int64, err error) error {
+// unfinishedReplay says what came of a replay that could not go on for want of time or of a disk.
+func unfinishedReplay(ctx context.Context, created int64, err error) error {
 	if err == nil || ctx.Err() == nil && fault.KindOf(err) != fault.Unavailable {
 		return err
 	}
 	return fault.New(fault.Unavailable, "replay_unfinished",
-		"This ended early, with %d deliveries made; the same request goes on from there.", made).Because(err)
+		"This ended early, with %d deliveries made; the same request goes on from there.", created).Because(err)
 }

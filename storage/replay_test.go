@@ -282,7 +282,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 			x.replays(t, everything, 0)
 			x.missed(t, 1, "user.created")
 			x.replays(t, everything, 1)
-			if kept := store.EventsKept(); kept != time.Hour {
+			if kept := store.EventRetention(); kept != time.Hour {
 				t.Errorf("kept for %s", kept)
 			}
 		})
@@ -466,8 +466,8 @@ func TestLongReplay(t *testing.T) {
 // onChange is called at each change that is told.
 type onChange func()
 
-func (w onChange) Changed(...int64)    { w() }
-func (w onChange) Fresh([]webhook.Job) {}
+func (w onChange) SubscriptionsChanged(...int64)   { w() }
+func (w onChange) DeliveriesCreated([]webhook.Job) {}
 
 // audited returns the details of the newest line of the audit log, which must be of a replay.
 func (x tenant) audited(t *testing.T) map[string]any {

@@ -56,14 +56,14 @@ func TestRestore(t *testing.T) {
 		if d := cmp.Diff(want, r.Waiting); d != "" || r.Database != path || r.Pending != 1 || r.Deliveries != 1 {
 			t.Errorf("%+v, waiting (-want +got):\n%s", r, d)
 		}
-		if d := cmp.Diff([]string{"keyhook.db", "keyhook.db.key", "keyhook.db.lock", filepath.Base(r.Aside)}, files(t, filepath.Dir(path))); d != "" {
+		if d := cmp.Diff([]string{"keyhook.db", "keyhook.db.key", "keyhook.db.lock", filepath.Base(r.ReplacedDatabase)}, files(t, filepath.Dir(path))); d != "" {
 			t.Errorf("files (-want +got):\n%s", d)
 		}
 		if info := must[os.FileInfo](t)(os.Stat(path)); info.Mode().Perm() != 0o600 {
 			t.Errorf("mode %v", info.Mode())
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		hold := x.Held()
+		hold := x.Hold()
 		if hold == nil || hold.Reason != "restored from copy.db" {
 			t.Fatalf("held: %+v", hold)
 		}
@@ -81,13 +81,13 @@ func TestRestore(t *testing.T) {
 		t.Parallel()
 		path, from, x := copied(t)
 		first := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-		second := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), first.Aside))
-		if second.Pending != 2 || second.Aside == first.Aside {
+		second := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), first.ReplacedDatabase))
+		if second.Pending != 2 || second.ReplacedDatabase == first.ReplacedDatabase {
 			t.Errorf("first %+v, second %+v", first, second)
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if len(x.jobs(t)) != 2 || x.Held() == nil {
-			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Held())
+		if len(x.jobs(t)) != 2 || x.Hold() == nil {
+			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Hold())
 		}
 	})
 
@@ -135,12 +135,12 @@ func TestRestore(t *testing.T) {
 		}
 		o := storagetest.Options(t, fresh)
 		o.EncryptionKey = strings.TrimSpace(string(key))
-		if r := must[backup.Restored](t)(storage.Restore(t.Context(), o, from)); r.Aside != "" || r.Pending != 1 {
+		if r := must[backup.Restored](t)(storage.Restore(t.Context(), o, from)); r.ReplacedDatabase != "" || r.Pending != 1 {
 			t.Errorf("%+v", r)
 		}
 		store, _ := storagetest.OpenWith(t, o)
-		if store.Created() || store.Held() == nil {
-			t.Errorf("created %v, held %v", store.Created(), store.Held())
+		if store.Created() || store.Hold() == nil {
+			t.Errorf("created %v, held %v", store.Created(), store.Hold())
 		}
 	})
 }
@@ -256,7 +256,7 @@ func TestRestoreOverDamage(t *testing.T) {
 			}
 			r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 			for _, suffix := range []string{"", log} {
-				if text := must[[]byte](t)(os.ReadFile(r.Aside + suffix)); string(text) != garbage {
+				if text := must[[]byte](t)(os.ReadFile(r.ReplacedDatabase + suffix)); string(text) != garbage {
 					t.Errorf("%q set aside is not what it was", suffix)
 				}
 			}
@@ -284,7 +284,7 @@ func TestRestoreOverDamage(t *testing.T) {
 		stop()
 		path = filepath.Join(killed, "keyhook.db")
 		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-		if again := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), r.Aside)); r.Pending != 1 || again.Pending != 3 {
+		if again := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), r.ReplacedDatabase)); r.Pending != 1 || again.Pending != 3 {
 			t.Errorf("restored %+v, and then what was set aside: %+v", r, again)
 		}
 	})

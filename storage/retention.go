@@ -27,15 +27,15 @@ const (
 // retention forgets what is older than the settings say. Pending work of open subscriptions is never touched, however
 // old; idempotency keys live as long as their event.
 type retention struct {
-	events, audit time.Duration // 0 keeps for ever
-	after         int64         // event up to which all has been looked at in this pass
-	auditAfter    int64         // audit event up to which all has been looked at in this pass
-	behind        int64         // event after which sweep has found an old one; 0 is none
-	auditBehind   int64         // audit event after which sweep has found an old one; 0 is none
-	next          time.Time     // when to look again
+	events, audit  time.Duration // 0 keeps for ever
+	after          int64         // event up to which all has been looked at in this pass
+	auditAfter     int64         // audit event up to which all has been looked at in this pass
+	oldEventsAfter int64         // event after which sweep has found an old one; 0 is none
+	oldAuditAfter  int64         // audit event after which sweep has found an old one; 0 is none
+	next           time.Time     // when to look again
 
-	minutesAfter counted   // up to whom all minutes have been looked at in this pass
-	minutesNext  time.Time // when to look at them again
+	minutesAfter countOwner // up to whom all minutes have been looked at in this pass
+	minutesNext  time.Time  // when to look at them again
 }
 
 // deleteOld deletes batches, with pauses as long as the work, so that others have their turn; and it stops after a while, so
@@ -52,7 +52,7 @@ func (s *Store) deleteOld(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !more && !r.lookBehind() {
+		if !more && !r.nextRange() {
 			r.next = time.Now().Add(retentionInterval)
 			return nil
 		}
@@ -68,11 +68,11 @@ func (s *Store) deleteOld(ctx context.Context) error {
 	return nil
 }
 
-// lookBehind ends the part of a pass that begins at the lowest numbers. It reports whether there is another part, which
+// nextRange ends the part of a pass that begins at the lowest numbers. It reports whether there is another part, which
 // begins at what sweep has found.
-func (r *retention) lookBehind() bool {
-	r.after, r.auditAfter = r.behind, r.auditBehind
-	r.behind, r.auditBehind = 0, 0
+func (r *retention) nextRange() bool {
+	r.after, r.auditAfter = r.oldEventsAfter, r.oldAuditAfter
+	r.oldEventsAfter, r.oldAuditAfter = 0, 0
 	return r.after > 0 || r.auditAfter > 0
 }
 
@@ -93,8 +93,8 @@ func (s *Store) deleteOldBatch(ctx context.Context, now int64) (more bool, err e
 	return events || lines || minutes, nil
 }
 
-// aged is an event old enough to go.
-type aged struct {
+// oldEvent is an event old enough to go.
+type oldEvent struct {
 	ID      int64 `db:"id"`
 	Waiting bool  `db:"waiting"` // for an open subscription, or for the end of an attempt
 }
@@ -107,7 +107,7 @@ func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err 
 		return false, nil
 	}
 	after := s.retention.after
-	done, err := returning(ctx, s.workFor(0).rows(eventBatch+deliveryBatch), func(t *tx) (progress, error) {
+	done, err := returning(ctx, s.workFor(0).rows(eventBatch+deliveryBatch), func(t *tx) (eventProgress, error) {
 		return s.deleteEventBatch(t, after, now-s.retention.events.Milliseconds())
 	})
 	if err != nil {
@@ -117,22 +117,22 @@ func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err 
 	return done.more, nil
 }
 
-// progress is how far a batch has come.
-type progress struct {
+// eventProgress is how far a batch has come.
+type eventProgress struct {
 	after int64 // the last event that is done with
 	more  bool  // there was something to look at
 }
 
 // deleteEventBatch takes a batch of the events that come after the given one and were created before the given time.
-func (s *Store) deleteEventBatch(t *tx, after, before int64) (progress, error) {
+func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, error) {
 	if hold, err := t.hold(); err != nil || hold != nil {
-		return progress{after: after}, err
+		return eventProgress{after: after}, err
 	}
 	last, err := lastOldEvent(t, after, before)
 	if err != nil {
-		return progress{}, err
+		return eventProgress{}, err
 	}
-	old := []aged{}
+	old := []oldEvent{}
 	if err := t.List(&old, `
 		SELECT e.id, EXISTS (
 			SELECT 1 FROM deliveries d
@@ -143,16 +143,16 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (progress, error) {
 				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = `+outcomeSending+`))
 		) AS waiting
 		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
-		return progress{}, err
+		return eventProgress{}, err
 	}
 	if len(old) == 0 {
-		return progress{after: after}, nil
+		return eventProgress{after: after}, nil
 	}
-	done := progress{old[len(old)-1].ID, true}
-	old = slices.DeleteFunc(old, func(e aged) bool { return e.Waiting })
+	done := eventProgress{old[len(old)-1].ID, true}
+	old = slices.DeleteFunc(old, func(e oldEvent) bool { return e.Waiting })
 	deliveries, err := s.deleteDeliveries(t, old)
 	if err != nil {
-		return progress{}, err
+		return eventProgress{}, err
 	}
 	if deliveries == deliveryBatch {
 		done.after = after // the rest of them is for the next batch, and then the events
@@ -190,7 +190,7 @@ func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
 	return last, nil
 }
 
-func eventRows(events []aged) iter.Seq[int64] {
+func eventRows(events []oldEvent) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for _, e := range events {
 			if !yield(e.ID) {
@@ -202,18 +202,18 @@ func eventRows(events []aged) iter.Seq[int64] {
 
 // deleteDeliveries deletes up to deliveryBatch of the events' deliveries, with their attempts, and returns how many.
 // Those of one publication are numbered one after the other, so a few ranges hold them all.
-func (s *Store) deleteDeliveries(t *tx, events []aged) (int, error) {
-	var taken []struct {
+func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
+	var deliveries []struct {
 		ID           int64 `db:"id"`
 		Subscription int64 `db:"subscription_id"`
 		State        int   `db:"state"`
 	}
-	if err := t.List(&taken, `
+	if err := t.List(&deliveries, `
 		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, rowList(eventRows(events)), deliveryBatch); err != nil {
 		return 0, err
 	}
-	ids := make([]int64, 0, len(taken))
-	for _, d := range taken {
+	ids := make([]int64, 0, len(deliveries))
+	for _, d := range deliveries {
 		ids = append(ids, d.ID)
 		if d.State == 0 {
 			t.OnCommit(func() { s.pending.add(d.Subscription, -1) })
@@ -234,7 +234,7 @@ func (s *Store) deleteDeliveries(t *tx, events []aged) (int, error) {
 		}
 		ids = ids[n:]
 	}
-	return len(taken), nil
+	return len(deliveries), nil
 }
 
 // deleteOldAudit deletes the next old lines of the audit log. more is false where the next lines are not old.
@@ -260,51 +260,51 @@ func (s *Store) deleteOldCounts(ctx context.Context, now int64) (more bool, err 
 		return false, nil
 	}
 	after, before := r.minutesAfter, (now-r.events.Milliseconds())/minute
-	done, err := returning(ctx, s, func(t *tx) (counting, error) { return s.deleteCountBatch(t, after, before) })
+	done, err := returning(ctx, s, func(t *tx) (countProgress, error) { return s.deleteCountBatch(t, after, before) })
 	if err != nil {
 		return false, err
 	}
 	if r.minutesAfter = done.after; !done.more {
-		r.minutesAfter, r.minutesNext = counted{}, time.Now().Add(minutesInterval)
+		r.minutesAfter, r.minutesNext = countOwner{}, time.Now().Add(minutesInterval)
 	}
 	return done.more, nil
 }
 
-// counting is how far a batch has come with the counts.
-type counting struct {
-	after counted // the last whose old counts are gone
+// countProgress is how far a batch has come with the counts.
+type countProgress struct {
+	after countOwner // the last whose old counts are gone
 	more  bool
 }
 
 // deleteCountBatch takes a batch of the counts that come after the given ones and are of minutes before the given one.
-func (s *Store) deleteCountBatch(t *tx, after counted, before int64) (counting, error) {
+func (s *Store) deleteCountBatch(t *tx, after countOwner, before int64) (countProgress, error) {
 	left := int64(countBatch)
 	for range countOwners {
-		var of counted
-		err := t.Get(&of, `
+		var owner countOwner
+		err := t.Get(&owner, `
 			SELECT organization_id, subscription_id FROM attempt_minutes
 			WHERE (organization_id, subscription_id) > (?, ?) ORDER BY organization_id, subscription_id LIMIT 1`,
 			after.Organization, after.Subscription)
 		if errors.Is(err, sql.ErrNoRows) {
-			return counting{after: after}, nil
+			return countProgress{after: after}, nil
 		}
 		if err != nil {
-			return counting{}, err
+			return countProgress{}, err
 		}
 		n, err := t.Affected(`
 			DELETE FROM attempt_minutes WHERE organization_id = ?1 AND subscription_id = ?2 AND minute IN (
 				SELECT minute FROM attempt_minutes
 				WHERE organization_id = ?1 AND subscription_id = ?2 AND minute < ?3 ORDER BY minute LIMIT ?4)`,
-			of.Organization, of.Subscription, before, left)
+			owner.Organization, owner.Subscription, before, left)
 		if err != nil {
-			return counting{}, err
+			return countProgress{}, err
 		}
 		if left -= n; left <= 0 {
 			break // the rest of these counts is for the next batch
 		}
-		after = of
+		after = owner
 	}
-	return counting{after, true}, nil
+	return countProgress{after, true}, nil
 }
 
 // vacuum gives a few free pages back to the file system.

@@ -35,23 +35,23 @@ type Options struct {
 	Observer      Observer          // nil is nobody
 	Logger        *slog.Logger      // nil is slog.Default
 
-	copied    bool                                                        // of Restore: the file is a copy, and no server runs on it
-	findKeys  func(o Options, start sqlite.Start) (encryptionKeys, error) // nil is findKeys
-	upgrades  []sqlite.Step                                               // nil is schemaUpgrades
-	reached   func(point string)                                          // is told how far an upgrade has come
-	logBounds sqlite.LogBounds
+	isCopy         bool                                                        // of Restore: the file is a copy, and no server runs on it
+	findKeys       func(o Options, start sqlite.Start) (encryptionKeys, error) // nil is findKeys
+	upgrades       []sqlite.Step                                               // nil is schemaUpgrades
+	upgradeReached func(point string)                                          // is told how far an upgrade has come
+	logBounds      sqlite.LogBounds
 }
 
 // Store is the open database. Writes wait until Run runs.
 type Store struct {
-	file    *sqlite.File
-	tx      *tx // the writer's own
-	policy  webhook.Policy
-	log     *slog.Logger
-	key     seal.Key
-	keyRing *seal.Ring // of the key
-	ids     idMaker
-	invited bool
+	file             *sqlite.File
+	tx               *tx // the writer's own
+	policy           webhook.Policy
+	log              *slog.Logger
+	key              seal.Key
+	keyRing          *seal.Ring // of the key
+	ids              idMaker
+	bootstrapCreated bool
 
 	bootstrapRefused bool
 
@@ -61,9 +61,9 @@ type Store struct {
 	replays *logReader   // what replays look for, which may take minutes
 
 	// The writer's own; see event_order.go.
-	lastEvent int64 // row id of the newest event
-	latest    int64 // the latest time of a transaction, since the clock was last set back
-	disorder  int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
+	lastEvent  int64 // row id of the newest event
+	latestTime int64 // the latest time of a transaction, since the clock was last set back
+	disorder   int64 // the events up to this row may be out of order; those after it are not, within clock.Tolerance
 
 	principals   principalCache
 	pending      pendingCount
@@ -76,15 +76,15 @@ type Store struct {
 	retention    retention // upkeep's own
 	sweeps       sweeps    // upkeep's own
 	clock        wallClock
-	replaying    chan struct{} // holds a token while a replay writes
+	replayLock   chan struct{} // holds a token while a replay writes
 }
 
 // Created reports whether Open has created the file.
 func (s *Store) Created() bool { return s.file.Created() }
 
-// Invited reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
+// BootstrapCreated reports whether Open has made Options.Bootstrap an access token: it does so as long as nobody has made an
 // authenticated request.
-func (s *Store) Invited() bool { return s.invited }
+func (s *Store) BootstrapCreated() bool { return s.bootstrapCreated }
 
 // BootstrapRefused reports whether Options.Bootstrap is no valid access token: it was revoked, or it was set after the first
 // authenticated request.

@@ -59,15 +59,15 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.Get(&row, rowOfSubscription, id, organization)
+	err = t.Get(&row, selectSubscriptionRow, id, organization)
 	return row, missing(err, "subscription")
 }
 
-const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
+const selectSubscriptionRow = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
 
 // SubscriptionRow returns the row id of a subscription. Faults: NotFound.
 func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
-	err = s.get(ctx, &row, rowOfSubscription, id, organization)
+	err = s.get(ctx, &row, selectSubscriptionRow, id, organization)
 	return row, missing(err, "subscription")
 }
 
@@ -81,11 +81,11 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	made, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
+	created, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
-		if err := mayCreate(t, by, &c); err != nil {
+		if err := authorizeCreate(t, by, &c); err != nil {
 			return sub, err
 		}
 		if err := requireRoomForSubscription(t, organization); err != nil {
@@ -103,15 +103,15 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if sub, err = s.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
-		if err := s.apply(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, &sub, c); err != nil {
 			return sub, err
 		}
 		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
 	})
 	if err != nil {
-		return made, webhook.Secret{}, err
+		return created, webhook.Secret{}, err
 	}
-	return made, secret, nil
+	return created, secret, nil
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
@@ -131,11 +131,11 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 		if c == (webhook.SubscriptionChange{}) {
 			return sub, nil
 		}
-		if err := mayRedirect(t, by, sub, c); err != nil {
+		if err := authorizeUpdate(t, by, sub, c); err != nil {
 			return sub, err
 		}
 		before := sub.Status
-		if err := s.apply(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, &sub, c); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
@@ -180,8 +180,8 @@ func hostOf(address string) string {
 	return u.Host
 }
 
-// apply writes a change to a subscription and to sub.
-func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+// applyChange writes a change to a subscription and to sub.
+func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
 	before, received := sub.Health, receivesAudit(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
@@ -245,7 +245,7 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 }
 
 func dropPatterns(t *tx, subscription int64) error {
-	t.cache.forgetTypes()
+	t.cache.invalidateTypes()
 	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }
@@ -272,7 +272,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 // dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each. A pass visits dropVisits
 // subscriptions at most. The next one goes on behind them, so none waits for ever and retention waits for few.
 func (s *Store) dropOrphans(ctx context.Context) error {
-	for _, row := range s.pending.orphaned(dropVisits) {
+	for _, row := range s.pending.orphaned(orphansPerPass) {
 		if err := s.change(ctx, func(t *tx) error {
 			n, err := t.Affected(`
 				UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
@@ -289,8 +289,8 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 const (
 	// dropBatch bounds how long other writes wait for one of upkeep's.
 	dropBatch = 500
-	// dropVisits bounds how long the rest of upkeep waits: a visit is a transaction of some 3 ms.
-	dropVisits = 100
+	// orphansPerPass bounds how long the rest of upkeep waits: a visit is a transaction of some 3 ms.
+	orphansPerPass = 100
 )
 
 // Target returns where and how a subscription's deliveries are sent at present. A secret that cannot be unsealed is told
@@ -316,22 +316,22 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, missing(err, "subscription")
 	}
-	at := webhook.Target{
+	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
-		Open: row.Active() && row.Webhooks && !row.Deleted && s.Held() == nil,
+		Open: row.Active() && row.Webhooks && !row.Deleted && s.Hold() == nil,
 	}
 	text, err := s.keyRing.Open(row.Sealed, row.ID)
 	if err != nil {
-		at.Unusable = "the signing secret cannot be unsealed; rotate the secret"
+		target.Unusable = "the signing secret cannot be unsealed; rotate the secret"
 		s.log.Error("signing secret cannot be unsealed; rotate it, or set encryption.key as it was", "subscription", row.ID, "error", err)
-		return at, nil
+		return target, nil
 	}
-	at.Secret = webhook.KnownSecret(string(text))
+	target.Secret = webhook.KnownSecret(string(text))
 	if len(row.Previous) > 0 {
 		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
-			at.Previous = webhook.KnownSecret(string(text))
+			target.Previous = webhook.KnownSecret(string(text))
 		}
 	}
-	return at, nil
+	return target, nil
 }

@@ -11,7 +11,7 @@ import (
 // a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks, Conflict while the
 // queue is held.
 func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
-	begun, err := returning(ctx, s.workFor(organization), func(t *tx) (b begunTest, err error) {
+	begun, err := returning(ctx, s.workFor(organization), func(t *tx) (b testDelivery, err error) {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return b, err
@@ -27,7 +27,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
 			return b, err
 		}
-		o, err := t.organization(organization)
+		o, err := t.organizationID(organization)
 		if err != nil {
 			return b, err
 		}
@@ -60,8 +60,8 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 	return begun.target, begun.job, begun.attempt, err
 }
 
-// begunTest is a test delivery whose attempt is on record.
-type begunTest struct {
+// testDelivery is a test delivery whose attempt is on record.
+type testDelivery struct {
 	target  webhook.Target
 	job     webhook.Job
 	attempt int64

@@ -13,7 +13,7 @@ type tx struct {
 
 	organizations map[int64]string // row id → public id, neither of which ever changes
 	cache         subscriptionCache
-	attemptCounts map[minuteOf]*webhook.AttemptCounts // to be written at the end of the transaction
+	attemptCounts map[minuteKey]*webhook.AttemptCounts // to be written at the end of the transaction
 	news          healthNews
 	quotas        quotas
 }
@@ -21,8 +21,8 @@ type tx struct {
 func newTx() *tx {
 	return &tx{
 		organizations: map[int64]string{},
-		cache:         subscriptionCache{subscribers: map[int64]*subscriber{}, matching: map[typeOfOrganization][]int64{}},
-		attemptCounts: map[minuteOf]*webhook.AttemptCounts{},
+		cache:         subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
+		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
 		quotas:        newQuotas(),
 	}
 }
@@ -37,7 +37,7 @@ func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
 
 // rolledBack forgets what was learnt in a transaction.
 func (t *tx) rolledBack() {
-	t.cache.forget()
+	t.cache.invalidate()
 	clear(t.attemptCounts)
 	t.quotas.forgetAll()
 }
@@ -50,8 +50,8 @@ func (t *tx) writeCounts() error {
 	return t.writeStored()
 }
 
-// organization returns the public id of an organization.
-func (t *tx) organization(row int64) (string, error) {
+// organizationID returns the public id of an organization.
+func (t *tx) organizationID(row int64) (string, error) {
 	if id, ok := t.organizations[row]; ok {
 		return id, nil
 	}
@@ -63,8 +63,8 @@ func (t *tx) organization(row int64) (string, error) {
 	return id, nil
 }
 
-// alone runs fn in a transaction of its own, before Run does.
-func (s *Store) alone(fn func(*tx) error) error { return s.file.Alone(s.inTx(fn)) }
+// changeBeforeRun runs fn in a transaction of its own, before Run does.
+func (s *Store) changeBeforeRun(fn func(*tx) error) error { return s.file.Alone(s.inTx(fn)) }
 
 // change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For what a customer asks for, use
 // workFor. See sqlite.File.Write.
@@ -96,8 +96,8 @@ func (w work) rows(n int) work {
 	return w
 }
 
-// measured is work whose cost the writer asks for.
-func (w work) measured(measure func(*tx) (int, error)) work {
+// estimated is work whose cost the writer asks for.
+func (w work) estimated(measure func(*tx) (int, error)) work {
 	w.Measure = func(t *sqlite.Tx) (cost int, err error) {
 		err = w.store.inTx(func(t *tx) error {
 			cost, err = measure(t)
@@ -121,12 +121,12 @@ type changer interface {
 // returning is change for a function that makes something. Where the context has ended the waiting, the writer may be at
 // work on it still: the caller then gets the zero value, and shares no variable with the writer.
 func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (T, error) {
-	var made, none T
+	var result, zero T
 	if err := c.change(ctx, func(t *tx) (err error) {
-		made, err = fn(t)
+		result, err = fn(t)
 		return err
 	}); err != nil {
-		return none, err
+		return zero, err
 	}
-	return made, nil
+	return result, nil
 }

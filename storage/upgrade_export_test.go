@@ -13,7 +13,7 @@ type Step = func(*Tx) error
 // Upgrading is what opens a file in the manner of a later version: one whose schema is that text, and that knows those
 // steps to it. reached is told where an upgrade is; nil is nobody.
 func Upgrading(o Options, schema string, reached func(point string), steps ...Step) Options {
-	o.Schema, o.reached, o.upgrades = schema, reached, []sqlite.Step{}
+	o.Schema, o.upgradeReached, o.upgrades = schema, reached, []sqlite.Step{}
 	for _, step := range steps {
 		o.upgrades = append(o.upgrades, func(t *sqlite.Tx) error { return step(&tx{Tx: t}) })
 	}

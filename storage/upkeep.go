@@ -16,38 +16,38 @@ const (
 func (s *Store) upkeep(ctx context.Context) {
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
-	noted, cleaned := time.Now(), time.Now()
+	usageSavedAt, cleanedAt := time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
-			s.try(context.WithoutCancel(ctx), s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
+			s.try(context.WithoutCancel(ctx), s.saveFirstRequest, "cannot note that somebody has made an authenticated request")
 			s.try(context.WithoutCancel(ctx), s.noteUsage, "cannot note when credentials were last used")
 			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot write down the time")
 			return
 		case <-s.firstRequest.wake:
 		case <-tick.C:
 		}
-		s.try(ctx, s.keepTime, "cannot write down the time")
-		s.try(ctx, s.keepFirstRequest, "cannot note that somebody has made an authenticated request")
+		s.try(ctx, s.updateClock, "cannot write down the time")
+		s.try(ctx, s.saveFirstRequest, "cannot note that somebody has made an authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
 		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
 		s.try(ctx, s.deleteOld, "cannot forget what is older than storage.retention_events and storage.retention_audit")
-		if time.Since(cleaned) >= cleanInterval {
-			cleaned = time.Now()
+		if time.Since(cleanedAt) >= cleanInterval {
+			cleanedAt = time.Now()
 			s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
 			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
 			s.try(ctx, s.dropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
-		if time.Since(noted) >= usageInterval {
-			noted = time.Now()
+		if time.Since(usageSavedAt) >= usageInterval {
+			usageSavedAt = time.Now()
 			s.try(ctx, s.noteUsage, "cannot note when credentials were last used")
 		}
 	}
 }
 
 // try does one thing and logs what it fails with, unless that is the end of ctx.
-func (s *Store) try(ctx context.Context, do func(context.Context) error, complaint string) {
+func (s *Store) try(ctx context.Context, do func(context.Context) error, message string) {
 	if err := do(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error(complaint, "error", err)
+		s.log.Error(message, "error", err)
 	}
 }

@@ -57,8 +57,8 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 	t.Add("from", from)
 	t.Add("contains", contents(r.Contents))
 	t.Add("key", r.KeyID+" is right")
-	if r.Aside != "" {
-		t.Add("before", "renamed to "+filepath.Base(r.Aside))
+	if r.ReplacedDatabase != "" {
+		t.Add("before", "renamed to "+filepath.Base(r.ReplacedDatabase))
 	}
 	t.Add("queue", "held: nothing is sent until you release or discard it")
 	for i, waiting := range r.Waiting {

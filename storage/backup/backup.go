@@ -30,8 +30,8 @@ type Report struct {
 
 // Restored describes a backup that replaced a database.
 type Restored struct {
-	Database string
-	Aside    string // the new name of the database from before; empty if there was none
+	Database         string
+	ReplacedDatabase string // the new name of the database from before; empty if there was none
 	Contents
 	Waiting []Waiting // the subscriptions with the most pending deliveries
 }
