@@ -9,7 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Why a database cannot be opened, copied, restored or relied on. Each comes wrapped in a sentence that says what to do.
+// The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to
+// do.
 var (
 	ErrInUse         = sqlite.ErrInUse
 	ErrNewerSchema   = sqlite.ErrNewerSchema
@@ -22,10 +23,10 @@ var (
 	ErrStopped       = sqlite.ErrStopped
 	ErrFailed        = sqlite.ErrFailed
 
-	ErrLost = errors.New("database is empty or gone") // though its key or its lock file is there
+	ErrLost = errors.New("database is empty or gone") // but its key file or its lock file exists
 )
 
-// missing turns "no rows" into the NotFound fault for a thing of the given sort.
+// missing turns sql.ErrNoRows into a NotFound fault. sort is the kind of object.
 func missing(err error, sort string) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.Missing(sort)
@@ -33,8 +34,8 @@ func missing(err error, sort string) error {
 	return err
 }
 
-// refuseIf returns the refusal where the query finds a row. Asked before anything is written, it costs the other writes
-// of the batch nothing; the constraints of the schema stand behind it.
+// refuseIf returns refusal if the query finds a row. Checked before the first write, a refusal costs the other writes
+// of the batch nothing. The constraints of the schema are the second check.
 func refuseIf(t *tx, refusal error, query string, args ...any) error {
 	var found bool
 	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
@@ -46,7 +47,7 @@ func refuseIf(t *tx, refusal error, query string, args ...any) error {
 	return nil
 }
 
-// alreadyExists says that another thing of the sort has the same value in those fields.
+// alreadyExists says that another object of this kind has the same values in those fields.
 func alreadyExists(sort string, fields ...string) error {
 	f := fault.New(fault.Conflict, "already_exists", "Another %s has the same %s; choose another.", sort, strings.Join(fields, " and "))
 	for _, name := range fields {
@@ -57,17 +58,18 @@ func alreadyExists(sort string, fields ...string) error {
 	return f
 }
 
-// dependedOn says that a thing of the sort cannot be removed while others refer to it.
+// dependedOn says that an object cannot be deleted while others refer to it.
 func dependedOn(sort, others string) error {
 	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
 }
 
-// fixed says that a built-in thing of the sort cannot be changed.
+// fixed says that a built-in object cannot be changed.
 func fixed(sort, name string) error {
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
-// unknown turns the NotFound fault of a look-up into one about the field that named the thing. Other errors stay.
+// unknown turns the NotFound fault of a look-up into a fault about the field with the name. It returns other errors
+// unchanged.
 func unknown(err error, field, sort string) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err

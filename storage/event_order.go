@@ -11,28 +11,30 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 )
 
-// Events and audit events are numbered in the order in which they were written. Their times follow that order, unless the
-// clock was ahead and was set back. Two things rest on the order: retention looks at the lowest numbers only, and a replay
-// searches the numbers for a time. So the store keeps where the order is broken, and sweeps through the tables for old
-// rows that stand behind younger ones.
+// The numbers of events and audit events follow the order of writing. Their times do too, unless the clock was ahead
+// and was set back. Retention relies on that order, because it reads only the lowest numbers. So does a replay, which
+// searches the numbers for a time.
+//
+// So the store remembers up to which row the order is broken. Sweeps through the tables find old rows behind younger
+// ones.
 
 const (
-	sweepRows     = 2000 // that a sweep looks at: some milliseconds of one reader
+	sweepRows     = 2000 // rows of one step: some milliseconds of one reader
 	sweepInterval = 10 * time.Second
-	passInterval  = time.Minute // before the tables are looked through again from the beginning
+	passInterval  = time.Minute // pause after a sweep of both tables
 )
 
-// disorderName names the row of the instance that holds Store.disorder.
+// disorderName is the row of table instance with Store.disorder.
 const disorderName = "disorder"
 
-// loadOrder finds the number of the newest event, and reads up to where events are out of order.
+// loadOrder finds the number of the newest event, and the row up to which events are out of order.
 func (s *Store) loadOrder(t *tx) error {
 	var newest timedRow
 	err := t.Get(&newest, "SELECT id, created_at AS at FROM events WHERE id = (SELECT max(id) FROM events)")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find newest event: %w", err)
 	}
-	// Where the newest events have been deleted, their numbers must not be used again: subscriptions remember theirs.
+	// If the newest events were deleted, their numbers must not be used again, because subscriptions remember them.
 	var birth int64
 	if err := t.Get(&birth, "SELECT coalesce(max(birth), 0) FROM subscriptions"); err != nil {
 		return fmt.Errorf("find newest subscription: %w", err)
@@ -45,13 +47,13 @@ func (s *Store) loadOrder(t *tx) error {
 	return err
 }
 
-// timedRow is a row with its time.
+// timedRow is a row id and the time of the row.
 type timedRow struct {
 	ID int64 `db:"id"`
 	At int64 `db:"at"`
 }
 
-// checkOrder begins a transaction: it notes that the clock was set back since the one before.
+// checkOrder runs at the start of each transaction. It notices if the clock was set back since the last one.
 func (s *Store) checkOrder(t *tx) error {
 	now := t.Now()
 	if s.latestTime-now <= clock.Tolerance.Milliseconds() {
@@ -62,7 +64,7 @@ func (s *Store) checkOrder(t *tx) error {
 	return s.saveDisorder(t, s.lastEvent)
 }
 
-// saveDisorder keeps that the events up to this row are not in the order of time.
+// saveDisorder stores that the events up to this row are not in the order of time.
 func (s *Store) saveDisorder(t *tx, row int64) error {
 	if row <= s.disorder {
 		return nil
@@ -77,19 +79,19 @@ func (s *Store) saveDisorder(t *tx, row int64) error {
 
 // sweep is a slow walk through a table, again and again.
 type sweep struct {
-	next        string // the statement that reads the next rows
-	after       int64  // up to where the walk has come
+	next        string // SQL that reads the next rows
+	after       int64  // the last row that was read
 	latestTime  int64  // the latest time on the way, since the order was last broken
-	passedYoung bool   // a row on the way was not old
+	passedYoung bool   // the sweep has passed a row that is not old
 }
 
-// sweepResult is what a step of a sweep has found.
+// sweepResult is what one step of a sweep found.
 type sweepResult struct {
-	firstOld int64 // the first old row behind a young one; 0 is none
-	disorder int64 // the last row before one that is earlier by more than clock.Tolerance; 0 is none
+	firstOld int64 // the first old row behind a young one; 0 if there is none
+	disorder int64 // the last row before one that is earlier by more than clock.Tolerance; 0 if there is none
 }
 
-// sweeps are those of the store.
+// sweeps are the sweeps of a store, and the time of the next step.
 type sweeps struct {
 	events, audit sweep
 	next          time.Time
@@ -102,7 +104,7 @@ func newSweeps() sweeps {
 	}
 }
 
-// sweep takes the next step through events and audit events, and has retention look at an old row that it finds.
+// sweep does the next step through events and audit events. If it finds an old row, retention starts again from there.
 func (s *Store) sweep(ctx context.Context) error {
 	r := &s.retention
 	if time.Now().Before(s.sweeps.next) {
@@ -117,7 +119,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look through the audit events: %w", err)
 	}
-	if s.sweeps.events.after == 0 && s.sweeps.audit.after == 0 { // both tables were looked through to their end
+	if s.sweeps.events.after == 0 && s.sweeps.audit.after == 0 { // both tables were read to their end
 		s.sweeps.next = time.Now().Add(passInterval)
 	}
 	if events.firstOld > 0 {
@@ -132,7 +134,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	return s.change(ctx, func(t *tx) error { return s.saveDisorder(t, events.disorder) })
 }
 
-// sweepStep reads the next rows of a table whose rows are kept for so long.
+// sweepStep reads the next rows of a table. Rows older than maxAge are old; 0 means that none is.
 func (s *Store) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (sweepResult, error) {
 	var rows []timedRow
 	if err := s.logs.list(ctx, &rows, w.next, w.after, sweepRows); err != nil {
@@ -147,7 +149,7 @@ func (s *Store) sweepStep(ctx context.Context, w *sweep, maxAge time.Duration) (
 	return result, nil
 }
 
-// take takes in the next rows.
+// scan adds the next rows to the sweep.
 func (w *sweep) scan(rows []timedRow, old func(at int64) bool) (result sweepResult) {
 	for _, row := range rows {
 		if w.latestTime-row.At > clock.Tolerance.Milliseconds() {

@@ -20,8 +20,8 @@ const eventColumns = `
 // publishedDeliveries counts the deliveries that an event had when it was published.
 const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + causeEvent
 
-// Events lists the events of an organization, newest first, without their bodies. Faults: Unavailable where too many reads
-// of its logs are under way.
+// Events lists the events of an organization without their bodies, newest first. Faults: Unavailable if too many reads
+// of its logs are running.
 func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	end, err := s.logs.take(ctx, organization)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Store) Events(ctx context.Context, organization, before int64, limit in
 	return events, s.completeEvents(ctx, events)
 }
 
-// completeEvents fills in the public ids of events and the numbers of their deliveries.
+// completeEvents sets the public ids and the numbers of deliveries of events.
 func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) error {
 	for batch := range slices.Chunk(events, eventsPerCount) {
 		if err := s.countDeliveries(ctx, batch); err != nil {
@@ -49,12 +49,12 @@ func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) erro
 	return nil
 }
 
-// eventsPerSlice is how many events one read of EventsWithoutAudit looks at. A slice takes a few milliseconds, so a long
-// stretch of the audit log holds up neither other readers nor checkpoints.
+// eventsPerSlice is how many events one read of EventsWithoutAudit covers. A slice takes a few milliseconds. So a long
+// run of audit events delays neither other readers nor checkpoints.
 const eventsPerSlice = 2_000
 
-// EventsWithoutAudit is Events without those of the audit log. It looks at slices of the history until it has found enough.
-// Faults: Unavailable where that takes too long.
+// EventsWithoutAudit is Events without audit events. It reads slices of the history until it has enough events. Faults:
+// Unavailable if that takes too long.
 func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, logLimit, sqlite.ErrLateRead)
 	defer cancel()
@@ -90,10 +90,10 @@ func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int
 	return events, s.completeEvents(ctx, events)
 }
 
-// eventsPerCount is how many events' deliveries one read counts: each may have thousands.
+// eventsPerCount limits the events whose deliveries one read counts: each event may have thousands.
 const eventsPerCount = 10
 
-// countDeliveries fills in the number of deliveries and the public id of events.
+// countDeliveries sets the number of deliveries and the public id of each event.
 func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) error {
 	index := make(map[int64]int, len(events))
 	for i, e := range events {
@@ -111,11 +111,12 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 	return err
 }
 
-// maxEventDeliveries bounds what is shown of one event: a publication makes no more, but redeliveries add up.
+// maxEventDeliveries limits the deliveries in the answer for one event. Publishing creates no more, but redeliveries
+// add to them.
 const maxEventDeliveries = 10_000
 
-// Event returns an event of an organization and where its deliveries stand, at most maxEventDeliveries of them. Faults:
-// NotFound; Unavailable where too many reads of the organization's logs are under way.
+// Event returns an event of an organization and the states of its deliveries, at most maxEventDeliveries of them.
+// Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (s *Store) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
 	var e webhook.Event
 	row, at, ok := s.ids.row(access.EventID, id)

@@ -17,10 +17,11 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Open locks, checks and opens the database, and creates it where there is none. A process that is root takes on the rights
-// of the owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do:
-// ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package disk. A
-// file that is refused is left as it was.
+// Open locks, checks and opens the database, or creates it. A process that runs as root first takes the rights of the
+// owner of the database, for good (see disk.Locate).
+//
+// Open refuses with advice on what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged,
+// ErrKey, ErrKeyMissing, or an error of package disk. It does not change a file that it refuses.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s, err := newStore(o)
 	if err != nil {
@@ -106,8 +107,8 @@ func (o Options) engine() sqlite.Options {
 	return e
 }
 
-// load reads what the store knows from the start on, and ends what the last owner has left. Each step relies on the ones
-// before.
+// load reads the state that the store has in memory, and ends the attempts of the last owner. Each step needs the ones
+// before it.
 func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.file.Read(s.inTx(s.loadSalt)); err != nil {
 		return err
@@ -135,16 +136,16 @@ func (s *Store) loadSalt(t *tx) (err error) {
 	return err
 }
 
-// The pool of readers that requests and deliveries wait for; see logReader for the others.
+// The reader pool of requests and deliveries. For the other pools, see logReader.
 const (
 	readers   = 4
 	readLimit = 10 * time.Second
 
-	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
+	surveyReaders = 1 // reads every subscription with pending deliveries; 300,000 of them take a second or more
 	surveyLimit   = 20 * time.Second
 )
 
-// openPools opens the connections that read.
+// openPools opens the read connections.
 func (s *Store) openPools(ctx context.Context) (err error) {
 	var logs, replays *sqlite.Pool
 	for _, of := range []struct {
@@ -161,7 +162,7 @@ func (s *Store) openPools(ctx context.Context) (err error) {
 	return nil
 }
 
-// drainReads waits until no log is read, and keeps new reads of logs waiting until resume is called.
+// drainReads waits for the end of all log reads. New ones wait until resume is called.
 func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
 	resumeLogs, drained := s.logs.drain(ctx)
 	if !drained {
@@ -171,17 +172,17 @@ func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
 	return func() { resumeReplays(); resumeLogs() }, drained
 }
 
-// writeProbe writes other bytes than the last time, or nothing would be written.
+// writeProbe writes other bytes than the last probe, because SQLite skips a write that changes nothing.
 func writeProbe(t *sqlite.Tx, size int) error {
 	value := bytes.Repeat(binary.BigEndian.AppendUint64(nil, uint64(t.Now())), size/8)
 	_, err := t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
 	return err
 }
 
-// State is what stands at a path.
+// State describes the file at a path.
 type State = sqlite.State
 
-// The states of a file that Open would take.
+// The states of a file that Open accepts.
 const (
 	None     = sqlite.None
 	Closed   = sqlite.Closed
@@ -189,11 +190,12 @@ const (
 	Outdated = sqlite.Outdated
 )
 
-// Owner tells which process owns the file at path; see sqlite.Owner.
+// Owner returns the process that owns the file at path; see sqlite.Owner.
 func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
 
-// Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
-// nothing. It looks less far into a file that was left open, which only its next owner may read.
+// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
+// creates nothing. If the last owner left the file open, it checks less, because only the next owner may read all of
+// it.
 func Examine(ctx context.Context, o Options) (State, error) {
 	var keys encryptionKeys
 	e := o.engine()
@@ -209,9 +211,9 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	return sqlite.Examine(ctx, e)
 }
 
-// schemaVersion is the version of schema.sql (PRAGMA user_version): one more than there are upgrades.
+// schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one.
 const schemaVersion = 1
 
-// schemaUpgrades are those of this version: the first takes schema 1 to schema 2, and so on. The table instance stays as it
-// is, for it is read before an upgrade.
+// schemaUpgrades are the upgrades of this version. The first one leads from schema 1 to schema 2, and so on. An upgrade
+// must not change the table instance, because Open reads it before an upgrade.
 var schemaUpgrades = [schemaVersion - 1]sqlite.Step{}

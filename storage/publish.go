@@ -14,10 +14,12 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// PublishEvents stores events of an organization and their deliveries in one transaction, all or nothing. A repeated
-// idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event, and where the
-// events would make more than maxDeliveries; Limited where they are beyond the plan's bytes of the day; Unavailable where the deliveries of a repeated event cannot be counted, though
-// what is new has been stored.
+// PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
+// idempotency key gets the first answer again.
+//
+// Faults: Invalid if a key was used for another event, or if the events need more than maxDeliveries deliveries;
+// Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event cannot be
+// counted, although the new events were stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
 	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).estimated(func(t *tx) (int, error) {
@@ -28,7 +30,7 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 		if err != nil {
 			return err
 		}
-		// All is checked before anything is written: a refusal then costs the other writes of the batch nothing.
+		// All checks come before the first write, so a refusal costs the other writes of the batch nothing.
 		if err := s.fillRepeated(t, organization, events, published); err != nil {
 			return err
 		}
@@ -52,8 +54,8 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 	return published, s.countRepeated(ctx, organization, published)
 }
 
-// countRepeated fills in how many deliveries the repeated events had when they were published. Each may have thousands, so
-// they are counted as logs are read, and not in the transaction, for which others wait.
+// countRepeated sets how many deliveries the repeated events had when they were published. Each event may have
+// thousands. So a log reader counts them, and not the transaction, for which others wait.
 func (s *Store) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
 	var repeated []webhook.Event
 	for _, p := range published {
@@ -83,8 +85,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	return nil
 }
 
-// fillRepeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
-// their deliveries.
+// fillRepeated sets the answers for events whose idempotency key is already stored, without the number of deliveries.
 func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	var problems []fault.Field
 	for i, e := range events {
@@ -120,7 +121,7 @@ func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEven
 	return fault.Fields(problems)
 }
 
-// fieldOf names a field of the i-th of n events as its publisher wrote it: alone, or in a batch.
+// fieldOf returns the name of a field of the i-th of n events, as the publisher wrote it.
 func fieldOf(i, n int, name string) string {
 	if n == 1 {
 		return name
@@ -128,9 +129,9 @@ func fieldOf(i, n int, name string) string {
 	return fmt.Sprintf("events.%d.%s", i, name)
 }
 
-// publish inserts one event and its deliveries. A subscription never receives an event about itself, so a failing endpoint
-// cannot cause more failing deliveries: about is the row id of that subscription, 0 where there is none. See newsReceivers
-// for news about health.
+// publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
+// subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
+// events about health, see newsReceivers.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
 	subscriptions, err := receivers(t, organization, about, e.Type)
 	if err != nil {
@@ -158,8 +159,8 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
 }
 
-// insertEvent stores the event with the bytes that will be sent. They hold its public id, which is computed from its row
-// id; so the row id is chosen here rather than by SQLite.
+// insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
+// id. So this function chooses the row id, and not SQLite.
 func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
 	s.lastEvent++
 	row = s.lastEvent
@@ -180,7 +181,7 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 	return row, id, body, nil
 }
 
-// fanOut inserts a delivery for each of the receivers of an event.
+// fanOut inserts one delivery for each receiver of an event.
 func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
 	jobs := make([]webhook.Job, len(receivers))
 	for i, row := range receivers {
@@ -196,8 +197,8 @@ func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
 	return jobs, nil
 }
 
-// receivers returns the open subscriptions that want an event of the type, if the plan has webhooks. An audit event goes
-// only to those with audit_events.
+// receivers returns the open subscriptions for an event type, if the plan has webhooks. Only subscriptions with
+// audit_events get audit events.
 func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
 	matching, err := t.matching(organization, eventType)
 	if err != nil {
@@ -217,8 +218,8 @@ func receivers(t *tx, organization, about int64, eventType string) ([]int64, err
 	return open, nil
 }
 
-// insertDeliveryOf are the statements that insert deliveries of one event, by how many. The parameters are the event, the
-// time, and the subscriptions.
+// insertDeliveryOf has the statements that insert deliveries of one event, by their number. The parameters are the
+// event, the time, and the subscriptions.
 var insertDeliveryOf = map[int]string{1: insertStatement(1), 8: insertStatement(8), 64: insertStatement(64)}
 
 func insertStatement(n int) string {
@@ -233,8 +234,8 @@ func insertStatement(n int) string {
 	return b.String()
 }
 
-// deliveriesAtOnce returns how many of n deliveries the next statement inserts. A delivery costs a third in a statement of
-// 64 of what it costs in one of its own.
+// deliveriesAtOnce returns how many of n deliveries the next statement inserts. In a statement of 64, a delivery costs
+// a third of what it costs alone.
 func deliveriesAtOnce(n int) int {
 	switch {
 	case n >= 64:
@@ -245,8 +246,8 @@ func deliveriesAtOnce(n int) int {
 	return 1
 }
 
-// insertDeliveries inserts so many deliveries of an event as deliveriesAtOnce has returned, and fills in their row ids:
-// SQLite numbers the rows of a statement one after the other.
+// insertDeliveries inserts deliveries of an event and sets their row ids. The number of jobs must be one that
+// deliveriesAtOnce returns. SQLite numbers the rows of one statement in sequence.
 func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	args := make([]any, 0, 2+len(jobs))
 	args = append(args, event, t.Now())
@@ -260,7 +261,7 @@ func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	return err
 }
 
-// announceDeliveries counts new pending deliveries and shows them to the dispatcher once they are committed.
+// announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
 func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
@@ -275,7 +276,7 @@ func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
 	})
 }
 
-// announceChange tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
+// announceChange tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
 // any.
 func (s *Store) announceChange(t *tx, subscriptions ...int64) {
 	t.cache.invalidate(subscriptions...)
@@ -287,14 +288,14 @@ func (s *Store) announceChange(t *tx, subscriptions ...int64) {
 }
 
 const (
-	// maxDeliveries is how many deliveries one request may make. That takes the writer about a tenth of a second, for which
-	// all others wait.
+	// maxDeliveries limits the deliveries of one request. So many take the writer about a tenth of a second, and all
+	// other writes wait for it.
 	maxDeliveries = 10_000
-	// pageSize is the size of a database page in bytes. To write one takes about as long as to write a row.
+	// pageSize is the size of a database page in bytes. Writing a page takes about as long as writing a row.
 	pageSize = 4096
 )
 
-// publishCost returns about how many rows events will write.
+// publishCost returns about how many rows the events will write.
 func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
 	cost, err := estimateDeliveries(t, organization, events)
 	for _, e := range events {
@@ -303,7 +304,7 @@ func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, err
 	return cost, err
 }
 
-// estimateDeliveries returns how many deliveries events make at most. It stops counting where they are too many.
+// estimateDeliveries returns an upper bound of the deliveries of events. It stops counting above maxDeliveries.
 func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (count int, err error) {
 	for i := 0; i < len(events) && count <= maxDeliveries; i++ {
 		matching, err := t.matching(organization, events[i].Type)
@@ -315,8 +316,8 @@ func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (c
 	return count, nil
 }
 
-// checkPublishLimits refuses events that would make too many deliveries, or that are beyond the plan's bytes of the day. It stops
-// at the event that makes the one delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited.
+// checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops
+// at the first delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited.
 func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	estimate, err := estimateDeliveries(t, organization, events)
 	if err != nil {
@@ -346,7 +347,7 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 	return requireStorage(t, organization, bytes)
 }
 
-// tooManyDeliveries says that the events up to the i-th of n make so many deliveries.
+// tooManyDeliveries says how many deliveries the first events of n need, up to the i-th.
 func tooManyDeliveries(i, deliveries, n int) error {
 	if n == 1 {
 		return fault.New(fault.Invalid, "too_many_deliveries",

@@ -8,7 +8,7 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 )
 
-// What a new instance is called.
+// The names of the first objects of a new instance.
 const (
 	firstOrganization = "Default"
 	firstPlan         = "enterprise"
@@ -16,8 +16,8 @@ const (
 	firstName         = "admin"
 )
 
-// seed writes what a new instance starts with. The first operator's token comes later, and again at every start until
-// somebody has used one; see invite.
+// seed writes the first rows of a new instance. The first operator's token is created later, and again at every start
+// until somebody has used one; see ensureBootstrapToken.
 func (s *Store) seed(t *tx) error {
 	return errors.Join(s.seedInstance(t), seedAccess(t), seedSystem(t), seedOperator(t))
 }
@@ -71,8 +71,8 @@ func seedOperator(t *tx) error {
 	return upsertMember(t, organization, user, role)
 }
 
-// The built-in user. It has no e-mail address, only a word in the place of one, so that nobody who proves an address to
-// an identity provider can be taken for it.
+// The built-in user has this word in place of an e-mail address. So no proved address of an identity provider can match
+// it.
 const systemName = "system"
 
 func seedSystem(t *tx) error {
