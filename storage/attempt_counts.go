@@ -13,23 +13,23 @@ import (
 
 const (
 	minute         = 60_000 // milliseconds
-	minutesPerRead = 10_000 // that are added up in one read, which takes some 20 ms
+	minutesPerRead = 10_000 // one read adds up so many in about 20 ms
 )
 
-// countOwner is whose attempts are counted together: those of a subscription, or, where that is 0, of an organization.
+// countOwner is a subscription whose attempts are counted together. If Subscription is 0, it is the whole organization.
 type countOwner struct {
 	Organization int64 `db:"organization_id"`
 	Subscription int64 `db:"subscription_id"`
 }
 
-// minuteKey names a row of attempt_minutes.
+// minuteKey is the key of a row of attempt_minutes.
 type minuteKey struct {
 	countOwner
 	minute int64
 }
 
-// countAttempt adds an attempt that has ended to the counts of its minute. They are written once for all that shares the
-// transaction.
+// countAttempt adds a finished attempt to the counts of its minute. The transaction writes the counts of all its jobs
+// once, at its end.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	for _, subscription := range [...]int64{0, r.Subscription} {
 		key := minuteKey{countOwner{organization, subscription}, t.Now() / minute}
@@ -59,10 +59,11 @@ func (t *tx) writeAttemptCounts() error {
 	return nil
 }
 
-// Series returns what the attempts of an organization, or of one of its subscriptions, came to from since until until: one
-// point for each step in which there were any, in order. The three are minutes; steps are counted from the epoch. What a
-// removed subscription was sent counts until retention takes it. Faults: NotFound; Unavailable
-// where too many reads of the organization's logs are under way.
+// Series counts the attempts of an organization, or of one of its subscriptions, from since until until. It returns one
+// point for each step with attempts, in order. The three are in minutes, and steps start at multiples of step since the
+// epoch. The attempts of a deleted subscription count until retention deletes them.
+//
+// Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error) {
 	owner := countOwner{Organization: organization}
 	if subscription != "" {
@@ -86,7 +87,7 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 	return points, nil
 }
 
-// seriesSlice returns the points of the next minutes that were counted, and the minute to go on from.
+// seriesSlice returns the points of the next minutesPerRead minutes, and the minute to continue from.
 func (s *Store) seriesSlice(ctx context.Context, owner countOwner, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
 	err = s.logs.get(ctx, &next, `
 		SELECT minute FROM attempt_minutes

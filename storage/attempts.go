@@ -19,8 +19,8 @@ const attemptJoins = `
 	JOIN events e ON e.id = d.event_id
 	JOIN subscriptions s ON s.id = a.subscription_id`
 
-// AttemptPage lists the attempts of a subscription, newest first. The log of a removed subscription can be read until
-// retention takes it. Faults: NotFound; Unavailable where too many reads of the organization's logs are under way.
+// AttemptPage lists the attempts of a subscription, newest first. The log of a deleted subscription stays readable
+// until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
 	var row int64
@@ -58,26 +58,26 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 }
 
 // maxDeliveryLookups is how many deliveries of one event to one subscription are looked up one by one. Only replays and
-// redeliveries make more than one.
+// redeliveries create more than one.
 const maxDeliveryLookups = 100
 
 // attemptQuery is a search for attempts of a subscription.
 type attemptQuery struct {
 	logs         *logReader
 	attempts     *[]webhook.Attempt
-	source       string // the index to walk
-	where        string // what it finds; ?1 is the subscription
+	source       string // the index to read
+	where        string // its condition; ?1 is the subscription
 	subscription int64
 	since        int64
-	outcome      int // -1 is any
+	outcome      int // -1 means any
 	eventType    string
-	event        int64 // 0 is any
+	event        int64 // 0 means any
 	limit        int
-	filtered     bool // a filter leaves out rows that the index finds
+	filtered     bool // a filter leaves out some rows of the index
 }
 
-// attemptQuery picks the index for a filter: for one event its deliveries, for failures the index of failures, for
-// attempts in progress theirs, else the subscription's log. ok is false where the filter can match nothing.
+// attemptQuery chooses the index for a filter. An event has its deliveries, and failures and running attempts have an
+// index each. Other filters read the log of the subscription. ok is false if the filter can match nothing.
 func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
 	q = attemptQuery{
 		logs: s.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
@@ -102,7 +102,7 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 		if !q.filtered {
 			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 		}
-	case q.outcome == int(webhook.Sending): // no more than are in progress
+	case q.outcome == int(webhook.Sending): // only as many rows as attempts are running
 		q.source, q.where, q.filtered = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
 		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
@@ -110,7 +110,7 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 	return q, true, nil
 }
 
-// bound is part of slicer.
+// bound implements slicer.
 func (q attemptQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
 	err = q.logs.pool.Get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, 0) AND (a.attempted_at, a.id) < (?3, ?4)
@@ -119,7 +119,7 @@ func (q attemptQuery) bound(ctx context.Context, high position, rows int) (low p
 	return low, err
 }
 
-// read is part of slicer.
+// read implements slicer.
 func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, err error) {
 	if low.At < q.since {
 		low = position{At: q.since}
@@ -134,7 +134,7 @@ func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, 
 	return len(*q.attempts) >= q.limit, err
 }
 
-// setAttemptIDs computes the public ids of an attempt that was read.
+// setAttemptIDs sets the public ids of an attempt.
 func (s *Store) setAttemptIDs(a *webhook.Attempt) {
 	a.ID = s.ids.id(access.AttemptID, a.RowID, a.AttemptedAt)
 	a.EventID = s.ids.id(access.EventID, a.EventRow, a.EventAt)
@@ -150,8 +150,10 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 	return a, nil
 }
 
-// Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound; Forbidden where the event is of
-// the audit log and by lacks audit:read; Conflict where the subscription receives no audit events any more.
+// Redeliver creates a new delivery of the event of an attempt.
+//
+// Faults: NotFound; Forbidden if it is an audit event and the actor lacks audit:read; Conflict if the subscription no
+// longer receives audit events.
 func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
 	row, at, ok := s.ids.row(access.AttemptID, attempt)
 	if !ok {

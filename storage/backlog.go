@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Backlog tells what waits to be sent, by the state of the subscription that it waits for. Its cost is that of Lanes.
+// Backlog counts the pending deliveries by the state of their subscriptions. Its cost is that of Lanes.
 func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	var row struct {
 		HealthyLanes   int64 `db:"healthy_lanes"`
@@ -51,7 +51,7 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	}, err
 }
 
-// rowCounts writes the numbers as a JSON object, for json_each.
+// rowCounts returns the counts as a JSON object, for json_each.
 func rowCounts(counts map[int64]int64) string {
 	b := []byte{'{'}
 	for row, n := range counts {

@@ -5,7 +5,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// stepHealth takes the subscription's health one attempt further, and returns it as it is then.
+// stepHealth updates the subscription's health after an attempt and returns the new health.
 func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (next webhook.Health, err error) {
 	if err := t.saveAttemptTime(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, err
@@ -28,7 +28,7 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 	return next, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
-// saveAttemptTime writes when an attempt last succeeded, or failed.
+// saveAttemptTime stores the time of the last success or failure.
 func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succeeded bool) error {
 	savedAt, statement := &sub.successAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
 	if !succeeded {
@@ -42,7 +42,7 @@ func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succee
 	return err
 }
 
-// writeHealth writes a health, and with it when the subscription was disabled.
+// writeHealth stores a health. If the subscription becomes disabled, it also stores when.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 	t.cache.invalidate(subscription)
 	_, err := t.Exec(`
@@ -52,7 +52,7 @@ func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 	return err
 }
 
-// auditHealth tells that a subscription has become failing or disabled.
+// auditHealth writes the audit event of a subscription that became failing or disabled.
 func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
 	eventType := access.SubscriptionFailing
 	if h.Status == webhook.Disabled {

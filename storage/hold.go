@@ -15,20 +15,20 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// A held queue sends nothing: no attempt begins. Everything else goes on, and what is published waits. The hold is a row of
-// the file, so it outlives restarts, and the copy that a restore puts in place brings it along.
+// While the queue is held, no attempt begins. Everything else works, and published events wait. The hold is a row of
+// the file, so it survives a restart, and a restored copy contains it.
 
-// storedHold is a Hold as it stands in the file.
+// storedHold is the form of a Hold in the file.
 type storedHold struct {
 	Since  int64  `json:"since"`
 	Reason string `json:"reason"`
 	Last   int64  `json:"last_delivery"`
 }
 
-// Hold returns what holds the queue; nil where nothing does.
+// Hold returns the current hold, or nil.
 func (s *Store) Hold() *webhook.Hold { return s.queueHold.Load() }
 
-// hold returns what holds the queue as of this transaction; nil where nothing does.
+// hold returns the hold as this transaction sees it, or nil.
 func (t *tx) hold() (*webhook.Hold, error) {
 	if t.cache.holdLoaded {
 		return t.cache.hold, nil
@@ -50,15 +50,15 @@ func (t *tx) hold() (*webhook.Hold, error) {
 	return t.cache.hold, nil
 }
 
-// loadHold reads at the start whether the queue is held.
+// loadHold reads the hold at the start.
 func (s *Store) loadHold(t *tx) error {
 	hold, err := t.hold()
 	s.queueHold.Store(hold)
 	return err
 }
 
-// HoldQueue stops all sending, from the moment that it returns: what is on the wire by then ends, and nothing else begins
-// until ReleaseQueue or DiscardQueue. A queue that is held already stays as it is.
+// HoldQueue stops all sending. When it returns, attempts on the wire may still end, and no other attempt begins until
+// ReleaseQueue or DiscardQueue. It does not change an existing hold.
 func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
 	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		if hold, err := t.hold(); err != nil || hold != nil {
@@ -71,7 +71,7 @@ func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) e
 	})
 }
 
-// holdQueue writes the hold down.
+// holdQueue stores the hold.
 func (s *Store) holdQueue(t *tx, reason string) error {
 	stored := storedHold{Since: t.Now(), Reason: reason}
 	if err := t.Get(&stored.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
@@ -88,8 +88,8 @@ func (s *Store) holdQueue(t *tx, reason string) error {
 	return nil
 }
 
-// announceHold tells everybody, once that is committed: those who ask how to send to a subscription first, so that nobody
-// who was told of the change is answered as before it.
+// announceHold publishes a new hold after the commit. It sets the value for readers first. So whoever was told of the
+// change never reads the old value.
 func (s *Store) announceHold(t *tx, hold *webhook.Hold) {
 	at := t.Now()
 	t.OnCommit(func() {
@@ -99,8 +99,7 @@ func (s *Store) announceHold(t *tx, hold *webhook.Hold) {
 	s.announceChange(t)
 }
 
-// ReleaseQueue has all that waits sent again, and returns how many deliveries that were. A queue that is not held stays as
-// it is.
+// ReleaseQueue ends the hold and returns how many deliveries can be sent now. Without a hold it does nothing.
 func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error) {
 	return returning(ctx, s, func(t *tx) (int64, error) {
 		hold, err := t.hold()
@@ -112,7 +111,7 @@ func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 	})
 }
 
-// releaseQueue ends the hold.
+// releaseQueue removes the hold and writes the audit event.
 func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
 	if _, err := t.Exec("DELETE FROM instance WHERE name = 'hold'"); err != nil {
 		return fmt.Errorf("release queue: %w", err)
@@ -122,9 +121,9 @@ func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *web
 	return s.audit(t, by, 0, auditType, auditTarget{Type: "queue"}, details)
 }
 
-// DiscardQueue drops all deliveries that were pending when the queue was held, keeps their events, and releases the queue
-// for those that came later. It returns how many it dropped. One that is cut off leaves the queue held, and is to be asked
-// for again. Faults: Conflict where the queue is not held.
+// DiscardQueue drops all deliveries that were pending when the queue was held, and keeps their events. Then it releases
+// the queue for later deliveries. It returns how many it dropped. If it is interrupted, the queue stays held, and the
+// caller has to repeat it. Faults: Conflict if the queue is not held.
 func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error) {
 	expected := s.Hold()
 	if expected == nil {
@@ -154,8 +153,8 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 var errNotHeld = fault.New(fault.Conflict, "queue_not_held",
 	"The queue is not held, so there is nothing to discard; hold it first to drop what is pending by then.")
 
-// discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held. A queue that was
-// released, and held anew, since it was asked for is not what was to be discarded.
+// discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held. It refuses if
+// the queue was released meanwhile, even if it is held again.
 func (s *Store) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
 	return returning(ctx, s, func(t *tx) (int64, error) {
 		hold, err := t.hold()
@@ -174,7 +173,7 @@ func (s *Store) discardBatch(ctx context.Context, subscription int64, expected w
 	})
 }
 
-// Queue tells what waits to be sent, and whether it is held. Its cost is that of Lanes.
+// Queue describes the pending deliveries and the hold. Its cost is that of Lanes.
 func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 	counts := s.pending.all()
 	q := webhook.Queue{Hold: s.Hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}

@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The counts stand in the transaction that adds one more, so no number of parallel requests passes a limit.
+// The check is part of the transaction that adds a row, so parallel requests cannot exceed a limit.
 const (
 	countSubscriptions = `
 		SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL`
@@ -16,15 +16,15 @@ const (
 		        WHERE organization_id = ?1 AND revoked_at IS NULL AND expires_at IS NULL)
 		     + (SELECT count(*) FROM api_keys INDEXED BY api_keys_live
 		        WHERE organization_id = ?1 AND revoked_at IS NULL AND expires_at > ?2)`
-	// A rotated key has an end, because its grace has one.
+	// A rotated key always has an expiry: the end of its grace period.
 	countRotated = `
 		SELECT count(*) FROM api_keys k INDEXED BY api_keys_live
 		WHERE k.organization_id = ?1 AND k.revoked_at IS NULL AND k.expires_at > ?2
 		  AND EXISTS (SELECT 1 FROM api_keys successor WHERE successor.replaces = k.id)`
 )
 
-// requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. Faults:
-// Conflict.
+// requireRoomForSubscription refuses another subscription if the plan allows no more. Deleted ones do not count.
+// Faults: Conflict.
 func requireRoomForSubscription(t *tx, organization int64) error {
 	plan, err := planOf(t, organization)
 	if err != nil {
@@ -38,8 +38,8 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 	return limit.check(count)
 }
 
-// requireRoomForKey refuses one API key more than the plan allows. Keys that are revoked or expired do not count. Nor do
-// those that were rotated and still have their grace, so that an organization at its limit can rotate and go on. Faults:
+// requireRoomForKey refuses another API key if the plan allows no more. Revoked and expired keys do not count. Rotated
+// keys in their grace period do not count either, so that an organization at its limit can still rotate. Faults:
 // Conflict.
 func requireRoomForKey(t *tx, organization int64) error {
 	plan, err := planOf(t, organization)
@@ -57,11 +57,11 @@ func requireRoomForKey(t *tx, organization int64) error {
 	return limit.check(count - rotated)
 }
 
-// minRotatedLimit is how many rotated API keys any organization may keep alive at a time.
+// minRotatedLimit is how many rotated API keys in their grace period every organization may have.
 const minRotatedLimit = 10
 
-// requireRoomForGrace refuses to keep one more rotated key alive where as many have their grace as the plan allows keys,
-// or as the organization has keys beside them. So rotation makes at most twice as many keys as were created. Faults:
+// requireRoomForGrace refuses another rotated key with a grace period if too many exist. The limit is the plan's number
+// of keys, or the number of other keys if that is greater. So rotation at most doubles the number of keys. Faults:
 // Conflict.
 func requireRoomForGrace(t *tx, organization int64) error {
 	plan, err := planOf(t, organization)
@@ -74,7 +74,7 @@ func requireRoomForGrace(t *tx, organization int64) error {
 	}
 	var count, rotated int64
 	if err := t.Get(&count, countKeys, organization, t.Now()); err != nil || count <= limit {
-		return err // the key to be rotated is one of them, so fewer than most are rotated
+		return err // the key to rotate is one of them, so the rotated ones are below the limit
 	}
 	if err := t.Get(&rotated, countRotated, organization, t.Now()); err != nil || rotated < max(limit, count-rotated) {
 		return err
@@ -84,14 +84,14 @@ func requireRoomForGrace(t *tx, organization int64) error {
 			"Rotate with grace_seconds 0, or revoke rotated keys that are no longer used.", rotated, plan.Name)
 }
 
-// planLimit is how many of a sort a plan allows.
+// planLimit is how many objects of one kind a plan allows.
 type planLimit struct {
 	plan, field, noun, remove string
-	limit                     *int64 // nil is most
+	limit                     *int64 // nil means max
 	max                       int64
 }
 
-// check refuses one more than allowed where there are so many.
+// check refuses another object if there are already count.
 func (b planLimit) check(count int64) error {
 	switch {
 	case b.limit != nil && count >= *b.limit:
@@ -106,7 +106,7 @@ func (b planLimit) check(count int64) error {
 	return nil
 }
 
-// advice says how to make room, if that is possible.
+// advice says how to make room, if there is anything to remove.
 func (b planLimit) advice(count int64) string {
 	if count == 0 {
 		return ""

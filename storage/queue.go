@@ -14,8 +14,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Lanes lists the subscriptions that have pending deliveries, open or not. Its cost is theirs, not that of what is
-// pending: the numbers are kept, and the earliest of each is one step into the index.
+// Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
+// the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
 func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	counts := s.pending.all()
 	lanes := []webhook.Lane{}
@@ -42,8 +42,8 @@ func rowList(rows iter.Seq[int64]) string {
 	return string(append(b, ']'))
 }
 
-// PendingJobs returns the pending deliveries of a subscription that are due first, whether due already or not, at most
-// limit of them, and none of the excepted ones.
+// PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in
+// except. They may be due in the future.
 func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := s.list(ctx, &jobs, `
@@ -58,9 +58,11 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 	return jobs, err
 }
 
-// Begin records attempts before they are sent, in one transaction, and returns their row ids in the same order. An
-// attempt whose subscription is closed by now, or in another epoch than the asker believes, or whose delivery no longer
-// waits for it, gets 0 and must not be sent; so do all while the queue is held. The record is what claims the delivery.
+// Begin records attempts in one transaction before they are sent, and returns their row ids in the same order. The
+// record claims the delivery.
+//
+// An attempt that must not be sent gets 0. Either the queue is held, or the subscription is closed. Or its epoch is not
+// the one that the caller knows, or the delivery does not wait for this attempt.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
 	err := s.workFor(0).rows(len(starts)).change(ctx, func(t *tx) error {
@@ -88,10 +90,12 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 	return ids, nil
 }
 
-// beginAttempt inserts the record, unless the delivery has ended, or is another subscription's by now, since row ids are
-// used again (there is no subscription then, which the table does not take), or another attempt of that number has been
-// made. To insert VALUES costs less than to insert from a SELECT: no more than one row can come of it, so SQLite keeps
-// nothing by to undo a part of the statement.
+// beginAttempt inserts the record of an attempt. It returns 0 if the delivery has ended, or if the number is taken. Row
+// ids are reused, so the delivery may belong to another subscription by now. Then the subselect is NULL, which the
+// table refuses.
+//
+// INSERT with VALUES costs less than INSERT from SELECT. It writes at most one row, so SQLite needs no journal to undo
+// a part of the statement.
 func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	row := attemptRow(start.Delivery, start.Number)
 	n, err := t.Affected(`
@@ -104,11 +108,11 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	return row, nil
 }
 
-// attemptRow is the row id of an attempt. It says which attempt of which delivery it is, so that one is found by the
-// other without an index. A delivery has at most maxAttempts attempts, and maxInterruptions more, which is less than 256.
+// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither look-up needs an
+// index. A delivery has at most maxAttempts + maxInterruptions attempts, which is less than 256.
 func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
-// UndoBegin takes back attempts that were begun and not sent: it is as if they had never been begun.
+// UndoBegin deletes the records of attempts that were begun and not sent, as if they had never begun.
 func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
@@ -124,8 +128,8 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	return nil
 }
 
-// Record writes how an attempt ended and all that follows from it, in one transaction: the attempt, the delivery, the
-// subscription's health, the counts of the minute, and the audit event of a transition.
+// Record stores the result of an attempt in one transaction: the attempt, the delivery, the subscription's health, the
+// counts of the minute, and an audit event if the status changes.
 func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
 	settled, err := returning(ctx, s, func(t *tx) (webhook.Settled, error) { return s.record(t, r) })
 	if err != nil {
@@ -159,7 +163,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 		return settled, err
 	}
 	switch {
-	case n == 0 && (r.Succeeded || r.Trigger == webhook.ByTest): // dropped on its way, and yet arrived; or never pending
+	case n == 0 && (r.Succeeded || r.Trigger == webhook.ByTest): // it arrived although it was dropped meanwhile, or it was never pending
 		_, err = t.Exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", settled.State, r.Number, r.Delivery)
 	case n == 1 && settled.State != webhook.Pending:
 		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
@@ -167,7 +171,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	return settled, err
 }
 
-// nextState says what becomes of the delivery.
+// nextState returns the next state of the delivery and its due time.
 func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
 	switch {
 	case r.Succeeded:
@@ -178,7 +182,7 @@ func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
 	return webhook.Pending, r.RetryAt
 }
 
-// finishAttempt fills in the record that Begin made.
+// finishAttempt writes the result into the record that Begin created.
 func finishAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	outcome := webhook.Failed
 	if r.Succeeded {
@@ -198,10 +202,11 @@ func finishAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	return err
 }
 
-// interruptAttempts ends the attempts that a dead owner of the file has left behind. They keep their numbers, count for
-// nothing in the health, and their deliveries are due again: even after the last attempt, because what was accepted is
-// sent until a receiver has had its say. Only a delivery that has been cut off again and again is given up, lest it be
-// what brings the process down.
+// interruptAttempts ends the attempts that the last owner of the file left unfinished. They keep their numbers and do
+// not count for the health.
+//
+// Their deliveries are due again, even after the last attempt: an accepted event is sent until a receiver has answered.
+// A delivery that is interrupted again and again is given up, because it may be what stops the process.
 func (s *Store) interruptAttempts(t *tx) error {
 	var interrupted []struct {
 		Delivery int64 `db:"delivery_id"`
@@ -230,13 +235,13 @@ func (s *Store) interruptAttempts(t *tx) error {
 }
 
 const (
-	// maxInterruptions is how many attempts beyond the last a delivery gets, should each of them be cut off.
+	// maxInterruptions is how many extra attempts a delivery gets if each of them is interrupted.
 	maxInterruptions = 5
-	// maxAttempts is the most that a policy may allow: an attempt's number has 8 bits of its row id.
+	// maxAttempts is the largest limit of a policy. The number of an attempt has 8 bits of its row id.
 	maxAttempts = 1<<8 - 1 - maxInterruptions
 )
 
-// requireWebhooks refuses where the organization's plan lacks webhooks.
+// requireWebhooks refuses if the organization's plan has no webhooks.
 func requireWebhooks(t *tx, organization int64) error {
 	var webhooks bool
 	if err := t.Get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
@@ -249,8 +254,8 @@ func requireWebhooks(t *tx, organization int64) error {
 	return nil
 }
 
-// The numbers of package webhook as statements write them. SQLite uses a partial index only where the statement has the
-// number itself in it, and not a parameter.
+// The numbers of package webhook in SQL. SQLite uses a partial index only if the statement has the number itself, not a
+// parameter.
 const (
 	statePending   = "0" // webhook.Pending
 	stateDelivered = "1" // webhook.Delivered
@@ -266,7 +271,8 @@ const (
 	causeTest  = "3" // webhook.ByTest
 )
 
-// firstPending selects the row id of the pending delivery that is due first, of the subscription that an expression names.
+// firstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
+// is an SQL expression.
 func firstPending(subscription string) string {
 	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` ORDER BY d.due_at LIMIT 1`

@@ -7,9 +7,11 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// BeginTest makes a test event for one subscription, and the one attempt that carries it. The delivery is never pending:
-// a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks, Conflict while the
-// queue is held.
+// BeginTest creates a test event for one subscription, with a single attempt that is already recorded. The delivery is
+// never pending, so an interrupted test is not repeated.
+//
+// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Limited if the plan's
+// bytes of the day do not suffice.
 func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
 	begun, err := returning(ctx, s.workFor(organization), func(t *tx) (b testDelivery, err error) {
 		sub, err := subscriptionRow(t, organization, id)

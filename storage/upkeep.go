@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// How often the file is looked after.
+// The intervals of upkeep.
 const (
 	upkeepInterval = time.Second
 	usageInterval  = 10 * time.Second
-	cleanInterval  = time.Minute // between deletions of what has no effect any more, such as expired sessions
+	cleanInterval  = time.Minute // between deletions of rows without effect, such as expired sessions
 )
 
-// upkeep does the work that no request asks for, until ctx ends. A failure is logged and tried again.
+// upkeep does the background work until ctx ends. It logs a failure and tries again later.
 func (s *Store) upkeep(ctx context.Context) {
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
@@ -45,7 +45,7 @@ func (s *Store) upkeep(ctx context.Context) {
 	}
 }
 
-// try does one thing and logs what it fails with, unless that is the end of ctx.
+// try runs do and logs its error, unless ctx has ended.
 func (s *Store) try(ctx context.Context, do func(context.Context) error, message string) {
 	if err := do(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error(message, "error", err)
