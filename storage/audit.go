@@ -9,16 +9,16 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// auditTarget names what an audit event is about.
+// auditTarget is the object of an audit event.
 type auditTarget struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 
-	subscription int64 // row id, where it is one
+	subscription int64 // row id if the target is a subscription, otherwise 0
 }
 
-// audit writes a line of the log and publishes it as an event, in the transaction of the change that it tells of.
-// organization 0 stands for a change of the whole instance, see Actor.LogOrganization. Details must not hold a secret.
+// audit writes an audit event to the log and publishes it, in the transaction of the change. organization 0 stands for
+// the whole instance, see Actor.LogOrganization. details must not contain a secret.
 func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
@@ -56,7 +56,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	return err
 }
 
-// auditActor is the actor as subscribers see it; the address it came from stays in the log.
+// auditActor is the actor as subscribers see it. The IP address is only in the log.
 type auditActor struct {
 	Type string  `json:"type"`
 	ID   *string `json:"id"` // null for the system
@@ -71,8 +71,8 @@ func newAuditActor(by access.Actor) auditActor {
 	return a
 }
 
-// AuditPage lists the audit log of an organization, newest first. Faults: Unavailable where too many reads of its logs are
-// under way.
+// AuditPage lists the audit log of an organization, newest first. Faults: Unavailable if too many reads of its logs are
+// running.
 func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error) {
 	page := access.AuditPage{Events: []access.AuditEvent{}}
 	end, err := s.logs.take(ctx, organization)
@@ -103,7 +103,7 @@ type auditQuery struct {
 	events       *[]access.AuditEvent
 }
 
-// bound is part of slicer.
+// bound implements slicer.
 func (q auditQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
 	err = q.logs.pool.Get(ctx, &low, `
 		SELECT a.id FROM audit_events a INDEXED BY audit_events_by_organization
@@ -111,7 +111,7 @@ func (q auditQuery) bound(ctx context.Context, high position, rows int) (low pos
 	return low, err
 }
 
-// read is part of slicer.
+// read implements slicer.
 func (q auditQuery) read(ctx context.Context, low, high position) (full bool, err error) {
 	var batch []access.AuditEvent
 	err = q.logs.pool.List(ctx, &batch, `

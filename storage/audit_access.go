@@ -10,34 +10,33 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Audit events are delivered like other events, so webhooks:write alone must not be enough to read the audit log. Whether a
-// subscription receives them is its property audit_events, and to give it that needs audit:read. The checks ask for what the
-// actor holds in the transaction of the change.
+// Audit events are delivered like other events, so webhooks:write alone must not suffice to read the audit log. The
+// property audit_events of a subscription decides whether it receives them, and setting it needs audit:read. The checks
+// use the actor's permissions at the time of the transaction.
 //
-// A subscription that receives no audit events has no pending delivery of one. So its address may change at any time.
+// A subscription that receives no audit events has no pending delivery of one. So its URL may change at any time.
 
-// receivesAudit reports whether any audit event goes to a subscription.
+// receivesAudit reports whether a subscription receives any audit event.
 func receivesAudit(sub webhook.Subscription) bool {
 	return sub.AuditEvents && wantsAudit(sub.EventTypes)
 }
 
-// wantsAudit reports whether these types include a type of audit events.
+// wantsAudit reports whether types include a type of audit events.
 func wantsAudit(types webhook.Types) bool {
 	return slices.ContainsFunc(access.AuditTypes(), types.Want)
 }
 
-// excludedTypes lists, as a JSON array, the event types that a subscription does not receive even where it wants them.
+// excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
 func excludedTypes(sub webhook.Subscription) string {
 	if receivesAudit(sub) {
 		return "[]"
 	}
-	list, _ := json.Marshal(access.AuditTypes()) // strings can be encoded
+	list, _ := json.Marshal(access.AuditTypes()) // strings always encode
 	return string(list)
 }
 
-// authorizeCreate refuses a new subscription that names types of audit events, or asks for them, where the actor lacks
-// audit:read. Where the change does not say whether the subscription receives audit events, mayCreate sets what the actor
-// may have.
+// authorizeCreate refuses a new subscription that asks for audit events, by type or by audit_events, if the actor lacks
+// audit:read. If the change does not set audit_events, authorizeCreate sets it to what the actor may have.
 func authorizeCreate(t *tx, by access.Actor, c *webhook.SubscriptionChange) error {
 	permissions, err := permissionsOfActor(t, by.Authority)
 	if err != nil {
@@ -67,8 +66,9 @@ var (
 		"request, which ends the pending deliveries of audit events too.", access.AuditRead)
 )
 
-// authorizeUpdate refuses a change where the actor lacks audit:read and the change names types of audit events, turns
-// audit_events on, or gives a subscription that receives audit events another address or other types.
+// authorizeUpdate refuses a change if the actor lacks audit:read and the change does one of these: it names types of
+// audit events, it turns audit_events on, or it changes the URL or the types of a subscription that receives audit
+// events.
 func authorizeUpdate(t *tx, by access.Actor, sub webhook.Subscription, c webhook.SubscriptionChange) error {
 	after := sub
 	newURL := c.URL != nil && *c.URL != sub.URL
@@ -94,7 +94,7 @@ func authorizeUpdate(t *tx, by access.Actor, sub webhook.Subscription, c webhook
 	return requireAuditRead(t, by, refusal)
 }
 
-// authorizeRedelivery refuses to send an audit event again where the actor lacks audit:read, or where the subscription
+// authorizeRedelivery refuses to send an audit event again if the actor lacks audit:read, or if the subscription
 // receives no audit events.
 func authorizeRedelivery(t *tx, by access.Actor, to webhook.Subscription) error {
 	if err := requireAuditRead(t, by, errAuditRedelivery); err != nil || receivesAudit(to) {
@@ -107,7 +107,7 @@ func authorizeRedelivery(t *tx, by access.Actor, to webhook.Subscription) error 
 var errAuditRedelivery = fault.New(fault.Forbidden, "permission_denied",
 	"This event is of the audit log; to send it again you need the permission %s.", access.AuditRead)
 
-// requireAuditRead returns the refusal unless the actor holds audit:read at this moment.
+// requireAuditRead returns refusal if the actor lacks audit:read now.
 func requireAuditRead(t *tx, by access.Actor, refusal error) error {
 	permissions, err := permissionsOfActor(t, by.Authority)
 	if err != nil || permissions.Has(access.AuditRead) {
@@ -116,8 +116,8 @@ func requireAuditRead(t *tx, by access.Actor, refusal error) error {
 	return refusal
 }
 
-// setAuditEvents changes whether a subscription receives audit events; nil leaves it. received says whether it did before
-// the change that is being applied.
+// setAuditEvents sets whether a subscription receives audit events; nil changes nothing. receivedBefore says whether it
+// received them before the change.
 func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, receivedBefore bool, enabled *bool) error {
 	if enabled != nil && *enabled != sub.AuditEvents {
 		sub.AuditEvents = *enabled
@@ -129,11 +129,11 @@ func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, receivedBefore 
 	return s.dropPendingAudit(t, sub)
 }
 
-// maxPendingSearched is how many pending deliveries a transaction searches for those of audit events.
+// maxPendingSearched is how many pending deliveries one transaction searches for audit events.
 const maxPendingSearched = 10_000
 
-// dropPendingAudit ends the pending deliveries of audit events to a subscription. Faults: Conflict where too much is pending
-// to search it in one transaction.
+// dropPendingAudit drops the pending deliveries of audit events to a subscription. Faults: Conflict if too many
+// deliveries are pending to search them in one transaction.
 func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	if sub.PendingDeliveries > maxPendingSearched {
 		return fault.New(fault.Conflict, "too_many_pending",

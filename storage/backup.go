@@ -15,10 +15,10 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// BackupOptions say what is copied where.
+// BackupOptions configure Backup.
 type BackupOptions = sqlite.BackupOptions
 
-// Backup makes a copy of a database, and tells what is in it; see sqlite.Backup.
+// Backup copies a database and describes the contents of the copy; see sqlite.Backup.
 func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	var contents backup.Contents
 	o.Copies = copyHooks(&contents)
@@ -27,7 +27,7 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	return r, err
 }
 
-// copyHooks says what a copy must be, and reads what is in it.
+// copyHooks returns the checks of a copy. They also set contents.
 func copyHooks(contents *backup.Contents) sqlite.Copies {
 	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
 		if err := db.GetContext(ctx, contents, `
@@ -44,9 +44,10 @@ func copyHooks(contents *backup.Contents) sqlite.Copies {
 	}}
 }
 
-// CreateBackup makes a copy in the directory "backups" beside the database, under a bare name, or a dated one where it is
-// empty. Faults: Conflict where a file has that name, or another backup is being made; Unavailable where there is no room,
-// or where the directory is not the server's to write to.
+// CreateBackup makes a copy in the directory "backups" beside the database. An empty name means a dated one.
+//
+// Faults: Conflict if the name is taken, or if another backup is running; Unavailable if the disk has no room, or if
+// the server cannot write to the directory.
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
 	o := BackupOptions{Path: s.file.Path(), Keep: keep}
 	if name != "" {

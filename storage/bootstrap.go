@@ -14,27 +14,27 @@ import (
 // bootstrapToken is the name of the first operator's access tokens.
 const bootstrapToken = "bootstrap"
 
-// firstRequestAt is the row of the table instance that says when somebody first made an authenticated request.
+// firstRequestAt is the row of table instance with the time of the first authenticated request.
 const firstRequestAt = "first_request_at"
 
-// firstRequest is whether somebody has made an authenticated request, by whatever credential: then no start makes a token
-// any more. The requests see a flag; upkeep writes the row, once.
+// firstRequest says whether anybody has made an authenticated request, with any credential. After that, no start
+// creates a token. Requests set a flag, and upkeep writes the row once.
 type firstRequest struct {
 	made  atomic.Bool
-	saved bool          // the file says so; upkeep's own
-	wake  chan struct{} // tells upkeep that there is something to write
+	saved bool          // the row is written; used by upkeep only
+	wake  chan struct{} // tells upkeep to write the row
 }
 
 func newFirstRequest() firstRequest { return firstRequest{wake: make(chan struct{}, 1)} }
 
-// note notes an authenticated request.
+// note records an authenticated request in memory.
 func (f *firstRequest) note() {
 	if !f.made.Load() && f.made.CompareAndSwap(false, true) {
 		f.wake <- struct{}{}
 	}
 }
 
-// saveFirstRequest writes down that somebody has made an authenticated request.
+// saveFirstRequest stores the time of the first authenticated request.
 func (s *Store) saveFirstRequest(ctx context.Context) error {
 	if s.firstRequest.saved || !s.firstRequest.made.Load() {
 		return nil
@@ -47,9 +47,9 @@ func (s *Store) saveFirstRequest(ctx context.Context) error {
 	return err
 }
 
-// ensureBootstrapToken makes the bootstrap credential an access token of the first operator as long as nobody has made an authenticated
-// request: an earlier start may have ended before anybody read its token. The new token replaces the unused ones of
-// earlier starts, so there is one at most. A token that was revoked stays so.
+// ensureBootstrapToken makes the bootstrap credential an access token of the first operator, until somebody has made an
+// authenticated request. An earlier start may have ended before anybody read its token. So the new token replaces
+// unused tokens of earlier starts, and there is at most one. A revoked token stays revoked.
 func (s *Store) ensureBootstrapToken(o Options) error {
 	return s.changeBeforeRun(func(t *tx) error {
 		first, err := findFirstOperator(t)
@@ -83,7 +83,7 @@ func (s *Store) ensureBootstrapToken(o Options) error {
 	})
 }
 
-// firstOperator is an operator of the oldest organization that has one, by row ids.
+// firstOperator is an operator of the oldest organization with operators, by row ids.
 type firstOperator struct {
 	User         int64 `db:"user_id"`
 	Organization int64 `db:"organization_id"`
@@ -96,8 +96,8 @@ func findFirstOperator(t *tx) (first firstOperator, err error) {
 	return first, err
 }
 
-// hadRequests reports whether somebody has made an authenticated request. The row says so, and so does a token of the
-// first operator that was used: an early end of the process may have kept the row from being written.
+// hadRequests reports whether anybody has made an authenticated request. A used token of the first operator proves it
+// too, because the process may have ended before it wrote the row.
 func hadRequests(t *tx, first firstOperator) (requested bool, err error) {
 	err = t.Get(&requested, `
 		SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
@@ -105,7 +105,7 @@ func hadRequests(t *tx, first firstOperator) (requested bool, err error) {
 	return requested, err
 }
 
-// bootstrapState reports whether a credential is an access token, and whether that token is revoked.
+// bootstrapState reports whether a credential is an access token, and whether the token is revoked.
 func bootstrapState(t *tx, c access.Credential) (exists, revoked bool, err error) {
 	digest := c.Digest()
 	err = t.Get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE digest = ?", digest[:])
@@ -115,7 +115,7 @@ func bootstrapState(t *tx, c access.Credential) (exists, revoked bool, err error
 	return err == nil, revoked, err
 }
 
-// revokeUnused revokes the tokens that earlier starts made and nobody has used, but not the given one.
+// revokeUnused revokes the unused tokens of earlier starts, except keep.
 func (s *Store) revokeUnused(t *tx, first firstOperator, keep access.Credential) error {
 	digest, unused := keep.Digest(), []tokenToRevoke{}
 	if err := t.List(&unused, selectTokenToRevoke+`

@@ -17,23 +17,23 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Why Open refuses an encryption key. Each comes wrapped in a sentence that says what to do.
+// The reasons why Open refuses an encryption key. Each error is wrapped with advice on what to do.
 var (
 	ErrKeyMissing = errors.New("encryption key is missing")
 	ErrKey        = errors.New("encryption key does not fit the database")
 )
 
-// canary is a text that every database holds sealed. Its key is the one key that all signing secrets are sealed with. A
-// wrong key is noticed at the start, and not at the first delivery.
+// canary is a text that every database contains sealed, with the same key as all signing secrets. It reveals a wrong
+// key at the start, and not at the first delivery.
 const canary = "keyhook canary"
 
-// encryptionKeys are the keys that a file may be sealed with. The canary of the file tells which of them it is.
+// encryptionKeys are the keys that may fit a file. The canary of the file shows which of them does.
 type encryptionKeys struct {
 	keys []seal.Key
-	file keyFile // that holds them; zero where they do not come from a key file
+	file keyFile // the source of the keys; zero if they were configured
 }
 
-// ids names the keys for a sentence.
+// ids lists the key ids for an error text.
 func (k encryptionKeys) ids() string {
 	var ids []string
 	for _, key := range k.keys {
@@ -42,8 +42,8 @@ func (k encryptionKeys) ids() string {
 	return strings.Join(slices.Compact(ids), " and ")
 }
 
-// prepareKeys finds the keys that the file may be sealed with. It writes nothing. Where there are none yet, the caller
-// makes one with create.
+// prepareKeys finds the keys that may fit the file. It writes nothing. If there are no keys yet, the caller calls
+// create.
 func (o Options) prepareKeys(start sqlite.Start) (encryptionKeys, error) {
 	if o.findKeys != nil {
 		return o.findKeys(o, start)
@@ -51,8 +51,8 @@ func (o Options) prepareKeys(start sqlite.Start) (encryptionKeys, error) {
 	return findKeys(o, start)
 }
 
-// findKeys returns the configured key, else those of the file beside the database; none where the database and its key are
-// still to be made. Only a new database gets a key file: one that is made later could open nothing.
+// findKeys returns the configured key, otherwise the keys of the key file. It returns none if neither the database nor
+// a key exists. Only a new database gets a new key file, because a later key could not open anything.
 func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 	if o.EncryptionKey != "" {
 		key, err := seal.ParseKey(o.EncryptionKey)
@@ -86,14 +86,14 @@ func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 	return k, err
 }
 
-// create makes a key for a database that is still to be made.
+// create creates the key of a new database.
 func (k *encryptionKeys) create() error {
 	key := seal.NewKey()
 	k.keys = []seal.Key{key}
 	return k.file.write(key)
 }
 
-// findKeyOf returns the key that a copy of a database is sealed with: the one of that id.
+// findKeyOf returns the keys for a copy of a database. One of them has that id.
 func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 	k, err := findKeys(o, sqlite.Start{})
 	if errors.Is(err, ErrKeyMissing) {
@@ -114,7 +114,7 @@ func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 		"%s", mend)
 }
 
-// keyFor returns the key that sealed is sealed with, which is the canary of the database at path.
+// keyFor returns the key that fits sealed, the canary of the database at path.
 func (k encryptionKeys) keyFor(path string, sealed []byte) (seal.Key, error) {
 	id, err := seal.KeyID(sealed)
 	if err != nil {
@@ -134,7 +134,7 @@ func (k encryptionKeys) keyFor(path string, sealed []byte) (seal.Key, error) {
 		"%s", mend)
 }
 
-// recognize returns the key that the database at path is sealed with.
+// recognize returns the key that fits the database at path.
 func (k encryptionKeys) recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key, error) {
 	sealed, err := readCanary(ctx, db)
 	if err != nil {
@@ -151,7 +151,7 @@ func readCanary(ctx context.Context, db *sqlx.DB) (sealed []byte, err error) {
 	return sealed, nil
 }
 
-// instanceValue reads what the file knows of itself under a name; nil where there is nothing.
+// instanceValue returns the value of a row of table instance, or nil if there is none.
 func instanceValue(t *tx, name string) (value []byte, err error) {
 	err = t.Get(&value, "SELECT value FROM instance WHERE name = ?", name)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

@@ -14,11 +14,11 @@ import (
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
-// keyFile holds the key that nobody configured. It has one key a line: one, except where a change of the key was cut off or
-// an operator has added an old key to restore a backup. The database tells which of them it is sealed with.
+// keyFile is the file with the key that Keyhook created itself. It has one key per line. More than one key is left by
+// an interrupted Rekey, or by an operator who needs an old key for a restore. The database says which key is in use.
 //
-// It gets its name only once the database that it belongs to is there. Until then its name ends in disk.FreshKey, so a first
-// start that was cut off is not taken for a database that was lost.
+// The file gets its final name after the database exists. Until then its name ends in disk.FreshKey. So an interrupted
+// first start is not mistaken for a lost database.
 type keyFile struct {
 	name  string
 	isNew bool
@@ -31,7 +31,7 @@ func (f keyFile) path() string {
 	return f.name
 }
 
-// read returns the keys, at least one of them. The error is os.ErrNotExist where there is no file.
+// read returns the keys, at least one. The error is os.ErrNotExist if there is no file.
 func (f keyFile) read() ([]seal.Key, error) {
 	file, err := disk.OpenRegular(f.path())
 	if err != nil {
@@ -57,19 +57,19 @@ func (f keyFile) read() ([]seal.Key, error) {
 	return keys, nil
 }
 
-// keyFileLimit is more bytes than any key file has.
+// keyFileLimit is larger than any key file.
 const keyFileLimit = 64 << 10
 
-// write replaces what the file holds, if it holds anything: after a crash it has the old keys or the new ones. It returns
-// once they are on the disk, so that they can be sealed with. The keys go into a file that it makes itself: a file that
-// was there before could be open to others.
+// write replaces the contents of the file. After a crash, the file has the old keys or the new ones. When write
+// returns, the keys are on the disk and may be used. It creates a file of its own first, because others might be able
+// to read an existing one.
 func (f keyFile) write(keys ...seal.Key) error {
 	var text strings.Builder
 	for _, k := range keys {
 		text.WriteString(k.Reveal() + "\n")
 	}
 	part := f.path() + ".part"
-	if err := disk.Remove(part); err != nil { // a run that was cut off has left it
+	if err := disk.Remove(part); err != nil { // an interrupted run may have left it
 		return err
 	}
 	file, err := disk.Create(part)
@@ -86,7 +86,7 @@ func (f keyFile) write(keys ...seal.Key) error {
 	return nil
 }
 
-// finalize gives a fresh key file its name, now that its database is there.
+// finalize gives a new key file its final name, after the database exists.
 func (f keyFile) finalize() error {
 	if !f.isNew {
 		return nil
@@ -97,11 +97,11 @@ func (f keyFile) finalize() error {
 	return nil
 }
 
-// oldKeyPath is the name of the file that reduce moves the key of that id to.
+// oldKeyPath returns the name of the file to which keepOnly moves the key of that id.
 func (f keyFile) oldKeyPath(id string) string { return f.name + "." + id }
 
-// keepOnly leaves one key in the file, or no file where that key is not in it. It moves each other key to a file of its own
-// that is named for it, because backups of before cannot be read without it. It returns the names of those files.
+// keepOnly removes all keys except one from the file, and deletes a file that does not have that key. It moves each
+// removed key to a file of its own, because older backups need that key. It returns the names of those files.
 func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
 	keys, err := f.read()
 	if errors.Is(err, os.ErrNotExist) {

@@ -194,7 +194,7 @@ const (
 func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
 
 // Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
-// creates nothing. It checks less if the last owner left the file open, because only the next owner may read all of it.
+// creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it.
 func Examine(ctx context.Context, o Options) (State, error) {
 	var keys encryptionKeys
 	e := o.engine()

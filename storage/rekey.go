@@ -13,34 +13,34 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// RekeyOptions say which file gets which encryption key. OldKey and NewKey are texts as EncryptionKey is, and may be
+// RekeyOptions select the file and its new encryption key. OldKey and NewKey have the form of EncryptionKey and may be
 // empty.
 type RekeyOptions struct {
 	Options
-	OldKey string // opens too, beside EncryptionKey and the key file
-	NewKey string // seals from now on; empty: EncryptionKey, and without that a key that is made in the key file
+	OldKey string // decrypts too, like EncryptionKey and the key file
+	NewKey string // the new key; if empty, EncryptionKey; if that is empty too, a key that Rekey creates in the key file
 }
 
-// Rekeyed is what Rekey has done.
+// Rekeyed is the result of Rekey.
 type Rekeyed struct {
-	KeyID         string   // of the key that all is sealed with now
-	PreviousKeyID string   // the id of the key that all was sealed with; empty where it is the same
-	Secrets       int      // that were sealed with the new key
-	Unreadable    []string // ids of subscriptions with a secret that no key at hand opens, as before; to be rotated
-	KeyFile       string   // where the key is, if it is in the key file and not in the operator's hands
-	OldKeys       []string // files that hold the old keys, which stood in the key file
+	KeyID         string   // id of the new key
+	PreviousKeyID string   // id of the key before; empty if it is the same
+	Secrets       int      // number of secrets that were sealed with the new key
+	Unreadable    []string // ids of subscriptions with a secret that none of the keys opens; their secrets must be rotated
+	KeyFile       string   // path of the key file; empty if the operator configured the key
+	OldKeys       []string // files to which the old keys of the key file were moved
 }
 
-// ErrNoDatabase is returned for work on a file that is not there.
+// ErrNoDatabase means that the file does not exist or is empty.
 var ErrNoDatabase = errors.New("there is no database")
 
-// Rekey seals every signing secret with another encryption key, in one transaction. The file must have no owner: ErrInUse.
-// A secret that no key at hand opens is left as it is.
+// Rekey seals every signing secret with another encryption key, in one transaction. If the file has an owner, it
+// returns ErrInUse. It does not change a secret that none of the keys opens.
 //
-// A new key is in the key file before the transaction, beside the old one, and the old one leaves the key file after it.
-// The database says which of them it is sealed with. So after a crash at any moment it opens with the key file as it is.
+// Before the transaction, Rekey adds the new key to the key file. Afterwards it removes the old one. The database says
+// which of them is in use. So after a crash at any time, the database opens with the key file as it is.
 func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
-	// Before the engine makes a lock file where there is nothing to lock.
+	// Check this first, because the engine creates a lock file.
 	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return result, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
 			"set storage.path to the file whose key is to change")
@@ -55,7 +55,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	change.file.isNew = false // Open has given it its name
+	change.file.isNew = false // Open has renamed the file
 	result.KeyID = change.newKey.ID()
 	if change.inFile {
 		result.KeyFile = change.file.name
@@ -70,17 +70,17 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	return result, err
 }
 
-// keyChange is a change of the encryption key, and the keys that it has found.
+// keyChange is a change of the encryption key, with the keys that it needs.
 type keyChange struct {
 	RekeyOptions
 	file     keyFile
-	fileKeys []seal.Key // in the key file
-	allKeys  []seal.Key // all that may open a secret
+	fileKeys []seal.Key // keys in the key file
+	allKeys  []seal.Key // keys that may open a secret
 	newKey   seal.Key
-	inFile   bool // to belongs in the key file
+	inFile   bool // newKey must be in the key file
 }
 
-// findKeys finds the key that is to seal and all that may be needed to open. It writes nothing.
+// findKeys finds the new key and all keys that may open a secret. It writes nothing.
 func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) {
 	c.file = keyFile{name: o.Path + disk.Key}
 	var err error
@@ -111,14 +111,14 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 	case !configured.IsZero():
 		c.newKey = configured
 	case len(c.fileKeys) > 1, len(c.fileKeys) == 1 && !old.IsZero() && old.ID() != c.fileKeys[0].ID():
-		c.newKey, c.inFile = c.fileKeys[0], true // a run that was cut off has made it, or the operator
+		c.newKey, c.inFile = c.fileKeys[0], true // an interrupted Rekey or the operator put it there
 	default:
 		c.newKey, c.inFile = seal.NewKey(), true
 	}
 	return encryptionKeys{c.allKeys, c.file}, nil
 }
 
-// parseKey reads a key that may be left out.
+// parseKey parses a key; an empty text is no key.
 func parseKey(text, name string) (key seal.Key, err error) {
 	if text == "" {
 		return key, nil
@@ -161,10 +161,10 @@ func (c *keyChange) sealSecrets(ctx context.Context, s *Store, result *Rekeyed) 
 	})
 }
 
-// rekeyBatch is how many subscriptions Rekey has in memory at a time.
+// rekeyBatch is how many subscriptions Rekey reads at a time.
 const rekeyBatch = 1000
 
-// sealedRow is a subscription as its secrets are kept.
+// sealedRow is a subscription with its sealed secrets.
 type sealedRow struct {
 	Row      int64  `db:"id"`
 	ID       string `db:"public_id"`
@@ -180,7 +180,8 @@ func sealedRows(t *tx, after int64) (rows []sealedRow, err error) {
 	return rows, err
 }
 
-// sealWith seals the secrets of a subscription with the active key of a ring. What no key of the ring opens stays as it is.
+// sealWith seals the secrets of a subscription with the active key of ring. It does not change a secret that no key of
+// the ring opens.
 func (r sealedRow) sealWith(t *tx, ring *seal.Ring, result *Rekeyed) error {
 	readable, err := r.sealSecret(t, ring, r.Secret, "UPDATE subscriptions SET secret = ? WHERE id = ?", result)
 	if err == nil && len(r.Previous) > 0 {

@@ -11,9 +11,11 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Restore puts a copy in the place of the database that o names, with its queue held: what the copy takes for pending may
-// have been delivered since it was made, so nothing is sent until an operator has looked. Until the copy opens with o as
-// serve would open it, nothing is touched. It refuses with ErrKey, ErrKeyMissing, or as sqlite.Restore does.
+// Restore replaces the database of o by a copy with a held queue. Deliveries that are pending in the copy may have been
+// delivered since. So nothing is sent until an operator has checked them.
+//
+// It changes nothing until Open accepts the copy with o. It returns ErrKey, ErrKeyMissing, or an error of
+// sqlite.Restore.
 func Restore(ctx context.Context, o Options, name string) (r backup.Restored, err error) {
 	var from string
 	r.Database, r.ReplacedDatabase, err = sqlite.Restore(ctx, sqlite.RestoreOptions{
@@ -40,7 +42,7 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 	return r, err
 }
 
-// recordRestore notes in a copy that it was restored. The news goes to those who subscribe to it, once the queue is released.
+// recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue.
 func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restored) error {
 	name := filepath.Base(from)
 	if err := s.changeBeforeRun(func(t *tx) error {

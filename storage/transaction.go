@@ -7,13 +7,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// tx is the transaction that the writer runs, and what the writer remembers from one transaction to the next.
+// tx is a transaction of the writer, with what the writer remembers from one transaction to the next.
 type tx struct {
 	*sqlite.Tx
 
-	organizations map[int64]string // row id → public id, neither of which ever changes
+	organizations map[int64]string // public ids by row id; neither ever changes
 	cache         subscriptionCache
-	attemptCounts map[minuteKey]*webhook.AttemptCounts // to be written at the end of the transaction
+	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
 	news          healthNews
 	quotas        quotas
 }
@@ -27,7 +27,7 @@ func newTx() *tx {
 	}
 }
 
-// inTx makes a job of the writer of a function that wants what the writer remembers.
+// inTx turns a function of a tx into a job of the engine.
 func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
 	return func(t *sqlite.Tx) error {
 		s.tx.Tx = t
@@ -35,14 +35,14 @@ func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
 	}
 }
 
-// rolledBack forgets what was learnt in a transaction.
+// rolledBack forgets everything that the transaction may have changed.
 func (t *tx) rolledBack() {
 	t.cache.invalidate()
 	clear(t.attemptCounts)
 	t.quotas.forgetAll()
 }
 
-// writeCounts writes what the jobs of the transaction have counted.
+// writeCounts writes the counts of all jobs of the transaction.
 func (t *tx) writeCounts() error {
 	if err := t.writeAttemptCounts(); err != nil {
 		return err
@@ -63,16 +63,16 @@ func (t *tx) organizationID(row int64) (string, error) {
 	return id, nil
 }
 
-// changeBeforeRun runs fn in a transaction of its own, before Run does.
+// changeBeforeRun runs fn in a transaction of its own. Run must not have been called.
 func (s *Store) changeBeforeRun(fn func(*tx) error) error { return s.file.Alone(s.inTx(fn)) }
 
-// change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For what a customer asks for, use
-// workFor. See sqlite.File.Write.
+// change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For requests of customers,
+// use workFor. See sqlite.File.Write.
 func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return work{store: s}.change(ctx, fn)
 }
 
-// work says for which organization a job is done and what it is expected to cost.
+// work is a job's organization and expected cost.
 type work struct {
 	store *Store
 	sqlite.Work
@@ -83,20 +83,20 @@ func (s *Store) workFor(organization int64) work {
 	return work{store: s, Work: sqlite.Work{Payer: organization}}
 }
 
-// first is work that goes before all other work, because it withdraws rights: until it is done, someone may do what they
-// must not do any more.
+// first marks work that withdraws rights. It goes before all other work: until it is done, somebody can do what is no
+// longer allowed.
 func (w work) first() work {
 	w.Urgent = true
 	return w
 }
 
-// rows is work that writes about n rows.
+// rows sets the expected number of rows.
 func (w work) rows(n int) work {
 	w.Cost = n
 	return w
 }
 
-// estimated is work whose cost the writer asks for.
+// estimated sets a function that returns the cost.
 func (w work) estimated(measure func(*tx) (int, error)) work {
 	w.Measure = func(t *sqlite.Tx) (cost int, err error) {
 		err = w.store.inTx(func(t *tx) error {
@@ -113,13 +113,13 @@ func (w work) change(ctx context.Context, fn func(*tx) error) error {
 	return w.store.file.Write(ctx, w.Work, w.store.inTx(fn))
 }
 
-// changer runs a function in a transaction: a Store does it as work of its own, work for a customer.
+// changer runs a function in a transaction. A Store runs it as its own work, and a work value for a customer.
 type changer interface {
 	change(ctx context.Context, fn func(*tx) error) error
 }
 
-// returning is change for a function that makes something. Where the context has ended the waiting, the writer may be at
-// work on it still: the caller then gets the zero value, and shares no variable with the writer.
+// returning is change for a function with a result. If the context ends the wait, the writer may still run the
+// function. Then the caller gets the zero value, and shares no variable with the writer.
 func returning[T any](ctx context.Context, c changer, fn func(*tx) (T, error)) (T, error) {
 	var result, zero T
 	if err := c.change(ctx, func(t *tx) (err error) {

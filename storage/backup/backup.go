@@ -62,6 +62,6 @@ func stem(database string) string { return strings.TrimSuffix(database, ".db") }
 
 var bare = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.db$`)
 
-// ValidName reports whether a caller of the API may give a backup this name: one that has no directory, and that no file of
-// a database has.
+// ValidName reports whether the API accepts this name of a backup. It has no directory, and it is not the name of
+// another file of a database.
 func ValidName(name string) bool { return bare.MatchString(name) }

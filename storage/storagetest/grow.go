@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Size says what Grow writes into a file.
+// Size says how many deliveries Grow writes.
 type Size struct {
 	// History is the number of ended deliveries. Each has one successful attempt. They are spread over all
 	// subscriptions, ten per event.
