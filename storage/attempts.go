@@ -160,20 +160,16 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		return fault.Missing("attempt")
 	}
 	return s.workFor(organization).change(ctx, func(t *tx) error {
-		to, err := s.subscription(t, organization, id)
+		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
-		sub := to.RowID
-		var job webhook.Job
-		if err := t.Get(&job, `
-			SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
-			FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
-			WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, row, at, sub); err != nil {
-			return missing(err, "attempt")
+		job, err := s.jobOfAttempt(t, sub.RowID, row, at)
+		if err != nil {
+			return err
 		}
 		if access.IsAuditType(job.EventType) {
-			if err := authorizeRedelivery(t, by, to); err != nil {
+			if err := authorizeRedelivery(t, by, sub); err != nil {
 				return err
 			}
 		}
@@ -183,16 +179,35 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
 			return err
 		}
-		job.Organization = organization
-		job.EventID, job.DueAt, job.Cause = s.ids.id(access.EventID, job.Event, job.EventAt), t.Now(), webhook.ByHand
-		job.Delivery, err = t.Insert(`
-			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
-			job.Event, sub, job.Cause, t.Now())
-		if err != nil {
+		job.Organization, job.DueAt, job.Cause = organization, t.Now(), webhook.ByHand
+		if err := s.insertRedelivery(t, job); err != nil {
 			return err
 		}
-		t.countStored(organization, storedPerDelivery)
-		s.announceDeliveries(t, []webhook.Job{job})
-		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
+		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"event_id": job.EventID})
 	})
+}
+
+// jobOfAttempt returns a job with the event of an attempt. Faults: NotFound.
+func (s *Store) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhook.Job, err error) {
+	if err := t.Get(&job, `
+		SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
+		FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
+		WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, attempt, at, subscription); err != nil {
+		return job, missing(err, "attempt")
+	}
+	job.EventID = s.ids.id(access.EventID, job.Event, job.EventAt)
+	return job, nil
+}
+
+// insertRedelivery inserts a pending delivery for a job.
+func (s *Store) insertRedelivery(t *tx, job webhook.Job) (err error) {
+	job.Delivery, err = t.Insert(`
+		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
+		job.Event, job.Subscription, job.Cause, job.DueAt)
+	if err != nil {
+		return err
+	}
+	t.countStored(job.Organization, storedPerDelivery)
+	s.announceDeliveries(t, []webhook.Job{job})
+	return nil
 }

@@ -185,29 +185,9 @@ func hostOf(address string) string {
 
 // applyChange writes a change to the table and to sub.
 func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
-	before, received := sub.Health, receivesAudit(*sub)
-	if c.URL != nil && *c.URL != sub.URL {
-		sub.URL, sub.Health = *c.URL, sub.Renew()
-	}
-	if c.Description != nil {
-		sub.Description = *c.Description
-	}
-	if c.EventTypes != nil {
-		sub.EventTypes = c.EventTypes.Unique()
-		if err := setPatterns(t, *sub); err != nil {
-			return err
-		}
-	}
-	if err := s.setAuditEvents(t, sub, received, c.AuditEvents); err != nil {
+	before := sub.Health
+	if err := s.setFields(t, by, sub, c); err != nil {
 		return err
-	}
-	if c.IsActive != nil && *c.IsActive {
-		sub.Health = sub.Activate()
-	} else if c.IsActive != nil {
-		sub.Health = sub.Deactivate(by.Name)
-	}
-	if c.SetRateLimit {
-		sub.RateLimitPerSecond = c.RateLimitPerSecond
 	}
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
@@ -229,6 +209,36 @@ func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c
 	}
 	s.observeHealth(t, before.Status, sub.Status)
 	return writeHealth(t, sub.RowID, sub.Health)
+}
+
+// setFields sets the fields of sub that a change names. It also writes the patterns of its types, and drops pending audit
+// events that it no longer receives.
+func (s *Store) setFields(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+	receivedBefore := receivesAudit(*sub)
+	if c.URL != nil && *c.URL != sub.URL {
+		sub.URL, sub.Health = *c.URL, sub.Renew()
+	}
+	if c.Description != nil {
+		sub.Description = *c.Description
+	}
+	if c.EventTypes != nil {
+		sub.EventTypes = c.EventTypes.Unique()
+		if err := setPatterns(t, *sub); err != nil {
+			return err
+		}
+	}
+	if err := s.setAuditEvents(t, sub, receivedBefore, c.AuditEvents); err != nil {
+		return err
+	}
+	if c.IsActive != nil && *c.IsActive {
+		sub.Health = sub.Activate()
+	} else if c.IsActive != nil {
+		sub.Health = sub.Deactivate(by.Name)
+	}
+	if c.SetRateLimit {
+		sub.RateLimitPerSecond = c.RateLimitPerSecond
+	}
+	return nil
 }
 
 // setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that
