@@ -63,7 +63,7 @@ var (
 		"without it, leave audit_events out, or set it to false.", access.AuditRead)
 	errAuditReceiver = fault.New(fault.Forbidden, "permission_denied", "This subscription receives audit events, or would receive "+
 		"them. To change its url or event_types, you need the permission %s; without it, set audit_events to false in the same "+
-		"request, which ends the pending deliveries of audit events too.", access.AuditRead)
+		"request, which also drops its pending audit events.", access.AuditRead)
 )
 
 // authorizeUpdate refuses a change if the actor lacks audit:read and the change does one of these: it names types of
@@ -100,12 +100,12 @@ func authorizeRedelivery(t *tx, by access.Actor, to webhook.Subscription) error 
 	if err := requireAuditRead(t, by, errAuditRedelivery); err != nil || receivesAudit(to) {
 		return err
 	}
-	return fault.New(fault.Conflict, "audit_events_off", "This event is of the audit log, and the subscription does not receive "+
-		"audit events. Set its audit_events to true, and include the type in its event_types, to send the event again.")
+	return fault.New(fault.Conflict, "audit_events_off", "This is an audit event, and the subscription does not receive "+
+		"audit events. To send it again, set audit_events to true and include the type in event_types.")
 }
 
 var errAuditRedelivery = fault.New(fault.Forbidden, "permission_denied",
-	"This event is of the audit log; to send it again you need the permission %s.", access.AuditRead)
+	"This is an audit event; to send it again, you need the permission %s.", access.AuditRead)
 
 // requireAuditRead returns refusal if the actor lacks audit:read now.
 func requireAuditRead(t *tx, by access.Actor, refusal error) error {
@@ -137,8 +137,8 @@ const maxPendingSearched = 10_000
 func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	if sub.PendingDeliveries > maxPendingSearched {
 		return fault.New(fault.Conflict, "too_many_pending",
-			"With this change the subscription would stop receiving audit events, so those that are pending must be dropped. "+
-				"It has %d pending deliveries, and at most %d are searched. Wait until fewer are pending, or delete the "+
+			"With this change the subscription would stop receiving audit events, so its pending audit events must be dropped. "+
+				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, or delete the "+
 				"subscription and create another.", sub.PendingDeliveries, maxPendingSearched)
 	}
 	types, err := json.Marshal(access.AuditTypes())

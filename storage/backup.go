@@ -60,11 +60,11 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 	r, err := Backup(ctx, o)
 	switch {
 	case errors.Is(err, ErrExists):
-		return r, fault.New(fault.Conflict, "already_exists", "There is a backup of that name; choose another.").Because(err)
+		return r, fault.New(fault.Conflict, "already_exists", "A backup with this name exists; choose another name.").Because(err)
 	case errors.Is(err, ErrBackupRunning):
-		return r, fault.New(fault.Conflict, "backup_running", "Another backup is being made; wait for its end.").Because(err)
+		return r, fault.New(fault.Conflict, "backup_running", "Another backup is running; wait until it ends.").Because(err)
 	case errors.Is(err, ErrNoSpace):
-		return r, fault.New(fault.Unavailable, "no_space", "There is not enough room on the disk for a backup.").Because(err)
+		return r, fault.New(fault.Unavailable, "no_space", "The disk has too little space for a backup; free some space on the server.").Because(err)
 	case errors.Is(err, disk.ErrAccess):
 		return r, unusableBackups(err)
 	case err != nil:
@@ -81,5 +81,5 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 
 func unusableBackups(err error) error {
 	return fault.New(fault.Unavailable, "backup_directory_unusable",
-		"The server cannot use its directory of backups; the log of the server says what mends that.").Because(err)
+		"The server cannot use its directory of backups; its log says what to do.").Because(err)
 }

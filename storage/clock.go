@@ -70,7 +70,7 @@ func (s *Store) observeClock() clock.State {
 	case clock.Jumped:
 		s.log.Warn(c.state.Warning(), "expected", expected, "clock", current)
 	case clock.Returned:
-		s.log.Warn("The clock is where it was expected again. Old rows are deleted again.", "clock", current)
+		s.log.Warn("The clock is back at the expected time. Old rows are deleted again.", "clock", current)
 	case clock.Confirmed:
 		s.log.Warn("The clock has run for a day without a jump and is trusted. Old rows are deleted again.", "clock", current)
 	}
@@ -120,7 +120,7 @@ func writeClock(t *tx, state clock.State) error {
 		return fmt.Errorf("encode clock: %w", err)
 	}
 	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", clockName, text); err != nil {
-		return fmt.Errorf("keep time: %w", err)
+		return fmt.Errorf("save clock: %w", err)
 	}
 	return nil
 }

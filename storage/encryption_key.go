@@ -60,8 +60,8 @@ func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 			return k, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
 		}
 		if start.Empty && start.WasMade {
-			return k, fault.Advise(fmt.Errorf("%w, but %s says that one was made here", ErrLost, o.Path+disk.Lock),
-				"put the database back from a backup, or remove that file to start anew")
+			return k, fault.Advise(fmt.Errorf("%w, but %s says that it existed", ErrLost, o.Path+disk.Lock),
+				"restore a backup, or remove that file to start with an empty database")
 		}
 		k.keys = []seal.Key{key}
 		return k, nil
@@ -70,7 +70,7 @@ func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 	k.keys, err = k.file.read()
 	if err == nil && start.Empty {
 		return k, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, k.file.name),
-			"put the database back from a backup, or move the key file away to start anew")
+			"restore a backup, or move the key file away to start with an empty database")
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return k, err
@@ -98,7 +98,7 @@ func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 	k, err := findKeys(o, sqlite.Start{})
 	if errors.Is(err, ErrKeyMissing) {
 		return k, fault.Advise(fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id),
-			"put the key file that was kept apart from it at %s, or set encryption.key", o.Path+disk.Key)
+			"put the key file of the copy at %s, or set encryption.key", o.Path+disk.Key)
 	}
 	if err != nil || slices.ContainsFunc(k.keys, func(k seal.Key) bool { return k.ID() == id }) {
 		return k, err
@@ -107,7 +107,7 @@ func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 	if o.EncryptionKey == "" {
 		where = k.file.path()
 		if old := k.file.oldKeyPath(id); disk.Exists(old) {
-			mend = fmt.Sprintf("rekey moved that key to another file: run cat %s >> %s, and restore again", old, where)
+			mend = fmt.Sprintf("the key was moved to another file: run cat %s >> %s, and restore again", old, where)
 		}
 	}
 	return k, fault.Advise(fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, k.ids()),
@@ -118,7 +118,7 @@ func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 func (k encryptionKeys) keyFor(path string, sealed []byte) (seal.Key, error) {
 	id, err := seal.KeyID(sealed)
 	if err != nil {
-		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it is sealed with (%w)", ErrKey, err), "restore a backup")
+		return seal.Key{}, fault.Advise(fmt.Errorf("%w: the database does not say which key it needs (%w)", ErrKey, err), "restore a backup")
 	}
 	for _, key := range k.keys {
 		text, err := seal.NewRing(key).Open(sealed, canary)
@@ -126,11 +126,11 @@ func (k encryptionKeys) keyFor(path string, sealed []byte) (seal.Key, error) {
 			return key, nil
 		}
 	}
-	mend := "put back the key file that holds that one, or set encryption.key to it"
+	mend := "put back the key file with that key, or set encryption.key to it"
 	if k.file.name == "" {
-		mend = "set encryption.key to that one, or, where " + path + disk.Key + " holds it, leave encryption.key out"
+		mend = "set encryption.key to that key, or unset it if " + path + disk.Key + " has the key"
 	}
-	return seal.Key{}, fault.Advise(fmt.Errorf("%w, which is sealed with the key %s, while at hand is %s", ErrKey, id, k.ids()),
+	return seal.Key{}, fault.Advise(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()),
 		"%s", mend)
 }
 

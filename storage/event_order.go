@@ -71,7 +71,7 @@ func (s *Store) saveDisorder(t *tx, row int64) error {
 	}
 	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)",
 		disorderName, binary.BigEndian.AppendUint64(nil, uint64(row))); err != nil {
-		return fmt.Errorf("note that events are out of order: %w", err)
+		return fmt.Errorf("save disorder of events: %w", err)
 	}
 	t.OnCommit(func() { s.disorder = row })
 	return nil
@@ -113,11 +113,11 @@ func (s *Store) sweep(ctx context.Context) error {
 	s.sweeps.next = time.Now().Add(sweepInterval)
 	events, err := s.sweepStep(ctx, &s.sweeps.events, r.events)
 	if err != nil {
-		return fmt.Errorf("look through the events: %w", err)
+		return fmt.Errorf("read events: %w", err)
 	}
 	lines, err := s.sweepStep(ctx, &s.sweeps.audit, r.audit)
 	if err != nil {
-		return fmt.Errorf("look through the audit events: %w", err)
+		return fmt.Errorf("read audit events: %w", err)
 	}
 	if s.sweeps.events.after == 0 && s.sweeps.audit.after == 0 { // both tables were read to their end
 		s.sweeps.next = time.Now().Add(passInterval)

@@ -52,7 +52,7 @@ func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []
 		return to, nil
 	}
 	if first {
-		s.log.Warn("news about the health of subscriptions is in the audit log only: the organization has had too much of it in this minute",
+		s.log.Warn("too many events about the health of subscriptions in this minute; further ones are in the audit log only",
 			"organization", organization, "subscription", subject.ID, "deliveries_a_minute", maxHealthNews)
 	}
 	return nil, nil

@@ -151,7 +151,7 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 }
 
 var errNotHeld = fault.New(fault.Conflict, "queue_not_held",
-	"The queue is not held, so there is nothing to discard; hold it first to drop what is pending by then.")
+	"The queue is not held, so there is nothing to discard. Hold it first: a discard drops what is pending at that time.")
 
 // discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held. It refuses if
 // the queue was released meanwhile, even if it is held again.

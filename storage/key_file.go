@@ -47,12 +47,12 @@ func (f keyFile) read() ([]seal.Key, error) {
 		key, err := seal.ParseKey(line)
 		if err != nil {
 			return nil, fault.Advise(fmt.Errorf("%w: line %d of %s is not an encryption key", ErrKey, i+1, f.path()),
-				"put it back from your copy of it")
+				"restore the key file from your copy")
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fault.Advise(fmt.Errorf("%w: %s is empty", ErrKey, f.path()), "put it back from your copy of it")
+		return nil, fault.Advise(fmt.Errorf("%w: %s is empty", ErrKey, f.path()), "restore the key file from your copy")
 	}
 	return keys, nil
 }

@@ -126,7 +126,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 		}
 	}
 	if err := s.ensureBootstrapToken(o); err != nil {
-		return fmt.Errorf("make the first operator's token: %w", err)
+		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return s.openPools(ctx)
 }

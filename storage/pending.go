@@ -29,7 +29,7 @@ func (p *pendingCount) load(t *tx) error {
 		p.count[r.Subscription] = r.Pending
 		var removed bool
 		if err := t.Get(&removed, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", r.Subscription); err != nil {
-			return fmt.Errorf("look for removed subscriptions: %w", err)
+			return fmt.Errorf("look for deleted subscriptions: %w", err)
 		}
 		if removed {
 			p.removed[r.Subscription] = true

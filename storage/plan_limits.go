@@ -80,7 +80,7 @@ func requireRoomForGrace(t *tx, organization int64) error {
 		return err
 	}
 	return fault.New(fault.Conflict, "limit_reached",
-		"The organization has %d rotated API keys that still have their grace, and the plan %q (max_api_keys) allows no more of them. "+
+		"The organization has %d rotated API keys in their grace period, and the plan %q (max_api_keys) allows no more. "+
 			"Rotate with grace_seconds 0, or revoke rotated keys that are no longer used.", rotated, plan.Name)
 }
 

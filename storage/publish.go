@@ -351,11 +351,11 @@ func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, pu
 func tooManyDeliveries(i, deliveries, n int) error {
 	if n == 1 {
 		return fault.New(fault.Invalid, "too_many_deliveries",
-			"This event would make %d deliveries; one request may make at most %d. Narrow the event_types of your subscriptions.",
+			"This event needs %d deliveries; one request may create at most %d. Narrow the event_types of your subscriptions.",
 			deliveries, maxDeliveries)
 	}
 	return fault.New(fault.Invalid, "too_many_deliveries",
-		"The first %d of these %d events would make %d deliveries; one request may make at most %d. "+
+		"The first %d of these %d events need %d deliveries; one request may create at most %d. "+
 			"Nothing was published. Split the batch: send at most %d of these events in a request.",
 		i+1, n, deliveries, maxDeliveries, max(i, 1))
 }

@@ -123,7 +123,7 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("release attempts: %w", err)
+		return fmt.Errorf("undo attempts: %w", err)
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func (s *Store) interruptAttempts(t *tx) error {
 	}
 	if len(interrupted) > 0 {
 		t.OnCommit(func() { s.observer.Interrupted(len(interrupted)) })
-		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(interrupted))
+		s.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", len(interrupted))
 	}
 	return nil
 }

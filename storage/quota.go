@@ -105,7 +105,7 @@ func requireStorage(t *tx, organization int64, bytes int) error {
 		return err
 	}
 	return fault.New(fault.Limited, "storage_quota_exceeded",
-		"The plan %q allows %d bytes to be stored in a UTC day (max_stored_bytes_per_day); the organization has stored %d, and this "+
+		"The plan %q allows %d stored bytes per UTC day (max_stored_bytes_per_day). The organization has stored %d today, and this "+
 			"request needs about %d more. Try again after midnight UTC, or ask an operator for a higher max_stored_bytes_per_day or another plan.",
 		q.Plan, *q.Limit, q.Bytes, bytes)
 }

@@ -63,7 +63,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	if s.key.ID() != change.newKey.ID() {
 		result.PreviousKeyID = s.key.ID()
 		if err := change.sealSecrets(ctx, s, &result); err != nil {
-			return result, fmt.Errorf("seal the signing secrets with the new key: %w; nothing was changed, and the old key is still the one to start with", err)
+			return result, fmt.Errorf("seal the signing secrets with the new key: %w; nothing has changed, and the old key is still in use", err)
 		}
 	}
 	result.OldKeys, err = change.file.keepOnly(change.newKey)
@@ -103,7 +103,9 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 	c.allKeys = append(slices.Clone(c.fileKeys), old, configured, newKey)
 	c.allKeys = slices.DeleteFunc(c.allKeys, seal.Key.IsZero)
 	if len(c.allKeys) == 0 {
-		return encryptionKeys{}, fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, c.file.name)
+		return encryptionKeys{}, fault.Advise(
+			fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, c.file.name),
+			"put back the key file that belongs to this database, or set encryption.key")
 	}
 	switch {
 	case !newKey.IsZero():

@@ -239,7 +239,7 @@ func TestInterruptedRekey(t *testing.T) {
 		var second string
 		for n := range 4 { // before each of the batches, and before the commit
 			_, err := x.rekey(cut{t.Context(), new(n)}, "", "")
-			if err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+			if err == nil || !strings.Contains(err.Error(), "nothing has changed") {
 				t.Fatalf("cut %d: error %v", n, err)
 			}
 			keys := x.keys(t)
@@ -250,7 +250,7 @@ func TestInterruptedRekey(t *testing.T) {
 				t.Fatalf("cut %d: the key file (-want +got):\n%s", n, d)
 			}
 			x.with(first).intact(t)
-			refused(t, x.with(second).o, storage.ErrKey, "is sealed with the key")
+			refused(t, x.with(second).o, storage.ErrKey, "needs the key")
 			store, stop := storagetest.OpenWith(t, x.o) // a server in between, which seals with the old key
 			sub, secret := storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
 			x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
@@ -379,7 +379,7 @@ func TestRefusedRekey(t *testing.T) {
 			}
 		}
 		refuse("no key", x.with(""), "", "", x.o.Path+".key", "is gone")
-		refuse("a wrong key", x.with(keyC), "", keyB, "is sealed with the key")
+		refuse("a wrong key", x.with(keyC), "", keyB, "needs the key")
 		refuse("no new key", x.with("hunter2"), "", keyB, "encryption.key", "openssl")
 		refuse("no old key", x, "hunter2", keyB, "the old key", "openssl")
 		refuse("none at all", x, "", "hunter2", "the new key", "openssl")
@@ -393,8 +393,8 @@ func TestRefusedRekey(t *testing.T) {
 			if err := os.WriteFile(x.o.Path+".key", []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refuse("a key file "+name, x.with(""), "", "", x.o.Path+".key", "put it back")
-			refused(t, x.with("").o, storage.ErrKey, x.o.Path+".key", "put it back")
+			refuse("a key file "+name, x.with(""), "", "", x.o.Path+".key", "from your copy")
+			refused(t, x.with("").o, storage.ErrKey, x.o.Path+".key", "from your copy")
 		}
 		if err := os.Remove(x.o.Path + ".key"); err != nil {
 			t.Fatal(err)

@@ -222,7 +222,7 @@ func (s *Store) walkRange(ctx context.Context, p replayQuery, rows rowRange, do 
 	for {
 		c, took, err := s.nextChunk(ctx, p, rows)
 		if err != nil {
-			return fmt.Errorf("look for what to replay: %w", err)
+			return fmt.Errorf("read events to replay: %w", err)
 		}
 		if c.Found > 0 {
 			if err := do(c); err != nil {
@@ -330,5 +330,5 @@ func unfinishedReplay(ctx context.Context, created int64, err error) error {
 		return err
 	}
 	return fault.New(fault.Unavailable, "replay_unfinished",
-		"This ended early, with %d deliveries made; the same request goes on from there.", created).Because(err)
+		"The replay ended early, after %d deliveries. Send the same request again to continue.", created).Because(err)
 }

@@ -339,8 +339,8 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 	}
 	text, err := s.keyRing.Open(row.Sealed, row.ID)
 	if err != nil {
-		target.Unusable = "the signing secret cannot be unsealed; rotate the secret"
-		s.log.Error("signing secret cannot be unsealed; rotate it, or set encryption.key as it was", "subscription", row.ID, "error", err)
+		target.Unusable = "the signing secret cannot be decrypted; rotate the secret"
+		s.log.Error("a signing secret cannot be decrypted; rotate it, or restore the earlier encryption key", "subscription", row.ID, "error", err)
 		return target, nil
 	}
 	target.Secret = webhook.KnownSecret(string(text))

@@ -20,27 +20,27 @@ func (s *Store) upkeep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			s.try(context.WithoutCancel(ctx), s.saveFirstRequest, "cannot note that somebody has made an authenticated request")
-			s.try(context.WithoutCancel(ctx), s.noteUsage, "cannot note when credentials were last used")
-			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot write down the time")
+			s.try(context.WithoutCancel(ctx), s.saveFirstRequest, "cannot store the time of the first authenticated request")
+			s.try(context.WithoutCancel(ctx), s.noteUsage, "cannot store when credentials were last used")
+			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot store the state of the clock")
 			return
 		case <-s.firstRequest.wake:
 		case <-tick.C:
 		}
-		s.try(ctx, s.updateClock, "cannot write down the time")
-		s.try(ctx, s.saveFirstRequest, "cannot note that somebody has made an authenticated request")
-		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
-		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
-		s.try(ctx, s.deleteOld, "cannot forget what is older than storage.retention_events and storage.retention_audit")
+		s.try(ctx, s.updateClock, "cannot store the state of the clock")
+		s.try(ctx, s.saveFirstRequest, "cannot store the time of the first authenticated request")
+		s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
+		s.try(ctx, s.sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
+		s.try(ctx, s.deleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit")
 		if time.Since(cleanedAt) >= cleanInterval {
 			cleanedAt = time.Now()
-			s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
+			s.try(ctx, s.dropSessions, "cannot delete expired sessions")
 			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
 			s.try(ctx, s.dropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
 		if time.Since(usageSavedAt) >= usageInterval {
 			usageSavedAt = time.Now()
-			s.try(ctx, s.noteUsage, "cannot note when credentials were last used")
+			s.try(ctx, s.noteUsage, "cannot store when credentials were last used")
 		}
 	}
 }
