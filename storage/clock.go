@@ -119,10 +119,7 @@ func writeClock(t *tx, state clock.State) error {
 	if err != nil {
 		return fmt.Errorf("encode clock: %w", err)
 	}
-	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", clockName, text); err != nil {
-		return fmt.Errorf("save clock: %w", err)
-	}
-	return nil
+	return setInstanceValue(t, clockName, text)
 }
 
 // AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is

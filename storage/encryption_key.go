@@ -159,3 +159,11 @@ func instanceValue(t *tx, name string) (value []byte, err error) {
 	}
 	return value, nil
 }
+
+// setInstanceValue writes a row of table instance.
+func setInstanceValue(t *tx, name string, value []byte) error {
+	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", name, value); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}

@@ -69,9 +69,8 @@ func (s *Store) saveDisorder(t *tx, row int64) error {
 	if row <= s.disorder {
 		return nil
 	}
-	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)",
-		disorderName, binary.BigEndian.AppendUint64(nil, uint64(row))); err != nil {
-		return fmt.Errorf("save disorder of events: %w", err)
+	if err := setInstanceValue(t, disorderName, binary.BigEndian.AppendUint64(nil, uint64(row))); err != nil {
+		return err
 	}
 	t.OnCommit(func() { s.disorder = row })
 	return nil

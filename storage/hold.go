@@ -3,9 +3,7 @@ package storage
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +15,9 @@ import (
 
 // While the queue is held, no attempt begins. Everything else works, and published events wait. The hold is a row of
 // the file, so it survives a restart, and a restored copy contains it.
+
+// holdName is the row of table instance with the storedHold.
+const holdName = "hold"
 
 // storedHold is the form of a Hold in the file.
 type storedHold struct {
@@ -33,13 +34,12 @@ func (t *tx) hold() (*webhook.Hold, error) {
 	if t.cache.holdLoaded {
 		return t.cache.hold, nil
 	}
-	var text []byte
-	err := t.Get(&text, "SELECT value FROM instance WHERE name = 'hold'")
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("read hold: %w", err)
+	text, err := instanceValue(t, holdName)
+	if err != nil {
+		return nil, err
 	}
 	t.cache.hold = nil
-	if err == nil {
+	if text != nil {
 		var stored storedHold
 		if err := json.Unmarshal(text, &stored); err != nil {
 			return nil, fmt.Errorf("read hold: %w", err)
@@ -81,8 +81,8 @@ func (s *Store) holdQueue(t *tx, reason string) error {
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
-	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES ('hold', ?)", text); err != nil {
-		return fmt.Errorf("hold queue: %w", err)
+	if err := setInstanceValue(t, holdName, text); err != nil {
+		return err
 	}
 	s.announceHold(t, &webhook.Hold{Since: stored.Since, Reason: stored.Reason, Last: stored.Last})
 	return nil
@@ -113,7 +113,7 @@ func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 
 // releaseQueue removes the hold and writes the audit event.
 func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
-	if _, err := t.Exec("DELETE FROM instance WHERE name = 'hold'"); err != nil {
+	if _, err := t.Exec("DELETE FROM instance WHERE name = ?", holdName); err != nil {
 		return fmt.Errorf("release queue: %w", err)
 	}
 	s.announceHold(t, nil)
@@ -139,35 +139,35 @@ func (s *Store) DiscardQueue(ctx context.Context, by access.Actor) (int64, error
 		}
 	}
 	return dropped, s.change(ctx, func(t *tx) error {
-		hold, err := t.hold()
-		if err != nil {
+		if err := requireHold(t, *expected); err != nil {
 			return err
 		}
-		if hold == nil || *hold != *expected {
-			return errNotHeld
-		}
-		return s.releaseQueue(t, by, access.QueueDiscarded, hold, map[string]any{"dropped": dropped})
+		return s.releaseQueue(t, by, access.QueueDiscarded, expected, map[string]any{"dropped": dropped})
 	})
 }
 
 var errNotHeld = fault.New(fault.Conflict, "queue_not_held",
 	"The queue is not held, so there is nothing to discard. Hold it first: a discard drops what is pending at that time.")
 
-// discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held. It refuses if
-// the queue was released meanwhile, even if it is held again.
+// requireHold refuses if the queue was released since that hold, even if it is held again.
+func requireHold(t *tx, expected webhook.Hold) error {
+	hold, err := t.hold()
+	if err == nil && (hold == nil || *hold != expected) {
+		return errNotHeld
+	}
+	return err
+}
+
+// discardBatch drops up to dropBatch of the deliveries that a subscription had when the queue was held.
 func (s *Store) discardBatch(ctx context.Context, subscription int64, expected webhook.Hold) (int64, error) {
 	return returning(ctx, s, func(t *tx) (int64, error) {
-		hold, err := t.hold()
-		if err != nil {
+		if err := requireHold(t, expected); err != nil {
 			return 0, err
-		}
-		if hold == nil || *hold != expected {
-			return 0, errNotHeld
 		}
 		n, err := t.Affected(`
 			UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
 				SELECT id FROM deliveries INDEXED BY deliveries_pending
-				WHERE subscription_id = ? AND state = `+statePending+` AND id <= ? LIMIT ?)`, subscription, hold.Last, dropBatch)
+				WHERE subscription_id = ? AND state = `+statePending+` AND id <= ? LIMIT ?)`, subscription, expected.Last, dropBatch)
 		t.OnCommit(func() { s.pending.add(subscription, -n) })
 		return n, err
 	})
