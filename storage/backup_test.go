@@ -43,7 +43,7 @@ func integrity(t *testing.T, path string) (found string) {
 func TestBackup(t *testing.T) {
 	t.Parallel()
 
-	t.Run("copies what was acknowledged before it began, while others write", func(t *testing.T) {
+	t.Run("a backup has everything that was acknowledged before, while others write", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		path := filepath.Join(t.TempDir(), "copy.db")
@@ -81,7 +81,7 @@ func TestBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("is one file, marked, and gives its pages back as the original does", func(t *testing.T) {
+	t.Run("a backup is one marked file and returns free pages like the original", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path}))
@@ -95,7 +95,7 @@ func TestBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("takes along what a crash has left in the log, and leaves the original as it is", func(t *testing.T) {
+	t.Run("a backup includes the log of a crash and does not change the original", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
@@ -119,7 +119,7 @@ func TestBackup(t *testing.T) {
 func TestRefusedBackup(t *testing.T) {
 	t.Parallel()
 
-	t.Run("refuses with a sentence, and leaves nothing behind", func(t *testing.T) {
+	t.Run("a refusal explains itself and leaves no files", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		dir := t.TempDir()
@@ -167,7 +167,7 @@ func TestRefusedBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses a database whose pages are damaged", func(t *testing.T) {
+	t.Run("a database with damaged pages is refused", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -181,7 +181,7 @@ func TestRefusedBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves nothing behind when it is cut off", func(t *testing.T) {
+	t.Run("an interrupted backup leaves no files", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -198,7 +198,7 @@ func TestRefusedBackup(t *testing.T) {
 func TestConcurrentBackups(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is made one at a time in a directory, whole each time, over what a killed one has left", func(t *testing.T) {
+	t.Run("a directory gets one complete backup at a time, even after a killed one", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -240,7 +240,7 @@ func TestConcurrentBackups(t *testing.T) {
 func TestDatedBackups(t *testing.T) {
 	t.Parallel()
 
-	t.Run("removes the oldest of its dated copies, and no other file", func(t *testing.T) {
+	t.Run("a backup removes the oldest dated copies and no other file", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		dir := t.TempDir()
@@ -271,7 +271,7 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("stays, with a warning, where an older one cannot be removed", func(t *testing.T) {
+	t.Run("a backup stays, with a warning, if an older one cannot be removed", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		older := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "", 0))
@@ -289,7 +289,7 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("needs a directory where its directory belongs", func(t *testing.T) {
+	t.Run("a file in place of the backup directory is refused", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		if err := os.WriteFile(filepath.Join(filepath.Dir(x.Path()), "backups"), nil, 0o600); err != nil {
@@ -301,7 +301,7 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("is not removed at once where the clock was set back", func(t *testing.T) {
+	t.Run("a new backup stays although the clock was set back", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		dir := t.TempDir()
@@ -315,7 +315,7 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("is in the audit log where the server has made it", func(t *testing.T) {
+	t.Run("a backup by the server is in the audit log", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		r := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "nightly.db", 0))

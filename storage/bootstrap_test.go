@@ -46,7 +46,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 	t.Parallel()
 	chosen, _ := access.Opaque("a-token-that-an-operator-chose")
 
-	t.Run("of a start replaces the unused ones of earlier starts, lives a day, and is audited", func(t *testing.T) {
+	t.Run("a start replaces unused tokens; the new one is valid for a day and audited", func(t *testing.T) {
 		t.Parallel()
 		s := newStarts(t)
 		var tokens []access.Credential
@@ -90,7 +90,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 			return must[access.Principal](t)(store.PrincipalByIdentity(t.Context(), access.Identity{Subject: "sub"}, ""))
 		},
 	} {
-		t.Run("is made by no start after the first request "+name, func(t *testing.T) {
+		t.Run("no start creates a token after the first request "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStarts(t)
 			store, token, stop := s.minted(t)
@@ -110,7 +110,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 		})
 	}
 
-	t.Run("that an operator chose lasts, and is made once", func(t *testing.T) {
+	t.Run("a token that an operator chose lasts and is created once", func(t *testing.T) {
 		t.Parallel()
 		s := newStarts(t)
 		_, _, stop := s.minted(t)
@@ -132,7 +132,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 		}
 	})
 
-	t.Run("that an operator chose and revoked stays revoked, and the log says so", func(t *testing.T) {
+	t.Run("a token that an operator chose and revoked stays revoked, and the log says so", func(t *testing.T) {
 		t.Parallel()
 		s := newStarts(t)
 		store, stop := s.start(t, chosen, 0)

@@ -65,7 +65,7 @@ func (x tenant) logSize(t *testing.T) int64 {
 func TestWriteAheadLog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("stays short beside reads of logs that never leave a gap", func(t *testing.T) {
+	t.Run("the write-ahead log stays short beside log reads without a gap", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x, _ := bounded(t, 512<<10, 1<<30)
@@ -99,7 +99,7 @@ func TestWriteAheadLog(t *testing.T) {
 		})
 	})
 
-	t.Run("is told of once where a read keeps it from starting anew, and becomes short after that", func(t *testing.T) {
+	t.Run("one warning reports a read that blocks the restart; the log is short afterwards", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			const warn = 1 << 20

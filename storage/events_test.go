@@ -28,7 +28,7 @@ func keyed(key, data string) webhook.NewEvent {
 func TestPublish(t *testing.T) {
 	t.Parallel()
 
-	t.Run("finds each open subscription that wants the type, once", func(t *testing.T) {
+	t.Run("each open subscription to the type gets one delivery", func(t *testing.T) {
 		t.Parallel()
 		store := storagetest.Open(t)
 		owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
@@ -65,7 +65,7 @@ func TestPublish(t *testing.T) {
 		}
 	})
 
-	t.Run("makes no deliveries without the plan", func(t *testing.T) {
+	t.Run("a plan without webhooks gets no deliveries", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		no := false
@@ -81,7 +81,7 @@ func TestPublish(t *testing.T) {
 func TestRepeatedPublish(t *testing.T) {
 	t.Parallel()
 
-	t.Run("answers a repetition as the first time, whoever comes first", func(t *testing.T) {
+	t.Run("repeated events get the first answer, whoever comes first", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		var mu sync.Mutex
@@ -114,7 +114,7 @@ func TestRepeatedPublish(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses another event under the same key, and with it the whole batch", func(t *testing.T) {
+	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`)}); err != nil {
@@ -130,7 +130,7 @@ func TestRepeatedPublish(t *testing.T) {
 		}
 	})
 
-	t.Run("takes the same key from another organization", func(t *testing.T) {
+	t.Run("another organization may use the same key", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
@@ -145,7 +145,7 @@ func TestRepeatedPublish(t *testing.T) {
 func TestPublishTransaction(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is not undone by the end of the caller's context", func(t *testing.T) {
+	t.Run("the end of the caller's context does not undo a publication", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -77,7 +77,7 @@ func (x tenant) fail(t *testing.T, n int) {
 func TestObserver(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is told of each commit and of the writes that share it", func(t *testing.T) {
+	t.Run("each commit is reported with its number of writes", func(t *testing.T) {
 		t.Parallel()
 		var o seen
 		x := observed(t, &o)
@@ -100,7 +100,7 @@ func TestObserver(t *testing.T) {
 		}
 	})
 
-	t.Run("counts events that are accepted, and no repetition", func(t *testing.T) {
+	t.Run("accepted events are counted, repeated ones are not", func(t *testing.T) {
 		t.Parallel()
 		var o seen
 		x := observed(t, &o)
@@ -118,7 +118,7 @@ func TestObserver(t *testing.T) {
 		}
 	})
 
-	t.Run("is told of each change of a subscription's status, whoever made it", func(t *testing.T) {
+	t.Run("each change of a status is reported, whoever made it", func(t *testing.T) {
 		t.Parallel()
 		var o seen
 		x := observed(t, &o)
@@ -138,7 +138,7 @@ func TestObserver(t *testing.T) {
 		}
 	})
 
-	t.Run("is told by the next start how many attempts were cut off", func(t *testing.T) {
+	t.Run("the next start reports the interrupted attempts", func(t *testing.T) {
 		t.Parallel()
 		var o seen
 		options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -164,7 +164,7 @@ func TestObserver(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is empty where nothing waits", func(t *testing.T) {
+	t.Run("the backlog is empty if nothing is pending", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		if got, err := x.Backlog(t.Context()); err != nil || got != (webhook.Backlog{}) {
@@ -172,7 +172,7 @@ func TestBacklog(t *testing.T) {
 		}
 	})
 
-	t.Run("tells deliveries and lanes by state, and since when the longest has waited", func(t *testing.T) {
+	t.Run("the backlog counts deliveries and lanes by state, with the oldest due time", func(t *testing.T) {
 		t.Parallel()
 		ctx, no := t.Context(), false
 		x := tenant{Store: storagetest.Open(t)}
@@ -228,7 +228,7 @@ func TestBacklog(t *testing.T) {
 		}
 	})
 
-	t.Run("ends with its context", func(t *testing.T) {
+	t.Run("the backlog ends with its context", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		ctx, cancel := context.WithCancel(t.Context())

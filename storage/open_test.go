@@ -61,7 +61,7 @@ func refused(t *testing.T, o storage.Options, kind error, parts ...string) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 
-	t.Run("keeps what is there, under a name that needs escaping", func(t *testing.T) {
+	t.Run("a name that needs escaping opens the same database again", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -74,7 +74,7 @@ func TestOpen(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses a second owner and names the first", func(t *testing.T) {
+	t.Run("a second owner is refused and told the first", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -84,7 +84,7 @@ func TestOpen(t *testing.T) {
 		stop()
 	})
 
-	t.Run("refuses a second owner under another name of the same file", func(t *testing.T) {
+	t.Run("a second owner is refused by another name of the file", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -107,7 +107,7 @@ func TestOpen(t *testing.T) {
 func TestRefusedFile(t *testing.T) {
 	t.Parallel()
 
-	t.Run("refuses a schema that was changed by hand, with the difference", func(t *testing.T) {
+	t.Run("a schema that was changed by hand is refused with the difference", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		alter(t, path, "ALTER TABLE plans ADD COLUMN colour TEXT; DROP INDEX deliveries_pending; CREATE TABLE notes (id INTEGER)")
@@ -115,14 +115,14 @@ func TestRefusedFile(t *testing.T) {
 			"- index deliveries_pending", "+ table notes: CREATE TABLE notes (id INTEGER)", "- table plans", "+ table plans")
 	})
 
-	t.Run("refuses a newer schema with both numbers", func(t *testing.T) {
+	t.Run("a newer schema is refused with both versions", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		alter(t, path, "PRAGMA user_version = 99")
 		refused(t, storagetest.Options(t, path), storage.ErrNewerSchema, "99", "knows 1")
 	})
 
-	t.Run("refuses another application's file", func(t *testing.T) {
+	t.Run("the file of another application is refused", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "other.db")
 		alter(t, path, "CREATE TABLE theirs (id INTEGER)")
@@ -131,7 +131,7 @@ func TestRefusedFile(t *testing.T) {
 		refused(t, o, storage.ErrForeignFile, path, "storage.path")
 	})
 
-	t.Run("refuses garbage and leaves it as it is", func(t *testing.T) {
+	t.Run("a file of garbage is refused and not changed", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "garbage.db")
 		garbage := strings.Repeat("this is no database. ", 1000)
@@ -146,7 +146,7 @@ func TestRefusedFile(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses to go on without its key file and makes no other", func(t *testing.T) {
+	t.Run("a missing key file is an error, and no other is created", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		if err := os.Remove(path + ".key"); err != nil {
@@ -158,14 +158,14 @@ func TestRefusedFile(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses another key", func(t *testing.T) {
+	t.Run("another key is refused", func(t *testing.T) {
 		t.Parallel()
 		o := storagetest.Options(t, kept(t))
 		o.EncryptionKey = strings.Repeat("ab", 32)
 		refused(t, o, storage.ErrKey, "encryption.key")
 	})
 
-	t.Run("refuses a key that is none without showing it", func(t *testing.T) {
+	t.Run("an invalid key is refused and not shown", func(t *testing.T) {
 		t.Parallel()
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.EncryptionKey = "hunter2"
@@ -175,7 +175,7 @@ func TestRefusedFile(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses an empty file beside a key file, which it is not the first start of", func(t *testing.T) {
+	t.Run("an empty file beside a key file is refused as lost", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		if err := os.Truncate(path, 0); err != nil {
@@ -192,7 +192,7 @@ func TestRefusedFile(t *testing.T) {
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 
-	t.Run("begins anew after a first start that was cut off at any step", func(t *testing.T) {
+	t.Run("a first start that was interrupted at any step starts again", func(t *testing.T) {
 		t.Parallel()
 		for name, cut := range map[string]func(t *testing.T, path string){
 			"before the key was whole": func(t *testing.T, path string) {
@@ -234,12 +234,12 @@ func TestFirstStart(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses where there is no directory", func(t *testing.T) {
+	t.Run("a missing directory is refused", func(t *testing.T) {
 		t.Parallel()
 		refused(t, storagetest.Options(t, filepath.Join(t.TempDir(), "no", "such", "keyhook.db")), disk.ErrAccess, "storage.path")
 	})
 
-	t.Run("keeps its files to itself", func(t *testing.T) {
+	t.Run("only the owner may read the files", func(t *testing.T) {
 		t.Parallel()
 		path := kept(t)
 		for _, name := range []string{path + ".key", path + ".lock"} {

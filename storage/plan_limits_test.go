@@ -68,7 +68,7 @@ func together(t *testing.T, call func() error) int64 {
 
 func TestPlanLimits(t *testing.T) {
 	t.Parallel()
-	t.Run("twenty creations at once make as many subscriptions as the plan allows", func(t *testing.T) {
+	t.Run("twenty parallel requests create only as many subscriptions as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(7)), nil)
 		if made := together(t, func() error { _, err := x.subscribe(t, owner); return err }); made != 7 {
@@ -77,7 +77,7 @@ func TestPlanLimits(t *testing.T) {
 		_, err := x.subscribe(t, owner)
 		reached(t, err, `"bounded"`, "max_subscriptions", "allows 7", "has 7", "at most 5000")
 	})
-	t.Run("twenty creations at once make as many keys as the plan allows", func(t *testing.T) {
+	t.Run("twenty parallel requests create only as many keys as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(7)))
 		if made := together(t, func() error { _, err := x.create(t, owner, access.EventsRead); return err }); made != 7 {
@@ -86,7 +86,7 @@ func TestPlanLimits(t *testing.T) {
 		_, err := x.create(t, owner, access.EventsRead)
 		reached(t, err, `"bounded"`, "max_api_keys", "allows 7", "has 7", "at most 10000")
 	})
-	t.Run("a removed subscription makes room, and a disabled one can be activated at the limit", func(t *testing.T) {
+	t.Run("a deleted subscription makes room, and a disabled one can be activated at the limit", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(1)), nil)
 		first := must[webhook.Subscription](t)(x.subscribe(t, owner))
@@ -124,7 +124,7 @@ func TestPlanLimits(t *testing.T) {
 func TestPlanLimitsOfRotation(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an organization at its limit can rotate with a grace, which makes no room", func(t *testing.T) {
+	t.Run("an organization at its limit can rotate with a grace period, which makes no room", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(2)))
 		first := must[access.Key](t)(x.create(t, owner, access.EventsRead))
@@ -150,7 +150,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		}
 		x.rotated(t, owner, made.ID, time.Hour)
 	})
-	t.Run("every key of an organization beyond a lowered limit can be rotated with a grace", func(t *testing.T) {
+	t.Run("every key beyond a lowered limit can be rotated with a grace period", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		var keys []access.Key
@@ -167,7 +167,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 func TestLoweredPlan(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a lowered plan removes nothing and stops creation", func(t *testing.T) {
+	t.Run("a lowered limit deletes nothing and stops creation", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(3)), new(int64(3)))
 		for range 2 {
@@ -189,7 +189,7 @@ func TestLoweredPlan(t *testing.T) {
 			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs), len(keys), err, err2)
 		}
 	})
-	t.Run("a plan without a limit has Keyhook's", func(t *testing.T) {
+	t.Run("a plan without a limit has the limit of Keyhook", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
@@ -252,7 +252,7 @@ func TestNewsAboutHealthIsBounded(t *testing.T) {
 		t.Fatal("there is no event")
 		return 0
 	}
-	t.Run("it goes to healthy subscriptions at other hosts", func(t *testing.T) {
+	t.Run("events about health go to healthy subscriptions at other hosts", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		for _, url := range []string{"https://EXAMPLE.com:8443/other", "https://example.com./", "https://b.example/", "https://c.example/"} {
@@ -269,7 +269,7 @@ func TestNewsAboutHealthIsBounded(t *testing.T) {
 			t.Errorf("%d subscriptions got it, instead of those at b.example and c.example", got)
 		}
 	})
-	t.Run("an organization gets so many of it in a minute and no more", func(t *testing.T) {
+	t.Run("an organization gets a limited number of them per minute", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x, owner := withLimits(t, nil, nil)

@@ -185,7 +185,7 @@ func TestSecondName(t *testing.T) {
 		stop()
 	})
 
-	t.Run("the second name that a killed restore has given it is removed at the next start", func(t *testing.T) {
+	t.Run("the next start removes the second name that a killed restore left", func(t *testing.T) {
 		aside := path + ".replaced-20260102-030405.678"
 		if err := os.Link(path, aside); err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestSecondName(t *testing.T) {
 		}
 	})
 
-	t.Run("a database that was opened by a name which is gone is in use", func(t *testing.T) {
+	t.Run("a database that was opened by a deleted name is in use", func(t *testing.T) {
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		moved := filepath.Join(t.TempDir(), "moved.db") // as a mount in another container shows it
 		copyFiles(t, path, moved)

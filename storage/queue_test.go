@@ -129,7 +129,7 @@ func TestQueue(t *testing.T) {
 		}
 	})
 
-	t.Run("an attempt of another subscription's delivery does not begin", func(t *testing.T) {
+	t.Run("an attempt for the delivery of another subscription does not begin", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "other")
@@ -226,7 +226,7 @@ func TestBeginAttempts(t *testing.T) {
 		}
 	})
 
-	t.Run("what is released can begin again under the same number", func(t *testing.T) {
+	t.Run("an attempt that was undone can begin again with the same number", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -270,7 +270,7 @@ func TestFailedAttempts(t *testing.T) {
 		}
 	})
 
-	t.Run("a subscription is not sent the news about itself", func(t *testing.T) {
+	t.Run("a subscription receives no events about itself", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // health is no news at the same host
@@ -310,7 +310,7 @@ func TestFailedAttempts(t *testing.T) {
 func TestInterruptedAttempts(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what a dead owner left behind is interrupted, keeps its number, and is due again", func(t *testing.T) {
+	t.Run("an unfinished attempt of the last owner is interrupted, keeps its number, and is due again", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -352,7 +352,7 @@ func TestInterruptedAttempts(t *testing.T) {
 		}
 	})
 
-	t.Run("the last attempt, cut off, is made again once", func(t *testing.T) {
+	t.Run("the last attempt is made again once if it is interrupted", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -378,7 +378,7 @@ func TestInterruptedAttempts(t *testing.T) {
 func TestQueueOfRemovedSubscription(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what is pending for a removed subscription is dropped, the log stays", func(t *testing.T) {
+	t.Run("the pending deliveries of a deleted subscription are dropped, and its log stays", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {

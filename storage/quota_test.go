@@ -55,7 +55,7 @@ func overQuota(t *testing.T, err error) {
 
 func TestStorageQuota(t *testing.T) {
 	t.Parallel()
-	t.Run("twenty publishers at once store as much as the plan allows", func(t *testing.T) {
+	t.Run("twenty parallel publishers store only as much as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withQuota(t, storagetest.Open(t), 75_000)
 		var made atomic.Int64
@@ -87,7 +87,7 @@ func TestStorageQuota(t *testing.T) {
 		}
 		overQuota(t, x.publish(t, owner, storedEvent))
 	})
-	t.Run("deliveries count", func(t *testing.T) {
+	t.Run("deliveries count towards the quota", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withQuota(t, storagetest.Open(t), 1_000_000)
 		for range 100 {
@@ -111,7 +111,7 @@ func TestStorageQuota(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what adds is refused, and what withdraws or changes is not", testBeyondQuota)
+	t.Run("additions are refused; changes and withdrawals are not", testBeyondQuota)
 	t.Run("a failed transaction counts nothing", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withQuota(t, storagetest.Open(t), 10_500)
@@ -198,7 +198,7 @@ func TestStorageQuotaOverTime(t *testing.T) {
 			overQuota(t, x.publish(t, owner, storedEvent))
 		})
 	})
-	t.Run("the next UTC day begins anew, and old days are forgotten", func(t *testing.T) {
+	t.Run("the next UTC day starts at zero, and the counts of old days are deleted", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {

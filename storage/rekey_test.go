@@ -149,7 +149,7 @@ func (c cut) Err() error {
 func TestRekey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("makes a new key in the key file, and sets the old one aside for the backups of before", func(t *testing.T) {
+	t.Run("Rekey creates a key in the key file and keeps the old one for older backups", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 250, "")
 		before := x.keys(t)
@@ -232,7 +232,7 @@ func TestRekey(t *testing.T) {
 func TestInterruptedRekey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("changes nothing where it is interrupted midway, and the database opens with the key file as it is", func(t *testing.T) {
+	t.Run("an interrupted Rekey changes nothing, and the database opens with the key file as it is", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 2500, "")
 		first := x.keys(t)[0]
@@ -264,7 +264,7 @@ func TestInterruptedRekey(t *testing.T) {
 		x.intact(t)
 	})
 
-	t.Run("a copy of before can be restored, with the old key in the key file", func(t *testing.T) {
+	t.Run("an older backup can be restored with the old key in the key file", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 150, "")
 		before := filepath.Join(t.TempDir(), "before.db")
@@ -292,7 +292,7 @@ func TestInterruptedRekey(t *testing.T) {
 		x.intact(t)
 	})
 
-	t.Run("goes on after the last secret, where only the key file was left", func(t *testing.T) {
+	t.Run("Rekey finishes when only the key file was left to change", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 2, "")
 		first := x.keys(t)[0]
@@ -308,7 +308,7 @@ func TestInterruptedRekey(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves the attempts of the last owner to the next one, whose policy it does not know", func(t *testing.T) {
+	t.Run("Rekey leaves unfinished attempts to the next owner, because it does not know the policy", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 2, "") // of which the first is removed
 		store, stop := storagetest.OpenWith(t, x.o)
@@ -339,7 +339,7 @@ func TestInterruptedRekey(t *testing.T) {
 func TestRefusedRekey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("leaves what no key opens as it is, and names it", func(t *testing.T) {
+	t.Run("Rekey does not change secrets that no key opens, and lists them", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 9, "")
 		alter(t, x.o.Path, `
@@ -363,7 +363,7 @@ func TestRefusedRekey(t *testing.T) {
 		x.intact(t)
 	})
 
-	t.Run("refuses what it cannot do, and changes nothing", func(t *testing.T) {
+	t.Run("a refused Rekey changes nothing", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 3, keyA)
 		refuse := func(name string, x sealed, oldKey, newKey string, parts ...string) {

@@ -123,7 +123,7 @@ func (x tenant) replays(t *testing.T, r webhook.Replay, want int64) {
 func TestReplayOfWhatFailed(t *testing.T) {
 	t.Parallel()
 
-	t.Run("makes a new delivery, due at once, by hand", func(t *testing.T) {
+	t.Run("a failed event gets a new delivery that is due at once", func(t *testing.T) {
 		t.Parallel()
 		x := frail(t)
 		id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
@@ -137,7 +137,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		}
 	})
 
-	t.Run("makes one of an event that has failed twice", func(t *testing.T) {
+	t.Run("an event that failed twice gets one delivery", func(t *testing.T) {
 		t.Parallel()
 		x := frail(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -147,7 +147,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		x.replays(t, everything, 1)
 	})
 
-	t.Run("leaves alone what has arrived since", func(t *testing.T) {
+	t.Run("an event that has arrived since is skipped", func(t *testing.T) {
 		t.Parallel()
 		x := frail(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -157,7 +157,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		x.replays(t, everything, 0)
 	})
 
-	t.Run("leaves alone what has arrived, or waits", func(t *testing.T) {
+	t.Run("events that arrived or are pending are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := frail(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -166,7 +166,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		x.replays(t, everything, 0)
 	})
 
-	t.Run("asks of each subscription what it has got itself", func(t *testing.T) {
+	t.Run("each subscription gets what it missed itself", func(t *testing.T) {
 		t.Parallel()
 		x := frail(t)
 		y := x
@@ -183,7 +183,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Parallel()
 
-	t.Run("makes deliveries of what came while it was inactive, disabled, or without the plan", func(t *testing.T) {
+	t.Run("events from a time without deliveries are replayed", func(t *testing.T) {
 		t.Parallel()
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
@@ -213,7 +213,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves alone what came before the subscription", func(t *testing.T) {
+	t.Run("events from before the subscription are skipped", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		})
 	})
 
-	t.Run("leaves tests alone, whosever they are, but not events that are called so", func(t *testing.T) {
+	t.Run("test events are skipped, but not other events with that type", func(t *testing.T) {
 		t.Parallel()
 		x := frail(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
@@ -245,7 +245,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		x.replays(t, everything, 1)
 	})
 
-	t.Run("does not send a subscription what tells of itself", func(t *testing.T) {
+	t.Run("events about the subscription itself are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.switched(t, false)
@@ -256,7 +256,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		x.replays(t, everything, 1)
 	})
 
-	t.Run("leaves alone what is another organization's", func(t *testing.T) {
+	t.Run("events of other organizations are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
@@ -264,7 +264,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		x.replays(t, everything, 0)
 	})
 
-	t.Run("makes no delivery of what retention may have begun to take", func(t *testing.T) {
+	t.Run("events that retention may be deleting are skipped", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestLongReplay(t *testing.T) {
 
 	// There are three events more: the subscription's own, of how it was switched off and on.
 	for _, n := range []int{chunk - 4, chunk - 3, chunk - 2, 2*chunk - 3, 2*chunk + 50} {
-		t.Run("makes each delivery once, in order", func(t *testing.T) {
+		t.Run("each delivery is created once, in order", func(t *testing.T) {
 			t.Parallel()
 			x := newTenant(t)
 			want := x.missed(t, n, "user.created")
@@ -388,7 +388,7 @@ func TestLongReplay(t *testing.T) {
 		})
 	}
 
-	t.Run("finds what is rare", func(t *testing.T) {
+	t.Run("a rare event is found", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.switched(t, false)
@@ -399,7 +399,7 @@ func TestLongReplay(t *testing.T) {
 		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"rare"}, Only: webhook.OnlyAll}, 3)
 	})
 
-	t.Run("has no part in what is published while it runs", func(t *testing.T) {
+	t.Run("events that are published meanwhile are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.missed(t, 5*chunk, "user.created")
@@ -417,7 +417,7 @@ func TestLongReplay(t *testing.T) {
 		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"later"}, Only: webhook.OnlyAll}, chunk)
 	})
 
-	t.Run("ends between two steps with its request, and goes on with the next", func(t *testing.T) {
+	t.Run("a canceled replay ends between two steps, and the next one continues", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.missed(t, 2*chunk+500, "user.created") // and the two that tell how it was switched off
@@ -438,7 +438,7 @@ func TestLongReplay(t *testing.T) {
 		x.replays(t, everything, chunk+502)
 	})
 
-	t.Run("makes each delivery once beside another", func(t *testing.T) {
+	t.Run("two replays at once create each delivery once", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.missed(t, 2*chunk, "user.created")

@@ -48,7 +48,7 @@ func sums(t *testing.T, dir string) map[string][32]byte {
 func TestRestore(t *testing.T) {
 	t.Parallel()
 
-	t.Run("puts the copy in place with its queue held, and sets aside what was there", func(t *testing.T) {
+	t.Run("a restore puts the copy in place with a held queue and keeps the old database", func(t *testing.T) {
 		t.Parallel()
 		path, from, x := copied(t)
 		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
@@ -77,7 +77,7 @@ func TestRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("takes what was set aside back again", func(t *testing.T) {
+	t.Run("the replaced database can be restored again", func(t *testing.T) {
 		t.Parallel()
 		path, from, x := copied(t)
 		first := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
@@ -91,7 +91,7 @@ func TestRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("holds anew what was held when it was copied", func(t *testing.T) {
+	t.Run("a copy with a held queue is held again", func(t *testing.T) {
 		t.Parallel()
 		path, from, x := copied(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -109,7 +109,7 @@ func TestRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("makes interrupted what was being sent when it was copied", func(t *testing.T) {
+	t.Run("attempts that ran during the copy are interrupted", func(t *testing.T) {
 		t.Parallel()
 		path, from, x := copied(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -124,7 +124,7 @@ func TestRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("restores on a machine that has nothing but the key", func(t *testing.T) {
+	t.Run("a machine with nothing but the key can restore", func(t *testing.T) {
 		t.Parallel()
 		path, from, _ := copied(t)
 		fresh := filepath.Join(t.TempDir(), "keyhook.db")
@@ -148,7 +148,7 @@ func TestRestore(t *testing.T) {
 func TestRefusedRestore(t *testing.T) {
 	t.Parallel()
 
-	t.Run("refuses with a sentence, and touches nothing", func(t *testing.T) {
+	t.Run("a refusal explains itself and changes nothing", func(t *testing.T) {
 		t.Parallel()
 		path, from, _ := copied(t)
 		dir := t.TempDir()
@@ -215,7 +215,7 @@ func TestRefusedRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("is refused while a server runs, and while another program has the file open", func(t *testing.T) {
+	t.Run("a restore is refused while a server or another program has the file open", func(t *testing.T) {
 		t.Parallel()
 		path, from, _ := copied(t)
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -244,7 +244,7 @@ func TestRefusedRestore(t *testing.T) {
 func TestRestoreOverDamage(t *testing.T) {
 	t.Parallel()
 
-	t.Run("sets aside a database that cannot be opened, with its log", func(t *testing.T) {
+	t.Run("a database that cannot be opened is kept with its log", func(t *testing.T) {
 		t.Parallel()
 		for _, log := range []string{"-wal", "-journal"} {
 			path, from, x := copied(t)
@@ -270,7 +270,7 @@ func TestRestoreOverDamage(t *testing.T) {
 		}
 	})
 
-	t.Run("keeps what a kill has left in the log of what it sets aside, and plays none of it into the copy", func(t *testing.T) {
+	t.Run("the log of a killed server stays with the old database and does not change the copy", func(t *testing.T) {
 		t.Parallel()
 		path, from, x := copied(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))

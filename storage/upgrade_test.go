@@ -137,7 +137,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	t.Parallel()
 
-	t.Run("leads from any version to the schema of a new file, and sets the old one aside", func(t *testing.T) {
+	t.Run("an upgrade leads from any version to the schema of a new file and keeps the old file", func(t *testing.T) {
 		t.Parallel()
 		for _, path := range [][]int{{2}, {3}, {2, 3}} {
 			o, before := beforeUpgrade(t)
@@ -167,7 +167,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves the old file or the new one, wherever it is killed", func(t *testing.T) {
+	t.Run("a killed upgrade leaves the old file or the new one", func(t *testing.T) {
 		t.Parallel()
 		var points []string
 		dry, before := beforeUpgrade(t)
@@ -216,7 +216,7 @@ func TestUpgrade(t *testing.T) {
 func TestRefusedUpgrade(t *testing.T) {
 	t.Parallel()
 
-	t.Run("keeps the copy where nobody knows whether the disk has kept the upgrade", func(t *testing.T) {
+	t.Run("the copy stays if the upgrade may not be on the disk", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		self, err := os.Executable()
@@ -238,7 +238,7 @@ func TestRefusedUpgrade(t *testing.T) {
 		same(t, before, contentOf(t, at(o, o.Path+".before-v3")))
 	})
 
-	t.Run("leaves the file as it was where a step cannot be taken", func(t *testing.T) {
+	t.Run("a failed step leaves the file as it was", func(t *testing.T) {
 		t.Parallel()
 		good := futureSchema(t, 2)
 		for name, tt := range map[string]struct {
@@ -270,7 +270,7 @@ func TestRefusedUpgrade(t *testing.T) {
 		}
 	})
 
-	t.Run("overwrites no copy, and makes one that was cut off anew", func(t *testing.T) {
+	t.Run("an upgrade overwrites no complete copy and repeats an interrupted one", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		for name, text := range map[string]string{".before-v2": "an older one", ".before-v2.part": "half a", ".before-v2.part-journal": "half a"} {
@@ -288,7 +288,7 @@ func TestRefusedUpgrade(t *testing.T) {
 		same(t, before, contentOf(t, at(o, o.Path+".before-v2-2")))
 	})
 
-	t.Run("does not begin where the copy cannot be made, or the key is another one", func(t *testing.T) {
+	t.Run("an upgrade does not start without a copy or with another key", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		if err := os.MkdirAll(o.Path+".before-v2.part/x", 0o700); err != nil {
@@ -311,7 +311,7 @@ func TestRefusedUpgrade(t *testing.T) {
 func TestUpgradeAndOlderCopies(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is made of a restored copy of before too, and leaves nothing beside it", func(t *testing.T) {
+	t.Run("a restored older copy is upgraded too, without files beside it", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		if state, err := storage.Examine(t.Context(), future(t, o, 3, nil)); state != storage.Outdated || err != nil {
@@ -332,7 +332,7 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 		}
 	})
 
-	t.Run("does not begin where the file is damaged", func(t *testing.T) {
+	t.Run("a damaged file is not upgraded", func(t *testing.T) {
 		t.Parallel()
 		o, _ := beforeUpgrade(t)
 		spoil(t, o.Path)
@@ -346,7 +346,7 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 		}
 	})
 
-	t.Run("cannot be undone by an older version, which says what can be done", func(t *testing.T) {
+	t.Run("an older version refuses the upgraded file and says what to do", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		contentOf(t, future(t, o, 3, nil))

@@ -88,7 +88,7 @@ func (c *crowd) let() []string {
 
 func TestWriterSharesItsTime(t *testing.T) {
 	t.Parallel()
-	t.Run("a revocation comes before a flood that came earlier", func(t *testing.T) {
+	t.Run("a revocation goes before an earlier flood", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
@@ -101,7 +101,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("one organization's flood does not delay another's job behind all of it", func(t *testing.T) {
+	t.Run("the flood of one organization does not delay the job of another behind all of it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
@@ -114,7 +114,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("organizations share by what jobs cost and not by how many there are", func(t *testing.T) {
+	t.Run("organizations share the writer by the cost of jobs, not by their number", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
@@ -134,7 +134,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("jobs of an organization run in the order in which they came", func(t *testing.T) {
+	t.Run("jobs of an organization run in order", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
@@ -171,7 +171,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 func TestFloodOfRevocations(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a flood of revocations does not stop the others", func(t *testing.T) {
+	t.Run("a flood of revocations does not stop other jobs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
@@ -186,7 +186,7 @@ func TestFloodOfRevocations(t *testing.T) {
 			}
 		})
 	})
-	t.Run("revocations that write more than they said do not stop the others", func(t *testing.T) {
+	t.Run("revocations that write more than expected do not stop other jobs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
@@ -230,7 +230,7 @@ func TestWriterTransactions(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a transaction ends when its jobs have written more than they said", func(t *testing.T) {
+	t.Run("a transaction ends when its jobs have written more than expected", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
@@ -247,7 +247,7 @@ func TestWriterTransactions(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a job whose caller has gone is not done", func(t *testing.T) {
+	t.Run("a job without a caller is not run", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := stalled(t)
