@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// narrowly returns an actor of the tenant that may manage webhooks and may not read the audit log.
+// narrowly returns an actor who may manage webhooks but not read the audit log.
 func (x tenant) narrowly(t *testing.T) access.Actor {
 	t.Helper()
 	key, _ := storagetest.Key(t, x.Store, x.owner, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
@@ -20,14 +20,14 @@ func (x tenant) narrowly(t *testing.T) access.Actor {
 	return p.Actor("127.0.0.1", "test")
 }
 
-// change updates the subscription of the tenant.
+// change updates the subscription of the fixture.
 func (x tenant) change(t *testing.T, by access.Actor, c webhook.SubscriptionChange) error {
 	t.Helper()
 	_, err := x.UpdateSubscription(t.Context(), by, x.org(), x.sub.ID, c)
 	return err
 }
 
-// types lists the event types that are pending for a subscription.
+// types lists the types of the pending events.
 func (x tenant) types(t *testing.T) (types []string) {
 	t.Helper()
 	for _, job := range x.jobs(t) {
@@ -110,7 +110,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (x tenant, narrow access.Actor) {
 		x = newTenant(t)
-		narrow = x.narrowly(t) // an audit event, as the next ones
+		narrow = x.narrowly(t) // an audit event, like the next ones
 		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
 		storagetest.Publish(t, x.Store, x.owner, "order.paid")
 		if n := len(x.types(t)); n != 3 {
@@ -137,7 +137,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Run("pending audit events do not go to the new URL", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
-		held := x.jobs(t) // as the dispatcher holds them in memory
+		held := x.jobs(t) // as the dispatcher has them in memory
 		failed := x.begin(t, held[0])
 		if err := x.change(t, narrow, webhook.SubscriptionChange{URL: elsewhere, AuditEvents: new(false)}); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func files(t *testing.T, dir string) []string {
 	return names
 }
 
-// integrity returns what SQLite finds wrong with a file that nobody writes to: "ok" where nothing is.
+// integrity returns the result of SQLite's check of a file without writers; "ok" means sound.
 func integrity(t *testing.T, path string) (found string) {
 	t.Helper()
 	db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+path+"?mode=ro"))
@@ -99,7 +99,7 @@ func TestBackup(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
-		dir := t.TempDir() // as the files are at a kill
+		dir := t.TempDir() // the files as a kill leaves them
 		for _, suffix := range []string{"", "-wal"} {
 			if err := os.WriteFile(filepath.Join(dir, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(x.Path()+suffix)), 0o600); err != nil {
 				t.Fatal(err)
@@ -255,7 +255,7 @@ func TestDatedBackups(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.Truncate(filepath.Join(dir, old[0]), 20<<20); err != nil { // goes in pieces
+		if err := os.Truncate(filepath.Join(dir, old[0]), 20<<20); err != nil { // it is deleted in pieces
 			t.Fatal(err)
 		}
 		cutOff := strings.TrimSuffix(database, ".db") + "-20191231-000000.000.db.removed" // by an earlier run
@@ -275,7 +275,7 @@ func TestDatedBackups(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		older := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "", 0))
-		if err := os.Mkdir(older.File+".removed", 0o700); err != nil { // where it is moved to first
+		if err := os.Mkdir(older.File+".removed", 0o700); err != nil { // the name to which the old copy is moved first
 			t.Fatal(err)
 		}
 		r, err := x.CreateBackup(t.Context(), x.actor(), "", 1)
@@ -329,7 +329,7 @@ func TestDatedBackups(t *testing.T) {
 	})
 }
 
-// spoil overwrites what is in the middle of a file.
+// spoil overwrites the middle of a file.
 func spoil(t *testing.T, path string) {
 	t.Helper()
 	f := must[*os.File](t)(os.OpenFile(path, os.O_RDWR, 0))

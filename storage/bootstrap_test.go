@@ -15,7 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// starts opens one file again and again, as starts of a server do.
+// starts opens one file again and again, like the starts of a server.
 type starts struct {
 	options storage.Options
 	log     bytes.Buffer
@@ -27,7 +27,7 @@ func newStarts(t *testing.T) *starts {
 	return s
 }
 
-// start opens the file with a token; a life of 0 is for ever. stop ends that start.
+// start opens the file with a token. A life of 0 means forever. stop ends that start.
 func (s *starts) start(t *testing.T, token access.Credential, life time.Duration) (store *storage.Store, stop func()) {
 	t.Helper()
 	s.options.Bootstrap, s.options.BootstrapLife = token, life

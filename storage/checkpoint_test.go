@@ -18,7 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// bounded runs a store whose write-ahead log has bounds of its own, and returns what it logs.
+// bounded runs a store with its own limits of the write-ahead log, and returns its log messages.
 func bounded(t *testing.T, restart, warn int64) (x tenant, log *bytes.Buffer) {
 	t.Helper()
 	log = &bytes.Buffer{}
@@ -52,7 +52,7 @@ func (x tenant) publishLong(t *testing.T) {
 	}
 }
 
-// logSize returns how large the write-ahead log is on disk.
+// logSize returns the size of the write-ahead log on disk.
 func (x tenant) logSize(t *testing.T) int64 {
 	t.Helper()
 	info, err := os.Stat(x.Path() + "-wal")
@@ -79,7 +79,7 @@ func TestWriteAheadLog(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						time.Sleep(200 * time.Millisecond) // longer than a commit may be held up
+						time.Sleep(200 * time.Millisecond) // longer than a commit may be delayed
 						end()
 					}
 				})
@@ -92,7 +92,7 @@ func TestWriteAheadLog(t *testing.T) {
 			}
 			stop()
 			readers.Wait()
-			// Half a megabyte, and what is written until the next look, a second later. All that was written is 12 MB.
+			// Half a megabyte, plus the writes of one second until the next check. The test writes 12 MB.
 			if most > 4<<20 {
 				t.Errorf("it has grown to %d bytes", most)
 			}
@@ -122,7 +122,7 @@ func TestWriteAheadLog(t *testing.T) {
 				t.Errorf("it is logged %d times:\n%s", n, log)
 			}
 			end()
-			time.Sleep(10 * time.Second) // in which nobody writes
+			time.Sleep(10 * time.Second) // without any write
 			if warning, err := x.Ready(t.Context()); warning != "" || err != nil || x.logSize(t) >= warn {
 				t.Errorf("it still warns %q, error %v, with %d bytes", warning, err, x.logSize(t))
 			}

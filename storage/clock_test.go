@@ -18,7 +18,7 @@ import (
 
 const aDay = 24 * time.Hour
 
-// hourly are options under which events are kept for an hour, and audit events too.
+// hourly returns options that keep events and audit events for an hour.
 func hourly(t *testing.T) storage.Options {
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	o.KeepEvents, o.KeepAudit = time.Hour, time.Hour
@@ -35,13 +35,13 @@ func (x tenant) gone(t *testing.T, id string) bool {
 	return err != nil
 }
 
-// off switches the subscription off, so that nothing keeps old events.
+// off disables the subscription, so that it does not keep old events.
 func (x tenant) off(t *testing.T) {
 	t.Helper()
 	x.switched(t, false)
 }
 
-// auditLines counts the audit log.
+// auditLines counts the audit events.
 func (x tenant) auditLines(t *testing.T) int {
 	t.Helper()
 	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1000})
@@ -51,14 +51,14 @@ func (x tenant) auditLines(t *testing.T) int {
 	return len(log)
 }
 
-// warned returns the warning of the clock's check.
+// warned returns the warning about the clock.
 func (x tenant) warned(t *testing.T) string {
 	t.Helper()
 	return x.Clock().Warning()
 }
 
-// TestClockAhead starts with the clock 400 days ahead: nothing is deleted, whatever is started anew, until an operator has
-// accepted the clock.
+// TestClockAhead starts with a clock that is 400 days ahead. Nothing is deleted, even after restarts, until an operator
+// accepts the clock.
 func TestClockAhead(t *testing.T) {
 	t.Parallel()
 	o := hourly(t)
@@ -122,7 +122,7 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-// TestClockJumps has the clock jump under a running store.
+// TestClockJumps makes the clock jump under a running store.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -166,7 +166,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// renamed returns the id of the newest event, whose time was changed: the time is a part of the id.
+// renamed returns the new id of the newest event after a change of its time, which is a part of the id.
 func (x tenant) renamed(t *testing.T, was string) string {
 	t.Helper()
 	events, err := x.Events(t.Context(), x.org(), 0, 1)
@@ -176,8 +176,8 @@ func (x tenant) renamed(t *testing.T, was string) string {
 	return events[0].ID
 }
 
-// TestRowsFromTheFuture has 600 events, and their audit log, written while the clock was ten days ahead. What was written
-// later is deleted in its time, and a replay finds it.
+// TestRowsFromTheFuture writes 600 events and their audit log with a clock ten days ahead. Later events are deleted in
+// time, and a replay finds them.
 func TestRowsFromTheFuture(t *testing.T) {
 	t.Parallel()
 	o := hourly(t)
@@ -223,8 +223,8 @@ func TestRowsFromTheFuture(t *testing.T) {
 	})
 }
 
-// TestReplayBehindRowsFromTheFuture replays right after the clock was set back, and after a restart, before anybody has
-// looked through the events.
+// TestReplayBehindRowsFromTheFuture replays right after the clock was set back, and after a restart, before a sweep has
+// read the events.
 func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	t.Parallel()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -242,7 +242,7 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 		if err := store.MoveEvents(t.Context(), events[301].RowID, events[0].RowID, 10*aDay); err != nil {
 			t.Fatal(err)
 		}
-		x.missed(t, 5, "behind") // at once, so before upkeep looks
+		x.missed(t, 5, "behind") // immediately, before upkeep runs
 		period := webhook.Replay{Since: began - 1, Until: began + 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"before", "ahead", "behind"}}
 		x.counts(t, period, 5)
 		stop()
@@ -255,7 +255,7 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	})
 }
 
-// counts wants a replay to be of so many events.
+// counts expects a replay of so many events.
 func (x tenant) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n != want {

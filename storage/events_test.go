@@ -20,7 +20,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// keyed is an event under an idempotency key.
+// keyed is an event with an idempotency key.
 func keyed(key, data string) webhook.NewEvent {
 	return webhook.NewEvent{Type: "user.created", Data: []byte(data), IdempotencyKey: key, Digest: sha256.Sum256([]byte(data))}
 }
@@ -216,7 +216,7 @@ func TestEventsAreListedNewestFirst(t *testing.T) {
 	}
 }
 
-// misdated returns an id with another time in it, which no row has.
+// misdated returns an id with a time that no row has.
 func misdated(id string) string {
 	const early = "evt_00"
 	return early + id[len(early):]
@@ -269,8 +269,8 @@ func TestAttemptFilters(t *testing.T) {
 	}
 }
 
-// TestQueryPlans runs what happens all day and then asks SQLite how it went about each statement. None may read a table
-// that grows with history from end to end, nor sort one.
+// TestQueryPlans does the usual work of a day and then reads the query plan of each statement. None may scan or sort a
+// table that grows with history.
 func TestQueryPlans(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)
@@ -310,8 +310,8 @@ func TestQueryPlans(t *testing.T) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
 		t.Fatal(err)
 	}
-	// The attempts of one event to one subscription are few, and in no index in the order of time. The points of a series
-	// are few too.
+	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of
+	// a series are few too.
 	if n := noneGrows(t, x.Store, map[string]string{
 		"FROM deliveries own": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE",
 	}); n < 50 {
@@ -319,8 +319,8 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-// noneGrows looks at the plans of all statements that the store has run so far, and returns how many there are. A statement
-// that holds one of the texts may take steps that hold what stands beside it.
+// noneGrows checks the plans of all statements that the store has run, and returns their number. but allows exceptions:
+// a statement with the first text may have steps with the second.
 func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 	t.Helper()
 	plans, err := store.QueryPlans(t.Context())
@@ -342,11 +342,11 @@ func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 	return len(plans)
 }
 
-// grows matches a step that reads one of the large tables (by the aliases that our statements give them) from end to end.
-// What is pending, and what is being sent, is read so once at the start, each in an index of its own.
+// grows matches a step that scans one of the large tables, by the aliases of our statements. Pending deliveries and
+// running attempts are scanned once at the start, each in an index of its own.
 var grows = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|sub|audit|sqlite))`)
 
-// TestEventsWithoutAudit passes by a stretch of the audit log that is longer than one read looks at.
+// TestEventsWithoutAudit skips a run of audit events that is longer than one read.
 func TestEventsWithoutAudit(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// holder is an operator in an organization without subscriptions, or the event about the hold would wait for them.
+// holder returns an operator of an organization without subscriptions. Otherwise the event about the hold would be
+// pending too.
 func holder(t *testing.T, x tenant) access.Actor {
 	t.Helper()
 	return storagetest.Operator(t, x.Store).Actor("127.0.0.1", "test")
@@ -253,7 +254,7 @@ func TestEffectsOfHold(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "b")
-		for _, eventType := range []string{"a", "b", "c"} { // the first wants every type, and has the news of the second
+		for _, eventType := range []string{"a", "b", "c"} { // the first subscription wants every type, and gets the event about the second
 			storagetest.Publish(t, x.Store, x.owner, eventType)
 		}
 		due := x.jobs(t)[0].DueAt

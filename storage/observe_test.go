@@ -16,12 +16,12 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// seen notes what a store tells of itself.
+// seen is an Observer that records its calls.
 type seen struct {
 	mu          sync.Mutex
 	commits     int
 	writes      int
-	took        time.Duration // the least
+	took        time.Duration // the shortest
 	events      int
 	turns       []webhook.Status
 	interrupted int
@@ -55,7 +55,7 @@ func (s *seen) Interrupted(attempts int) {
 	s.interrupted += attempts
 }
 
-// observed makes a tenant in a store that tells o.
+// observed creates a fixture in a store with that observer.
 func observed(t *testing.T, o *seen) tenant {
 	t.Helper()
 	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -64,7 +64,7 @@ func observed(t *testing.T, o *seen) tenant {
 	return tenantOf(t, store)
 }
 
-// fail has n attempts in a row fail.
+// fail makes n attempts in a row fail.
 func (x tenant) fail(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -177,7 +177,7 @@ func TestBacklog(t *testing.T) {
 		ctx, no := t.Context(), false
 		x := tenant{Store: storagetest.Open(t)}
 		x.owner, _ = storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
-		types := []string{"user.created", "order.paid"} // and no audit events
+		types := []string{"user.created", "order.paid"} // without audit events
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
 		waiting := func(want webhook.Backlog) {
 			t.Helper()
@@ -204,7 +204,7 @@ func TestBacklog(t *testing.T) {
 		if err := x.DeleteSubscription(ctx, x.actor(), x.org(), gone.ID); err != nil {
 			t.Fatal(err)
 		}
-		got, err := x.Backlog(ctx) // upkeep may have dropped what was pending for it
+		got, err := x.Backlog(ctx) // upkeep may have dropped its pending deliveries
 		if err != nil || got.Healthy != (webhook.Waiting{Lanes: 2, Deliveries: 3}) || got.Closed.Lanes < 1 || got.Closed.Lanes > 2 {
 			t.Errorf("%+v, error %v", got, err)
 		}

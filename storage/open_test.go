@@ -15,7 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// kept makes a store, closes it, and returns its path.
+// kept creates a store, closes it, and returns its path.
 func kept(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a #%? name.db")
@@ -25,7 +25,7 @@ func kept(t *testing.T) string {
 	return path
 }
 
-// alter runs a statement on a closed file, as a hand with another tool would.
+// alter runs a statement on a closed file, like an operator with another tool.
 func alter(t *testing.T, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23", " ", "%20").Replace(path))
@@ -40,7 +40,7 @@ func alter(t *testing.T, path, statement string) {
 	}
 }
 
-// refused opens and expects an error of the given kind whose text has each of the given parts.
+// refused expects that Open fails with this kind of error, and that its text has each of the parts.
 func refused(t *testing.T, o storage.Options, kind error, parts ...string) {
 	t.Helper()
 	store, err := storage.Open(context.Background(), o)
@@ -225,7 +225,7 @@ func TestFirstStart(t *testing.T) {
 			})
 		}
 		path := kept(t)
-		if err := os.Rename(path+".key", path+".key.new"); err != nil { // as if cut off before the key had its name
+		if err := os.Rename(path+".key", path+".key.new"); err != nil { // as if the start ended before the key got its name
 			t.Fatal(err)
 		}
 		storagetest.OpenWith(t, storagetest.Options(t, path))

@@ -21,7 +21,7 @@ func (x tenant) pace(t *testing.T, perSecond int64) webhook.Subscription {
 	return must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
 }
 
-// counter counts how often the dispatcher is told of one subscription.
+// counter counts the changes of one subscription that the dispatcher hears of.
 type counter struct {
 	watcher
 	of    int64

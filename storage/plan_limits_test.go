@@ -16,7 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// withLimits makes a tenant on a plan of its own.
+// withLimits creates a fixture with a plan of its own.
 func withLimits(t *testing.T, subscriptions, keys *int64) (platform, access.Principal) {
 	t.Helper()
 	store := storagetest.Open(t)
@@ -35,7 +35,7 @@ func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscrip
 	return sub, err
 }
 
-// reached checks that an error says which limit it is.
+// reached checks that an error names the limit.
 func reached(t *testing.T, err error, says ...string) {
 	t.Helper()
 	f, ok := fault.As(err)
@@ -49,7 +49,7 @@ func reached(t *testing.T, err error, says ...string) {
 	}
 }
 
-// together makes twenty calls at once and returns how many did not reach a limit.
+// together makes twenty parallel calls and returns how many did not reach a limit.
 func together(t *testing.T, call func() error) int64 {
 	var made atomic.Int64
 	var all sync.WaitGroup
@@ -240,7 +240,7 @@ func TestOneRequestMakesABoundedNumberOfDeliveries(t *testing.T) {
 
 func TestNewsAboutHealthIsBounded(t *testing.T) {
 	t.Parallel()
-	// deactivate makes news about a subscription and returns how many get it.
+	// deactivate causes events about a subscription and returns how many receive them.
 	deactivate := func(t *testing.T, x platform, organization int64, id string) int {
 		t.Helper()
 		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.by, organization, id, webhook.SubscriptionChange{IsActive: new(false)}))

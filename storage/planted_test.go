@@ -16,8 +16,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// planted are the things that somebody who may write to a directory can put at a name there, before or while a command uses
-// it. target is a file elsewhere, which must stay as it is, and missing a name elsewhere, which must stay free.
+// planted are the objects that another user of a directory could put in place of a file, before or during a command.
+// target is a file elsewhere that must not change. missing is a name elsewhere that must stay free.
 var planted = map[string]func(name, target, missing string) error{
 	"a symbolic link":           func(name, target, _ string) error { return os.Symlink(target, name) },
 	"a symbolic link to nobody": func(name, _, missing string) error { return os.Symlink(missing, name) },
@@ -29,7 +29,7 @@ var planted = map[string]func(name, target, missing string) error{
 	},
 }
 
-// attacked is what a command is attacked at.
+// attacked has the files of an attacked command.
 type attacked struct {
 	t    *testing.T
 	path string // of the database
@@ -37,8 +37,8 @@ type attacked struct {
 	from string // a copy to restore
 }
 
-// TestPlanted has every command find something planted at every name that it writes to. It runs as whoever runs the tests,
-// with all the rights of root, if that is root.
+// TestPlanted puts every object at every name that a command writes to. It runs with the rights of the tests, which may
+// be root's.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	made := kept(t)
@@ -69,8 +69,8 @@ func TestPlanted(t *testing.T) {
 		command  string
 		run      func(attacked) error
 		isFirst  bool     // there is no database yet
-		names    []string // where something is planted: each is refused, with a sentence that names it
-		replaced []string // the same, and each is removed or replaced unless it is a directory
+		names    []string // a planted name is refused with an error that names it
+		replaced []string // a planted name is refused too, or the object is replaced unless it is a directory
 	}{
 		{"a first start", open, true, append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.key.new.part"}},
 		{"a start", open, false, append(sqlite, "keyhook.db.lock"), nil},
@@ -98,7 +98,7 @@ func TestPlanted(t *testing.T) {
 						if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
 							t.Fatal("only root can make a file of another user")
 						}
-						t.Skip("only root can make a file of another user") // a failure under KEYHOOK_TEST_REQUIRE
+						t.Skip("only root can make a file of another user") // fails if KEYHOOK_TEST_REQUIRE is set
 					}
 					dir, elsewhere := t.TempDir(), t.TempDir()
 					a := attacked{t, filepath.Join(dir, "keyhook.db"), storage.Options{}, from}
@@ -129,8 +129,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// unharmed expects the target as it was before, nothing at the name missing, and the keys in files of mode 0600. What was
-// planted stands at name.
+// unharmed expects an unchanged target, a free name missing, and keys in files of mode 0600. The object was planted at
+// name.
 func (a attacked) unharmed(name string, before os.FileInfo, missing string) {
 	a.t.Helper()
 	if _, err := os.Lstat(missing); err == nil {
@@ -147,7 +147,7 @@ func (a attacked) unharmed(name string, before os.FileInfo, missing string) {
 	}
 }
 
-// copyFiles copies a database that nobody has open, and its key.
+// copyFiles copies a closed database and its key.
 func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
 	for _, suffix := range []string{"", ".key"} {
@@ -157,7 +157,7 @@ func copyFiles(t *testing.T, from, to string) {
 	}
 }
 
-// TestSecondName has a database that another process has open come by another name.
+// TestSecondName gives a second name to a database that another process has open.
 func TestSecondName(t *testing.T) {
 	t.Parallel()
 	path := kept(t)
@@ -199,7 +199,7 @@ func TestSecondName(t *testing.T) {
 
 	t.Run("a database that was opened by a deleted name is in use", func(t *testing.T) {
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-		moved := filepath.Join(t.TempDir(), "moved.db") // as a mount in another container shows it
+		moved := filepath.Join(t.TempDir(), "moved.db") // as a mount in another container does
 		copyFiles(t, path, moved)
 		if err := errors.Join(os.Remove(moved), os.Rename(path, moved)); err != nil {
 			t.Fatal(err)

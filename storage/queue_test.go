@@ -18,7 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// tenant is an organization with one subscription to everything.
+// tenant is an organization with one subscription to every event.
 type tenant struct {
 	*storage.Store
 	owner access.Principal
@@ -42,7 +42,7 @@ func (x tenant) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test")
 
 func (x tenant) org() int64 { return x.owner.Organization.RowID }
 
-// jobs returns what is pending for the subscription.
+// jobs returns the pending deliveries of the subscription.
 func (x tenant) jobs(t *testing.T) []webhook.Job {
 	t.Helper()
 	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)
@@ -52,7 +52,7 @@ func (x tenant) jobs(t *testing.T) []webhook.Job {
 	return jobs
 }
 
-// begin begins the next attempt of a job and returns its row id, 0 if it was refused.
+// begin begins the next attempt of a job and returns its row id, or 0 if it was refused.
 func (x tenant) begin(t *testing.T, job webhook.Job) int64 {
 	t.Helper()
 	at, err := x.Target(t.Context(), job.Subscription)
@@ -73,7 +73,7 @@ func (x tenant) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
 	return ids[0]
 }
 
-// end records the end of an attempt that was begun under the present epoch.
+// end records the result of an attempt of the current epoch.
 func (x tenant) end(t *testing.T, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
 	t.Helper()
 	at, err := x.Target(t.Context(), job.Subscription)
@@ -273,7 +273,7 @@ func TestFailedAttempts(t *testing.T) {
 	t.Run("a subscription receives no events about itself", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // health is no news at the same host
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // another host, because events about health do not go to the same host
 		no := false
 		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
 			t.Fatal(err)
@@ -396,7 +396,7 @@ func TestQueueOfRemovedSubscription(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second + time.Millisecond)
-			if n := len(x.jobs(t)); n != 100 { // of the 200 that one batch leaves, as many as jobs asks for
+			if n := len(x.jobs(t)); n != 100 { // the first batch leaves 200, and jobs returns at most 100
 				t.Errorf("%d are pending after a second", n)
 			}
 			stop()
@@ -464,7 +464,7 @@ func TestRedeliver(t *testing.T) {
 	}
 }
 
-// TestRedeliverOfTheAuditLog has somebody without audit:read send an old event of the audit log again.
+// TestRedeliverOfTheAuditLog redelivers an old audit event without audit:read.
 func TestRedeliverOfTheAuditLog(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)

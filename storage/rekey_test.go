@@ -22,20 +22,20 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Encryption keys that an operator might have.
+// Encryption keys of an operator.
 var (
 	keyA = strings.Repeat("a1", 32)
 	keyB = strings.Repeat("b2", 32)
 	keyC = strings.Repeat("c3", 32)
 )
 
-// sealed is a stopped file, and what its secrets are.
+// sealed is a closed file, with its secrets.
 type sealed struct {
 	o       storage.Options
-	secrets map[int64][2]string // by row id: the secret, and the one of before in an overlap
+	secrets map[int64][2]string // by row id: the secret, and the previous one during an overlap
 }
 
-// newSealed makes a file with n subscriptions, every third of them in an overlap and every seventh removed.
+// newSealed creates a file with n subscriptions. Every third one is in an overlap, and every seventh is deleted.
 func newSealed(t *testing.T, n int, encryptionKey string) sealed {
 	t.Helper()
 	x := sealed{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][2]string{}}
@@ -62,13 +62,13 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealed {
 	return x
 }
 
-// with is the file with other settings.
+// with returns the file with another setting of encryption.key.
 func (x sealed) with(encryptionKey string) sealed {
 	x.o.EncryptionKey = encryptionKey
 	return x
 }
 
-// intact opens the file and fails the test unless each secret is what it was.
+// intact opens the file and fails the test unless each secret is unchanged.
 func (x sealed) intact(t *testing.T) {
 	t.Helper()
 	store, stop := storagetest.OpenWith(t, x.o)
@@ -86,7 +86,7 @@ func (x sealed) intact(t *testing.T) {
 	}
 }
 
-// keys returns the lines of the key file; none where there is no file.
+// keys returns the lines of the key file, or none.
 func (x sealed) keys(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(x.o.Path + ".key")
@@ -96,7 +96,7 @@ func (x sealed) keys(t *testing.T) []string {
 	return strings.Fields(string(text))
 }
 
-// beside lists the files that stand beside the database by what follows its name, without the lock.
+// beside lists the files beside the database by their suffixes, without the lock.
 func (x sealed) beside(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(x.o.Path + ".*")
@@ -116,7 +116,7 @@ func (x sealed) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekey
 	return storage.Rekey(ctx, storage.RekeyOptions{Options: x.o, OldKey: oldKey, NewKey: newKey})
 }
 
-// query reads one value out of a closed file.
+// query reads one value from a closed file.
 func query(t *testing.T, path string, value any, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -129,7 +129,7 @@ func query(t *testing.T, path string, value any, statement string) {
 	}
 }
 
-// cut is a context that ends after Rekey has asked it for its error so often, as a signal between two batches does.
+// cut is a context that ends after so many calls of Err, like a signal between two batches.
 type cut struct {
 	context.Context
 	after *int
@@ -177,7 +177,7 @@ func TestRekey(t *testing.T) {
 		}
 		old.intact(t)
 		refused(t, x.with(before[0]).o, storage.ErrKey, done.KeyID, done.PreviousKeyID, "encryption.key")
-		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", "")) // and on to a third
+		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", "")) // then rekey to a third key
 		if again.PreviousKeyID != done.KeyID || again.KeyID == done.KeyID {
 			t.Errorf("again %+v", again)
 		}
@@ -186,7 +186,7 @@ func TestRekey(t *testing.T) {
 
 	for name, tt := range map[string]struct {
 		made, configured, old, new string
-		then                       string // encryption.key from then on
+		then                       string // the later encryption.key
 		files                      []string
 	}{
 		"from the settings to a file of the operator's":      {keyA, keyA, "", keyB, keyB, nil},
@@ -219,7 +219,7 @@ func TestRekey(t *testing.T) {
 				t.Errorf("files (-want +got):\n%s", d)
 			}
 			if tt.new == "" && tt.configured == "" {
-				return // which makes a new one each time
+				return // it creates a new key each time
 			}
 			again := must[storage.Rekeyed](t)(then.rekey(t.Context(), tt.old, tt.new))
 			if again.PreviousKeyID != "" || again.Secrets != 0 || again.KeyID != done.KeyID {
@@ -251,7 +251,7 @@ func TestInterruptedRekey(t *testing.T) {
 			}
 			x.with(first).intact(t)
 			refused(t, x.with(second).o, storage.ErrKey, "needs the key")
-			store, stop := storagetest.OpenWith(t, x.o) // a server in between, which seals with the old key
+			store, stop := storagetest.OpenWith(t, x.o) // a server runs in between and seals with the old key
 			sub, secret := storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
 			x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
 			stop()
@@ -270,14 +270,14 @@ func TestInterruptedRekey(t *testing.T) {
 		before := filepath.Join(t.TempDir(), "before.db")
 		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.o.Path, To: before}))
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
-		_, err := storage.Restore(t.Context(), x.o, before) // with the new key alone
+		_, err := storage.Restore(t.Context(), x.o, before) // with only the new key
 		if !errors.Is(err, storage.ErrKey) || !strings.Contains(err.Error(), done.PreviousKeyID) ||
 			!strings.Contains(err.Error(), "cat "+done.OldKeys[0]+" >> "+x.o.Path+".key") {
 			t.Fatal(err)
 		}
 		x.intact(t)
 		both := strings.Join(append(x.keys(t), strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(done.OldKeys[0]))))), "\n")
-		if err := os.WriteFile(x.o.Path+".key", []byte(both), 0o600); err != nil { // as the sentence says
+		if err := os.WriteFile(x.o.Path+".key", []byte(both), 0o600); err != nil { // do what the error says
 			t.Fatal(err)
 		}
 		restored := must[backup.Restored](t)(storage.Restore(t.Context(), x.o, before))
@@ -310,7 +310,7 @@ func TestInterruptedRekey(t *testing.T) {
 
 	t.Run("Rekey leaves unfinished attempts to the next owner, because it does not know the policy", func(t *testing.T) {
 		t.Parallel()
-		x := newSealed(t, 2, "") // of which the first is removed
+		x := newSealed(t, 2, "") // the first of them is deleted
 		store, stop := storagetest.OpenWith(t, x.o)
 		storagetest.Publish(t, store, storagetest.Operator(t, store), "order.created")
 		at := must[webhook.Target](t)(store.Target(t.Context(), 2))
@@ -346,7 +346,7 @@ func TestRefusedRekey(t *testing.T) {
 			UPDATE subscriptions SET secret = CAST(substr(secret, 1, 20) || 'AAAA' || substr(secret, 25) AS BLOB) WHERE id = 2;
 			UPDATE subscriptions SET secret = CAST('v1.01234567.AAAA' AS BLOB) WHERE id = 3;
 			UPDATE subscriptions SET secret = x'' WHERE id = 5;
-			UPDATE subscriptions SET secret = x'' WHERE id = 8`) // removed
+			UPDATE subscriptions SET secret = x'' WHERE id = 8`) // a deleted subscription
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		store, stop := storagetest.OpenWith(t, x.o)
 		var want []string

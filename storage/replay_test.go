@@ -21,13 +21,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// everything is a replay of all that there is.
+// everything is a replay without filters.
 var everything = webhook.Replay{Only: webhook.OnlyAll}
 
-// only narrows it.
+// only returns everything with this filter.
 func only(o webhook.Only) webhook.Replay { return webhook.Replay{Only: o} }
 
-// frail is newTenant where one failed attempt exhausts a delivery, and no number of them makes a subscription failing.
+// frail is newTenant with a policy of one attempt, and without failing subscriptions.
 func frail(t *testing.T) tenant {
 	t.Helper()
 	store, _ := storagetest.OpenWith(t, frailOptions(t, filepath.Join(t.TempDir(), "keyhook.db")))
@@ -49,7 +49,7 @@ func (x tenant) switched(t *testing.T, on bool) {
 	}
 }
 
-// planned has the plan have webhooks, or lack them.
+// planned turns the webhooks of the plan on or off.
 func (x tenant) planned(t *testing.T, webhooks bool) {
 	t.Helper()
 	if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &webhooks}); err != nil {
@@ -70,7 +70,7 @@ func (x tenant) publish(t *testing.T, n int, eventType string) (ids []string) {
 	return ids
 }
 
-// missed publishes n events of that type that the subscription is not sent.
+// missed publishes n events of that type that the subscription does not receive.
 func (x tenant) missed(t *testing.T, n int, eventType string) (ids []string) {
 	t.Helper()
 	x.switched(t, false)
@@ -81,7 +81,7 @@ func (x tenant) missed(t *testing.T, n int, eventType string) (ids []string) {
 	return ids
 }
 
-// endAll ends all that is pending.
+// endAll ends all pending deliveries.
 func (x tenant) endAll(t *testing.T, succeeded bool) {
 	t.Helper()
 	for _, job := range x.jobs(t) {
@@ -89,7 +89,7 @@ func (x tenant) endAll(t *testing.T, succeeded bool) {
 	}
 }
 
-// pending counts what is pending: as it is told, and as it is.
+// pending checks that the count of pending deliveries matches the table, and returns it.
 func (x tenant) pending(t *testing.T) int64 {
 	t.Helper()
 	sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
@@ -103,7 +103,7 @@ func (x tenant) pending(t *testing.T) int64 {
 	return sub.PendingDeliveries
 }
 
-// replays counts, replays and replays again, and wants so many deliveries of it.
+// replays counts a replay and runs it twice. It expects so many deliveries.
 func (x tenant) replays(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	before := x.pending(t)
@@ -171,7 +171,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		x := frail(t)
 		y := x
 		y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
-		x.endAll(t, true) // the news of the other
+		x.endAll(t, true) // the events about the other subscription
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		y.endAll(t, true)
@@ -232,7 +232,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		t.Parallel()
 		x := frail(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
-		x.endAll(t, true) // the news of the other
+		x.endAll(t, true) // the events about the other subscription
 		for _, id := range []string{x.sub.ID, other.ID} {
 			_, job, attempt, err := x.BeginTest(t.Context(), x.org(), id)
 			if err != nil {
@@ -272,7 +272,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 			o.KeepEvents = time.Hour
 			store, _ := storagetest.OpenWith(t, o)
 			x := tenantOf(t, store)
-			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // waits, so the event stays
+			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // its delivery is pending, so the event stays
 			x.endAll(t, true)
 			id := x.missed(t, 1, "user.created")[0]
 			time.Sleep(time.Hour + time.Minute)
@@ -312,7 +312,7 @@ func TestReplayByType(t *testing.T) {
 			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
 				storagetest.Publish(t, x.Store, x.owner, eventType)
 			}
-			// What it wants now counts, not what it wanted then.
+			// The present types of the subscription count, not those of that time.
 			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
 				t.Fatal(err)
 			}
@@ -367,7 +367,7 @@ func TestLongReplay(t *testing.T) {
 	t.Parallel()
 	const chunk = 250
 
-	// There are three events more: the subscription's own, of how it was switched off and on.
+	// Three more events are about the subscription itself, which was disabled and enabled.
 	for _, n := range []int{chunk - 4, chunk - 3, chunk - 2, 2*chunk - 3, 2*chunk + 50} {
 		t.Run("each delivery is created once, in order", func(t *testing.T) {
 			t.Parallel()
@@ -420,7 +420,7 @@ func TestLongReplay(t *testing.T) {
 	t.Run("a canceled replay ends between two steps, and the next one continues", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		x.missed(t, 2*chunk+500, "user.created") // and the two that tell how it was switched off
+		x.missed(t, 2*chunk+500, "user.created") // and the two events about its disabling
 		ctx, cancel := context.WithCancel(t.Context())
 		x.Watch(onChange(cancel))
 		made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
@@ -463,13 +463,13 @@ func TestLongReplay(t *testing.T) {
 	})
 }
 
-// onChange is called at each change that is told.
+// onChange is called at each announced change.
 type onChange func()
 
 func (w onChange) SubscriptionsChanged(...int64)   { w() }
 func (w onChange) DeliveriesCreated([]webhook.Job) {}
 
-// audited returns the details of the newest line of the audit log, which must be of a replay.
+// audited returns the details of the newest audit event, which must be a replay.
 func (x tenant) audited(t *testing.T) map[string]any {
 	t.Helper()
 	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
@@ -526,8 +526,7 @@ func TestReplayIsRefused(t *testing.T) {
 	refused("of a removed subscription", x.org(), fault.NotFound)
 }
 
-// TestReplayPlans shows that a replay walks the events of its organization and looks each one's deliveries up, its own
-// only.
+// TestReplayPlans checks that a replay reads only events of its organization, and finds their deliveries by an index.
 func TestReplayPlans(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// copied makes a database in which one delivery is pending, a copy of it, and then a second delivery that the copy does not
-// have. The store is closed.
+// copied creates a database with one pending delivery, a copy of it, and then a second delivery that the copy lacks. It
+// closes the store.
 func copied(t *testing.T) (path, of string, x tenant) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "keyhook.db")
@@ -33,7 +33,7 @@ func copied(t *testing.T) (path, of string, x tenant) {
 	return path, of, x
 }
 
-// sums returns the digests of all files in a directory but the lock.
+// sums returns the digests of all files in a directory, except the lock.
 func sums(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
 	all := map[string][32]byte{}
@@ -275,7 +275,7 @@ func TestRestoreOverDamage(t *testing.T) {
 		path, from, x := copied(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		storagetest.Publish(t, store, x.owner, "c")
-		killed := t.TempDir() // as the files are at a kill
+		killed := t.TempDir() // the files as a kill leaves them
 		for _, suffix := range []string{"", "-wal", ".key"} {
 			if err := os.WriteFile(filepath.Join(killed, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(path+suffix)), 0o600); err != nil {
 				t.Fatal(err)

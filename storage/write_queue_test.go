@@ -19,7 +19,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// commitSizes is an observer that notes how many jobs share each transaction.
+// commitSizes is an observer that records how many jobs share each transaction.
 type commitSizes struct {
 	storage.Observer
 	sizes []int
@@ -33,11 +33,11 @@ type crowd struct {
 	t       *testing.T
 	release chan struct{}
 	jobs    sync.WaitGroup
-	order   []string // in which jobs have run; the writer's own
+	order   []string // of the jobs; used by the writer only
 	commits *commitSizes
 }
 
-// stalled opens a store and stalls its writer. It must be called in a synctest bubble.
+// stalled opens a store and stalls its writer. Call it in a synctest bubble.
 func stalled(t *testing.T) *crowd {
 	t.Helper()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -48,7 +48,7 @@ func stalled(t *testing.T) *crowd {
 	return c
 }
 
-// hold has the writer wait for let.
+// hold makes the writer wait for let.
 func (c *crowd) hold() {
 	c.jobs.Go(func() {
 		if err := c.Write(context.Background(), func(*storage.Tx) error { <-c.release; return nil }); err != nil {
@@ -58,7 +58,7 @@ func (c *crowd) hold() {
 	synctest.Wait()
 }
 
-// ask has a job wait.
+// ask queues a job.
 func (c *crowd) ask(name string, organization int64, rows int, urgent bool) {
 	c.do(func() error {
 		return c.WriteFor(context.Background(), organization, rows, urgent, func(t *storage.Tx) error {
@@ -78,7 +78,7 @@ func (c *crowd) do(call func() error) {
 	synctest.Wait()
 }
 
-// let has all that waits run, and returns in which order.
+// let runs all waiting jobs and returns their order.
 func (c *crowd) let() []string {
 	c.commits.sizes = nil
 	close(c.release)
@@ -267,7 +267,7 @@ func TestWriterTransactions(t *testing.T) {
 	})
 }
 
-// writeRows writes n rows under names of their own.
+// writeRows writes n rows with unique names.
 func writeRows(t *storage.Tx, name string, n int) error {
 	return t.Run(`
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -283,7 +283,7 @@ func count(order []string, name string) (n int) {
 	return n
 }
 
-// Row ids of events tell the order of real calls, because each change publishes its audit event.
+// Row ids of events show the order of the calls, because each change publishes its audit event.
 func TestRightsAreWithdrawnFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestRightsAreWithdrawnFirst(t *testing.T) {
 	})
 }
 
-// TestLockedFile lets the file go as soon as one job is answered. If the others were tried once more, they would succeed.
+// TestLockedFile unlocks the file as soon as one job is answered. If the others were retried, they would succeed.
 func TestLockedFile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestLockedFile(t *testing.T) {
 	})
 }
 
-// TestReadyWhileWritesAreBlocked has a transaction that does not end, as on a disk that does not answer.
+// TestReadyWhileWritesAreBlocked has a transaction that does not end, like a disk that hangs.
 func TestReadyWhileWritesAreBlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestReadyWhileWritesAreBlocked(t *testing.T) {
 	})
 }
 
-// note is a job that can be done once.
+// note is a job that succeeds only once.
 func note(name string) func(*storage.Tx) error {
 	return func(t *storage.Tx) error { return t.Run("INSERT INTO instance (name, value) VALUES (?, x'00')", name) }
 }
