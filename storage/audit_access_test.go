@@ -11,8 +11,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// narrowly returns an actor who may manage webhooks but not read the audit log.
-func (x tenant) narrowly(t *testing.T) access.Actor {
+// actorWithoutAuditRead returns an actor who may manage webhooks but not read the audit log.
+func (x tenant) actorWithoutAuditRead(t *testing.T) access.Actor {
 	t.Helper()
 	key, _ := storagetest.Key(t, x.Store, x.owner, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
 	p := x.owner
@@ -44,7 +44,7 @@ func (x tenant) types(t *testing.T) (types []string) {
 func TestSubscriptionWithoutAuditRead(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)
-	by := x.narrowly(t)
+	by := x.actorWithoutAuditRead(t)
 	sub, _, err := x.CreateSubscription(t.Context(), by, x.org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
 	if err != nil || sub.AuditEvents {
 		t.Fatalf("audit_events %v, error %v", sub.AuditEvents, err)
@@ -110,7 +110,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (x tenant, narrow access.Actor) {
 		x = newTenant(t)
-		narrow = x.narrowly(t) // an audit event, like the next ones
+		narrow = x.actorWithoutAuditRead(t) // an audit event, like the next ones
 		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
 		storagetest.Publish(t, x.Store, x.owner, "order.paid")
 		if n := len(x.types(t)); n != 3 {

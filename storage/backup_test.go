@@ -83,7 +83,7 @@ func TestBackup(t *testing.T) {
 
 	t.Run("a backup is one marked file and returns free pages like the original", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path}))
 		db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(r.File)))
 		defer db.Close()
@@ -121,7 +121,7 @@ func TestRefusedBackup(t *testing.T) {
 
 	t.Run("a refusal explains itself and leaves no files", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		dir := t.TempDir()
 		there, garbage, empty := filepath.Join(dir, "there.db"), filepath.Join(dir, "garbage.db"), filepath.Join(dir, "empty.db")
 		for name, text := range map[string]string{there: "mine", garbage: strings.Repeat("garbage ", 1000), empty: ""} {
@@ -183,7 +183,7 @@ func TestRefusedBackup(t *testing.T) {
 
 	t.Run("an interrupted backup leaves no files", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := storage.Backup(ctx, storage.BackupOptions{Path: path}); !errors.Is(err, context.Canceled) {
@@ -242,7 +242,7 @@ func TestDatedBackups(t *testing.T) {
 
 	t.Run("a backup removes the oldest dated copies and no other file", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		dir := t.TempDir()
 		database := filepath.Base(path)
 		others := []string{"keyhook-20200101-000000.000.db", "mine.db", strings.TrimSuffix(database, ".db") + "-manual.db"}
@@ -303,7 +303,7 @@ func TestDatedBackups(t *testing.T) {
 
 	t.Run("a new backup stays although the clock was set back", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		dir := t.TempDir()
 		later := strings.TrimSuffix(filepath.Base(path), ".db") + "-29990101-000000.000.db"
 		if err := os.WriteFile(filepath.Join(dir, later), nil, 0o600); err != nil {

@@ -15,27 +15,27 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// starts opens one file again and again, like the starts of a server.
-type starts struct {
+// restarts opens one file again and again, like the starts of a server.
+type restarts struct {
 	options storage.Options
 	log     bytes.Buffer
 }
 
-func newStarts(t *testing.T) *starts {
-	s := &starts{options: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
+func newStarts(t *testing.T) *restarts {
+	s := &restarts{options: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
 	s.options.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
 	return s
 }
 
 // start opens the file with a token. A life of 0 means forever. stop ends that start.
-func (s *starts) start(t *testing.T, token access.Credential, life time.Duration) (store *storage.Store, stop func()) {
+func (s *restarts) start(t *testing.T, token access.Credential, life time.Duration) (store *storage.Store, stop func()) {
 	t.Helper()
 	s.options.Bootstrap, s.options.BootstrapLife = token, life
 	return storagetest.OpenWith(t, s.options)
 }
 
 // minted starts with a token that a server would print.
-func (s *starts) minted(t *testing.T) (store *storage.Store, token access.Credential, stop func()) {
+func (s *restarts) minted(t *testing.T) (store *storage.Store, token access.Credential, stop func()) {
 	t.Helper()
 	token = access.Mint(access.TokenPrefix)
 	store, stop = s.start(t, token, 24*time.Hour)

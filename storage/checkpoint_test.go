@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// bounded runs a store with its own limits of the write-ahead log, and returns its log messages.
-func bounded(t *testing.T, restart, warn int64) (x tenant, log *bytes.Buffer) {
+// openWithLogBounds runs a store with its own limits of the write-ahead log, and returns its log messages.
+func openWithLogBounds(t *testing.T, restart, warn int64) (x tenant, log *bytes.Buffer) {
 	t.Helper()
 	log = &bytes.Buffer{}
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -68,7 +68,7 @@ func TestWriteAheadLog(t *testing.T) {
 	t.Run("the write-ahead log stays short beside log reads without a gap", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x, _ := bounded(t, 512<<10, 1<<30)
+			x, _ := openWithLogBounds(t, 512<<10, 1<<30)
 			reading, stop := context.WithCancel(t.Context())
 			var readers sync.WaitGroup
 			for i := range 2 {
@@ -103,7 +103,7 @@ func TestWriteAheadLog(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			const warn = 1 << 20
-			x, log := bounded(t, 64<<10, warn)
+			x, log := openWithLogBounds(t, 64<<10, warn)
 			end, err := x.BeginLogRead(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// keyed is an event with an idempotency key.
-func keyed(key, data string) webhook.NewEvent {
+// eventWithKey is an event with an idempotency key.
+func eventWithKey(key, data string) webhook.NewEvent {
 	return webhook.NewEvent{Type: "user.created", Data: []byte(data), IdempotencyKey: key, Digest: sha256.Sum256([]byte(data))}
 }
 
@@ -89,7 +89,7 @@ func TestRepeatedPublish(t *testing.T) {
 		var all sync.WaitGroup
 		for range 32 {
 			all.Go(func() {
-				p, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`)})
+				p, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -117,10 +117,10 @@ func TestRepeatedPublish(t *testing.T) {
 	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`)}); err != nil {
+		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("new", `{"n":2}`), keyed("k", `{"n":3}`)})
+		_, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
 		f, ok := fault.As(err)
 		if !ok || f.Kind != fault.Invalid || f.Fields[0].Field != "events.1.idempotency_key" || f.Fields[0].Code != "idempotency_key_reused" {
 			t.Errorf("got %v", err)
@@ -135,7 +135,7 @@ func TestRepeatedPublish(t *testing.T) {
 		x := newTenant(t)
 		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
 		for _, org := range []int64{x.org(), other.Organization.RowID} {
-			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{keyed("k", `{}`)}); err != nil || p[0].Replayed {
+			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Replayed {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
@@ -209,15 +209,15 @@ func TestEventsAreListedNewestFirst(t *testing.T) {
 	if _, _, err := x.Event(t.Context(), other.Organization.RowID, want[0]); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another organization's event: %v", err)
 	}
-	for _, id := range []string{"", "evt_", "att_" + want[0][4:], want[0] + "0", misdated(want[0]), "evt_zzzzzzzzzzzzzzzzzzzzzzzzzz", "\x00"} {
+	for _, id := range []string{"", "evt_", "att_" + want[0][4:], want[0] + "0", withWrongTime(want[0]), "evt_zzzzzzzzzzzzzzzzzzzzzzzzzz", "\x00"} {
 		if _, _, err := x.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
 }
 
-// misdated returns an id with a time that no row has.
-func misdated(id string) string {
+// withWrongTime returns an id with a time that no row has.
+func withWrongTime(id string) string {
 	const early = "evt_00"
 	return early + id[len(early):]
 }
@@ -333,7 +333,7 @@ func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 			for part, fine := range but {
 				allowed = allowed || strings.Contains(text, part) && strings.Contains(step, fine)
 			}
-			if !allowed && (grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC")) {
+			if !allowed && (growingScan.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC")) {
 				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 				break
 			}
@@ -342,9 +342,9 @@ func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 	return len(plans)
 }
 
-// grows matches a step that scans one of the large tables, by the aliases of our statements. Pending deliveries and
+// growingScan matches a step that scans one of the large tables, by the aliases of our statements. Pending deliveries and
 // running attempts are scanned once at the start, each in an index of its own.
-var grows = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|sub|audit|sqlite))`)
+var growingScan = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|sub|audit|sqlite))`)
 
 // TestEventsWithoutAudit skips a run of audit events that is longer than one read.
 func TestEventsWithoutAudit(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// seen is an Observer that records its calls.
-type seen struct {
+// recordingObserver is an Observer that records its calls.
+type recordingObserver struct {
 	mu          sync.Mutex
 	commits     int
 	writes      int
@@ -27,7 +27,7 @@ type seen struct {
 	interrupted int
 }
 
-func (s *seen) Committed(writes int, took time.Duration) {
+func (s *recordingObserver) Committed(writes int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.commits == 0 || took < s.took {
@@ -37,26 +37,26 @@ func (s *seen) Committed(writes int, took time.Duration) {
 	s.writes += writes
 }
 
-func (s *seen) Published(events int) {
+func (s *recordingObserver) Published(events int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events += events
 }
 
-func (s *seen) HealthChanged(to webhook.Status) {
+func (s *recordingObserver) HealthChanged(to webhook.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turns = append(s.turns, to)
 }
 
-func (s *seen) Interrupted(attempts int) {
+func (s *recordingObserver) Interrupted(attempts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.interrupted += attempts
 }
 
-// observed creates a fixture in a store with that observer.
-func observed(t *testing.T, o *seen) tenant {
+// openObserved creates a fixture in a store with that observer.
+func openObserved(t *testing.T, o *recordingObserver) tenant {
 	t.Helper()
 	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	options.Observer = o
@@ -79,8 +79,8 @@ func TestObserver(t *testing.T) {
 
 	t.Run("each commit is reported with its number of writes", func(t *testing.T) {
 		t.Parallel()
-		var o seen
-		x := observed(t, &o)
+		var o recordingObserver
+		x := openObserved(t, &o)
 		o.mu.Lock()
 		commits, writes := o.commits, o.writes
 		o.mu.Unlock()
@@ -102,15 +102,15 @@ func TestObserver(t *testing.T) {
 
 	t.Run("accepted events are counted, repeated ones are not", func(t *testing.T) {
 		t.Parallel()
-		var o seen
-		x := observed(t, &o)
+		var o recordingObserver
+		x := openObserved(t, &o)
 		for range 3 {
-			if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`), keyed("l", `{"n":2}`)}); err != nil {
+			if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`), eventWithKey("l", `{"n":2}`)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":2}`)}); err == nil {
+		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":2}`)}); err == nil {
 			t.Error("a key that belongs to another event was accepted")
 		}
 		if o.events != 3 {
@@ -120,8 +120,8 @@ func TestObserver(t *testing.T) {
 
 	t.Run("each change of a status is reported, whoever made it", func(t *testing.T) {
 		t.Parallel()
-		var o seen
-		x := observed(t, &o)
+		var o recordingObserver
+		x := openObserved(t, &o)
 		yes, no := true, false
 		x.fail(t, 7) // the fifth makes it failing
 		job := x.jobs(t)[0]
@@ -140,7 +140,7 @@ func TestObserver(t *testing.T) {
 
 	t.Run("the next start reports the interrupted attempts", func(t *testing.T) {
 		t.Parallel()
-		var o seen
+		var o recordingObserver
 		options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		options.Observer = &o
 		store, stop := storagetest.OpenWith(t, options)

@@ -15,8 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// kept creates a store, closes it, and returns its path.
-func kept(t *testing.T) string {
+// closedFile creates a store, closes it, and returns its path.
+func closedFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a #%? name.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -63,7 +63,7 @@ func TestOpen(t *testing.T) {
 
 	t.Run("a name that needs escaping opens the same database again", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		if store.Created() {
 			t.Error("the file was made anew")
@@ -109,7 +109,7 @@ func TestRefusedFile(t *testing.T) {
 
 	t.Run("a schema that was changed by hand is refused with the difference", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		alter(t, path, "ALTER TABLE plans ADD COLUMN colour TEXT; DROP INDEX deliveries_pending; CREATE TABLE notes (id INTEGER)")
 		refused(t, storagetest.Options(t, path), storage.ErrSchema,
 			"- index deliveries_pending", "+ table notes: CREATE TABLE notes (id INTEGER)", "- table plans", "+ table plans")
@@ -117,7 +117,7 @@ func TestRefusedFile(t *testing.T) {
 
 	t.Run("a newer schema is refused with both versions", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		alter(t, path, "PRAGMA user_version = 99")
 		refused(t, storagetest.Options(t, path), storage.ErrNewerSchema, "99", "knows 1")
 	})
@@ -148,7 +148,7 @@ func TestRefusedFile(t *testing.T) {
 
 	t.Run("a missing key file is an error, and no other is created", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		if err := os.Remove(path + ".key"); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestRefusedFile(t *testing.T) {
 
 	t.Run("another key is refused", func(t *testing.T) {
 		t.Parallel()
-		o := storagetest.Options(t, kept(t))
+		o := storagetest.Options(t, closedFile(t))
 		o.EncryptionKey = strings.Repeat("ab", 32)
 		refused(t, o, storage.ErrKey, "encryption.key")
 	})
@@ -177,7 +177,7 @@ func TestRefusedFile(t *testing.T) {
 
 	t.Run("an empty file beside a key file is refused as lost", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		if err := os.Truncate(path, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestFirstStart(t *testing.T) {
 				}
 			})
 		}
-		path := kept(t)
+		path := closedFile(t)
 		if err := os.Rename(path+".key", path+".key.new"); err != nil { // as if the start ended before the key got its name
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestFirstStart(t *testing.T) {
 
 	t.Run("only the owner may read the files", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		for _, name := range []string{path + ".key", path + ".lock"} {
 			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %v, error %v", name, info.Mode(), err)

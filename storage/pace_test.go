@@ -21,14 +21,14 @@ func (x tenant) pace(t *testing.T, perSecond int64) webhook.Subscription {
 	return must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
 }
 
-// counter counts the changes of one subscription that the dispatcher hears of.
-type counter struct {
+// changeCounter counts the changes of one subscription that the dispatcher hears of.
+type changeCounter struct {
 	watcher
 	of    int64
 	named atomic.Int64
 }
 
-func (w *counter) SubscriptionsChanged(subscriptions ...int64) {
+func (w *changeCounter) SubscriptionsChanged(subscriptions ...int64) {
 	if slices.Contains(subscriptions, w.of) {
 		w.named.Add(1)
 	}
@@ -40,7 +40,7 @@ func TestRateLimit(t *testing.T) {
 	t.Run("a rate limit is stored, announced, audited and removed", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		w := counter{of: x.sub.RowID}
+		w := changeCounter{of: x.sub.RowID}
 		x.Watch(&w)
 		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
 		if x.sub.RateLimitPerSecond != nil || before.RateLimitPerSecond != nil {

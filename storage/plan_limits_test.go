@@ -35,8 +35,8 @@ func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscrip
 	return sub, err
 }
 
-// reached checks that an error names the limit.
-func reached(t *testing.T, err error, says ...string) {
+// requireLimitReached checks that an error names the limit.
+func requireLimitReached(t *testing.T, err error, says ...string) {
 	t.Helper()
 	f, ok := fault.As(err)
 	if !ok || f.Kind != fault.Conflict || f.Code != "limit_reached" {
@@ -49,8 +49,8 @@ func reached(t *testing.T, err error, says ...string) {
 	}
 }
 
-// together makes twenty parallel calls and returns how many did not reach a limit.
-func together(t *testing.T, call func() error) int64 {
+// callTwentyTimes makes twenty parallel calls and returns how many did not reach a limit.
+func callTwentyTimes(t *testing.T, call func() error) int64 {
 	var made atomic.Int64
 	var all sync.WaitGroup
 	for range 20 {
@@ -71,20 +71,20 @@ func TestPlanLimits(t *testing.T) {
 	t.Run("twenty parallel requests create only as many subscriptions as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(7)), nil)
-		if made := together(t, func() error { _, err := x.subscribe(t, owner); return err }); made != 7 {
+		if made := callTwentyTimes(t, func() error { _, err := x.subscribe(t, owner); return err }); made != 7 {
 			t.Errorf("%d were made", made)
 		}
 		_, err := x.subscribe(t, owner)
-		reached(t, err, `"bounded"`, "max_subscriptions", "allows 7", "has 7", "at most 5000")
+		requireLimitReached(t, err, `"bounded"`, "max_subscriptions", "allows 7", "has 7", "at most 5000")
 	})
 	t.Run("twenty parallel requests create only as many keys as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(7)))
-		if made := together(t, func() error { _, err := x.create(t, owner, access.EventsRead); return err }); made != 7 {
+		if made := callTwentyTimes(t, func() error { _, err := x.create(t, owner, access.EventsRead); return err }); made != 7 {
 			t.Errorf("%d were made", made)
 		}
 		_, err := x.create(t, owner, access.EventsRead)
-		reached(t, err, `"bounded"`, "max_api_keys", "allows 7", "has 7", "at most 10000")
+		requireLimitReached(t, err, `"bounded"`, "max_api_keys", "allows 7", "has 7", "at most 10000")
 	})
 	t.Run("a deleted subscription makes room, and a disabled one can be activated at the limit", func(t *testing.T) {
 		t.Parallel()
@@ -99,7 +99,7 @@ func TestPlanLimits(t *testing.T) {
 		}
 		must[webhook.Subscription](t)(x.subscribe(t, owner))
 		_, err := x.subscribe(t, owner)
-		reached(t, err)
+		requireLimitReached(t, err)
 	})
 	t.Run("revoked and expired keys make room", func(t *testing.T) {
 		t.Parallel()
@@ -114,7 +114,7 @@ func TestPlanLimits(t *testing.T) {
 				ExpiresAt: new(time.Now().Add(time.Minute).UnixMilli()),
 			}))
 			_, err := x.create(t, owner, access.EventsRead)
-			reached(t, err)
+			requireLimitReached(t, err)
 			time.Sleep(time.Minute + time.Second)
 			must[access.Key](t)(x.create(t, owner, access.EventsRead))
 		})
@@ -132,7 +132,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		made, _ := x.rotated(t, owner, first.ID, time.Hour)
 		x.rotated(t, owner, made.ID, time.Hour)
 		_, err := x.create(t, owner, access.EventsRead)
-		reached(t, err, "has 2")
+		requireLimitReached(t, err, "has 2")
 	})
 	t.Run("rotation keeps a bounded number of keys alive", func(t *testing.T) {
 		t.Parallel()
@@ -143,7 +143,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 			newest = made.Key
 		}
 		_, _, err := x.rotate(t, owner, newest.ID, time.Hour)
-		reached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
+		requireLimitReached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
 		made, _ := x.rotated(t, owner, newest.ID, 0)
 		if err := x.RevokeKey(t.Context(), x.by, owner.Organization.RowID, *newest.Replaces); err != nil {
 			t.Fatal(err)
@@ -180,9 +180,9 @@ func TestLoweredPlan(t *testing.T) {
 			t.Errorf("%+v", lowered)
 		}
 		_, err := x.subscribe(t, owner)
-		reached(t, err, "allows 1", "has 2")
+		requireLimitReached(t, err, "allows 1", "has 2")
 		_, err = x.create(t, owner, access.EventsRead)
-		reached(t, err, "allows 0", "has 2")
+		requireLimitReached(t, err, "allows 0", "has 2")
 		subs, err := x.Subscriptions(t.Context(), owner.Organization.RowID, "", 0, 10)
 		keys, err2 := x.Keys(t.Context(), owner.Organization.RowID, access.Active, time.Now().UnixMilli(), 0, 10)
 		if len(subs) != 2 || len(keys) != 2 || errors.Join(err, err2) != nil {
@@ -204,7 +204,7 @@ func TestLoweredPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := x.subscribe(t, owner)
-		reached(t, err, `"bounded"`, "sets no max_subscriptions", "5000")
+		requireLimitReached(t, err, `"bounded"`, "sets no max_subscriptions", "5000")
 	})
 }
 

@@ -15,8 +15,8 @@ import (
 
 // The cost of each step of a delivery, on a file with synchronous=full: go test -bench 'Queue' ./storage.
 
-// durable creates a store with one organization, of which n subscriptions want "a".
-func durable(b *testing.B, n int) (*storage.Store, access.Principal) {
+// openDurable creates a store with one organization, of which n subscriptions want "a".
+func openDurable(b *testing.B, n int) (*storage.Store, access.Principal) {
 	o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
@@ -48,7 +48,7 @@ func publishMany(b *testing.B, store *storage.Store, p access.Principal, n, some
 func BenchmarkQueueFanOut(b *testing.B) {
 	for _, n := range []int{0, 1, 10, 100, 500} {
 		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) {
-			store, owner := durable(b, n)
+			store, owner := openDurable(b, n)
 			b.ReportAllocs()
 			b.ResetTimer()
 			publishMany(b, store, owner, b.N, min(100, 10_000/max(n, 1)))
@@ -59,7 +59,7 @@ func BenchmarkQueueFanOut(b *testing.B) {
 
 // waiting publishes b.N events for one subscription and returns the arguments of Begin.
 func waiting(b *testing.B) (*storage.Store, []webhook.Start) {
-	store, owner := durable(b, 1)
+	store, owner := openDurable(b, 1)
 	publishMany(b, store, owner, b.N, 100)
 	subs, err := store.Subscriptions(b.Context(), owner.Organization.RowID, "", 0, 1)
 	if err != nil {

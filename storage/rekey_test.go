@@ -29,16 +29,16 @@ var (
 	keyC = strings.Repeat("c3", 32)
 )
 
-// sealed is a closed file, with its secrets.
-type sealed struct {
+// sealedFile is a closed file, with its secrets.
+type sealedFile struct {
 	o       storage.Options
 	secrets map[int64][2]string // by row id: the secret, and the previous one during an overlap
 }
 
 // newSealed creates a file with n subscriptions. Every third one is in an overlap, and every seventh is deleted.
-func newSealed(t *testing.T, n int, encryptionKey string) sealed {
+func newSealed(t *testing.T, n int, encryptionKey string) sealedFile {
 	t.Helper()
-	x := sealed{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][2]string{}}
+	x := sealedFile{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][2]string{}}
 	x.o.EncryptionKey = encryptionKey
 	store, stop := storagetest.OpenWith(t, x.o)
 	operator := storagetest.Operator(t, store)
@@ -63,13 +63,13 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealed {
 }
 
 // with returns the file with another setting of encryption.key.
-func (x sealed) with(encryptionKey string) sealed {
+func (x sealedFile) with(encryptionKey string) sealedFile {
 	x.o.EncryptionKey = encryptionKey
 	return x
 }
 
-// intact opens the file and fails the test unless each secret is unchanged.
-func (x sealed) intact(t *testing.T) {
+// requireSameSecrets opens the file and fails the test unless each secret is unchanged.
+func (x sealedFile) requireSameSecrets(t *testing.T) {
 	t.Helper()
 	store, stop := storagetest.OpenWith(t, x.o)
 	defer stop()
@@ -87,7 +87,7 @@ func (x sealed) intact(t *testing.T) {
 }
 
 // keys returns the lines of the key file, or none.
-func (x sealed) keys(t *testing.T) []string {
+func (x sealedFile) keys(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(x.o.Path + ".key")
 	if err != nil && !os.IsNotExist(err) {
@@ -97,7 +97,7 @@ func (x sealed) keys(t *testing.T) []string {
 }
 
 // beside lists the files beside the database by their suffixes, without the lock.
-func (x sealed) beside(t *testing.T) []string {
+func (x sealedFile) beside(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(x.o.Path + ".*")
 	if err != nil {
@@ -112,7 +112,7 @@ func (x sealed) beside(t *testing.T) []string {
 	return names
 }
 
-func (x sealed) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekeyed, error) {
+func (x sealedFile) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekeyed, error) {
 	return storage.Rekey(ctx, storage.RekeyOptions{Options: x.o, OldKey: oldKey, NewKey: newKey})
 }
 
@@ -129,13 +129,13 @@ func query(t *testing.T, path string, value any, statement string) {
 	}
 }
 
-// cut is a context that ends after so many calls of Err, like a signal between two batches.
-type cut struct {
+// endingContext is a context that ends after so many calls of Err, like a signal between two batches.
+type endingContext struct {
 	context.Context
 	after *int
 }
 
-func (c cut) Err() error {
+func (c endingContext) Err() error {
 	caller, _, _, _ := runtime.Caller(1)
 	if !strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".(*keyChange).sealSecrets.func2") {
 		return nil
@@ -156,7 +156,7 @@ func TestRekey(t *testing.T) {
 		backup := filepath.Join(t.TempDir(), "backup.db")
 		alter(t, x.o.Path, "VACUUM INTO '"+backup+"'")
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
-		x.intact(t)
+		x.requireSameSecrets(t)
 		after := x.keys(t)
 		if len(after) != 1 || after[0] == before[0] || done.KeyFile != x.o.Path+".key" || done.Secrets != 250+84 || len(done.Unreadable) > 0 {
 			t.Errorf("%d keys in the file, done %+v", len(after), done)
@@ -170,18 +170,18 @@ func TestRekey(t *testing.T) {
 				t.Errorf("%s: %v, error %v", name, info.Mode(), err)
 			}
 		}
-		old := sealed{x.o, x.secrets}
+		old := sealedFile{x.o, x.secrets}
 		old.o.Path = backup
 		if err := os.Rename(done.OldKeys[0], backup+".key"); err != nil {
 			t.Fatal(err)
 		}
-		old.intact(t)
+		old.requireSameSecrets(t)
 		refused(t, x.with(before[0]).o, storage.ErrKey, done.KeyID, done.PreviousKeyID, "encryption.key")
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", "")) // then rekey to a third key
 		if again.PreviousKeyID != done.KeyID || again.KeyID == done.KeyID {
 			t.Errorf("again %+v", again)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
 	for name, tt := range map[string]struct {
@@ -205,7 +205,7 @@ func TestRekey(t *testing.T) {
 			x := newSealed(t, 3, tt.made)
 			done := must[storage.Rekeyed](t)(x.with(tt.configured).rekey(t.Context(), tt.old, tt.new))
 			then := x.with(tt.then)
-			then.intact(t)
+			then.requireSameSecrets(t)
 			if done.Secrets != 4 || (done.KeyFile != "") != (tt.then == "") {
 				t.Errorf("done %+v", done)
 			}
@@ -238,7 +238,7 @@ func TestInterruptedRekey(t *testing.T) {
 		first := x.keys(t)[0]
 		var second string
 		for n := range 4 { // before each of the batches, and before the commit
-			_, err := x.rekey(cut{t.Context(), new(n)}, "", "")
+			_, err := x.rekey(endingContext{t.Context(), new(n)}, "", "")
 			if err == nil || !strings.Contains(err.Error(), "nothing has changed") {
 				t.Fatalf("cut %d: error %v", n, err)
 			}
@@ -249,19 +249,19 @@ func TestInterruptedRekey(t *testing.T) {
 			if d := cmp.Diff([]string{second, first}, keys); d != "" {
 				t.Fatalf("cut %d: the key file (-want +got):\n%s", n, d)
 			}
-			x.with(first).intact(t)
+			x.with(first).requireSameSecrets(t)
 			refused(t, x.with(second).o, storage.ErrKey, "needs the key")
 			store, stop := storagetest.OpenWith(t, x.o) // a server runs in between and seals with the old key
 			sub, secret := storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
 			x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
 			stop()
 		}
-		x.with(first).intact(t)
+		x.with(first).requireSameSecrets(t)
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		if d := cmp.Diff([]string{second}, x.keys(t)); d != "" || done.Secrets != 2500+834+4 {
 			t.Errorf("done %+v, the key file (-want +got):\n%s", done, d)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
 	t.Run("an older backup can be restored with the old key in the key file", func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestInterruptedRekey(t *testing.T) {
 			!strings.Contains(err.Error(), "cat "+done.OldKeys[0]+" >> "+x.o.Path+".key") {
 			t.Fatal(err)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 		both := strings.Join(append(x.keys(t), strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(done.OldKeys[0]))))), "\n")
 		if err := os.WriteFile(x.o.Path+".key", []byte(both), 0o600); err != nil { // do what the error says
 			t.Fatal(err)
@@ -284,12 +284,12 @@ func TestInterruptedRekey(t *testing.T) {
 		if restored.KeyID != done.PreviousKeyID {
 			t.Errorf("restored %+v", restored)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		if again.KeyID != done.KeyID || again.PreviousKeyID != done.PreviousKeyID || len(x.keys(t)) != 1 {
 			t.Errorf("again %+v", again)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
 	t.Run("Rekey finishes when only the key file was left to change", func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestInterruptedRekey(t *testing.T) {
 		if err := os.WriteFile(x.o.Path+".key", []byte(second+"\n"+first+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		if again.KeyID != done.KeyID || again.Secrets != 0 || !slices.Equal(x.keys(t), []string{second}) || !slices.Equal(again.OldKeys, done.OldKeys) {
 			t.Errorf("%+v, %d keys", again, len(x.keys(t)))
@@ -360,13 +360,13 @@ func TestRefusedRekey(t *testing.T) {
 		for _, row := range []int64{2, 3, 5, 8} {
 			delete(x.secrets, row)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
 	t.Run("a refused Rekey changes nothing", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 3, keyA)
-		refuse := func(name string, x sealed, oldKey, newKey string, parts ...string) {
+		refuse := func(name string, x sealedFile, oldKey, newKey string, parts ...string) {
 			t.Helper()
 			_, err := x.rekey(t.Context(), oldKey, newKey)
 			for _, part := range parts {
@@ -402,6 +402,6 @@ func TestRefusedRekey(t *testing.T) {
 		_, stop := storagetest.OpenWith(t, x.o)
 		refuse("a running server", x, "", keyB, fmt.Sprint(os.Getpid()), "stop that one first")
 		stop()
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 }

@@ -27,8 +27,8 @@ var everything = webhook.Replay{Only: webhook.OnlyAll}
 // only returns everything with this filter.
 func only(o webhook.Only) webhook.Replay { return webhook.Replay{Only: o} }
 
-// frail is newTenant with a policy of one attempt, and without failing subscriptions.
-func frail(t *testing.T) tenant {
+// newOneAttemptTenant is newTenant with a policy of one attempt, and without failing subscriptions.
+func newOneAttemptTenant(t *testing.T) tenant {
 	t.Helper()
 	store, _ := storagetest.OpenWith(t, frailOptions(t, filepath.Join(t.TempDir(), "keyhook.db")))
 	return tenantOf(t, store)
@@ -41,16 +41,16 @@ func frailOptions(t *testing.T, path string) storage.Options {
 	return o
 }
 
-// switched sets is_active of the subscription.
-func (x tenant) switched(t *testing.T, on bool) {
+// setActive sets is_active of the subscription.
+func (x tenant) setActive(t *testing.T, on bool) {
 	t.Helper()
 	if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &on}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// planned turns the webhooks of the plan on or off.
-func (x tenant) planned(t *testing.T, webhooks bool) {
+// setWebhooks turns the webhooks of the plan on or off.
+func (x tenant) setWebhooks(t *testing.T, webhooks bool) {
 	t.Helper()
 	if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &webhooks}); err != nil {
 		t.Fatal(err)
@@ -73,11 +73,11 @@ func (x tenant) publish(t *testing.T, n int, eventType string) (ids []string) {
 // missed publishes n events of that type that the subscription does not receive.
 func (x tenant) missed(t *testing.T, n int, eventType string) (ids []string) {
 	t.Helper()
-	x.switched(t, false)
+	x.setActive(t, false)
 	for left := n; left > 0; left -= 1000 {
 		ids = append(ids, x.publish(t, min(left, 1000), eventType)...)
 	}
-	x.switched(t, true)
+	x.setActive(t, true)
 	return ids
 }
 
@@ -125,7 +125,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("a failed event gets a new delivery that is due at once", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
 		x.endAll(t, false)
 		x.replays(t, only(webhook.OnlyMissed), 0)
@@ -139,7 +139,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("an event that failed twice gets one delivery", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		x.replays(t, everything, 1)
@@ -149,7 +149,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("an event that has arrived since is skipped", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		x.replays(t, everything, 1)
@@ -159,7 +159,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("events that arrived or are pending are skipped", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, true)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -168,7 +168,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("each subscription gets what it missed itself", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		y := x
 		y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
 		x.endAll(t, true) // the events about the other subscription
@@ -190,9 +190,9 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, o)
 		x := tenantOf(t, store)
 		want := x.missed(t, 1, "while.inactive")
-		x.planned(t, false)
+		x.setWebhooks(t, false)
 		want = append(want, x.publish(t, 1, "while.downgraded")...)
-		x.planned(t, true)
+		x.setWebhooks(t, true)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		for range 2 {
 			x.endAll(t, false)
@@ -230,7 +230,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 
 	t.Run("test events are skipped, but not other events with that type", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
 		x.endAll(t, true) // the events about the other subscription
 		for _, id := range []string{x.sub.ID, other.ID} {
@@ -248,10 +248,10 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Run("events about the subscription itself are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		x.switched(t, false)
-		x.switched(t, true)
+		x.setActive(t, false)
+		x.setActive(t, true)
 		x.replays(t, everything, 0)
-		x.switched(t, false)
+		x.setActive(t, false)
 		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
 		x.replays(t, everything, 1)
 	})
@@ -308,7 +308,7 @@ func TestReplayByType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := newTenant(t)
-			x.switched(t, false)
+			x.setActive(t, false)
 			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
 				storagetest.Publish(t, x.Store, x.owner, eventType)
 			}
@@ -328,7 +328,7 @@ func TestReplayOfPeriod(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := tenantOf(t, store)
 		other, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
-		x.switched(t, false)
+		x.setActive(t, false)
 		times := make([]int64, 9)
 		for i := range times {
 			time.Sleep(time.Second)
@@ -391,7 +391,7 @@ func TestLongReplay(t *testing.T) {
 	t.Run("a rare event is found", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		x.switched(t, false)
+		x.setActive(t, false)
 		for range 3 {
 			x.publish(t, chunk, "common")
 			x.publish(t, 1, "rare")
@@ -403,7 +403,7 @@ func TestLongReplay(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.missed(t, 5*chunk, "user.created")
-		x.switched(t, false)
+		x.setActive(t, false)
 		var publishing sync.WaitGroup
 		var first sync.Once
 		x.Watch(onChange(func() {
@@ -514,12 +514,12 @@ func TestReplayIsRefused(t *testing.T) {
 		}
 	}
 	refused("to another organization", other.Organization.RowID, fault.NotFound)
-	x.planned(t, false)
+	x.setWebhooks(t, false)
 	refused("without the plan", x.org(), fault.Forbidden)
 	if x.pending(t) != 0 {
 		t.Errorf("%d pending", x.pending(t))
 	}
-	x.planned(t, true)
+	x.setWebhooks(t, true)
 	if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -554,7 +554,7 @@ func TestReplayPlans(t *testing.T) {
 				}
 			}
 			for _, step := range plan {
-				if grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
+				if growingScan.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
 					t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 				}
 			}

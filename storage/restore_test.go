@@ -18,9 +18,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// copied creates a database with one pending delivery, a copy of it, and then a second delivery that the copy lacks. It
+// copiedDatabase creates a database with one pending delivery, a copy of it, and then a second delivery that the copy lacks. It
 // closes the store.
-func copied(t *testing.T) (path, of string, x tenant) {
+func copiedDatabase(t *testing.T) (path, of string, x tenant) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -50,7 +50,7 @@ func TestRestore(t *testing.T) {
 
 	t.Run("a restore puts the copy in place with a held queue and keeps the old database", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 		want := []backup.Waiting{{SubscriptionID: x.sub.ID, URL: x.sub.URL, Pending: 1}}
 		if d := cmp.Diff(want, r.Waiting); d != "" || r.Database != path || r.Pending != 1 || r.Deliveries != 1 {
@@ -79,7 +79,7 @@ func TestRestore(t *testing.T) {
 
 	t.Run("the replaced database can be restored again", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		first := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 		second := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), first.ReplacedDatabase))
 		if second.Pending != 2 || second.ReplacedDatabase == first.ReplacedDatabase {
@@ -93,7 +93,7 @@ func TestRestore(t *testing.T) {
 
 	t.Run("a copy with a held queue is held again", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x.Store = store
 		if err := x.HoldQueue(t.Context(), storagetest.Operator(t, store).Actor("", ""), "before"); err != nil {
@@ -111,7 +111,7 @@ func TestRestore(t *testing.T) {
 
 	t.Run("attempts that ran during the copy are interrupted", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x.Store = store
 		attempt := x.begin(t, x.jobs(t)[0])
@@ -126,7 +126,7 @@ func TestRestore(t *testing.T) {
 
 	t.Run("a machine with nothing but the key can restore", func(t *testing.T) {
 		t.Parallel()
-		path, from, _ := copied(t)
+		path, from, _ := copiedDatabase(t)
 		fresh := filepath.Join(t.TempDir(), "keyhook.db")
 		key := must[[]byte](t)(os.ReadFile(path + ".key"))
 		_, err := storage.Restore(t.Context(), storagetest.Options(t, fresh), from)
@@ -150,7 +150,7 @@ func TestRefusedRestore(t *testing.T) {
 
 	t.Run("a refusal explains itself and changes nothing", func(t *testing.T) {
 		t.Parallel()
-		path, from, _ := copied(t)
+		path, from, _ := copiedDatabase(t)
 		dir := t.TempDir()
 		variant := func(name, statement string) string {
 			to := filepath.Join(dir, name)
@@ -217,7 +217,7 @@ func TestRefusedRestore(t *testing.T) {
 
 	t.Run("a restore is refused while a server or another program has the file open", func(t *testing.T) {
 		t.Parallel()
-		path, from, _ := copied(t)
+		path, from, _ := copiedDatabase(t)
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		if _, err := storage.Restore(t.Context(), storagetest.Options(t, path), from); !errors.Is(err, storage.ErrInUse) {
 			t.Errorf("beside a server: %v", err)
@@ -247,7 +247,7 @@ func TestRestoreOverDamage(t *testing.T) {
 	t.Run("a database that cannot be opened is kept with its log", func(t *testing.T) {
 		t.Parallel()
 		for _, log := range []string{"-wal", "-journal"} {
-			path, from, x := copied(t)
+			path, from, x := copiedDatabase(t)
 			garbage := strings.Repeat("garbage ", 1000)
 			for _, suffix := range []string{"", log} {
 				if err := os.WriteFile(path+suffix, []byte(garbage), 0o600); err != nil {
@@ -272,7 +272,7 @@ func TestRestoreOverDamage(t *testing.T) {
 
 	t.Run("the log of a killed server stays with the old database and does not change the copy", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		storagetest.Publish(t, store, x.owner, "c")
 		killed := t.TempDir() // the files as a kill leaves them

@@ -107,7 +107,7 @@ func TestRetentionWaitsForAttempts(t *testing.T) {
 // than the creation of any subscription. Otherwise a replay takes them for older ones and skips them.
 func TestReplayAfterAllWasForgotten(t *testing.T) {
 	t.Parallel()
-	o := hourly(t)
+	o := hourlyRetention(t)
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := tenantOf(t, store)
@@ -139,7 +139,7 @@ func TestRetention(t *testing.T) {
 		waiting := storagetest.Publish(t, store, x.owner, "waiting")
 		var many []string
 		for range 3 * 100 {
-			p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("many", `{}`)})
+			p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{}`)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestRetention(t *testing.T) {
 		if _, err := store.Attempt(t.Context(), attempt); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("its attempt is still there: %v", err)
 		}
-		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("many", `{"another":1}`)}); err != nil || p[0].Replayed {
+		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{"another":1}`)}); err != nil || p[0].Replayed {
 			t.Errorf("the idempotency key outlived its event: %+v, %v", p, err)
 		}
 		if log, err := store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 100}); err != nil || len(log) == 0 {

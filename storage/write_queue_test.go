@@ -37,8 +37,8 @@ type crowd struct {
 	commits *commitSizes
 }
 
-// stalled opens a store and stalls its writer. Call it in a synctest bubble.
-func stalled(t *testing.T) *crowd {
+// stalledStore opens a store and stalls its writer. Call it in a synctest bubble.
+func stalledStore(t *testing.T) *crowd {
 	t.Helper()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	c := &crowd{t: t, release: make(chan struct{}), commits: &commitSizes{}}
@@ -91,7 +91,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("a revocation goes before an earlier flood", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for range 600 {
 				c.ask("flood", 7, 8, false)
 			}
@@ -104,7 +104,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("the flood of one organization does not delay the job of another behind all of it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for range 1000 {
 				c.ask("flood", 7, 8, false)
 			}
@@ -117,7 +117,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("organizations share the writer by the cost of jobs, not by their number", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for range 20 {
 				c.ask("large", 7, 10_000, false)
 			}
@@ -137,7 +137,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("jobs of an organization run in order", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			var want []string
 			for i := range 300 {
 				want = append(want, strconv.Itoa(i))
@@ -151,7 +151,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("Keyhook's own work gets as much as all organizations together", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for organization := range int64(50) {
 				for range 20 {
 					c.ask("customer", 7+organization, 128, false)
@@ -174,7 +174,7 @@ func TestFloodOfRevocations(t *testing.T) {
 	t.Run("a flood of revocations does not stop other jobs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			c.ask("large", 7, 10_000, false)
 			c.ask("publish", 8, 8, false)
 			for range 2000 {
@@ -189,7 +189,7 @@ func TestFloodOfRevocations(t *testing.T) {
 	t.Run("revocations that write more than expected do not stop other jobs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			c.ask("publish", 8, 8, false)
 			for i := range 40 {
 				name := "revocation" + strconv.Itoa(i)
@@ -220,7 +220,7 @@ func TestWriterTransactions(t *testing.T) {
 	t.Run("a large job has a transaction to itself", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			c.ask("small", 7, 8, false)
 			c.ask("large", 8, 10_000, false)
 			c.ask("small", 9, 8, false)
@@ -233,7 +233,7 @@ func TestWriterTransactions(t *testing.T) {
 	t.Run("a transaction ends when its jobs have written more than expected", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for i := range 3 {
 				c.do(func() error {
 					return c.WriteFor(context.Background(), 7, 1, false, func(t *storage.Tx) error {
@@ -250,7 +250,7 @@ func TestWriterTransactions(t *testing.T) {
 	t.Run("a job without a caller is not run", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var gone error
 			c.jobs.Go(func() {
@@ -360,7 +360,7 @@ func TestLockedFile(t *testing.T) {
 func TestReadyWhileWritesAreBlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := stalled(t)
+		c := stalledStore(t)
 		time.Sleep(time.Minute)
 		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
 			t.Errorf("after a minute: %q, %v", warning, err)
