@@ -104,6 +104,6 @@ type Watcher interface {
 	// DeliveriesCreated passes new pending deliveries of one organization, with their bodies.
 	DeliveriesCreated(jobs []Job)
 	// SubscriptionsChanged names the subscriptions whose Target may have changed, or whose pending deliveries changed in another way
-	// than by Fresh and Record. No name means that any subscription may have changed.
+	// than by DeliveriesCreated and Record. No name means that any subscription may have changed.
 	SubscriptionsChanged(subscriptions ...int64)
 }
