@@ -24,7 +24,7 @@ type attempt struct {
 	row         int64
 	epoch       int64           // of the subscription when it was begun
 	failures    int             // consecutive failures of the subscription when it was sent
-	changesRead uint64          // calls of Changed that the scheduler had read when it was sent
+	changesRead uint64          // calls of SubscriptionsChanged that the scheduler had read when it was sent
 	target      *preparedTarget // when it was sent
 	settled     webhook.Settled
 }

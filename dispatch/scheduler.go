@@ -41,7 +41,7 @@ type scheduler struct {
 	clock         time.Time // time of this round
 	now           int64     // the same in milliseconds
 	maxPutOff     int64     // in milliseconds; a due time further away means that the clock was set back
-	changesRead   uint64    // calls of Changed that the scheduler has read
+	changesRead   uint64    // calls of SubscriptionsChanged that the scheduler has read
 	globalVersion uint64    // number of changes that may concern any subscription
 
 	unsettled int // attempts taken from a head and not settled

@@ -127,7 +127,7 @@ func (w *worker) release(attempts []*attempt) {
 		}
 		// If this never succeeds, the records stay, like those of attempts that are cut off.
 		_ = retryWrite(w.ctx, func() error {
-			err := w.store.Release(w.ctx, rows)
+			err := w.store.UndoBegin(w.ctx, rows)
 			if err != nil {
 				w.inbox.post(releaseFailed{err})
 			}

@@ -36,7 +36,7 @@ func TestABatchOfTooManyDeliveries(t *testing.T) {
 		return f.do(t, call{"POST /api/v1/events/batch/", bearer(token), `{"events":[` + events + `]}`, nil})
 	}
 	got := batch(1000).want(t, 422, "too_many_deliveries")
-	if !strings.Contains(got.body, "The first 910 of these 1000 events would make 10010 deliveries; one request may make at most 10000.") ||
+	if !strings.Contains(got.body, "The first 910 of these 1000 events need 10010 deliveries; one request may create at most 10000.") ||
 		!strings.Contains(got.body, "send at most 909 of these events in a request.") {
 		t.Errorf("response %s", got.body)
 	}

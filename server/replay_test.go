@@ -55,17 +55,17 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// keeping is a store that keeps events for this time.
-type keeping struct {
+// shortRetention is a store that keeps events for this time.
+type shortRetention struct {
 	server.Store
 	kept time.Duration
 }
 
-func (k keeping) EventsKept() time.Duration { return k.kept }
+func (k shortRetention) EventRetention() time.Duration { return k.kept }
 
 func TestReplayFields(t *testing.T) {
 	t.Parallel()
-	f := start(t, func(o *server.Options) { o.Store = keeping{o.Store, 30 * 24 * time.Hour} })
+	f := start(t, func(o *server.Options) { o.Store = shortRetention{o.Store, 30 * 24 * time.Hour} })
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339Nano) }
@@ -116,7 +116,7 @@ func TestReplayBeyondRetention(t *testing.T) {
 		t.Run("says how long events are kept: "+kept.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { // the clock stands at 2000-01-01T00:00:00Z
-				f := build(t, func(o *server.Options) { o.Store = keeping{o.Store, kept} })
+				f := build(t, func(o *server.Options) { o.Store = shortRetention{o.Store, kept} })
 				owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 				sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 				ask := func(since string) testResponse {
