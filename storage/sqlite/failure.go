@@ -27,7 +27,7 @@ const (
 var public = map[problem]string{
 	diskFull: "the disk is full: nothing can be written until there is room",
 	ioError:  "the disk refuses writes; it is tried again every second",
-	damaged:  "the database is damaged: nothing is written any more; put it back from a backup",
+	damaged:  "the database is damaged, so nothing is written; restore a backup",
 }
 
 // part is the kind of work that found a problem. The problem ends when the same kind of work succeeds.
