@@ -31,6 +31,14 @@ type Dispatcher struct {
 	lag      sharedLag
 	started  atomic.Bool
 	stopped  chan struct{} // closed when Run has ended
+
+	checks checks
+}
+
+// checks are called by the scheduler in tests; nil in production.
+type checks struct {
+	onMove  func(a *attempt, to stage)
+	onRound func(s *scheduler)
 }
 
 // store is what a Dispatcher needs from package storage.
@@ -106,7 +114,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	workCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
-	w := &worker{Dispatcher: d, ctx: workCtx, batches: make(chan []*attempt, 1), reads: make(chan readRequest, maxReads+1)}
+	w := &worker{Dispatcher: d, ctx: workCtx, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1)}
 	w.running.Go(w.begin)
 	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
