@@ -5,6 +5,26 @@
 // subscription with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads
 // and memory are shared between organizations first, then between the lanes of each. An attempt is recorded before it
 // is sent, and its result is recorded when it has ended.
+//
+// # Stages of an attempt
+//
+// An attempt is in one stage at a time. Only the function move in lane.go changes the stage, with all counters that
+// depend on it.
+//
+//	queued --> beginning --> begun --> sending --> ended --> settled
+//
+//	stage      the attempt                             next stage
+//	queued     is due, in the head of its lane         beginning, in its turn; gone, if the head has to shrink
+//	beginning  is being recorded                       begun; queued, if the store fails; gone, if it refuses
+//	begun      is on record, waits for a slot          sending, in its turn; releasing, if its subscription has changed
+//	sending    has a request in progress               ended; begun, if a change came before the request; gone, if cut off
+//	ended      has a result that is being recorded     settled; gone, if cut off
+//	settled    has its result on record                none: the delivery has ended, or is due again later
+//	releasing  must not be sent, loses its record      gone
+//	gone       is not in memory                        queued, when its delivery is read
+//
+// Attempts that are beginning or begun may also become releasing: when the scheduler stops, and when their subscription
+// was disabled or failed meanwhile. So may attempts that return from sending.
 package dispatch
 
 import (
@@ -102,8 +122,9 @@ func New(store store, o Options) (*Dispatcher, error) {
 }
 
 // Run delivers until ctx ends. Then it begins no more attempts and releases those that were begun but not sent. It
-// waits at most Options.Grace for running requests and for the records of their results. The store keeps attempts that
-// are cut off after that. At the next start, storage marks them as interrupted. Run can be called once.
+// waits at most Options.Grace for running requests and for the records of their results, and a second more for the
+// records of responses that were complete by then. The store keeps attempts that are cut off after that. At the next
+// start, storage marks them as interrupted. Run can be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.started.CompareAndSwap(false, true) {
 		return errors.New("dispatch: Run was called twice; make a new Dispatcher")
@@ -112,14 +133,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if idle, ok := d.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		defer idle.CloseIdleConnections()
 	}
-	workCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cut(nil)
-	w := &worker{Dispatcher: d, ctx: workCtx, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1)}
+	w := newWorker(context.WithoutCancel(ctx), d)
+	defer w.cut(nil)
+	defer w.stopRecording()
 	w.running.Go(w.begin)
 	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
 	}
-	newScheduler(d, w).run(ctx, cut)
+	newScheduler(d, w).run(ctx)
 	close(w.batches)
 	close(w.reads)
 	w.running.Wait()

@@ -6,10 +6,14 @@ import (
 	"testing"
 )
 
+// itemsPerRound is how many lanes and attempts one round may cost a check. With more of them in memory, the counters are
+// checked after every few rounds, so that large tests stay quick.
+const itemsPerRound = 64
+
 // CheckRounds makes the scheduler check its counters after each round, and every move of an attempt. It reports the
 // first error. Call it before Run.
 func (d *Dispatcher) CheckRounds(report func(error)) {
-	failed := false
+	failed, items := false, 0
 	check := func(err error) {
 		if err != nil && !failed {
 			failed = true
@@ -17,10 +21,19 @@ func (d *Dispatcher) CheckRounds(report func(error)) {
 		}
 	}
 	d.checks = checks{
-		onMove:  func(a *attempt, to stage) { check(checkMove(a, to)) },
-		onRound: func(s *scheduler) { check(s.checkCounters()) },
+		onMove: func(a *attempt, to stage) { check(checkMove(a, to)) },
+		onRound: func(s *scheduler) {
+			items += itemsPerRound
+			if n := s.size(); items >= n {
+				items = 0
+				check(s.checkCounters())
+			}
+		},
 	}
 }
+
+// size returns how many lanes and attempts are in memory.
+func (s *scheduler) size() int { return len(s.lanes) + s.stages[queued] + s.stages.unsettled() }
 
 // newTestScheduler makes a scheduler that does not run and has no store.
 func newTestScheduler(tb testing.TB) *scheduler {

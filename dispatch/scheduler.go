@@ -110,10 +110,11 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 
 // run works until ctx has ended and every attempt is settled. It cuts off attempts that still run after the grace
 // period.
-func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
+func (s *scheduler) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stopped, grace := ctx.Done(), (<-chan time.Time)(nil)
+	stopped := ctx.Done()
+	var graceOver, recordsOver <-chan time.Time
 	var buffer []message
 	for {
 		buffer = s.handleAll(buffer)
@@ -127,10 +128,13 @@ func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
 		case <-timer.C:
 		case <-stopped:
 			s.stop()
-			stopped, grace = nil, time.After(s.options.Grace)
-		case <-grace:
+			stopped, graceOver = nil, time.After(s.options.Grace)
+		case <-graceOver:
 			s.log.Warn("attempts are cut off because the grace period of the shutdown is over; the next start sends them again", "attempts", s.stages.unsettled())
-			cut(errCut)
+			s.worker.cut(errCut)
+			recordsOver = time.After(lastRecords)
+		case <-recordsOver:
+			s.worker.stopRecording()
 		}
 	}
 }

@@ -42,7 +42,7 @@ type sendResult struct {
 	duration   time.Duration
 	failure    webhook.Failure // zero on success
 	retryAfter time.Duration   // requested by the receiver
-	cutOff     bool            // by our own shutdown; the true result is unknown
+	cutOff     bool            // by our own shutdown, before the result was known
 }
 
 // record returns the record of an attempt with this result.
@@ -65,27 +65,20 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	begin := time.Now()
 	result := s.exchange(ctx, t, j, begin)
 	result.duration = time.Since(begin)
-	result.cutOff = !result.failure.IsZero() && errors.Is(context.Cause(ctx), errCut)
 	return result
 }
 
-// exchange sends the request and reads the response. A panic in the transport is a failed attempt.
+// exchange sends the request and reads the response.
 func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (result sendResult) {
-	defer func() {
-		if p := recover(); p != nil {
-			what := slog.Attr{}
-			if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
-				what = slog.String("error", err.Error())
-			}
-			s.log.LogAttrs(ctx, slog.LevelError, "sending an attempt panicked; please report this bug with the stack", what,
-				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-			result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the attempt could not be made"}
-		}
-	}()
+	defer s.failOnPanic(ctx, t, &result)
 	var inHandshake atomic.Bool // written by the goroutine that dials
-	request := t.request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { inHandshake.Store(err != nil) },
-	}))
+	traced := ctx
+	if t.request.URL.Scheme == "https" { // otherwise there is no handshake
+		traced = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			TLSHandshakeDone: func(_ tls.ConnectionState, err error) { inHandshake.Store(err != nil) },
+		})
+	}
+	request := t.request.WithContext(traced)
 	request.Header = s.header(t, j, now)
 	request.ContentLength = int64(len(j.Body))
 	request.Body = body(j.Body)
@@ -95,7 +88,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		result.failure = s.classify(ctx, err, inHandshake.Load())
+		result.failure, result.cutOff = s.classify(ctx, err, inHandshake.Load()), isCut(ctx)
 		return result
 	}
 	defer response.Body.Close()
@@ -107,10 +100,27 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
 		result.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
 	case err != nil:
-		result.failure = s.classify(ctx, err, false)
+		result.failure, result.cutOff = s.classify(ctx, err, false), isCut(ctx)
 	}
 	return result
 }
+
+// failOnPanic makes a panic in the transport a failed attempt.
+func (s *sender) failOnPanic(ctx context.Context, t *preparedTarget, result *sendResult) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	what := slog.Attr{}
+	if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
+		what = slog.String("error", err.Error())
+	}
+	s.log.LogAttrs(ctx, slog.LevelError, "sending an attempt panicked; please report this bug with the stack", what,
+		slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
+	result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the attempt could not be made"}
+}
+
+func isCut(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errCut) }
 
 // body returns a reader of a type that the transport knows. Then the transport sends header and body in one write, and
 // never a body of unknown length.

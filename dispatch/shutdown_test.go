@@ -1,6 +1,9 @@
 package dispatch_test
 
 import (
+	"context"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -98,6 +101,77 @@ func TestShutdown(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for name, respondTo := range map[string]handler{
+		"arrives with the cut": func(q *http.Request) (*http.Response, error) {
+			<-q.Context().Done()
+			return newResponse(200, ""), nil
+		},
+		"refuses the event with the cut": func(q *http.Request) (*http.Response, error) {
+			<-q.Context().Done()
+			return newResponse(500, ""), nil
+		},
+		"arrives just before the cut, and the store is slow": respondAfter(time.Second+3*time.Second-time.Millisecond, respond(200)),
+	} {
+		runInVirtualTime(t, "a complete response that "+name+" is recorded", func(t *testing.T) {
+			f := newFaults()
+			f.slow(500 * time.Millisecond)
+			x := stoppedFixture(t, f, dispatch.Options{Grace: 3 * time.Second})
+			sub := x.subscribe(t, "a.example", respondTo)
+			x.run(t)
+			x.publish(t, 10)
+			time.Sleep(time.Second)
+			begin := time.Now()
+			x.stop()
+			if took := time.Since(begin); took > 3*time.Second+time.Second {
+				t.Errorf("took %s", took)
+			}
+			if n := x.outcomes(t, sub); n[webhook.Succeeded]+n[webhook.Failed] != 10 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+		})
+	}
+
+	runInVirtualTime(t, "a response that the cut makes incomplete is not known", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{Grace: 3 * time.Second})
+		sub := x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
+			r := newResponse(200, "")
+			r.ContentLength, r.Body = -1, io.NopCloser(untilDone{q.Context()})
+			return r, nil
+		})
+		x.publish(t, 10)
+		time.Sleep(time.Second)
+		x.stop()
+		if n := x.outcomes(t, sub); n[webhook.Sending] != 10 || len(n) != 1 {
+			t.Errorf("on record: %v", n)
+		}
+	})
+
+	runInVirtualTime(t, "a store that hangs delays the end by a second", func(t *testing.T) {
+		f := newFaults()
+		f.slow(time.Hour)
+		x := stoppedFixture(t, f, dispatch.Options{Grace: 3 * time.Second})
+		x.subscribe(t, "a.example", respond(200))
+		x.run(t)
+		x.publish(t, 10)
+		time.Sleep(time.Second)
+		begin := time.Now()
+		x.stop()
+		if took := time.Since(begin); took != 4*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// untilDone has nothing to read until its context ends.
+type untilDone struct{ ctx context.Context }
+
+func (r untilDone) Read([]byte) (int, error) {
+	<-r.ctx.Done()
+	return 0, r.ctx.Err()
 }
 
 func TestShutdownEndsInTime(t *testing.T) {

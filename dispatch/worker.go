@@ -18,13 +18,26 @@ const (
 	maxWriteRetry = 5 * time.Second
 )
 
+// lastRecords is how long results are still recorded after running requests were cut off. A commit takes milliseconds.
+const lastRecords = time.Second
+
 // worker carries out the scheduler's decisions in its own goroutines, and reports back to it.
 type worker struct {
 	*Dispatcher
-	ctx     context.Context // ends when running requests are cut off
-	running sync.WaitGroup
-	batches chan []webhook.Start // one at a time
-	reads   chan readRequest
+	ctx           context.Context // ends when running requests are cut off
+	cut           context.CancelCauseFunc
+	recordCtx     context.Context // ends later, so that complete responses are recorded
+	stopRecording context.CancelFunc
+	running       sync.WaitGroup
+	batches       chan []webhook.Start // one at a time
+	reads         chan readRequest
+}
+
+func newWorker(ctx context.Context, d *Dispatcher) *worker {
+	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1)}
+	w.ctx, w.cut = context.WithCancelCause(ctx)
+	w.recordCtx, w.stopRecording = context.WithCancel(ctx)
+	return w
 }
 
 // begin records batches until the channel is closed. It waits for each Begin, because the scheduler must know what was
@@ -95,7 +108,7 @@ func (w *worker) result(o *sendOrder, sent sendResult) webhook.Result {
 func (w *worker) record(o *sendOrder, r webhook.Result) {
 	var now webhook.Settled
 	err := retryWrite(w.ctx, func() (err error) {
-		if now, err = w.store.Record(w.ctx, r); err != nil {
+		if now, err = w.store.Record(w.recordCtx, r); err != nil {
 			w.inbox.post(recordFailed{o.key(), err})
 		}
 		return err
