@@ -25,13 +25,31 @@ func checkMove(a *attempt, to stage) error {
 
 // tally is what a scheduler, an organization or a lane counts.
 type tally struct {
-	lanes             int
-	stages            stageCounts
-	used              [resourceKinds]int
+	lanes        int
+	stages       stageCounts
+	used         [resourceKinds]int
+	blocking     int
+	failingLanes int
+	lateLanes    int
+
+	// Of a lane alone.
 	unsettledFailures int
-	blocking          int
-	failingLanes      int
-	lateLanes         int
+	weight            int
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d lanes, attempts%s, begin places %d, probe places %d, send slots %d, read slots %d, bytes %d, %d blocking results, %d lanes that fail to read, %d late lanes",
+		t.lanes, t.stages, t.used[beginPlaces], t.used[probePlaces], t.used[sendSlots], t.used[readSlots], t.used[memoryBytes], t.blocking, t.failingLanes, t.lateLanes)
+}
+
+func (c stageCounts) String() string {
+	text := ""
+	for of, n := range c {
+		if n != 0 {
+			text += fmt.Sprintf(" %s=%d", stage(of), n)
+		}
+	}
+	return text
 }
 
 func (t *tally) add(o tally) {
@@ -66,7 +84,7 @@ func (s *scheduler) checkCounters() error {
 	}
 	for id, org := range s.orgs {
 		if t := ofOrg[org]; t == nil || org.lanes != t.lanes || org.used != t.used {
-			return fmt.Errorf("organization %d counts %d lanes that use %v, but its lanes are %+v", id, org.lanes, org.used, t)
+			return fmt.Errorf("organization %d counts\n%s\nbut its lanes have\n%s", id, tally{lanes: org.lanes, used: org.used}, t)
 		}
 	}
 	if err := s.checkBodies(jobsOfEvent); err != nil {
@@ -78,33 +96,23 @@ func (s *scheduler) checkCounters() error {
 	for kind := range s.resources {
 		counted.used[kind] = s.resources[kind].used
 	}
-	if all.unsettledFailures = 0; counted != all {
-		return fmt.Errorf("the scheduler counts %+v, but its lanes are %+v", counted, all)
+	if counted != all {
+		return fmt.Errorf("the scheduler counts\n%s\nbut its lanes have\n%s", counted, all)
 	}
 	return nil
 }
 
-// checkLane returns what the lane uses. The first job of each event in memory is charged with the body.
+// checkLane returns what the lane uses.
 func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error) {
 	t := tally{lanes: 1}
-	memory := 0
 	for delivery, a := range l.attempts {
 		if a.lane != l || a.Delivery != delivery {
 			return t, fmt.Errorf("delivery %d is filed as %d of lane %d", a.Delivery, delivery, a.lane.subscription)
 		}
-		inMemory := a.stage < ended
-		if inMemory && a.weight != weight(a.Job) || !inMemory && a.weight != 0 {
+		if a.stage < ended && a.weight != weight(a.Job) || a.stage >= ended && a.weight != 0 {
 			return t, fmt.Errorf("delivery %d is %s and weighs %d", delivery, a.stage, a.weight)
 		}
-		t.stages[a.stage]++
-		t.count(a)
-		if inMemory {
-			memory += a.weight
-			t.used[memoryBytes] += jobWeight
-			if jobsOfEvent[a.Event]++; jobsOfEvent[a.Event] == 1 && s.bodies[a.Event] != nil {
-				t.used[memoryBytes] += len(s.bodies[a.Event].bytes)
-			}
-		}
+		s.addAttempt(&t, a, jobsOfEvent)
 	}
 	t.used[sendSlots] += len(l.tests.running)
 	if l.table.reading {
@@ -118,13 +126,13 @@ func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error)
 	}
 	switch {
 	case t.stages != l.stages:
-		return t, fmt.Errorf("it counts %v attempts by stage, but has %v", l.stages, t.stages)
+		return t, fmt.Errorf("it counts the attempts%s, but has%s", l.stages, t.stages)
 	case t.stages[gone]+t.stages[settled] > 0:
-		return t, fmt.Errorf("it holds %v attempts by stage, some without work", t.stages)
+		return t, fmt.Errorf("it holds attempts that have ended:%s", t.stages)
 	case l.recent.unsettledFailures != t.unsettledFailures:
 		return t, fmt.Errorf("it counts %d unsettled failures, but has %d", l.recent.unsettledFailures, t.unsettledFailures)
-	case l.memory.used != memory:
-		return t, fmt.Errorf("it counts %d bytes, but uses %d", l.memory.used, memory)
+	case l.memory.used != t.weight:
+		return t, fmt.Errorf("it counts %d bytes, but uses %d", l.memory.used, t.weight)
 	}
 	if err := checkQueue(l.head, queued, t.stages[queued]); err != nil {
 		return t, err
@@ -132,8 +140,9 @@ func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error)
 	return t, checkQueue(l.begun, begun, t.stages[begun])
 }
 
-// count adds what an attempt uses in its stage.
-func (t *tally) count(a *attempt) {
+// addAttempt adds what an attempt uses in its stage. The first job of each event is charged with the body.
+func (s *scheduler) addAttempt(t *tally, a *attempt, jobsOfEvent map[int64]int) {
+	t.stages[a.stage]++
 	switch a.stage {
 	case beginning, begun:
 		t.used[beginPlaces]++
@@ -149,6 +158,14 @@ func (t *tally) count(a *attempt) {
 	}
 	if a.probe && a.stage != queued {
 		t.used[probePlaces]++
+	}
+	if a.weight == 0 {
+		return
+	}
+	t.weight += a.weight
+	t.used[memoryBytes] += jobWeight
+	if jobsOfEvent[a.Event]++; jobsOfEvent[a.Event] == 1 {
+		t.used[memoryBytes] += len(a.Body)
 	}
 }
 
@@ -171,8 +188,8 @@ func (s *scheduler) checkBodies(jobsOfEvent map[int64]int) error {
 		return fmt.Errorf("%d bodies are in memory, but jobs need %d", len(s.bodies), len(jobsOfEvent))
 	}
 	for event, jobs := range jobsOfEvent {
-		if s.bodies[event].jobs != jobs {
-			return fmt.Errorf("the body of event %d counts %d jobs, but %d share it", event, s.bodies[event].jobs, jobs)
+		if s.bodies[event] == nil || s.bodies[event].jobs != jobs {
+			return fmt.Errorf("the body of event %d is shared by %d jobs, but its count is %+v", event, jobs, s.bodies[event])
 		}
 	}
 	return nil

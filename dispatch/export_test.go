@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"testing"
@@ -10,21 +11,20 @@ import (
 // checked after every few rounds, so that large tests stay quick.
 const itemsPerRound = 64
 
-// CheckRounds makes the scheduler check its counters after each round, and every move of an attempt. It reports the
-// first error. Call it before Run.
-func (d *Dispatcher) CheckRounds(report func(error)) {
-	failed, items := false, 0
+// CheckRounds makes the scheduler check its counters after each round, and every move of an attempt. An error is a panic,
+// because a scheduler that counts wrongly may hang, and a test that hangs does not say why.
+func (d *Dispatcher) CheckRounds(tb testing.TB) {
 	check := func(err error) {
-		if err != nil && !failed {
-			failed = true
-			report(err)
+		if err != nil {
+			panic(fmt.Sprintf("%s: %v", tb.Name(), err))
 		}
 	}
+	items := 0
 	d.checks = checks{
 		onMove: func(a *attempt, to stage) { check(checkMove(a, to)) },
 		onRound: func(s *scheduler) {
 			items += itemsPerRound
-			if n := s.size(); items >= n {
+			if items >= s.size() {
 				items = 0
 				check(s.checkCounters())
 			}
@@ -42,6 +42,6 @@ func newTestScheduler(tb testing.TB) *scheduler {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d.CheckRounds(func(err error) { tb.Error(err) })
+	d.CheckRounds(tb)
 	return newScheduler(d, &worker{Dispatcher: d})
 }

@@ -88,7 +88,7 @@ func (x *fixture) connect(tb testing.TB, store *storage.Store, f *faults, o disp
 		tb.Fatal(err)
 	}
 	if _, benchmark := tb.(*testing.B); !benchmark {
-		x.Dispatcher.CheckRounds(func(err error) { tb.Error(err) })
+		x.CheckRounds(tb)
 	}
 	store.Watch(x.Dispatcher)
 }
