@@ -8,23 +8,21 @@
 //
 // # Stages of an attempt
 //
-// An attempt is in one stage at a time. Only the function move in lane.go changes the stage, with all counters that
-// depend on it.
+// An attempt is in one stage at a time. Only lane.go changes the stage, with all counters that depend on it.
 //
 //	queued --> beginning --> begun --> sending --> ended --> settled
 //
-//	stage      the attempt                             next stage
-//	queued     is due, in the head of its lane         beginning, in its turn; gone, if the head has to shrink
-//	beginning  is being recorded                       begun; queued, if the store fails; gone, if it refuses
-//	begun      is on record, waits for a slot          sending, in its turn; releasing, if its subscription has changed
-//	sending    has a request in progress               ended; begun, if a change came before the request; gone, if cut off
-//	ended      has a result that is being recorded     settled; gone, if cut off
-//	settled    has its result on record                none: the delivery has ended, or is due again later
-//	releasing  must not be sent, loses its record      gone
-//	gone       is not in memory                        queued, when its delivery is read
+//	stage      meaning                                         other next stages
+//	queued     due, in the head of its lane                    gone: the head shrinks
+//	beginning  being recorded                                  queued: the store fails; gone: it refuses; releasing
+//	begun      on record, waits for a slot                     releasing
+//	sending    its request is in progress                      begun, releasing: a change came first; gone: cut off
+//	ended      its request has ended, result being recorded    gone: cut off
+//	settled    its result is on record, it has left memory
+//	releasing  must not be sent, its record is being deleted   gone
+//	gone       not in memory, the store knows the delivery     queued: the delivery is read
 //
-// Attempts that are beginning or begun may also become releasing: when the scheduler stops, and when their subscription
-// was disabled or failed meanwhile. So may attempts that return from sending.
+// A recorded attempt becomes releasing if its subscription has changed, or if the scheduler stops.
 package dispatch
 
 import (
