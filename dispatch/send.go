@@ -46,7 +46,7 @@ func (s *scheduler) sendNext() {
 }
 
 func (s *scheduler) send(a *attempt) {
-	s.worker.send(sendOrder{
+	s.worker.send(&sendOrder{
 		Job: a.Job, row: a.row, epoch: a.epoch,
 		target: a.lane.target, failures: a.lane.health.ConsecutiveFailures, changesRead: s.changes.read,
 	})

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -172,6 +174,55 @@ type untilDone struct{ ctx context.Context }
 func (r untilDone) Read([]byte) (int, error) {
 	<-r.ctx.Done()
 	return 0, r.ctx.Err()
+}
+
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	runTest := func(t *testing.T, after func(x *fixture, sub webhook.Subscription), want map[webhook.Outcome]int) {
+		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+		store, closeStore := storagetest.OpenWith(t, o)
+		x := fixtureOn(t, store, nil, dispatch.Options{Grace: time.Second})
+		sub := x.subscribe(t, "a.example", hang)
+		x.run(t)
+		after(x, sub)
+		before := len(x.requests("a.example"))
+		x.stop() // running requests are cut off, as by a crash
+		closeStore()
+
+		store, _ = storagetest.OpenWith(t, o)
+		x.connect(t, store, nil, dispatch.Options{})
+		x.setReceiver("a.example", respond(200))
+		x.run(t)
+		time.Sleep(time.Hour)
+		if n := len(x.requests("a.example")) - before; n != 0 {
+			t.Errorf("%d requests after the restart", n)
+		}
+		if h := x.health(t, sub); h.PendingDeliveries != 0 {
+			t.Errorf("%d pending", h.PendingDeliveries)
+		}
+		if d := cmp.Diff(want, x.outcomes(t, sub)); d != "" {
+			t.Errorf("on record (-want +got):\n%s", d)
+		}
+	}
+
+	runInVirtualTime(t, "a test that a crash interrupted is not sent again", func(t *testing.T) {
+		runTest(t, func(x *fixture, sub webhook.Subscription) {
+			if _, _, _, err := x.BeginTest(t.Context(), x.org(), sub.ID); err != nil {
+				t.Fatal(err)
+			}
+		}, map[webhook.Outcome]int{webhook.Interrupted: 1})
+	})
+
+	runInVirtualTime(t, "discarded deliveries whose attempts a crash interrupted are not sent again", func(t *testing.T) {
+		runTest(t, func(x *fixture, sub webhook.Subscription) {
+			x.publish(t, 20)
+			time.Sleep(time.Second)
+			x.hold(t)
+			if n, err := x.DiscardQueue(t.Context(), x.operator(t)); err != nil || n != 20 {
+				t.Fatalf("%d discarded, %v", n, err)
+			}
+		}, map[webhook.Outcome]int{webhook.Interrupted: 16})
+	})
 }
 
 func TestShutdownEndsInTime(t *testing.T) {

@@ -67,13 +67,13 @@ type sendOrder struct {
 
 func (o *sendOrder) key() attemptKey { return attemptKey{o.Subscription, o.Delivery} }
 
-// send sends one attempt and records its result in another goroutine.
-func (w *worker) send(o sendOrder) {
+// send sends one attempt and records its result in another goroutine, which owns the order from now on.
+func (w *worker) send(o *sendOrder) {
 	w.running.Add(1)
 	go w.deliver(o)
 }
 
-func (w *worker) deliver(o sendOrder) {
+func (w *worker) deliver(o *sendOrder) {
 	defer w.running.Done()
 	// An attempt that was decided before a change must not be sent after it. The store reports the change before this
 	// check, and the signature is made after it.
@@ -87,9 +87,9 @@ func (w *worker) deliver(o sendOrder) {
 		return
 	}
 	o.Body = nil // from now on, the scheduler does not count it
-	r := w.result(&o, sent)
+	r := w.result(o, sent)
 	w.inbox.post(requestEnded{o.key(), !r.Succeeded})
-	w.record(&o, r)
+	w.record(o, r)
 }
 
 // result returns the record of how an attempt ended, with the time of the next attempt if it failed.
