@@ -29,6 +29,7 @@ import (
 	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -52,9 +53,10 @@ func newServe() *cobra.Command {
 		Long: `Run the server: the API and the delivery of webhooks.
 
 The first start creates the database with plans, roles, the organization "Default" and the first operator. It prints an
-access token of that operator, which is valid for 24 hours. Until the first authenticated request, each start replaces
-that token and prints the new one. SIGTERM or SIGINT stops the server after it has finished its requests and deliveries. A
-second signal stops it at once.`,
+access token for that operator. The token is valid for 24 hours. Until the first authenticated request, each start
+replaces the token and prints the new one.
+
+SIGTERM or SIGINT stops the server after its current requests and deliveries. A second signal stops it at once.`,
 		Example: `  keyhook serve --dev
   keyhook serve --config keyhook.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,7 +94,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		return err
 	}
 	if a.roots, err = egress.Roots(c.Egress.CAFile); err != nil {
-		return config.Problems{config.NewProblem("egress.ca_file", "", err)}
+		return config.Problems{config.NewProblem("egress.ca_file", "", fault.AdviseMissing(err, "set egress.ca_file to a file of PEM certificates that this process may read"))}
 	}
 	listener, err := cli.Listen("server.listen", c.Server.Listen)
 	if err != nil {
@@ -105,7 +107,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 			return err
 		}
 		defer scrapes.Close()
-		a.log.Info("metrics have a listener of their own", "address", scrapes.Addr().String())
+		a.log.Info("listening for metrics", "address", scrapes.Addr().String())
 	}
 	token, err := a.openStore(ctx)
 	if err != nil {
@@ -161,7 +163,7 @@ func policy(w config.Webhooks) webhook.Policy {
 func (a *appliance) connect(certificate *tls.Config) (err error) {
 	c := a.settings
 	if err := egress.CheckOwnAddresses(); err != nil {
-		a.log.Warn("deliveries to this machine's public addresses are not refused: allow AF_NETLINK, or list them in egress.denied_networks", "error", err)
+		a.log.Warn("deliveries to the public addresses of this machine are not blocked; allow AF_NETLINK, or list these addresses in egress.denied_networks", "error", err)
 	}
 	guard := egress.Policy{AllowHTTP: c.Egress.AllowHTTP, AllowedNetworks: c.Egress.AllowedNetworks, DeniedNetworks: c.Egress.DeniedNetworks}
 	if a.dispatcher, err = a.newDispatcher(guard); err != nil {

@@ -25,8 +25,12 @@ var vocabularies = []string{"storage/access", "storage/webhook", "storage/fault"
 // a row may import none of ours.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
-	"server":                       {"server/docs", "server/form", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
+	"server":                       {"server/check", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
 	"server/form":                  {},
+	"server/credential":            {"server/share"},
+	"server/check":                 {"server/credential", "server/form", "server/share", "limiter"},
+	"server/share":                 {},
+	"server/explain":               {"server/check", "server/credential", "server/form"},
 	"server/oidc":                  {},
 	"server/config":                {},
 	"server/metrics":               {"storage/clock"}, // main calls its hooks
@@ -41,19 +45,23 @@ var mayImport = map[string][]string{
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
 	"server/cli":                   {"server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
-	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/disk"},
+	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/sqlite"},
+	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
 	"storage/webhook":              {"storage/fault", "storage/redact"},
+	"storage/publicid":             {},
+	"storage/scan":                 {"storage/sqlite"},
 	"storage/seal":                 {},
+	"storage/directory":            {"storage/clock", "storage/publicid", "storage/scan", "storage/sqlite"},
 	"storage/disk":                 {},
 	"storage/storagetest":          {"storage"},
 }
 
 // fences is where a module may be imported.
 var fences = map[string][]string{
-	"modernc.org/sqlite":                  {"storage", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
+	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
-	"github.com/jmoiron/sqlx":             {"storage"},
+	"github.com/jmoiron/sqlx":             {"storage", "storage/sqlite"},
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server"},
 	"github.com/prometheus":               {"server/metrics"},
@@ -61,7 +69,7 @@ var fences = map[string][]string{
 	"github.com/yuin/goldmark":            {"server/docs"},
 	"github.com/spf13/cobra":              {"", "server/cli", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/output", "server/cli/receive"},
 	"go.yaml.in/yaml":                     {"server/config", "server"}, // server makes JSON of openapi.yaml
-	"golang.org/x/time/rate":              {"dispatch", "server"},
+	"golang.org/x/time/rate":              {"dispatch", "server/check", "server/share"},
 }
 
 func TestImportsGoDown(t *testing.T) {

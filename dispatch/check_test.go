@@ -12,8 +12,8 @@ var nextStages = [stageCount][]stage{
 	beginning: {begun, queued, releasing, gone}, // queued: Begin failed; gone: it refused the attempt
 	begun:     {sending, releasing},
 	releasing: {gone},
-	sending:   {ended, begun, releasing, gone}, // begun: not sent after all; gone: cut off
-	ended:     {settled, gone},                 // gone: cut off
+	sending:   {ended, begun, releasing, gone}, // begun: not sent after all; gone: interrupted
+	ended:     {settled, gone},                 // gone: interrupted
 }
 
 func checkMove(a *attempt, to stage) error {

@@ -61,7 +61,7 @@ func TestErrors(t *testing.T) {
 		"dial with no known reason": {"https://a.example", failing{&gone}, "connect_error: no connection could be made"},
 		"dial out of time":          {"https://a.example", failing{&net.OpError{Op: "dial", Addr: gone.Addr, Err: context.DeadlineExceeded}}, "timeout: no connection in time"},
 		"unknown error":             {"https://a.example", failing{fmt.Errorf("127.0.0.1/%s is odd", secretPath)}, "protocol_error: the response is not valid HTTP"},
-		"panic":                     {"https://a.example", panicking{}, "protocol_error: the attempt could not be made"},
+		"panic":                     {"https://a.example", panicking{}, "protocol_error: the request could not be sent"},
 		"not a URL":                 {"https://a b/%zz", failing{}, "protocol_error: the URL of the subscription is not valid"},
 		"no host":                   {"https:", failing{}, "protocol_error: the URL of the subscription is not valid"},
 		"another scheme":            {"ftp://a.example", failing{}, "protocol_error: the URL of the subscription must begin with https://"},

@@ -16,8 +16,8 @@
 //	queued     due, in the head of its lane                    gone: the head shrinks
 //	beginning  being recorded                                  queued: the store fails; gone: it refuses; releasing
 //	begun      on record, waits for a slot                     releasing
-//	sending    its request is in progress                      begun, releasing: a change came first; gone: cut off
-//	ended      its request has ended, result being recorded    gone: cut off
+//	sending    its request is in progress                      begun, releasing: a change came first; gone: interrupted
+//	ended      its request has ended, result being recorded    gone: interrupted
 //	settled    its result is on record, it has left memory
 //	releasing  must not be sent, its record is being deleted   gone
 //	gone       not in memory, the store knows the delivery     queued: the delivery is read
@@ -121,7 +121,7 @@ func New(store store, o Options) (*Dispatcher, error) {
 
 // Run delivers until ctx ends. Then it begins no more attempts and releases those that were begun but not sent. It
 // waits at most Options.Grace for running requests and for the records of their results, and a second more for the
-// records of responses that were complete by then. The store keeps attempts that are cut off after that. At the next
+// records of responses that were complete by then. The store keeps attempts that are interrupted after that. At the next
 // start, storage marks them as interrupted. Run can be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.started.CompareAndSwap(false, true) {
@@ -132,7 +132,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		defer idle.CloseIdleConnections()
 	}
 	w := newWorker(context.WithoutCancel(ctx), d)
-	defer w.cut(nil)
+	defer w.interrupt(nil)
 	defer w.stopRecording()
 	w.running.Go(w.begin)
 	for range maxReads {

@@ -321,7 +321,7 @@ func TestRotation(t *testing.T) {
 			var fresh webhook.Secret
 			// The scheduler logs this message after it has learned that the attempts have begun, and before it sends
 			// them.
-			x = stoppedFixture(t, f, dispatch.Options{Logger: slog.New(logHook{"a store operation works again", func() {
+			x = stoppedFixture(t, f, dispatch.Options{Logger: slog.New(logHook{"the database operation works again", func() {
 				var err error
 				if _, fresh, err = x.RotateSecret(context.Background(), x.actor(), x.org(), sub.ID, webhook.Rotation{}); err != nil {
 					t.Error(err)

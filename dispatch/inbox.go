@@ -43,8 +43,8 @@ type (
 		attempt attemptKey
 		settled webhook.Settled
 	}
-	// attemptCutOff: the process stops; the record of the attempt stays as it is.
-	attemptCutOff struct{ attempt attemptKey }
+	// attemptInterrupted: the process stops; the record of the attempt stays as it is.
+	attemptInterrupted struct{ attempt attemptKey }
 )
 
 // inbox is the only way to the scheduler. Many goroutines write to it, only the scheduler reads, and nobody waits. Jobs

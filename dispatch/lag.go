@@ -139,10 +139,10 @@ func (p *sharedLag) get() lag {
 func (d *Dispatcher) Ready(context.Context) (warning string, err error) {
 	now := d.lag.get()
 	if now.lateSubscriptions > 0 {
-		warning = fmt.Sprintf("%d subscriptions have deliveries that have waited for more than %s for a slow receiver or a free slot", now.lateSubscriptions, lateAfter)
+		warning = fmt.Sprintf("subscriptions with deliveries that have waited for more than %s for a slow receiver or a free slot: %d", lateAfter, now.lateSubscriptions)
 	}
 	if waited := time.Since(now.stalledSince); !now.stalledSince.IsZero() && waited > lateAfter {
-		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s; see the log for the error", waited.Round(time.Second), now.stallCause)
+		return warning, fmt.Errorf("deliveries that could be sent have waited for %s: %s; look at the log for the error", waited.Round(time.Second), now.stallCause)
 	}
 	return warning, nil
 }

@@ -108,7 +108,7 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	return s
 }
 
-// run works until ctx has ended and every attempt is settled. It cuts off attempts that still run after the grace
+// run works until ctx has ended and every attempt is settled. It interrupts attempts that still run after the grace
 // period.
 func (s *scheduler) run(ctx context.Context) {
 	timer := time.NewTimer(0)
@@ -130,8 +130,8 @@ func (s *scheduler) run(ctx context.Context) {
 			s.stop()
 			stopped, graceOver = nil, time.After(s.options.Grace)
 		case <-graceOver:
-			s.log.Warn("attempts are cut off because the grace period of the shutdown is over; the next start sends them again", "attempts", s.stages.unsettled())
-			s.worker.cut(errCut)
+			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.stages.unsettled())
+			s.worker.interrupt(errInterrupted)
 			recordsOver = time.After(lastRecords)
 		case <-recordsOver:
 			s.worker.stopRecording()
@@ -184,7 +184,7 @@ func (s *scheduler) handle(m message) {
 		s.noteFailedRecord(s.find(m.attempt), m.err)
 	case resultRecorded:
 		s.settle(s.find(m.attempt), m.settled)
-	case attemptCutOff:
+	case attemptInterrupted:
 		s.move(s.find(m.attempt), gone)
 
 	// From Test.
@@ -220,7 +220,7 @@ func (s *scheduler) tick() {
 	s.now = s.clock.UnixMilli()
 	s.lastTick.Store(s.now)
 	if s.now < before-time.Second.Milliseconds() {
-		s.log.Warn("the clock was set back; all due times are checked again", "by", time.Duration(before-s.now)*time.Millisecond)
+		s.log.Warn("the clock was set back, so the server checks all due times again", "by", time.Duration(before-s.now)*time.Millisecond)
 		for _, l := range s.lanes {
 			s.update(l)
 		}
@@ -332,7 +332,7 @@ func (s *scheduler) stop() {
 	}
 }
 
-// Names of store operations in log lines.
+// Names of database operations in log lines.
 const (
 	opRead    = "read deliveries"
 	opBegin   = "begin attempts"
@@ -345,7 +345,7 @@ const (
 func (s *scheduler) storeFails(operation string, err error) {
 	if !s.failingOps[operation] && !s.stopping {
 		s.failingOps[operation] = true
-		s.log.Error("a store operation fails; deliveries that need it wait until it works again", "what", operation, "error", err)
+		s.log.Error("a database operation fails, so some deliveries wait; the server tries again", "what", operation, "error", err)
 	}
 }
 
@@ -353,6 +353,6 @@ func (s *scheduler) storeFails(operation string, err error) {
 func (s *scheduler) storeWorks(operation string) {
 	if s.failingOps[operation] {
 		delete(s.failingOps, operation)
-		s.log.Info("a store operation works again", "what", operation)
+		s.log.Info("the database operation works again", "what", operation)
 	}
 }

@@ -83,7 +83,7 @@ func (s *scheduler) noteFailedRecord(a *attempt, err error) {
 		s.storeFails(opRecord, err)
 	case a.blocksSending && (s.results.saved > a.savedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
 		s.setBlocksSending(a, false)
-		s.log.Error("the result of an attempt cannot be saved; it is tried again, and other deliveries go on", "subscription", a.lane.target.ID, "event", a.EventID, "error", err)
+		s.log.Error("cannot save the result of an attempt; the server tries again and continues with other deliveries", "subscription", a.lane.target.ID, "event", a.EventID, "error", err)
 	}
 }
 

@@ -37,12 +37,12 @@ type sender struct {
 
 // sendResult is how an attempt ended.
 type sendResult struct {
-	status     *int   // nil: no response
-	body       string // the part of the response that is stored
-	duration   time.Duration
-	failure    webhook.Failure // zero on success
-	retryAfter time.Duration   // requested by the receiver
-	cutOff     bool            // by our own shutdown, before the result was known
+	status      *int   // nil: no response
+	body        string // the part of the response that is stored
+	duration    time.Duration
+	failure     webhook.Failure // zero on success
+	retryAfter  time.Duration   // requested by the receiver
+	interrupted bool            // by our own shutdown, before the result was known
 }
 
 // record returns the record of an attempt with this result.
@@ -55,7 +55,7 @@ func (r sendResult) record(attempt int64, j *webhook.Job, epoch int64) webhook.R
 	}
 }
 
-// send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to cut it off.
+// send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to interrupt it.
 func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
 	if !t.sendError.IsZero() {
 		return sendResult{failure: t.sendError}
@@ -88,7 +88,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		result.failure, result.cutOff = s.classify(ctx, err, inHandshake.Load()), isCut(ctx)
+		result.failure, result.interrupted = s.classify(ctx, err, inHandshake.Load()), isInterrupted(ctx)
 		return result
 	}
 	defer response.Body.Close()
@@ -100,7 +100,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
 		result.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
 	case err != nil:
-		result.failure, result.cutOff = s.classify(ctx, err, false), isCut(ctx)
+		result.failure, result.interrupted = s.classify(ctx, err, false), isInterrupted(ctx)
 	}
 	return result
 }
@@ -115,12 +115,12 @@ func (s *sender) failOnPanic(ctx context.Context, t *preparedTarget, result *sen
 	if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
 		what = slog.String("error", err.Error())
 	}
-	s.log.LogAttrs(ctx, slog.LevelError, "sending an attempt panicked; please report this bug with the stack", what,
+	s.log.LogAttrs(ctx, slog.LevelError, "the code that sends an attempt panicked; please report this bug with the stack", what,
 		slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-	result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the attempt could not be made"}
+	result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
 }
 
-func isCut(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errCut) }
+func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errInterrupted) }
 
 // body returns a reader of a type that the transport knows. Then the transport sends header and body in one write, and
 // never a body of unknown length.

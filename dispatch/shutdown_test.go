@@ -105,18 +105,18 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-func TestCut(t *testing.T) {
+func TestInterruption(t *testing.T) {
 	t.Parallel()
 	for name, respondTo := range map[string]handler{
-		"arrives with the cut": func(q *http.Request) (*http.Response, error) {
+		"arrives with the interruption": func(q *http.Request) (*http.Response, error) {
 			<-q.Context().Done()
 			return newResponse(200, ""), nil
 		},
-		"refuses the event with the cut": func(q *http.Request) (*http.Response, error) {
+		"refuses the event with the interruption": func(q *http.Request) (*http.Response, error) {
 			<-q.Context().Done()
 			return newResponse(500, ""), nil
 		},
-		"arrives just before the cut, and the store is slow": respondAfter(time.Second+3*time.Second-time.Millisecond, respond(200)),
+		"arrives just before the interruption, and the store is slow": respondAfter(time.Second+3*time.Second-time.Millisecond, respond(200)),
 	} {
 		runInVirtualTime(t, "a complete response that "+name+" is recorded", func(t *testing.T) {
 			f := newFaults()
@@ -137,7 +137,7 @@ func TestCut(t *testing.T) {
 		})
 	}
 
-	runInVirtualTime(t, "a response that the cut makes incomplete is not known", func(t *testing.T) {
+	runInVirtualTime(t, "a response that the interruption makes incomplete is not known", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{Grace: 3 * time.Second})
 		sub := x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
 			r := newResponse(200, "")
@@ -186,7 +186,7 @@ func TestCrash(t *testing.T) {
 		x.run(t)
 		after(x, sub)
 		before := len(x.requests("a.example"))
-		x.stop() // running requests are cut off, as by a crash
+		x.stop() // running requests are interrupted, as by a crash
 		closeStore()
 
 		store, _ = storagetest.OpenWith(t, o)

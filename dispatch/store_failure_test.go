@@ -177,7 +177,7 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 			x.publish(t, 1)
 			time.Sleep(time.Hour)
 			attempts := x.attempts(t, sub)
-			if len(attempts) != 5 || attempts[0].Error != "protocol_error: the attempt could not be made" {
+			if len(attempts) != 5 || attempts[0].Error != "protocol_error: the request could not be sent" {
 				t.Errorf("on record: %+v", attempts)
 			}
 			checkDeliveredOnce(t, x, "b.example", 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// errCut is the cause that ends running requests after the grace period.
-var errCut = errors.New("cut off by a stop")
+// errInterrupted is the cause that ends running requests after the grace period.
+var errInterrupted = errors.New("interrupted by a stop of the server")
 
 // A failed write is repeated after a tenth of the time since its first try, within these limits.
 const (
@@ -18,14 +18,14 @@ const (
 	maxWriteRetry = 5 * time.Second
 )
 
-// lastRecords is how long results are still recorded after running requests were cut off. A commit takes milliseconds.
+// lastRecords is how long results are still recorded after running requests were interrupted. A commit takes milliseconds.
 const lastRecords = time.Second
 
 // worker carries out the scheduler's decisions in its own goroutines, and reports back to it.
 type worker struct {
 	*Dispatcher
-	ctx           context.Context // ends when running requests are cut off
-	cut           context.CancelCauseFunc
+	ctx           context.Context // ends when running requests are interrupted
+	interrupt     context.CancelCauseFunc
 	recordCtx     context.Context // ends later, so that complete responses are recorded
 	stopRecording context.CancelFunc
 	running       sync.WaitGroup
@@ -35,7 +35,7 @@ type worker struct {
 
 func newWorker(ctx context.Context, d *Dispatcher) *worker {
 	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1)}
-	w.ctx, w.cut = context.WithCancelCause(ctx)
+	w.ctx, w.interrupt = context.WithCancelCause(ctx)
 	w.recordCtx, w.stopRecording = context.WithCancel(ctx)
 	return w
 }
@@ -82,8 +82,8 @@ func (w *worker) deliver(o *sendOrder) {
 		return
 	}
 	sent := w.sender.send(w.ctx, o.target, o.Job)
-	if sent.cutOff {
-		w.inbox.post(attemptCutOff{o.key()})
+	if sent.interrupted {
+		w.inbox.post(attemptInterrupted{o.key()})
 		return
 	}
 	o.Body = nil // from now on, the scheduler does not count it
@@ -114,7 +114,7 @@ func (w *worker) record(o *sendOrder, r webhook.Result) {
 		return err
 	})
 	if err != nil {
-		w.inbox.post(attemptCutOff{o.key()})
+		w.inbox.post(attemptInterrupted{o.key()})
 		return
 	}
 	w.inbox.post(resultRecorded{o.key(), now})
@@ -142,7 +142,7 @@ func retryWrite(ctx context.Context, write func() error) error {
 // again.
 func (w *worker) release(attempts []attemptKey, rows []int64) {
 	w.running.Go(func() {
-		// If this never succeeds, the records stay, like those of attempts that are cut off.
+		// If this never succeeds, the records stay, like those of attempts that are interrupted.
 		_ = retryWrite(w.ctx, func() error {
 			err := w.store.Release(w.ctx, rows)
 			if err != nil {

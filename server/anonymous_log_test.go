@@ -15,8 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// requestLines returns how many lines of the log are about requests with a status, and the numbers of lines that others say
-// were left out. It empties the log.
+// requestLines returns how many lines of the log are about requests with a status, and the numbers of omitted lines that the
+// log reports. It empties the log.
 func (l *lines) requestLines(t *testing.T, status int) (written int, omitted []int) {
 	t.Helper()
 	text := l.String()
@@ -68,7 +68,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 		if written != 100 || len(omitted) != 1 {
 			t.Errorf("of 1000 requests at once %d have lines, and %v were told", written, omitted)
 		}
-		told := total(omitted)
+		reported := total(omitted)
 
 		ask("/api/v1/whoami/", bearer(token), 50)
 		if written, _ := f.log.requestLines(t, 200); written != 50 {
@@ -83,7 +83,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 		if written != 400 || len(omitted) != 2 {
 			t.Errorf("of 30 requests a second for 20 s %d have lines, and %v were told", written, omitted)
 		}
-		told += total(omitted)
+		reported += total(omitted)
 
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
@@ -95,8 +95,8 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, omitted = f.log.requestLines(t, 401)
-		if told += total(omitted); told != 900+200 {
-			t.Errorf("%d lines were told to be left out, want 1100", told)
+		if reported += total(omitted); reported != 900+200 {
+			t.Errorf("%d lines were told to be left out, want 1100", reported)
 		}
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// auditStore is what the endpoint of the audit log asks of the store.
+// auditStore is the part of the store that the audit log endpoint uses.
 type auditStore interface {
-	// AuditPage lists newest first.
+	// AuditPage lists events, newest first.
 	AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error)
 }
 
@@ -28,7 +28,7 @@ type auditBody struct {
 	Target         auditTarget     `json:"target"`
 	IP             *string         `json:"ip"`
 	RequestID      *string         `json:"request_id"`
-	At             instant         `json:"at"`
+	At             timestamp       `json:"at"`
 	Details        json.RawMessage `json:"details"`
 }
 
@@ -45,25 +45,25 @@ type auditTarget struct {
 
 func newAuditBody(e access.AuditEvent) auditBody {
 	return auditBody{
-		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, orNull(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID,
-		Target: auditTarget{e.TargetType, e.TargetID}, IP: orNull(e.IP), RequestID: orNull(e.RequestID),
-		At: instant(e.At), Details: json.RawMessage(e.Details),
+		ID: e.ID, Type: e.Type, Actor: auditActor{e.Actor.Type, nullIfEmpty(e.Actor.ID), e.Name}, OrganizationID: e.OrganizationID,
+		Target: auditTarget{e.TargetType, e.TargetID}, IP: nullIfEmpty(e.IP), RequestID: nullIfEmpty(e.RequestID),
+		At: timestamp(e.At), Details: json.RawMessage(e.Details),
 	}
 }
 
-func (h audit) list(c *call) error {
-	filter := readAuditFilter(&c.query)
-	p, err := c.page()
+func (h audit) list(x *exchange) error {
+	filter := readAuditFilter(&x.query)
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
 	filter.Before, filter.Limit = p.After.Row, p.More()
-	found, err := h.store.AuditPage(c.request.Context(), c.organization(), filter)
+	found, err := h.store.AuditPage(x.request.Context(), x.organization(), filter)
 	if err != nil {
 		return err
 	}
 	p.Ended = form.Position{Row: found.Next}
-	return answerPage(c, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
+	return writePage(x, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
 }
 
 // readAuditFilter reads the filters of the list.

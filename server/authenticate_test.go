@@ -34,22 +34,22 @@ func TestAuthorizationHeader(t *testing.T) {
 		code   string
 	}{
 		"a key":                             {[]string{apiKey(key)}, 200, ""},
-		"a key, scheme in small letters":    {[]string{"apikey " + key.Reveal()}, 200, ""},
-		"a key, scheme in capitals":         {[]string{"APIKEY " + key.Reveal()}, 200, ""},
+		"a key, lower-case scheme":          {[]string{"apikey " + key.Reveal()}, 200, ""},
+		"a key, upper-case scheme":          {[]string{"APIKEY " + key.Reveal()}, 200, ""},
 		"a key after several spaces":        {[]string{"ApiKey    " + key.Reveal()}, 200, ""},
-		"a key and blanks behind it":        {[]string{apiKey(key) + " \t "}, 200, ""},
+		"a key with trailing blanks":        {[]string{apiKey(key) + " \t "}, 200, ""},
 		"a token":                           {[]string{bearer(token)}, 200, ""},
-		"a token, scheme in small letters":  {[]string{"bearer " + token.Reveal()}, 200, ""},
+		"a token, lower-case scheme":        {[]string{"bearer " + token.Reveal()}, 200, ""},
 		"a token that an operator chose":    {[]string{operator}, 200, ""},
-		"nothing":                           {nil, 401, "missing_credential"},
+		"no credential":                     {nil, 401, "missing_credential"},
 		"an empty header":                   {[]string{""}, 401, "missing_credential"},
 		"a scheme alone":                    {[]string{"ApiKey"}, 401, "invalid_key"},
 		"the other scheme alone":            {[]string{"Bearer"}, 401, "invalid_key"},
 		"a key without scheme":              {[]string{key.Reveal()}, 401, "wrong_scheme"},
-		"a scheme that is none of ours":     {[]string{"Basic YWRtaW46YWRtaW4="}, 401, "wrong_scheme"},
+		"an unknown scheme":                 {[]string{"Basic YWRtaW46YWRtaW4="}, 401, "wrong_scheme"},
 		"a scheme with parameters":          {[]string{`Digest username="x", realm="y", uri="/"`}, 401, "wrong_scheme"},
 		"a scheme with a comma at its end":  {[]string{"Negotiate abc,"}, 401, "wrong_scheme"},
-		"a list of schemes, none of ours":   {[]string{`Basic YWRtaW46YWRtaW4=, Digest realm="y"`}, 401, "wrong_scheme"},
+		"a list of unknown schemes":         {[]string{`Basic YWRtaW46YWRtaW4=, Digest realm="y"`}, 401, "wrong_scheme"},
 		"another scheme, then a key":        {[]string{"Basic YWRtaW46YWRtaW4=, " + apiKey(key)}, 400, "multiple_credentials"},
 		"another scheme, then a token":      {[]string{`Digest realm="y",bearer some-token`}, 400, "multiple_credentials"},
 		"another scheme, then a bare key":   {[]string{`Digest realm="y",` + key.Reveal()}, 400, "multiple_credentials"},
@@ -59,18 +59,18 @@ func TestAuthorizationHeader(t *testing.T) {
 		"a key as Bearer":                   {[]string{"Bearer " + key.Reveal()}, 401, "wrong_scheme"},
 		"a malformed key as Bearer":         {[]string{"Bearer svc_short"}, 401, "wrong_scheme"},
 		"a token as ApiKey":                 {[]string{"ApiKey " + token.Reveal()}, 401, "wrong_scheme"},
-		"a key nobody has made":             {[]string{apiKey(other)}, 401, "invalid_key"},
-		"a token nobody has made":           {[]string{bearer(access.Mint(access.TokenPrefix))}, 401, "invalid_key"},
+		"an unknown key":                    {[]string{apiKey(other)}, 401, "invalid_key"},
+		"an unknown token":                  {[]string{bearer(access.Mint(access.TokenPrefix))}, 401, "invalid_key"},
 		"a wrong character in the checksum": {[]string{"ApiKey " + wrongSum}, 401, "invalid_key"},
 		"another random part":               {[]string{"ApiKey " + string(flipped)}, 401, "invalid_key"},
 		"a prefix in capitals":              {[]string{"ApiKey SVC" + key.Reveal()[3:]}, 401, "invalid_key"},
 		"a prefix alone":                    {[]string{"ApiKey svc_"}, 401, "invalid_key"},
-		"a key and something behind it":     {[]string{apiKey(key) + " x"}, 401, "invalid_key"},
-		"a key and half of it again":        {[]string{apiKey(key) + key.Reveal()[:10]}, 401, "invalid_key"},
+		"a key with trailing text":          {[]string{apiKey(key) + " x"}, 401, "invalid_key"},
+		"a key followed by half of itself":  {[]string{apiKey(key) + key.Reveal()[:10]}, 401, "invalid_key"},
 		"ten thousand characters":           {[]string{"ApiKey svc_" + strings.Repeat("a", 10_000)}, 401, "invalid_key"},
 		"ten thousand characters as Bearer": {[]string{"Bearer " + strings.Repeat("a", 10_000)}, 401, "invalid_key"},
 		"letters that are not ASCII":        {[]string{"ApiKey svc_ключключключключключключключключ"}, 401, "invalid_key"},
-		"a token of a wrong checksum":       {[]string{"Bearer kat_" + strings.Repeat("a", 36)}, 401, "invalid_key"},
+		"a token with a wrong checksum":     {[]string{"Bearer kat_" + strings.Repeat("a", 36)}, 401, "invalid_key"},
 		"two headers":                       {[]string{apiKey(key), apiKey(key)}, 400, "multiple_credentials"},
 		"two headers of two schemes":        {[]string{apiKey(key), bearer(token)}, 400, "multiple_credentials"},
 		"a list":                            {[]string{apiKey(key) + ", " + bearer(token)}, 400, "multiple_credentials"},
@@ -96,8 +96,8 @@ func TestAuthorizationHeader(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := answer{response, read(t, response)}
-				checkAnswer(t, name, got)
+				got := testResponse{response, read(t, response)}
+				checkResponse(t, name, got)
 				got.want(t, want.status, want.code)
 				if want.code == "wrong_scheme" && !strings.Contains(got.field("detail"), "Authorization: ") {
 					t.Errorf("no hint: %s", got.field("detail"))
@@ -116,11 +116,11 @@ func TestAuthorizationHeader(t *testing.T) {
 func TestMalformedAndUnknownLookAlike(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	strip := func(a answer) string { return strings.ReplaceAll(a.body, a.Header.Get("X-Request-Id"), "") }
+	strip := func(a testResponse) string { return strings.ReplaceAll(a.body, a.Header.Get("X-Request-Id"), "") }
 	for sort, as := range map[string]struct{ malformed, unknown string }{
-		"key":              {"ApiKey svc_x", apiKey(access.Mint("svc"))},
-		"token":            {"Bearer kat_" + strings.Repeat("a", 36), bearer(access.Mint(access.TokenPrefix))},
-		"token of no form": {"Bearer x", "Bearer an-operator-might-have-chosen-this"},
+		"key":                  {"ApiKey svc_x", apiKey(access.Mint("svc"))},
+		"token":                {"Bearer kat_" + strings.Repeat("a", 36), bearer(access.Mint(access.TokenPrefix))},
+		"token without a form": {"Bearer x", "Bearer an-operator-might-have-chosen-this"},
 	} {
 		t.Run(sort, func(t *testing.T) {
 			malformed := f.do(t, call{"GET /api/v1/whoami/", as.malformed, "", nil}).want(t, 401, "invalid_key")
@@ -132,7 +132,7 @@ func TestMalformedAndUnknownLookAlike(t *testing.T) {
 	}
 }
 
-// TestOrderOfChecks has for each check a key that fails it and every later one: the first must speak.
+// TestOrderOfChecks has, for each check, a key that fails this check and every later one. The first failure decides the response.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -141,7 +141,7 @@ func TestOrderOfChecks(t *testing.T) {
 	foreign, _ := storagetest.Tenant(t, f.store, "foreign", "growth", access.RoleOwner)
 	theirs, _ := storagetest.Key(t, f.store, foreign, access.APIKeysRead)
 
-	// Each organization has one key of one creator, so that each check can be failed alone.
+	// Each organization has one key of one creator, so that a key can fail each check alone.
 	tenant := func(name string, expires time.Duration) (access.Principal, access.Key, string) {
 		p, _ := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
 		credential := access.Mint("svc")
@@ -190,16 +190,16 @@ func TestOrderOfChecks(t *testing.T) {
 		window    bool // whether the answer shows the window
 	}{
 		{"the form and the checksum of the key", "ApiKey svc_" + strings.Repeat("a", 36), true, 401, "invalid_key", free},
-		{"whether the key is known", apiKey(access.Mint("svc")), true, 401, "invalid_key", free},
+		{"whether the key exists", apiKey(access.Mint("svc")), true, 401, "invalid_key", free},
 		{"whether it is revoked", asRevoked, true, 401, "key_revoked", free},
 		{"whether it has expired", asExpired, true, 401, "key_expired", free},
 		{"whether its creator is active", asInactive, true, 401, "creator_inactive", free},
 		{"whether its creator is a member", asRemoved, true, 401, "creator_inactive", free},
 		{"whether the plan has API keys", asDowngraded, true, 403, "plan_capability_required", counted},
-		{"the window", asLimited, true, 429, "rate_limited", counted},
-		{"the organization named", asForeign, true, 404, "not_found", counted},
+		{"the rate limit", asLimited, true, 429, "rate_limited", counted},
+		{"the organization that the request names", asForeign, true, 404, "not_found", counted},
 		{"the permission", asPowerless, false, 403, "permission_denied", counted},
-		{"the organization of the resource", apiKey(strangersKey), false, 404, "not_found", counted},
+		{"the organization that owns the resource", apiKey(strangersKey), false, 404, "not_found", counted},
 	} {
 		t.Run(tt.check, func(t *testing.T) {
 			c := call{"GET /api/v1/api-keys/" + theirs.ID + "/", tt.as, "", nil}
@@ -224,20 +224,20 @@ func TestOrganizationNamed(t *testing.T) {
 	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 	other, _ := storagetest.Tenant(t, f.store, "other", "free", access.RoleOwner)
 	theirs := other.Organization.ID
-	whoami := func(as, named string) answer {
+	whoami := func(as, named string) testResponse {
 		return f.do(t, call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", named}})
 	}
-	t.Run("may be one's own", func(t *testing.T) {
+	t.Run("may be the caller's own", func(t *testing.T) {
 		whoami(bearer(token), owner.Organization.ID).want(t, 200, "")
 		whoami(apiKey(key), owner.Organization.ID).want(t, 200, "")
 	})
-	t.Run("may be another for who may act in others, and is shown with its own plan", func(t *testing.T) {
+	t.Run("may be another one with platform:act_as, and whoami shows its plan", func(t *testing.T) {
 		got := whoami(operator, theirs).want(t, 200, "")
 		if !strings.Contains(got.body, theirs) || !strings.Contains(got.body, `"plan":{"name":"free","api_keys":false,`) {
 			t.Errorf("got %s", got.body)
 		}
 	})
-	t.Run("leaves a key under the plan of its own", func(t *testing.T) {
+	t.Run("does not change the plan that applies to a key", func(t *testing.T) {
 		_, key := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.PlatformActAs)
 		f.move(t, storagetest.Operator(t, f.store).Organization.ID, "growth")
 		got := whoami(apiKey(key), theirs).want(t, 200, "")
@@ -250,18 +250,18 @@ func TestOrganizationNamed(t *testing.T) {
 		"another": theirs, "none": "", "a malformed one": "org_1", "an id of another type": other.User.ID,
 		"one that does not exist": "org_01h455vb4pex5vsknk084sn02q",
 	} {
-		t.Run("is not found by anybody else: "+name, func(t *testing.T) {
+		t.Run("is not found without platform:act_as: "+name, func(t *testing.T) {
 			whoami(bearer(token), named).want(t, 404, "not_found")
 		})
 		if named != theirs {
-			t.Run("is not found by the operator either: "+name, func(t *testing.T) {
+			t.Run("is not found with platform:act_as either: "+name, func(t *testing.T) {
 				whoami(operator, named).want(t, 404, "not_found")
 			})
 		}
 	}
 }
 
-// failing is a store in which authentication fails otherwise than by the credential.
+// failing is a store that cannot look up credentials.
 type failing struct {
 	server.Store
 	err error
@@ -283,7 +283,7 @@ func TestUnreadableDatabase(t *testing.T) {
 	for name, err := range map[string]error{
 		"an error of the driver":  errors.New("disk I/O error in SELECT secret"),
 		"a fault of the database": fault.New(fault.Unavailable, "storage_unavailable", "Later.").Because(errors.New("secret")),
-		"a lapse of time":         context.DeadlineExceeded,
+		"a timeout":               context.DeadlineExceeded,
 	} {
 		t.Run("is 503 and never 401: "+name, func(t *testing.T) {
 			t.Parallel()
@@ -313,16 +313,16 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// upended is a store that panics in a handler.
-type upended struct{ server.Store }
+// panicking is a store that panics in a handler.
+type panicking struct{ server.Store }
 
-func (upended) Keys(context.Context, int64, access.Status, int64, int64, int) ([]access.Key, error) {
+func (panicking) Keys(context.Context, int64, access.Status, int64, int64, int) ([]access.Key, error) {
 	panic("the store is upside down")
 }
 
 func TestPanicOfAHandlerStillShowsTheWindow(t *testing.T) {
 	t.Parallel()
-	f := start(t, func(o *server.Options) { o.Store = upended{o.Store} })
+	f := start(t, func(o *server.Options) { o.Store = panicking{o.Store} })
 	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 	checkWindow(t, f.do(t, call{"GET /api/v1/api-keys/", apiKey(key), "", nil}).want(t, 500, "internal_error"), 600, 599)
@@ -361,8 +361,8 @@ func TestUnroutedRequestsOfAKey(t *testing.T) {
 }
 
 func FuzzAuthorization(f *testing.F) {
-	floor := build(f)
-	handler := floor.server.Handler()
+	s := build(f)
+	handler := s.server.Handler()
 	for _, seed := range []string{"", "ApiKey", "ApiKey svc_", "Bearer kat_x", "Bearer a,b", "ApiKey\x00", ", ,", "apikey  svc_é"} {
 		f.Add(seed)
 	}

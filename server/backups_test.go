@@ -24,7 +24,7 @@ func TestBackups(t *testing.T) {
 		bad("nor from the root", "POST /api/v1/backups/", `{"file":"/tmp/elsewhere.db"}`, 422, "validation_failed", `"field":"file"`),
 		bad("only dated ones are counted", "POST /api/v1/backups/", `{"file":"a.db","keep":1}`, 422, "validation_failed", `"field":"keep"`),
 		bad("at least one is kept", "POST /api/v1/backups/", `{"keep":0}`, 422, "validation_failed", "out_of_range"),
-		ok("older dated ones make room", "POST /api/v1/backups/", `{"keep":1}`, 201, `"removed":["keyhook-20`, `"warning":null`),
+		ok("older dated copies are removed", "POST /api/v1/backups/", `{"keep":1}`, 201, `"removed":["keyhook-20`, `"warning":null`),
 		ok("it is in the audit log", "GET /api/v1/audit-events/?type=backup_created&limit=1", "", 200, `"target":{"type":"backup","id":"keyhook-20`),
 	})
 	entries, err := os.ReadDir(of)

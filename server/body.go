@@ -5,34 +5,36 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"runtime"
 	"strings"
+	"time"
 
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Sizes of the buffer that a body is read into.
+// Sizes of the buffer for a body.
 const (
-	firstBuffer = 4 << 10 // where the length is not known
-	spare       = 512     // beyond the last byte, so that finding the end does not grow the buffer
+	firstBuffer = 4 << 10 // if the length is not known
+	spare       = 512     // after the last byte, so that reading the end does not grow the buffer
 )
 
-// form reads the body as one JSON object. Faults: Malformed where it is none, TooLarge; a refusal where it is not said
-// to be JSON.
-func (c *call) form() (*form.Form, error) {
-	body, err := c.body()
+// form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
+func (x *exchange) form() (*form.Form, error) {
+	body, err := x.body()
 	if err != nil {
 		return nil, err
 	}
 	if len(body) == 0 {
-		return nil, fault.New(fault.Malformed, "body_required", "This needs a body: a JSON object.")
+		return nil, fault.New(fault.Malformed, "body_required", "The request has no body; send a JSON object.")
 	}
 	return form.Parse(body)
 }
 
-// optionalForm is form where no body means an empty object.
-func (c *call) optionalForm() (*form.Form, error) {
-	body, err := c.body()
+// optionalForm is like form, but no body means an empty object.
+func (x *exchange) optionalForm() (*form.Form, error) {
+	body, err := x.body()
 	if err != nil {
 		return nil, err
 	}
@@ -42,44 +44,44 @@ func (c *call) optionalForm() (*form.Form, error) {
 	return form.Parse(body)
 }
 
-// body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows with the
-// bytes that arrive: a Content-Length alone reserves no more than paidBody.
-func (c *call) body() ([]byte, error) {
-	r, limit := c.request, c.route.body
+// body reads the whole body, within the limit of the route and the memory of the organization. The buffer grows as bytes
+// arrive. A Content-Length alone never reserves more than paidBody.
+func (x *exchange) body() ([]byte, error) {
+	r, limit := x.request, x.route.maxBody
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	if err := c.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
+	if err := x.reserve(requestCost, max(0, bodyCost*(r.ContentLength-paidBody))); err != nil {
 		return nil, err
 	}
-	c.asked = true
-	body, err := c.receive(http.MaxBytesReader(c.ResponseWriter, r.Body, limit))
+	x.bodyRequested = true
+	body, err := x.receive(http.MaxBytesReader(x.ResponseWriter, r.Body, limit))
 	if err != nil {
-		c.release() // before the rest of the body is drained
+		x.release() // before the rest of the body is discarded
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return nil, tooLarge(limit)
 		}
 		if errors.Is(err, errMemory) {
 			return nil, err
 		}
-		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early.").Because(err)
+		return nil, fault.New(fault.Malformed, "unreadable_body", "The body ended early; send as many bytes as Content-Length says.").Because(err)
 	}
-	c.reserved.body = body
+	x.reserved.body = body
 	if len(body) == 0 {
-		return nil, nil // chunked, and no chunk: of no type either
+		return nil, nil // chunked without a chunk: there is no body, so its type does not matter
 	}
 	return body, isJSON(r.Header)
 }
 
-// receive reads until the end. Each time the buffer doubles, it reserves the memory first.
-func (c *call) receive(r io.Reader) ([]byte, error) {
-	most := c.route.body + spare
+// receive reads until the end. It reserves memory before each doubling of the buffer.
+func (x *exchange) receive(r io.Reader) ([]byte, error) {
+	most := x.route.maxBody + spare
 	first := int64(firstBuffer)
-	if c.request.ContentLength > 0 {
-		most = c.request.ContentLength + spare
+	if x.request.ContentLength > 0 {
+		most = x.request.ContentLength + spare
 		first = min(most, paidBody)
 	}
 	buffer := make([]byte, 0, first)
@@ -97,7 +99,7 @@ func (c *call) receive(r io.Reader) ([]byte, error) {
 		}
 		size := min(2*int64(cap(buffer)), most)
 		if more := size - max(int64(cap(buffer)), paidBody); more > 0 {
-			if err := c.reserve(bodyCost*more, 0); err != nil {
+			if err := x.reserve(bodyCost*more, 0); err != nil {
 				return nil, err
 			}
 		}
@@ -108,13 +110,13 @@ func (c *call) receive(r io.Reader) ([]byte, error) {
 }
 
 func tooLarge(limit int64) error {
-	return fault.New(fault.TooLarge, "too_large", "The limit here is %d bytes.", limit)
+	return fault.New(fault.TooLarge, "too_large", "The body is too large; send at most %d bytes.", limit)
 }
 
-// isJSON refuses a body that does not claim to be JSON in UTF-8, sent as it is.
+// isJSON refuses a body unless its headers say that it is JSON in UTF-8 without compression.
 func isJSON(h http.Header) error {
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body without a Content-Encoding."}
+		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is compressed; send it without a Content-Encoding."}
 	}
 	contentType := h.Get("Content-Type")
 	if contentType == "application/json" {
@@ -123,7 +125,98 @@ func isJSON(h http.Header) error {
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
 	charset := parameters["charset"]
 	if err != nil || mediaType != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "Send the body as Content-Type: application/json, in UTF-8."}
+		return &refusal{http.StatusUnsupportedMediaType, "unsupported_media_type", "The body is not declared as JSON; send it in UTF-8 with Content-Type: application/json."}
 	}
 	return nil
+}
+
+// maxDiscarded is how many bytes of an unwanted body are read: 32 MiB more than the largest body that a route accepts.
+const maxDiscarded = maxBatchBody + 32<<20
+
+// anonymousDiscardTime is how long a request without a valid credential may send an unwanted body.
+const anonymousDiscardTime = 5 * time.Second
+
+// discardBody reads the rest of the body and drops it. Many clients send the whole request before they read the response. If
+// the server closed the connection meanwhile, as net/http does after 256 KiB, such a client would see a reset and no reason.
+// The read timeout of the request also applies. In four cases nothing is read:
+//   - The body is larger than maxDiscarded.
+//   - The client waits for "100 Continue", which it did not get (RFC 9110 section 10.1.1).
+//   - HTTP/2: the client reads the response while it sends.
+//   - Forward authentication: the proxy does not send the body of the request that it holds.
+func (x *exchange) discardBody() {
+	r := x.request
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 || x.dialect != "" ||
+		!x.bodyRequested && r.Header.Get("Expect") != "" {
+		return
+	}
+	if !x.Authenticated {
+		// In tests without a connection there are no deadlines to set.
+		_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(anonymousDiscardTime))
+	}
+	// A client that disconnects does not read the response.
+	_, _ = io.CopyN(io.Discard, r.Body, maxDiscarded)
+}
+
+// The memory that requests use, in bytes.
+const (
+	DefaultBodyMemory = 64 << 20
+
+	// MinBodyMemory is the smallest budget. With it, one organization can send the largest body while the others use a
+	// quarter of the budget.
+	MinBodyMemory = 2 * bodyCost * maxBatchBody
+
+	// bodyCost is the bytes of memory per byte of a body: the body itself, and one copy. The copy is made while the buffer
+	// grows, or of the events that are stored and delivered.
+	bodyCost = 2
+
+	// requestCost is the memory of a request that waits for its body: headers, goroutine, and the first 16 KiB of the body.
+	requestCost = 32 << 10
+	paidBody    = requestCost / bodyCost
+)
+
+// reservation is the part of the budget that one request holds.
+type reservation struct {
+	memory *share.Memory
+	holder share.Holder // fixed by the first take
+	bytes  int64
+	body   []byte
+}
+
+func (r reservation) release() { r.memory.Release(r.holder, r.bytes) }
+
+// reserve reserves n more bytes until the request ends. expected is how many more bytes the request will need: if these are
+// not available now, the request is refused at once.
+func (x *exchange) reserve(n, expected int64) error {
+	if x.reserved.bytes == 0 {
+		x.reserved.holder = share.Holder{Organization: x.organization()}
+		if !x.Authenticated && !x.local {
+			x.reserved.holder.Address = share.Network(x.client)
+		}
+	}
+	if !x.reserved.memory.Reserve(x.reserved.holder, n, expected) {
+		x.set("Retry-After", "2")
+		return errMemory
+	}
+	x.reserved.bytes += n
+	return nil
+}
+
+var errMemory = fault.New(fault.Unavailable, "body_memory_exhausted",
+	"Requests of this organization use all the memory that it may use at the moment; send smaller batches, send fewer at a time, or try again later.")
+
+// release returns the memory of the request. If the context of the request ended first, the writer may still read the body.
+// In that case the memory is returned when the garbage collector frees the body.
+func (x *exchange) release() {
+	r := x.reserved
+	x.reserved = reservation{memory: r.memory}
+	if r.bytes == 0 {
+		return
+	}
+	if len(r.body) > 0 && x.request.Context().Err() != nil {
+		first := &r.body[0]
+		r.body = nil
+		runtime.AddCleanup(first, reservation.release, r)
+		return
+	}
+	r.release()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestEveryBody sends to every route that reads a body what no route may take.
+// TestEveryBody sends bodies that no route may accept to every route that reads a body.
 func TestEveryBody(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -45,40 +45,40 @@ func TestEveryBody(t *testing.T) {
 		status int
 		code   string
 	}{
-		"text":                      {`hello`, nil, 400, "invalid_json"},
-		"half an object":            {`{"name":"x"`, nil, 400, "invalid_json"},
-		"an array":                  {`[]`, nil, 400, "invalid_json"},
-		"a string":                  {`"x"`, nil, 400, "invalid_json"},
-		"null":                      {`null`, nil, 400, "invalid_json"},
-		"a number":                  {`1`, nil, 400, "invalid_json"},
-		"white space":               {"  \n", nil, 400, "invalid_json"},
-		"an object and more":        {`{} {}`, nil, 400, "invalid_json"},
-		"an object and a brace":     {`{}}`, nil, 400, "invalid_json"},
-		"a name given twice":        {`{"x":1,"x":2}`, nil, 400, "invalid_json"},
-		"a name given twice, deep":  {`{"data":{"x":[{"y":1,"y":2}]}}`, nil, 400, "invalid_json"},
-		"a name twice, once quoted": {`{"x":1,"\u0078":2}`, nil, 400, "invalid_json"},
-		"a byte order mark":         {"\ufeff{}", nil, 400, "invalid_json"},
-		"invalid UTF-8":             {"{\"name\":\"\xff\"}", nil, 400, "invalid_json"},
-		"half a surrogate":          {`{"name":"\ud800"}`, nil, 400, "invalid_json"},
-		"a raw NUL":                 {"{\"name\":\"\x00\"}", nil, 400, "invalid_json"},
-		"a comment":                 {`{/**/}`, nil, 400, "invalid_json"},
-		"a comma too many":          {`{"x":1,}`, nil, 400, "invalid_json"},
-		"quotes of another kind":    {`{'x':1}`, nil, 400, "invalid_json"},
-		"NaN":                       {`{"x":NaN}`, nil, 400, "invalid_json"},
-		"101 levels":                {nested(100), nil, 400, "invalid_json"},
-		"ten thousand levels":       {nested(10_000), nil, 400, "invalid_json"},
-		"what nobody asked for":     {`{"nobody":1}`, nil, 422, "validation_failed"},
-		"names in other letters":    {`{"NAME":1,"Type":1,"URL":1,"Is_Active":true}`, nil, 422, "validation_failed"},
-		"another type":              {`{}`, []string{"Content-Type", "text/plain"}, 415, "unsupported_media_type"},
-		"a form":                    {`a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
-		"no type":                   {`{}`, []string{"Content-Type", ""}, 415, "unsupported_media_type"},
-		"a type beyond parsing":     {`{}`, []string{"Content-Type", "application/json; charset"}, 415, "unsupported_media_type"},
-		"another charset":           {`{}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, "unsupported_media_type"},
-		"compressed":                {`{}`, []string{"Content-Encoding", "gzip"}, 415, "unsupported_media_type"},
-		"more than it may":          {`{"x":"` + strings.Repeat("x", 257<<10) + `"}`, nil, 413, "too_large"},
+		"text":                               {`hello`, nil, 400, "invalid_json"},
+		"half an object":                     {`{"name":"x"`, nil, 400, "invalid_json"},
+		"an array":                           {`[]`, nil, 400, "invalid_json"},
+		"a string":                           {`"x"`, nil, 400, "invalid_json"},
+		"null":                               {`null`, nil, 400, "invalid_json"},
+		"a number":                           {`1`, nil, 400, "invalid_json"},
+		"white space":                        {"  \n", nil, 400, "invalid_json"},
+		"an object and more":                 {`{} {}`, nil, 400, "invalid_json"},
+		"an object and a brace":              {`{}}`, nil, 400, "invalid_json"},
+		"a name that repeats":                {`{"x":1,"x":2}`, nil, 400, "invalid_json"},
+		"a name that repeats deep inside":    {`{"data":{"x":[{"y":1,"y":2}]}}`, nil, 400, "invalid_json"},
+		"a name that repeats with an escape": {`{"x":1,"\u0078":2}`, nil, 400, "invalid_json"},
+		"a byte order mark":                  {"\ufeff{}", nil, 400, "invalid_json"},
+		"invalid UTF-8":                      {"{\"name\":\"\xff\"}", nil, 400, "invalid_json"},
+		"half a surrogate":                   {`{"name":"\ud800"}`, nil, 400, "invalid_json"},
+		"a raw NUL":                          {"{\"name\":\"\x00\"}", nil, 400, "invalid_json"},
+		"a comment":                          {`{/**/}`, nil, 400, "invalid_json"},
+		"a trailing comma":                   {`{"x":1,}`, nil, 400, "invalid_json"},
+		"single quotes":                      {`{'x':1}`, nil, 400, "invalid_json"},
+		"NaN":                                {`{"x":NaN}`, nil, 400, "invalid_json"},
+		"101 levels":                         {nested(100), nil, 400, "invalid_json"},
+		"ten thousand levels":                {nested(10_000), nil, 400, "invalid_json"},
+		"an unknown field":                   {`{"nobody":1}`, nil, 422, "validation_failed"},
+		"names in another case":              {`{"NAME":1,"Type":1,"URL":1,"Is_Active":true}`, nil, 422, "validation_failed"},
+		"another media type":                 {`{}`, []string{"Content-Type", "text/plain"}, 415, "unsupported_media_type"},
+		"a form":                             {`a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
+		"no media type":                      {`{}`, []string{"Content-Type", ""}, 415, "unsupported_media_type"},
+		"a malformed media type":             {`{}`, []string{"Content-Type", "application/json; charset"}, 415, "unsupported_media_type"},
+		"another charset":                    {`{}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, "unsupported_media_type"},
+		"compressed":                         {`{}`, []string{"Content-Encoding", "gzip"}, 415, "unsupported_media_type"},
+		"a body that is too large":           {`{"x":"` + strings.Repeat("x", 257<<10) + `"}`, nil, 413, "too_large"},
 	}
 	for _, r := range f.server.Routes() {
-		if r.Method == http.MethodGet || r.Method == http.MethodDelete || slices.Contains(withoutBody, line(r)) {
+		if r.Proxied || r.Method == http.MethodGet || r.Method == http.MethodDelete || slices.Contains(withoutBody, line(r)) {
 			continue
 		}
 		t.Run("of "+line(r), func(t *testing.T) {
@@ -177,8 +177,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		many.WriteString(`"f` + strings.Repeat("x", i%5) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + `":1,`)
 	}
 	got = f.do(t, call{"POST /api/v1/plans/", operator, many.String() + `"z":1}`, nil}).want(t, 422, "validation_failed")
-	if told := got.fields(); len(told) != 101 || told[100] != ": too_many_problems" || !strings.Contains(got.body, "There are more problems; only the first 100 are listed.") {
-		t.Errorf("%d problems are told, the last of them %s", len(told), told[len(told)-1])
+	if reported := got.fields(); len(reported) != 101 || reported[100] != ": too_many_problems" || !strings.Contains(got.body, "There are more problems; only the first 100 are listed.") {
+		t.Errorf("%d problems are told, the last of them %s", len(reported), reported[len(reported)-1])
 	}
 }
 
@@ -197,7 +197,7 @@ func TestNamesGivenTwice(t *testing.T) {
 		`{"events":[{"type":"a","data":{}},{"type":"a","data":{"deep":{"n":1,"n":2}}}]}`:                 "events.1.data.deep.n",
 	} {
 		got := f.do(t, call{"POST /api/v1/events/batch/", operator, body, nil}).want(t, 400, "invalid_json")
-		if diff := cmp.Diff("The body gives \""+want+"\" twice in one object.", got.field("detail")); diff != "" {
+		if diff := cmp.Diff("The body has \""+want+"\" twice in one object; send each name once.", got.field("detail")); diff != "" {
 			t.Errorf("%.80s (-want +got):\n%s", body, diff)
 		}
 	}
@@ -207,20 +207,20 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	for name, tt := range map[string]struct{ given, want, code string }{
-		"a name":                     {"Billing", "Billing", ""},
-		"blanks around it":           {" \t Billing\u00a0\n", "Billing", ""},
-		"a hundred characters":       {strings.Repeat("ü", 100), strings.Repeat("ü", 100), ""},
-		"one character more":         {strings.Repeat("ü", 101), "", "too_long"},
-		"ten thousand characters":    {strings.Repeat("x", 10_000), "", "too_long"},
-		"nothing":                    {"", "", "blank"},
-		"blanks alone":               {"   ", "", "blank"},
-		"a line break":               {"a\r\nb", "", "invalid"},
-		"NUL":                        {"a\x00b", "", "invalid"},
-		"an escape character":        {"a\x1b[31mb", "", "invalid"},
-		"a C1 control character":     {"a\u0085b", "", "invalid"},
-		"HTML":                       {`<script>alert("x")</script>&amp;`, `<script>alert("x")</script>&amp;`, ""},
-		"writing from right to left": {"\u202eabc\u202c", "\u202eabc\u202c", ""},
-		"an emoji":                   {"👩‍👩‍👧", "👩‍👩‍👧", ""},
+		"a name":                       {"Billing", "Billing", ""},
+		"blanks around it":             {" \t Billing\u00a0\n", "Billing", ""},
+		"a hundred characters":         {strings.Repeat("ü", 100), strings.Repeat("ü", 100), ""},
+		"a hundred and one characters": {strings.Repeat("ü", 101), "", "too_long"},
+		"ten thousand characters":      {strings.Repeat("x", 10_000), "", "too_long"},
+		"an empty name":                {"", "", "blank"},
+		"only blanks":                  {"   ", "", "blank"},
+		"a line break":                 {"a\r\nb", "", "invalid"},
+		"NUL":                          {"a\x00b", "", "invalid"},
+		"an escape character":          {"a\x1b[31mb", "", "invalid"},
+		"a C1 control character":       {"a\u0085b", "", "invalid"},
+		"HTML":                         {`<script>alert("x")</script>&amp;`, `<script>alert("x")</script>&amp;`, ""},
+		"writing from right to left":   {"\u202eabc\u202c", "\u202eabc\u202c", ""},
+		"an emoji":                     {"👩‍👩‍👧", "👩‍👩‍👧", ""},
 	} {
 		t.Run("of keys: "+name, func(t *testing.T) {
 			given, _ := json.Marshal(tt.given)

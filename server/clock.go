@@ -8,9 +8,9 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 )
 
-// clockStore is what the endpoints of the clock ask of the store.
+// clockStore is the part of the store that the clock endpoints use.
 type clockStore interface {
-	// Clock returns what is known of the wall clock.
+	// Clock returns the state of the wall clock.
 	Clock() clock.State
 	// AcceptClock confirms that the clock is right.
 	AcceptClock(ctx context.Context, actor access.Actor) error
@@ -20,13 +20,13 @@ type clockStore interface {
 type clocks struct{ store clockStore }
 
 type clockBody struct {
-	Now           instant  `json:"now"`
-	Trusted       bool     `json:"trusted"`
-	JumpSeconds   int64    `json:"jump_seconds"` // negative is back
-	LastTrustedAt *instant `json:"last_trusted_at"`
-	DoubtedSince  *instant `json:"doubted_since"`
-	TrustedAgain  *instant `json:"trusted_again_at"`
-	Warning       *string  `json:"warning"`
+	Now           timestamp  `json:"now"`
+	Trusted       bool       `json:"trusted"`
+	JumpSeconds   int64      `json:"jump_seconds"` // negative if the clock jumped back
+	LastTrustedAt *timestamp `json:"last_trusted_at"`
+	DoubtedSince  *timestamp `json:"doubted_since"`
+	TrustedAgain  *timestamp `json:"trusted_again_at"`
+	Warning       *string    `json:"warning"`
 }
 
 // ClockCheck is a check of readiness. A doubted clock is only a warning, because requests and deliveries go on.
@@ -44,21 +44,21 @@ func clockWarning(s clock.State) string {
 
 func newClockBody(s clock.State) clockBody {
 	body := clockBody{
-		Now: instant(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: orNull(clockWarning(s)),
+		Now: timestamp(time.Now().UnixMilli()), Trusted: s.Trusted(), JumpSeconds: int64(s.Jump() / time.Second), Warning: nullIfEmpty(clockWarning(s)),
 	}
 	if d := s.Doubt; d != nil {
-		trusted, since, again := instant(d.Trusted), instant(d.Since), instant(s.TrustedAt())
+		trusted, since, again := timestamp(d.Trusted), timestamp(d.Since), timestamp(s.TrustedAt())
 		body.LastTrustedAt, body.DoubtedSince, body.TrustedAgain = &trusted, &since, &again
 	}
 	return body
 }
 
-func (h clocks) read(c *call) error { return c.ok(newClockBody(h.store.Clock())) }
+func (h clocks) read(x *exchange) error { return x.ok(newClockBody(h.store.Clock())) }
 
-// accept answers with the clock as it is then.
-func (h clocks) accept(c *call) error {
-	if err := h.store.AcceptClock(c.request.Context(), c.actor()); err != nil {
+// accept confirms the clock and responds with its new state.
+func (h clocks) accept(x *exchange) error {
+	if err := h.store.AcceptClock(x.request.Context(), x.actor()); err != nil {
 		return err
 	}
-	return h.read(c)
+	return h.read(x)
 }

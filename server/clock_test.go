@@ -10,15 +10,15 @@ import (
 	"github.com/keyhook/keyhook/storage/clock"
 )
 
-// jumpy is a store whose clock has jumped, until it is accepted.
-type jumpy struct {
+// jumped is a store whose clock has jumped, until the clock is accepted.
+type jumped struct {
 	server.Store
 	state *clock.State
 }
 
-func (j jumpy) Clock() clock.State { return *j.state }
+func (j jumped) Clock() clock.State { return *j.state }
 
-func (j jumpy) AcceptClock(_ context.Context, by access.Actor) error {
+func (j jumped) AcceptClock(_ context.Context, by access.Actor) error {
 	if by.Type != "user" {
 		return context.Canceled
 	}
@@ -30,13 +30,13 @@ func TestClock(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 	state, _ := clock.State{Seen: at.UnixMilli()}.Observe(0, at.Add(-48*time.Hour).UnixMilli())
-	f := start(t, measured, func(o *server.Options) { o.Store = jumpy{o.Store, &state} })
+	f := start(t, measured, func(o *server.Options) { o.Store = jumped{o.Store, &state} })
 	f.run(t, map[string]string{"as": operator}, []scenario{
-		ok("a clock that has jumped is told, with what to do", "GET /api/v1/clock/", "", 200, `"now":"20`,
+		ok("a clock that has jumped is reported, with what to do", "GET /api/v1/clock/", "", 200, `"now":"20`,
 			`"trusted":false,"jump_seconds":-172800,"last_trusted_at":"2030-01-31T12:00:00.000Z","doubted_since":"2030-01-29T12:00:00.000Z","trusted_again_at":"2030-01-30T12:00:00.000Z"`,
 			`"warning":"The clock has jumped 2 days back since 2030-01-31T12:00:00Z`, "keyhook clock accept"),
 		ok("it is accepted", "POST /api/v1/clock/accept/", "", 200,
 			`"trusted":true,"jump_seconds":0,"last_trusted_at":null,"doubted_since":null,"trusted_again_at":null,"warning":null`),
-		ok("accepted again, it stays so", "POST /api/v1/clock/accept/", "", 200, `"trusted":true`),
+		ok("it stays trusted when accepted again", "POST /api/v1/clock/accept/", "", 200, `"trusted":true`),
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 )
 
-// peerConn is a connection whose other end says that it has an address.
+// peerConn is a connection whose other end has a made-up address.
 type peerConn struct {
 	net.Conn
 	address netip.Addr
@@ -29,15 +29,15 @@ func (c peerConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.address, 999))
 }
 
-// connect connects from an address. It may have to wait until it is accepted.
+// connect connects from an address. It returns before the server accepts the connection.
 func (p *pipes) connect(from string) net.Conn {
 	near, far := net.Pipe()
 	p.conns <- peerConn{far, netip.MustParseAddr(from)}
 	return near
 }
 
-// answered makes a request over a connection and reports whether there is an answer.
-func answered(conn net.Conn, path string) bool {
+// responds makes a request over a connection and reports whether there is a response.
+func responds(conn net.Conn, path string) bool {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n\r\n", path, operator); err != nil {
 		return false
 	}
@@ -102,13 +102,13 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 			if isClosed(next) != tt.refused || isClosed(conns[0]) {
 				t.Errorf("%s: the fourth connection is refused: %v", name, !tt.refused)
 			}
-			if !tt.refused && !answered(next, "/healthz") {
+			if !tt.refused && !responds(next, "/healthz") {
 				t.Errorf("%s: no answer", name)
 			}
 			conns[1].Close()
 			synctest.Wait()
 			again := s.pipes.connect(tt.first)
-			if !answered(again, "/healthz") {
+			if !responds(again, "/healthz") {
 				t.Errorf("%s: no room again after one was closed", name)
 			}
 			for _, conn := range append(conns, next, again) {
@@ -123,7 +123,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	})
 }
 
-// most is how many connections a server of these tests accepts. Beyond few, it closes idle ones.
+// most is how many connections a server of these tests accepts. From few on, it closes idle ones.
 const most, few = 40, 32
 
 func limited(t *testing.T, change ...func(*server.Options)) *served {
@@ -133,7 +133,7 @@ func limited(t *testing.T, change ...func(*server.Options)) *served {
 	return f.serve(t)
 }
 
-// slowMetrics makes the metrics wait for free.
+// slowMetrics makes requests for the metrics wait for free.
 func slowMetrics(free chan struct{}) func(*server.Options) {
 	return func(o *server.Options) {
 		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free })
@@ -142,7 +142,7 @@ func slowMetrics(free chan struct{}) func(*server.Options) {
 
 func TestAllConnections(t *testing.T) {
 	t.Parallel()
-	t.Run("leave room for others: those that are idle for the longest are closed", func(t *testing.T) {
+	t.Run("leave room for others: the longest idle ones are closed", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			counted := &connectionCounts{refused: map[string]int{}}
@@ -150,18 +150,19 @@ func TestAllConnections(t *testing.T) {
 			var conns []net.Conn
 			for i := range few {
 				conn := s.pipes.connect("203.0.113.9")
-				if i%2 == 0 && !answered(conn, "/healthz") { // the others never send anything
+				if i%2 == 0 && !responds(conn, "/healthz") { // the others never send anything
 					t.Fatal("no answer")
 				}
+				synctest.Wait() // the server marks a connection idle a moment after the response
 				conns = append(conns, conn)
 			}
 			time.Sleep(2 * time.Second)
-			if !answered(conns[0], "/healthz") {
+			if !responds(conns[0], "/healthz") {
 				t.Fatal("no answer")
 			}
 			for range 3 {
 				conn := s.pipes.connect("203.0.113.10")
-				if !answered(conn, "/healthz") {
+				if !responds(conn, "/healthz") {
 					t.Error("a new client is not answered")
 				}
 				conns = append(conns, conn)
@@ -183,7 +184,7 @@ func TestAllConnections(t *testing.T) {
 		})
 	})
 
-	t.Run("are closed however young when all are taken", func(t *testing.T) {
+	t.Run("are closed even if they were idle for a short time, when all are in use", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := limited(t)
@@ -192,7 +193,7 @@ func TestAllConnections(t *testing.T) {
 				conns = append(conns, s.pipes.connect("203.0.113.9"))
 			}
 			synctest.Wait()
-			if !answered(conns[2*most], "/healthz") || !isClosed(conns[2*most-1]) {
+			if !responds(conns[2*most], "/healthz") || !isClosed(conns[2*most-1]) {
 				t.Error("the oldest of a flood are open, or the youngest are not")
 			}
 			for _, conn := range conns {
@@ -207,7 +208,7 @@ func TestAllConnections(t *testing.T) {
 func TestBusyConnections(t *testing.T) {
 	t.Parallel()
 
-	t.Run("are not closed while a request is under way; the next client waits", func(t *testing.T) {
+	t.Run("are not closed during a request: the next client waits", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			free := make(chan struct{})
@@ -217,12 +218,12 @@ func TestBusyConnections(t *testing.T) {
 				go func() {
 					conn := s.pipes.connect("203.0.113.9")
 					defer conn.Close()
-					results <- answered(conn, "/metrics")
+					results <- responds(conn, "/metrics")
 				}()
 			}
 			synctest.Wait()
 			next := make(chan bool)
-			go func() { next <- answered(s.pipes.connect("203.0.113.10"), "/healthz") }()
+			go func() { next <- responds(s.pipes.connect("203.0.113.10"), "/healthz") }()
 			time.Sleep(3 * time.Second)
 			select {
 			case <-next:
@@ -243,7 +244,7 @@ func TestBusyConnections(t *testing.T) {
 		})
 	})
 
-	t.Run("tell with TLS what is idle, too", func(t *testing.T) {
+	t.Run("are closed when they are idle with TLS too", func(t *testing.T) {
 		t.Parallel()
 		lender := httptest.NewUnstartedServer(http.NotFoundHandler())
 		lender.EnableHTTP2 = true
@@ -255,7 +256,7 @@ func TestBusyConnections(t *testing.T) {
 				s := limited(t, slowMetrics(free), func(o *server.Options) {
 					o.TLS = &tls.Config{Certificates: lender.TLS.Certificates}
 				})
-				// get asks over a connection of its own.
+				// get makes a request over a new connection.
 				get := func(path string) (status int) {
 					transport := lender.Client().Transport.(*http.Transport).Clone()
 					transport.DialContext = s.pipes.dial

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -13,20 +14,20 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// deliveryStore is what the endpoints of delivery attempts ask of the store.
+// deliveryStore is the part of the store that the endpoints of delivery attempts use.
 type deliveryStore interface {
-	// AttemptPage lists newest first.
+	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
-	// Redeliver makes a new delivery of the event that an attempt carried.
+	// Redeliver creates a new delivery of the event of an attempt.
 	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
 }
 
-// Tester sends a test event to a subscription at once and returns the record of that attempt, failed or not.
+// Tester sends a test event to a subscription now. It returns the record of the attempt, whether it failed or not.
 type Tester interface {
 	Test(ctx context.Context, organization int64, subscriptionID string) (webhook.Attempt, error)
 }
 
-// testMargin is how much longer than the attempt itself the answer to a test may take: it waits for a slot and a commit.
+// testMargin is how much longer a test may take than its attempt, which waits for a free slot and a commit.
 const testMargin = 15 * time.Second
 
 // deliveries are the endpoints of delivery attempts.
@@ -38,81 +39,82 @@ type deliveries struct {
 }
 
 type attemptBody struct {
-	ID             string   `json:"id"`
-	SubscriptionID string   `json:"subscription_id"`
-	EventID        string   `json:"event_id"`
-	EventType      string   `json:"event_type"`
-	AttemptNumber  int      `json:"attempt_number"`
-	Trigger        string   `json:"trigger"`
-	Outcome        string   `json:"outcome"`
-	ResponseStatus *int     `json:"response_status"`
-	ResponseBody   string   `json:"response_body"`
-	DurationMS     int64    `json:"duration_ms"`
-	Error          *string  `json:"error"`
-	AttemptedAt    instant  `json:"attempted_at"`
-	NextAttemptAt  *instant `json:"next_attempt_at"`
+	ID             string     `json:"id"`
+	SubscriptionID string     `json:"subscription_id"`
+	EventID        string     `json:"event_id"`
+	EventType      string     `json:"event_type"`
+	AttemptNumber  int        `json:"attempt_number"`
+	Trigger        string     `json:"trigger"`
+	Outcome        string     `json:"outcome"`
+	ResponseStatus *int       `json:"response_status"`
+	ResponseBody   string     `json:"response_body"`
+	DurationMS     int64      `json:"duration_ms"`
+	Error          *string    `json:"error"`
+	AttemptedAt    timestamp  `json:"attempted_at"`
+	NextAttemptAt  *timestamp `json:"next_attempt_at"`
 }
 
 func newAttemptBody(a webhook.Attempt) attemptBody {
 	return attemptBody{
 		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
-		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: orNull(a.Error),
-		AttemptedAt: instant(a.AttemptedAt), NextAttemptAt: (*instant)(a.NextAttemptAt),
+		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: nullIfEmpty(a.Error),
+		AttemptedAt: timestamp(a.AttemptedAt), NextAttemptAt: (*timestamp)(a.NextAttemptAt),
 	}
 }
 
-func (h deliveries) test(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h deliveries) test(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.request.Context(), h.limit+testMargin)
+	ctx, cancel := context.WithTimeout(x.request.Context(), h.limit+testMargin)
 	defer cancel()
-	c.extend(h.limit + 2*testMargin)
-	attempt, err := h.tester.Test(ctx, c.organization(), id)
+	x.extendDeadlines(h.limit + 2*testMargin)
+	attempt, err := h.tester.Test(ctx, x.organization(), id)
 	if err != nil && h.draining.Load() && fault.KindOf(err) == fault.Internal {
 		return fmt.Errorf("test delivery: %w: %w", errStopped, err) // the dispatcher stops when the server does
 	}
 	if err != nil {
 		return err
 	}
-	return c.ok(newAttemptBody(attempt))
+	return x.ok(newAttemptBody(attempt))
 }
 
-func (h deliveries) list(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h deliveries) list(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	filter := readAttemptFilter(&c.query)
-	p, err := c.page()
+	filter := readAttemptFilter(&x.query)
+	p, err := x.page()
 	if err != nil {
 		return err
 	}
 	filter.Before, filter.BeforeAt, filter.Limit = p.After.Row, p.After.At, p.More()
-	found, err := h.store.AttemptPage(c.request.Context(), c.organization(), id, filter)
+	found, err := h.store.AttemptPage(x.request.Context(), x.organization(), id, filter)
 	if err != nil {
 		return err
 	}
 	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
-	return answerPage(c, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
+	return writePage(x, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
 }
 
-// findLog looks for the log of the subscription in the path; that of a removed one can be read until retention takes it.
-func (h deliveries) findLog(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+// findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes
+// it.
+func (h deliveries) findLog(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	_, err = h.store.AttemptPage(c.request.Context(), c.organization(), id, webhook.AttemptFilter{Limit: 1})
+	_, err = h.store.AttemptPage(x.request.Context(), x.organization(), id, webhook.AttemptFilter{Limit: 1})
 	return err
 }
 
 // readAttemptFilter reads the filters of the list.
 func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
-	if o, given := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
-		webhook.Sending.String(), webhook.Interrupted.String())); given {
+	if o, present := webhook.ParseOutcome(q.Choice("outcome", "", webhook.Succeeded.String(), webhook.Failed.String(),
+		webhook.Sending.String(), webhook.Interrupted.String())); present {
 		f.Outcome = &o
 	}
 	isEvent := eventID.Valid
@@ -122,22 +124,128 @@ func readAttemptFilter(q *form.Query) (f webhook.AttemptFilter) {
 	return f
 }
 
-// redeliveryBody says how many deliveries were made, as every call that makes some does.
+// redeliveryBody says how many deliveries were created.
 type redeliveryBody struct {
 	Deliveries int `json:"deliveries"`
 }
 
-func (h deliveries) redeliver(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h deliveries) redeliver(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	attempt, err := c.pathID("attempt_id", attemptID, anAttempt)
+	attempt, err := x.pathID("attempt_id", attemptID, anAttempt)
 	if err != nil {
 		return err
 	}
-	if err := h.store.Redeliver(c.request.Context(), c.actor(), c.organization(), id, attempt); err != nil {
+	if err := h.store.Redeliver(x.request.Context(), x.actor(), x.organization(), id, attempt); err != nil {
 		return err
 	}
-	return c.write(http.StatusAccepted, "application/json", redeliveryBody{1})
+	return x.write(http.StatusAccepted, "application/json", redeliveryBody{1})
+}
+
+// replayStore is the part of the store that the replay endpoint uses.
+type replayStore interface {
+	// EventsKept is how long events are kept; 0 means for ever.
+	EventsKept() time.Duration
+	// Replay creates new deliveries of events that a subscription did not receive, and returns how many.
+	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (int64, error)
+	// CountReplay returns how many deliveries Replay would create.
+	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (int64, error)
+}
+
+// replayLimit is how long a replay may take. A million events take a fraction of it. If a replay is cut off, its deliveries
+// stay, and the same request continues from there.
+const replayLimit = 5 * time.Minute
+
+// replays is the endpoint that sends events again that a subscription did not receive.
+type replays struct{ store replayStore }
+
+func (h replays) replay(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("since")
+	r := readReplay(f, h.store.EventsKept())
+	dry := f.Bool("dry_run")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
+	defer cancel()
+	x.extendDeadlines(replayLimit + writeTimeout)
+	var n int64
+	if dry != nil && *dry {
+		n, err = h.store.CountReplay(ctx, x.organization(), id, r)
+	} else {
+		n, err = h.store.Replay(ctx, x.actor(), x.organization(), id, r)
+	}
+	if err != nil {
+		return err
+	}
+	return x.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
+}
+
+// readReplay reads which events of which period to send again. kept is how long events are kept.
+func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
+	r := webhook.Replay{Only: webhook.OnlyAll}
+	now := time.Now()
+	since, until := f.Time("since"), f.Time("until")
+	switch {
+	case since == nil:
+	case since.After(now):
+		f.Refuse("since", "in_the_future", "This must be in the past.")
+	case kept > 0 && since.Before(now.Add(-kept)):
+		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; give a time not before %s.",
+			durationText(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
+	default:
+		r.Since = since.UnixMilli()
+	}
+	if until != nil {
+		r.Until = max(1, until.UnixMilli()) // 0 means now
+		if since != nil && !until.After(*since) {
+			f.Refuse("until", "out_of_range", "This must be later than since.")
+		}
+	}
+	if types := f.EventTypes("event_types"); types != nil {
+		r.EventTypes = *types
+	}
+	if text := f.Text("only", form.MaxName); text != nil {
+		switch r.Only = webhook.Only(*text); r.Only {
+		case webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll:
+		default:
+			f.Refuse("only", "invalid", "This must be one of %s, %s, %s.", webhook.OnlyFailed, webhook.OnlyMissed, webhook.OnlyAll)
+		}
+	}
+	return r
+}
+
+// codeBeyondRetention is the code of a time whose events may have been deleted.
+const codeBeyondRetention = "beyond_retention"
+
+// earliestRetained is the time that an error suggests: a full minute, up to two minutes after the retention limit, so that it is
+// still valid when the caller uses it.
+func earliestRetained(now time.Time, kept time.Duration) time.Time {
+	edge := now.Add(-kept)
+	if late := edge.Truncate(time.Minute).Add(2 * time.Minute); late.Before(now) {
+		return late
+	}
+	return edge
+}
+
+// durationText formats a duration, in days if it is a whole number of days.
+func durationText(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == day:
+		return "1 day"
+	case d%day == 0:
+		return strconv.FormatInt(int64(d/day), 10) + " days"
+	}
+	return d.String()
 }

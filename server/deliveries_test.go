@@ -16,8 +16,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// attempted publishes events to a subscription and records an attempt of each: odd ones fail, even ones succeed.
-func attempted(t testing.TB, f *floor, owner access.Principal, sub webhook.Subscription, n int) {
+// attempted publishes events to a subscription and records one attempt of each: odd ones fail, even ones succeed.
+func attempted(t testing.TB, f *testServer, owner access.Principal, sub webhook.Subscription, n int) {
 	t.Helper()
 	for range n {
 		storagetest.Publish(t, f.store, owner, "user.created")
@@ -64,7 +64,7 @@ func TestDeliveries(t *testing.T) {
 	path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"
 	first := f.list(t, as, path+"deliveries/?outcome=succeeded").Data[0]
 
-	t.Run("show each attempt", func(t *testing.T) {
+	t.Run("list each attempt", func(t *testing.T) {
 		page := f.list(t, as, path+"deliveries/")
 		if len(page.Data) != 4 {
 			t.Fatalf("%d attempts", len(page.Data))
@@ -95,7 +95,7 @@ func TestDeliveries(t *testing.T) {
 		"since=" + past: 4, "since=" + future: 0, "until=" + past: 0, "until=" + future: 4, "until=1960-01-01T00:00:00Z": 0,
 		"since=" + past + "&until=" + future + "&outcome=failed&event_type=user.created": 2,
 	} {
-		t.Run("are filtered by "+query, func(t *testing.T) {
+		t.Run("can be filtered by "+query, func(t *testing.T) {
 			if got := len(f.list(t, as, path+"deliveries/?"+query).Data); got != want {
 				t.Errorf("%d attempts, want %d", got, want)
 			}
@@ -111,7 +111,7 @@ func TestDeliveries(t *testing.T) {
 			}
 		})
 	}
-	t.Run("are made again by hand", func(t *testing.T) {
+	t.Run("can be sent again by hand", func(t *testing.T) {
 		before := f.do(t, call{"GET " + path, as, "", nil})
 		got := f.do(t, call{"POST " + path + "deliveries/" + first["id"].(string) + "/redeliver/", as, "", nil}).want(t, 202, "")
 		if got.body != "{\"deliveries\":1}\n" {

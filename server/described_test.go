@@ -17,7 +17,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 )
 
-// described is openapi.yaml made ready to hold requests and answers against.
+// described is openapi.yaml, prepared to check requests and responses.
 type described struct {
 	doc        map[string]any // as written
 	operations []*operation
@@ -35,7 +35,7 @@ type operation struct {
 	responses    map[string]response  // by status
 }
 
-// parameter is one of an operation, or a header of a response.
+// parameter is a parameter of an operation, or a header of a response.
 type parameter struct {
 	required bool
 	number   bool // it is written as a number
@@ -57,7 +57,7 @@ var description = sync.OnceValues(func() (*described, error) {
 	return describe(text)
 })
 
-// describe makes a description ready.
+// describe parses a description.
 func describe(text []byte) (*described, error) {
 	d := &described{}
 	if err := json.Unmarshal(text, &d.doc); err != nil {
@@ -73,37 +73,37 @@ func describe(text []byte) (*described, error) {
 	return d, reader.err
 }
 
-// reading turns the tree into operations; the first error ends it.
+// reading turns the YAML tree into operations. It stops at the first error.
 type reading struct {
 	*described
 	compiler *jsonschema.Compiler
 	err      error
 }
 
-// newReading compiles schemas in which no object has more than what is described of it: clients are to pass over what they
-// do not know, but our own answers and examples have nothing undescribed.
+// newReading compiles schemas in which no object has undescribed fields. Clients must ignore fields that they do not know, but
+// our own responses and examples have none.
 func newReading(d *described, text []byte) (*reading, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
-	shut(doc.(map[string]any), doc)
+	forbidOthers(doc.(map[string]any), doc)
 	r := &reading{described: d, compiler: jsonschema.NewCompiler()}
 	r.compiler.DefaultDraft(jsonschema.Draft2020)
 	r.compiler.AssertFormat()
 	return r, r.compiler.AddResource(resource, doc)
 }
 
-// resource is the name of the description among schemas.
+// resource is the name of the description in the schema compiler.
 const resource = "file:///openapi.json"
 
-// shut lets no object have more than its properties. What is put together by allOf becomes one object first, because each
-// of its parts alone would refuse the others.
-func shut(root map[string]any, node any) {
+// forbidOthers forbids fields that are not among the properties of an object. It merges allOf into one object first, because
+// each part alone would refuse the fields of the others.
+func forbidOthers(root map[string]any, node any) {
 	switch node := node.(type) {
 	case []any:
 		for _, child := range node {
-			shut(root, child)
+			forbidOthers(root, child)
 		}
 	case map[string]any:
 		if parts, ok := node["allOf"].([]any); ok {
@@ -120,12 +120,12 @@ func shut(root map[string]any, node any) {
 			node["additionalProperties"] = false
 		}
 		for _, child := range node {
-			shut(root, child)
+			forbidOthers(root, child)
 		}
 	}
 }
 
-// follow returns where a node really is, and what is there, if it is a reference.
+// follow follows a reference. It returns the path and the node that it refers to.
 func follow(root map[string]any, at string, node map[string]any) (string, map[string]any) {
 	for {
 		ref, ok := node["$ref"].(string)
@@ -137,7 +137,7 @@ func follow(root map[string]any, at string, node map[string]any) (string, map[st
 	}
 }
 
-// member returns what is found under the names, one below the other; nil where there is nothing.
+// member returns the node under nested names; nil if there is none.
 func member(node any, names ...string) any {
 	for _, name := range names {
 		object, _ := node.(map[string]any)
@@ -230,8 +230,8 @@ var (
 	codeWord = regexp.MustCompile("`([a-z_]+)`")
 )
 
-// codes returns the codes that a description lists, one or several to a line: "- `a`, `b`: what they mean."; nil where it
-// lists none.
+// codes returns the codes that a description lists, one or several per line: "- `a`, `b`: what they mean."; nil if it lists
+// none.
 func codes(text string) map[string]bool {
 	var found map[string]bool
 	for _, line := range codeList.FindAllStringSubmatch(strings.ReplaceAll(text, "`,\n  `", "`, `"), -1) {

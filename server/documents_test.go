@@ -14,7 +14,7 @@ var (
 	idOf   = regexp.MustCompile(` id="([^"]+)"`)
 )
 
-// Every page of the documents is served, and every link from one to another leads to a page and a heading.
+// TestDocuments reads every page. Each link from one page to another must lead to a page and a heading.
 func TestDocumentsAreServed(t *testing.T) {
 	t.Parallel()
 	f := build(t, func(o *server.Options) { o.BaseURL = "https://example.com/hooks" })

@@ -12,57 +12,57 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// eventStore is what the endpoints of events ask of the store.
+// eventStore is the part of the store that the event endpoints use.
 type eventStore interface {
-	// PublishEvents stores events and their deliveries in one transaction, all or nothing. It may still read the events
-	// after it has returned with ctx's error, so their bytes are never used again.
+	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
+	// ctx, it may still read the events, so callers must not reuse their bytes.
 	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
-	// Events lists newest first, from before on; 0 is the newest.
+	// Events lists events, newest first, with row ids below before; 0 starts at the newest.
 	Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
-	// EventsWithoutAudit is the same without the events of the audit log.
+	// EventsWithoutAudit is Events without audit events.
 	EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
 }
 
-// events are the endpoints of events. What is published is read in publish.go.
+// events are the event endpoints. form.Event and form.Events read what is published.
 type events struct {
 	store eventStore
 }
 
-// replayed marks the answer to a repetition: it is the first answer again.
+// replayed is the header of a repeated request: its response is the first response again.
 const replayed = "Idempotent-Replayed"
 
-func (h events) publish(c *call) error {
-	f, err := c.form()
+func (h events) publish(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
-	event, err := f.Event(c.request.Header["Idempotency-Key"])
+	event, err := f.Event(x.request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(c.request.Context(), c.organization(), []webhook.NewEvent{event})
+	published, err := h.store.PublishEvents(x.request.Context(), x.organization(), []webhook.NewEvent{event})
 	if err != nil {
 		return err
 	}
 	if published[0].Replayed {
-		c.set(replayed, "true")
+		x.set(replayed, "true")
 	}
-	c.send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
+	x.send(http.StatusAccepted, "application/json", append(appendPublished(make([]byte, 0, 256), published[0]), '\n'))
 	return nil
 }
 
-// publishBatch answers with one item per event, in their order.
-func (h events) publishBatch(c *call) error {
-	f, err := c.form()
+// publishBatch responds with one item per event, in the same order.
+func (h events) publishBatch(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
-	batch, err := f.Events(c.request.Header["Idempotency-Key"])
+	batch, err := f.Events(x.request.Header["Idempotency-Key"])
 	if err != nil {
 		return err
 	}
-	published, err := h.store.PublishEvents(c.request.Context(), c.organization(), batch)
+	published, err := h.store.PublishEvents(x.request.Context(), x.organization(), batch)
 	if err != nil {
 		return inBatch(err, len(batch))
 	}
@@ -78,14 +78,14 @@ func (h events) publishBatch(c *call) error {
 		}
 	}
 	if repeated == len(published) {
-		c.set(replayed, "true")
+		x.set(replayed, "true")
 	}
-	c.send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
+	x.send(http.StatusAccepted, "application/json", append(body, "]}\n"...))
 	return nil
 }
 
-// inBatch names the fields of a batch of one as those of larger batches are named; the store cannot tell it from an
-// event that came alone.
+// inBatch names the fields of a batch of one event as in larger batches. The store cannot distinguish such a batch from a
+// single event.
 func inBatch(err error, n int) error {
 	e, ok := fault.As(err)
 	if !ok || n != 1 {
@@ -100,7 +100,7 @@ func inBatch(err error, n int) error {
 	return &named
 }
 
-// appendPublished writes the answer by hand: it is on the path of every event, and nothing in it needs escaping.
+// appendPublished writes the response without an encoder: it is on the path of every event, and no value needs escaping.
 func appendPublished(dst []byte, p webhook.Published) []byte {
 	dst = append(dst, `{"id":"`...)
 	dst = append(dst, p.ID...)
@@ -113,73 +113,68 @@ func appendPublished(dst []byte, p webhook.Published) []byte {
 	return append(dst, '}')
 }
 
-// eventBody is an event in a list: without its data, of which two hundred could be fifty megabytes.
+// eventBody is an event in a list. It has no data: 200 events could have 50 MB of it.
 type eventBody struct {
-	ID             string  `json:"id"`
-	Type           string  `json:"type"`
-	Timestamp      instant `json:"timestamp"`
-	OrganizationID string  `json:"organization_id"`
-	Deliveries     int     `json:"deliveries"`
+	ID             string    `json:"id"`
+	Type           string    `json:"type"`
+	Timestamp      timestamp `json:"timestamp"`
+	OrganizationID string    `json:"organization_id"`
+	Deliveries     int       `json:"deliveries"`
 }
 
 func newEventBody(e webhook.Event) eventBody {
-	return eventBody{e.ID, e.Type, instant(e.At), e.OrganizationID, e.Deliveries}
+	return eventBody{e.ID, e.Type, timestamp(e.At), e.OrganizationID, e.Deliveries}
 }
 
-// eventWithDeliveries is one event: its data, and where each of its deliveries stands.
+// eventWithDeliveries is one event with its data and the state of each delivery.
 type eventWithDeliveries struct {
 	ID             string          `json:"id"`
 	Type           string          `json:"type"`
-	Timestamp      instant         `json:"timestamp"`
+	Timestamp      timestamp       `json:"timestamp"`
 	OrganizationID string          `json:"organization_id"`
 	Data           json.RawMessage `json:"data"`
 	Deliveries     []deliveryBody  `json:"deliveries"`
 }
 
 type deliveryBody struct {
-	SubscriptionID string   `json:"subscription_id"`
-	State          string   `json:"state"`
-	Attempts       int      `json:"attempts"`
-	NextAttemptAt  *instant `json:"next_attempt_at"` // while pending
+	SubscriptionID string     `json:"subscription_id"`
+	State          string     `json:"state"`
+	Attempts       int        `json:"attempts"`
+	NextAttemptAt  *timestamp `json:"next_attempt_at"` // while pending
 }
 
-func (h events) list(c *call) error {
-	p, err := c.page()
-	if err != nil {
-		return err
+func (h events) list(x *exchange) error {
+	events := h.store.EventsWithoutAudit
+	if x.Principal.Can(access.AuditRead) {
+		events = h.store.Events
 	}
-	list := h.store.EventsWithoutAudit
-	if c.principal.Can(access.AuditRead) {
-		list = h.store.Events
+	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, error) {
+		return events(ctx, x.organization(), before, limit)
 	}
-	found, err := list(c.request.Context(), c.organization(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return answerPage(c, p, found, newEventBody, func(e webhook.Event) form.Position { return form.Position{Row: e.RowID} })
+	return listRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
 }
 
-// find returns the event in the path. An event of the audit log does not exist for a caller without audit:read.
-func (h events) find(c *call) (event webhook.Event, sent []webhook.Delivery, err error) {
-	id, err := c.pathID("id", eventID, anEvent)
+// find returns the event in the path. For a caller without audit:read, audit events do not exist.
+func (h events) find(x *exchange) (event webhook.Event, sent []webhook.Delivery, err error) {
+	id, err := x.pathID("id", eventID, anEvent)
 	if err != nil {
 		return event, nil, err
 	}
-	event, sent, err = h.store.Event(c.request.Context(), c.organization(), id)
-	if err == nil && access.IsAuditType(event.Type) && !c.principal.Can(access.AuditRead) {
+	event, sent, err = h.store.Event(x.request.Context(), x.organization(), id)
+	if err == nil && access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
 		return webhook.Event{}, nil, fault.Missing(anEvent)
 	}
 	return event, sent, err
 }
 
-// exists is find for a caller who only asks whether there is one.
-func (h events) exists(c *call) error {
-	_, _, err := h.find(c)
+// exists reports whether the event in the path exists.
+func (h events) exists(x *exchange) error {
+	_, _, err := h.find(x)
 	return err
 }
 
-func (h events) read(c *call) error {
-	event, sent, err := h.find(c)
+func (h events) read(x *exchange) error {
+	event, sent, err := h.find(x)
 	if err != nil {
 		return err
 	}
@@ -187,13 +182,13 @@ func (h events) read(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := eventWithDeliveries{event.ID, event.Type, instant(event.At), event.OrganizationID, data, []deliveryBody{}}
+	body := eventWithDeliveries{event.ID, event.Type, timestamp(event.At), event.OrganizationID, data, []deliveryBody{}}
 	for _, d := range sent {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
 		if d.State == webhook.Pending {
-			item.NextAttemptAt = (*instant)(&d.DueAt)
+			item.NextAttemptAt = (*timestamp)(&d.DueAt)
 		}
 		body.Deliveries = append(body.Deliveries, item)
 	}
-	return c.ok(body)
+	return x.ok(body)
 }

@@ -84,7 +84,7 @@ func TestEventDataIsKeptAsWritten(t *testing.T) {
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	event := func(header []string, body string) answer {
+	event := func(header []string, body string) testResponse {
 		return f.do(t, call{"POST " + eventPath, operator, body, header})
 	}
 	first := event(nil, `{"type":"user.created","data":{"n":1},"idempotency_key":"k1"}`).want(t, 202, "")
@@ -100,7 +100,7 @@ func TestIdempotency(t *testing.T) {
 		"in both":                       {[]string{"Idempotency-Key", "k1"}, `{"type":"user.created","data":{"n":1},"idempotency_key":"k1"}`},
 		"with other white space, order": {nil, `{"idempotency_key":"k1", "data": {"n": 1}, "type":"user.created"}`},
 	} {
-		t.Run("gives the first answer again: "+name, func(t *testing.T) {
+		t.Run("gets the first response again: "+name, func(t *testing.T) {
 			again := event(tt.header, tt.body).want(t, 202, "")
 			if again.Header.Get("Idempotent-Replayed") != "true" {
 				t.Error("no Idempotent-Replayed")
@@ -129,14 +129,14 @@ func TestIdempotency(t *testing.T) {
 			}
 		})
 	}
-	t.Run("is each organization's own", func(t *testing.T) {
+	t.Run("belongs to one organization", func(t *testing.T) {
 		_, token := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 		got := f.do(t, call{"POST " + eventPath, bearer(token), `{"type":"a","data":{},"idempotency_key":"k1"}`, nil}).want(t, 202, "")
 		if got.Header.Get("Idempotent-Replayed") != "" {
 			t.Error("another organization's answer is replayed")
 		}
 	})
-	t.Run("makes one event of 32 at once", func(t *testing.T) {
+	t.Run("creates one event of 32 concurrent requests", func(t *testing.T) {
 		var mu sync.Mutex
 		answers := map[string]int{}
 		var wg sync.WaitGroup
@@ -160,17 +160,17 @@ func TestBatch(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	_, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-	batch := func(events string) answer {
+	batch := func(events string) testResponse {
 		return f.do(t, call{"POST " + eventPath + "batch/", bearer(token), `{"events":[` + events + `]}`, nil})
 	}
 	many := func(n int, event string) string { return strings.TrimSuffix(strings.Repeat(event+",", n), ",") }
 	const good = `{"type":"user.created","data":{"n":1}}`
 	published := func() int { return len(f.all(t, bearer(token), eventPath, "id", 200)) }
 
-	t.Run("is answered in order", func(t *testing.T) {
+	t.Run("gets a response in the same order", func(t *testing.T) {
 		got := batch(`{"type":"a","data":{}},{"type":"b","data":{}},{"type":"c","data":{}}`).want(t, 202, "")
-		var answer struct{ Data []struct{ Type string } }
-		if err := json.Unmarshal([]byte(got.body), &answer); err != nil || fmt.Sprint(answer.Data) != "[{a} {b} {c}]" {
+		var testResponse struct{ Data []struct{ Type string } }
+		if err := json.Unmarshal([]byte(got.body), &testResponse); err != nil || fmt.Sprint(testResponse.Data) != "[{a} {b} {c}]" {
 			t.Errorf("answer %s %v", got.body, err)
 		}
 	})
@@ -205,13 +205,13 @@ func TestBatch(t *testing.T) {
 			}
 		}
 	})
-	t.Run("has each key once", func(t *testing.T) {
+	t.Run("refuses two events with the same key", func(t *testing.T) {
 		got := batch(many(2, `{"type":"a","data":{},"idempotency_key":"twice"}`)).want(t, 422, "")
 		if diff := cmp.Diff([]string{"events.1.idempotency_key: duplicate"}, got.fields()); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("is replayed where every event is", func(t *testing.T) {
+	t.Run("is replayed if every event is", func(t *testing.T) {
 		const keyed = `{"type":"a","data":{},"idempotency_key":"b1"},{"type":"b","data":{},"idempotency_key":"b2"}`
 		first, again := batch(keyed).want(t, 202, ""), batch(keyed).want(t, 202, "")
 		if first.body != again.body || first.Header.Get("Idempotent-Replayed") != "" || again.Header.Get("Idempotent-Replayed") != "true" {
@@ -221,7 +221,7 @@ func TestBatch(t *testing.T) {
 			t.Error("a batch with something new in it says that it is replayed")
 		}
 	})
-	t.Run("names the event whose key is another's, alone or not", func(t *testing.T) {
+	t.Run("names the event whose key belongs to another event, in small batches too", func(t *testing.T) {
 		batch(`{"type":"a","data":{},"idempotency_key":"taken"}`).want(t, 202, "")
 		for i, events := range []string{`{"type":"b","data":{},"idempotency_key":"taken"}`, good + `,{"type":"b","data":{},"idempotency_key":"taken"}`} {
 			got := batch(events).want(t, 422, "idempotency_key_reused")
@@ -230,7 +230,7 @@ func TestBatch(t *testing.T) {
 			}
 		}
 	})
-	t.Run("takes no key for the whole", func(t *testing.T) {
+	t.Run("refuses a key for the whole batch", func(t *testing.T) {
 		f.do(t, call{"POST " + eventPath + "batch/", bearer(token), `{"events":[` + good + `]}`, []string{"Idempotency-Key", "x"}}).want(t, 422, "")
 	})
 }

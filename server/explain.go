@@ -4,110 +4,87 @@ import (
 	"context"
 	"net/url"
 	"strings"
-	"time"
 
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/explain"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// explainStore is what an explanation asks of the store.
+// explainStore is the part of the store that explanations use.
 type explainStore interface {
-	// KeyState returns a key in whatever state it is, or NotFound.
+	// KeyState returns a key in any state, or NotFound.
 	KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error)
 	knownPermissions
 	KeyStateByID(ctx context.Context, id string) (access.CredentialState, error)
 }
 
-// explanation is the endpoint that tells what would become of a request with a key, check by check. It consumes nothing:
-// no request of the window is counted, no use noted, and no address held to account.
+// explanation is the endpoint that explains, check by check, what would happen to a request with a key. It changes nothing: it
+// counts no request of the rate limit, records no use, and throttles no address.
 type explanation struct {
-	*Server
-	store explainStore
-	named form.Lookup
+	checker *check.Checker
+	router  *router
+	store   explainStore
+	lookup  form.Lookup
 }
 
 type explainBody struct {
-	Allowed    bool        `json:"allowed"`
-	Code       string      `json:"code"`   // of the first check that fails, as the request would be told; "valid" where none does
-	KeyID      *string     `json:"key_id"` // null where there is no such key
-	Method     string      `json:"method"`
-	Path       string      `json:"path"`
-	Route      *string     `json:"route"`      // of Keyhook's own that the path leads to; null where it leads to none
-	Permission string      `json:"permission"` // what is asked for, several with spaces between; empty where nothing is
-	Checks     []checkBody `json:"checks"`     // in the order in which they are made
+	Allowed    bool            `json:"allowed"`
+	Code       string          `json:"code"`   // of the first check that fails, as in the response to the request; "valid" if none fails
+	KeyID      *string         `json:"key_id"` // null if there is no such key
+	Method     string          `json:"method"`
+	Path       string          `json:"path"`
+	Route      *string         `json:"route"`      // Keyhook's own route for the path; null if there is none
+	Permission string          `json:"permission"` // needed permissions, separated by spaces
+	Checks     []explain.Check `json:"checks"`     // in order
 }
-
-// checkBody is one check. Value is what was looked at; empty where there was nothing to look at.
-type checkBody struct {
-	Check   string `json:"check"`
-	Value   string `json:"value"`
-	Verdict string `json:"verdict"`
-	Detail  string `json:"detail"`
-}
-
-// Verdicts.
-const (
-	verdictPassed        = "passed"
-	verdictFailed        = "failed"
-	verdictNotReached    = "not_reached"    // an earlier check fails, so this one is not made
-	verdictNotApplicable = "not_applicable" // nothing is asked that it could fail
-)
 
 const maxPathLength = 2048
 
-// matter is what is to be explained, and what has been found out about it.
-type matter struct {
-	trial
-	byID     bool
-	shown    access.Credential      // where it is not by id, and could be read
-	length   int                    // of what was shown
-	unread   error                  // why what was shown could not be read
-	standing access.CredentialState // from the look-up on
-	code     string
-	unknown  access.Scope // what is asked for and is not in the vocabulary, where that fails
-
+// explained is the request to explain.
+type explained struct {
+	explain.Request
 	method, path string
-	request      call     // the route that they lead to, if any
-	isGate       bool     // or that of forward authentication, where a proxy asks
-	allowed      []string // the methods that the path has instead
+	route        *route // nil if none matches
 }
 
-func (h explanation) explain(c *call) error {
-	f, err := c.form()
+func (h explanation) explain(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("key", "method", "path")
-	m := &matter{trial: trial{quiet: true}}
-	key, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
+	m := &explained{}
+	key, asked := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	m.method = readMethod(f, "method")
 	requested := readPath(f, "path")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	m.path = requested.EscapedPath()
-	h.lookAt(m, requested.Path, asked)
-	if err := h.try(c, m, *key); err != nil {
+	h.readNeeds(m, requested.Path, asked)
+	if err := h.checkKey(x, m, *key); err != nil {
 		return err
 	}
-	c.secret() // the answer is about a credential
-	return c.ok(m.body())
+	x.noStore() // the response is about a credential
+	return x.ok(m.body())
 }
 
-// readMethod reads the method of a request, in whatever letters.
+// readMethod reads an HTTP method, in upper or lower case.
 func readMethod(f *form.Form, name string) string {
 	text := f.Text(name, 32)
 	if text == nil {
 		return ""
 	}
 	if *text == "" || strings.ContainsFunc(*text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' }) {
-		f.Refuse(name, "invalid", "This must be a method of HTTP, such as GET.")
+		f.Refuse(name, "invalid", "This must be an HTTP method such as GET.")
 	}
 	return strings.ToUpper(*text)
 }
 
-// readPath reads the path of a request. A query may follow, and means nothing.
+// readPath reads the path of a request. A query is allowed and ignored.
 func readPath(f *form.Form, name string) *url.URL {
 	text := f.Text(name, maxPathLength)
 	if text == nil {
@@ -115,115 +92,91 @@ func readPath(f *form.Form, name string) *url.URL {
 	}
 	u, err := url.ParseRequestURI(*text)
 	if err != nil || !strings.HasPrefix(*text, "/") {
-		f.Refuse(name, "invalid", "This must be the path of a request: it begins with a slash, and is percent-encoded.")
+		f.Refuse(name, "invalid", "This must be the path of a request: it starts with a slash and is percent-encoded.")
 		return nil
 	}
 	return u
 }
 
-// lookAt finds out what a request asks for: what the table says of a route of our own, and what the proxy or the caller
-// names for any other.
-func (h explanation) lookAt(m *matter, path string, asked access.Scope) {
-	_, wanted, isGate := gateAt(path)
-	if m.isGate = isGate; isGate {
-		m.request.route, m.wanted = &gateRoute, wanted
-	} else if allowed, found := h.locate(&m.request, m.method, path); found {
-		m.wanted = m.request.wanted
-	} else {
-		m.allowed = allowed
+// readNeeds finds the permissions that a request needs: those of a route of ours, those in a path of forward authentication,
+// and those that the caller names.
+func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
+	var found exchange
+	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, path)
+	var needed access.Scope
+	if m.route = found.route; m.Route.Found {
+		needed, m.Route.Open, m.Route.ForwardAuth = m.route.needs, m.route.access == open, m.route.match != nil
 	}
-	m.wanted = access.NewScope(append(m.wanted.Keys(), asked.Keys()...)...)
+	if m.Route.ForwardAuth {
+		_, words, _ := parseForwardAuth(path)
+		needed = neededPermissions(words)
+	}
+	m.Needed = access.NewScope(append(needed.Keys(), asked.Keys()...)...)
 }
 
-// try makes the checks until one fails. An error is a failure to make them, or a key that the caller may not know of.
-func (h explanation) try(c *call, m *matter, key string) error {
-	ctx := c.request.Context()
-	var err error
-	if m.byID = keyID.Valid(key); m.byID {
-		m.standing, err = h.store.KeyStateByID(ctx, key)
-	} else {
-		m.length = len(key)
-		if m.shown, m.unread = apiKey(key); m.unread != nil {
-			e, _ := fault.As(m.unread)
-			m.at, m.code = access.CheckParse, e.Code
-			return nil
-		}
-		m.standing, err = h.store.KeyState(ctx, m.shown.Digest())
+// checkKey makes the checks until one fails. An error means that a check could not be made, or that the caller may not know the
+// key.
+func (h explanation) checkKey(x *exchange, m *explained, key string) error {
+	ctx := x.request.Context()
+	m.Kind, m.Last = credential.Key, access.CheckPermission
+	if m.ByID = keyID.Valid(key); !m.ByID {
+		m.Length = len(key)
+		m.Presented = credential.ParseKey(key)
 	}
-	if err == nil && m.standing.Home.ID != c.principal.Organization.ID && !c.principal.Can(access.PlatformActAs) {
-		m.standing, err = access.CredentialState{}, fault.Missing(aKey)
+	m.Find = func(ctx context.Context) (access.CredentialState, error) {
+		var err error
+		m.State, err = h.find(ctx, x, m, key)
+		return m.State, err
 	}
-	switch {
-	case fault.KindOf(err) == fault.NotFound && !m.byID:
-		// Nobody learns from the answer whether another organization has the key.
-		m.at, m.code = access.CheckLookUp, codeUnknown
-		return nil
-	case err != nil:
-		return unreadable(err)
-	}
-	m.principal = m.standing.Principal
-	if m.at = m.standing.FailedCheck(time.Now().UnixMilli()); m.at != access.CheckPassed {
-		m.code = map[access.Check]string{
-			access.CheckRevoked: "key_revoked", access.CheckExpired: "key_expired", access.CheckCreator: "creator_inactive",
-		}[m.at]
-		h.peek(&m.trial)
+	err := h.checker.Check(ctx, &m.Run)
+	if err == nil {
+		m.Code = codeValid
 		return nil
 	}
-	m.at, m.code = access.CheckPlan, codeValid
-	if err := h.judge(ctx, &m.trial, access.CheckPermission); err != nil {
-		e, ok := fault.As(err)
-		if !ok {
-			return err
-		}
-		m.code = e.Code
-		if m.at == access.CheckPermission {
-			m.unknown, err = h.store.UnknownPermissions(ctx, m.wanted)
-			return err
-		}
+	refused, ok := fault.As(err)
+	if !ok || !check.IsRefusal(err) {
+		return err
+	}
+	m.Code = refused.Code
+	if m.At == access.CheckPermission {
+		m.Unknown, err = h.store.UnknownPermissions(ctx, m.Needed)
+		return err
 	}
 	return nil
 }
 
-// looksAtNone reports whether the route asks for no credential at all.
-func (m *matter) looksAtNone() bool { return m.request.route != nil && m.request.route.access == open }
-
-func (m *matter) body() explainBody {
-	body := explainBody{
-		Allowed: m.at == access.CheckPassed, Code: m.code, Method: m.method, Path: m.path, Permission: m.wanted.String(),
+// find looks up the key in any state. A caller may know the keys of its own organization; a caller that may act in every
+// organization may know all keys.
+func (h explanation) find(ctx context.Context, x *exchange, m *explained, key string) (state access.CredentialState, err error) {
+	if m.ByID {
+		state, err = h.store.KeyStateByID(ctx, key)
+	} else {
+		state, err = h.store.KeyState(ctx, m.Credential.Digest())
 	}
-	if m.looksAtNone() {
+	if err == nil && state.Home.ID != x.Principal.Organization.ID && !x.Principal.Can(access.PlatformActAs) {
+		err = fault.Missing(aKey)
+	}
+	switch {
+	case fault.KindOf(err) == fault.NotFound && !m.ByID:
+		return access.CredentialState{}, credential.ErrKey // the response does not tell whether another organization has the key
+	case err != nil:
+		return access.CredentialState{}, err
+	}
+	return state, nil
+}
+
+func (m *explained) body() explainBody {
+	body := explainBody{
+		Allowed: m.At == access.CheckPassed, Code: m.Code, Method: m.method, Path: m.path, Permission: m.Needed.String(), Checks: m.Checks(),
+	}
+	if m.Route.Open {
 		body.Allowed, body.Code = true, codeValid
 	}
-	if m.standing.Key != nil {
-		body.KeyID = &m.standing.Key.ID
+	if m.State.Key != nil {
+		body.KeyID = &m.State.Key.ID
 	}
-	if m.request.route != nil {
-		body.Route = &m.request.route.pattern
-	}
-	for check := range access.CheckPassed { // from CheckParse on
-		body.Checks = append(body.Checks, m.describe(check))
+	if m.Route.Found {
+		body.Route = &m.route.pattern
 	}
 	return body
 }
-
-// describe tells of one check. What is wrong always ends with what to do.
-func (m *matter) describe(check access.Check) checkBody {
-	value, passed, failed := m.facts(check)
-	b := checkBody{Check: check.String(), Value: value}
-	switch {
-	case m.looksAtNone():
-		b.Verdict, b.Detail = verdictNotApplicable, "This route looks at no credential."
-	case check > m.at:
-		b.Verdict, b.Detail = verdictNotReached, "An earlier check fails, so this one is not made."
-	case check == m.at:
-		b.Verdict, b.Detail = verdictFailed, failed
-	case check == access.CheckParse && m.byID, check == access.CheckOrganization, check == access.CheckPermission && m.wanted.Empty():
-		b.Verdict, b.Detail = verdictNotApplicable, passed
-	default:
-		b.Verdict, b.Detail = verdictPassed, passed
-	}
-	return b
-}
-
-// explainPath is where the endpoint is.
-const explainPath = "/api/v1/auth/explain/"

@@ -15,8 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// explained is an answer of the endpoint.
-type explained struct {
+// explanation is a response of the endpoint.
+type explanation struct {
 	Allowed    bool
 	Code       string
 	KeyID      *string `json:"key_id"`
@@ -26,7 +26,7 @@ type explained struct {
 }
 
 // verdicts returns "check: verdict" of every check.
-func (e explained) verdicts() string {
+func (e explanation) verdicts() string {
 	var list []string
 	for _, c := range e.Checks {
 		list = append(list, c.Check+" "+c.Verdict)
@@ -34,8 +34,8 @@ func (e explained) verdicts() string {
 	return strings.Join(list, ", ")
 }
 
-// detail returns what is said of a check.
-func (e explained) detail(check string) string {
+// detail returns the text about a check.
+func (e explanation) detail(check string) string {
 	for _, c := range e.Checks {
 		if c.Check == check {
 			return c.Value + ": " + c.Detail
@@ -44,7 +44,7 @@ func (e explained) detail(check string) string {
 	return ""
 }
 
-func (f *floor) explain(t *testing.T, as, key, line string, permission ...string) (e explained) {
+func (f *testServer) explain(t *testing.T, as, key, line string, permission ...string) (e explanation) {
 	t.Helper()
 	method, path, _ := strings.Cut(line, " ")
 	asked := map[string]string{"key": key, "method": method, "path": path}
@@ -65,8 +65,8 @@ func (f *floor) explain(t *testing.T, as, key, line string, permission ...string
 	return e
 }
 
-// TestExplanationsAreTrue has a key for each check that it can fail, and compares what is explained with what a request
-// with that key, a proxy and a back end are told.
+// TestExplanationsAreTrue has a key for each check that it can fail. It compares the explanation with the responses to a request
+// with that key, to a proxy and to a back end.
 func TestExplanationsAreTrue(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -113,13 +113,13 @@ func TestExplanationsAreTrue(t *testing.T) {
 		name, id, raw, check string
 		mend                 string // the end of the detail
 	}{
-		{"malformed", "", "svc_" + strings.Repeat("a", 36), "parse", "an underscore and 36 letters and digits."},
+		{"malformed", "", "svc_" + strings.Repeat("a", 36), "parse", "an underscore, and 36 letters and digits."},
 		{"a token", "", storagetest.OperatorToken, "parse", ""},
 		{"unknown", "", unknown.Reveal(), "lookup", "POST /api/v1/api-keys/."},
 		{"revoked", revokedKey.ID, asRevoked.Reveal(), "revoked", "POST /api/v1/api-keys/."},
 		{"expired", expiredKey.ID, asExpired.Reveal(), "expired", "POST /api/v1/api-keys/."},
 		{"of an inactive creator", inactiveKey.ID, asInactive.Reveal(), "creator", "create a key."},
-		{"of one who has left", removedKey.ID, asRemoved.Reveal(), "creator", "create a key."},
+		{"of a creator who is no longer a member", removedKey.ID, asRemoved.Reveal(), "creator", "create a key."},
 		{"under a plan without keys", downgradedKey.ID, asDowngraded.Reveal(), "plan", `{"plan": "growth"}.`},
 		{"over its limit", limitedKey.ID, asLimited.Reveal(), "rate_limit", `{"api_rate_limit_per_minute": 60}.`},
 		{"without the permission", powerlessKey.ID, asPowerless.Reveal(), "permission", "POST /api/v1/api-keys/."},
@@ -129,10 +129,10 @@ func TestExplanationsAreTrue(t *testing.T) {
 		if tt.check == "" {
 			line, permission = "GET /api/v1/events/?limit=3", access.EventsRead
 		}
-		told := f.do(t, call{line, "ApiKey " + tt.raw, "", nil})
+		reported := f.do(t, call{line, "ApiKey " + tt.raw, "", nil})
 		proxied := f.do(t, call{"GET " + gate + "forward/" + permission, "ApiKey " + tt.raw, "", nil})
 		verified := f.do(t, call{"POST /api/v1/auth/verify/", operator, `{"key":"` + tt.raw + `","permission":"` + permission + `"}`, nil}).want(t, 200, "")
-		code := told.field("code")
+		code := reported.field("code")
 		if code == "" {
 			code = "valid"
 		}
@@ -142,8 +142,8 @@ func TestExplanationsAreTrue(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("of a key that is %s, by %.4s", tt.name, shown), func(t *testing.T) {
 				e := f.explain(t, operator, shown, line)
-				if e.Code != code || e.Code != verified.field("code") || e.Allowed != (told.StatusCode == 200) || e.Allowed != (proxied.StatusCode == 200) || e.Permission != permission {
-					t.Errorf("explained %t %s, the request was told %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, told.StatusCode, code, proxied.StatusCode, verified.field("code"))
+				if e.Code != code || e.Code != verified.field("code") || e.Allowed != (reported.StatusCode == 200) || e.Allowed != (proxied.StatusCode == 200) || e.Permission != permission {
+					t.Errorf("explained %t %s, the request was told %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, reported.StatusCode, code, proxied.StatusCode, verified.field("code"))
 				}
 				if other := f.explain(t, operator, shown, "GET "+gate+"envoy/"+permission+"/x"); other.verdicts() != e.verdicts() || other.Permission != permission {
 					t.Errorf("for a proxy %s, for a request %s", other.verdicts(), e.verdicts())
@@ -177,7 +177,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 	}
 }
 
-// consumed counts what an explanation must not do.
+// consumed is a store that fails the test if an explanation records a use.
 type consumed struct {
 	server.Store
 	t *testing.T
@@ -204,8 +204,8 @@ func TestExplanationsConsumeNothing(t *testing.T) {
 		f.explain(t, operator, key.ID, "GET /api/v1/audit-events/")
 		f.explain(t, operator, "svc_guess", "GET /api/v1/events/")
 	}
-	if f.server.Remembered() != 0 {
-		t.Error("somebody is held to account for what was asked about")
+	if f.server.FailedAddresses() != 0 {
+		t.Error("an explanation counted a failure")
 	}
 }
 
@@ -218,7 +218,7 @@ func TestExplain(t *testing.T) {
 	theirs, theirRaw := storagetest.Key(t, f.store, foreign, access.EventsRead)
 	as := bearer(token)
 
-	t.Run("asks for what the route asks for", func(t *testing.T) {
+	t.Run("needs the permissions of the route", func(t *testing.T) {
 		for line, want := range map[string]struct{ route, permission, code string }{
 			"GET /api/v1/events/":                   {"/api/v1/events/", "events:read", "valid"},
 			"get /api/v1/events":                    {"/api/v1/events/", "events:read", "valid"},
@@ -244,13 +244,13 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	})
-	t.Run("asks for the permission that is named at any other path", func(t *testing.T) {
+	t.Run("needs the permission that the caller names at any other path", func(t *testing.T) {
 		if e := f.explain(t, as, key.ID, "GET /orders/7", "events:read"); !e.Allowed || e.Permission != "events:read" {
 			t.Errorf("%+v", e)
 		}
 		e := f.explain(t, as, key.ID, "GET /orders/7", "webhooks:write audit:read")
-		if e.Allowed || e.detail("permission") != "audit:read webhooks:write: The key's scope, which is fixed, does not hold audit:read webhooks:write: "+
-			"create another key that has it in its scope, POST /api/v1/api-keys/." {
+		if e.Allowed || e.detail("permission") != "audit:read webhooks:write: The key's scope is fixed and does not include audit:read webhooks:write. "+
+			"Create another key with it in the scope: POST /api/v1/api-keys/." {
 			t.Errorf("%s", e.detail("permission"))
 		}
 		e = f.explain(t, as, key.ID, "GET /orders/7", "platform:read")
@@ -258,29 +258,29 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s", e.detail("permission"))
 		}
 	})
-	t.Run("says where nothing is asked for", func(t *testing.T) {
+	t.Run("says when no permission is needed", func(t *testing.T) {
 		for line, want := range map[string]string{
-			"GET /orders/7": "name the one", "PUT /api/v1/events/": "GET, HEAD, POST only", "GET /api/v1/whoami/": "any credential", "GET " + gate + "nginx": "The proxy asks for no permission",
+			"GET /orders/7": "Name the permission", "PUT /api/v1/events/": "only with GET, HEAD, POST", "GET /api/v1/whoami/": "every valid credential", "GET " + gate + "nginx": "The proxy needs no permission",
 		} {
 			if e := f.explain(t, as, key.ID, line); !strings.Contains(e.detail("permission"), want) || !strings.HasSuffix(e.verdicts(), "permission not_applicable") {
 				t.Errorf("%s: %s", line, e.detail("permission"))
 			}
 		}
 	})
-	t.Run("says that there is no such permission", func(t *testing.T) {
-		if e := f.explain(t, as, key.ID, "GET "+gate+"forward/events.read"); !strings.Contains(e.detail("permission"), "There is no permission events.read here") {
+	t.Run("says that a permission does not exist", func(t *testing.T) {
+		if e := f.explain(t, as, key.ID, "GET "+gate+"forward/events.read"); !strings.Contains(e.detail("permission"), "There is no permission events.read, ") {
 			t.Errorf("%s", e.detail("permission"))
 		}
 	})
-	t.Run("lets pass what looks at no credential, whatever the key", func(t *testing.T) {
+	t.Run("allows routes that read no credential, whatever the key", func(t *testing.T) {
 		if e := f.explain(t, as, "svc_x", "GET /healthz"); !e.Allowed || e.Code != "valid" || strings.Contains(e.verdicts(), "passed") {
 			t.Errorf("%+v", e)
 		}
 	})
-	t.Run("does not know the keys of other organizations, unless for who may act there", func(t *testing.T) {
+	t.Run("does not find keys of other organizations, except for callers that may act there", func(t *testing.T) {
 		body := `{"method":"GET","path":"/","key":"` + theirs.ID + `"}`
 		f.do(t, call{"POST /api/v1/auth/explain/", as, body, nil}).want(t, 404, "not_found")
-		of := func(key string) explained {
+		of := func(key string) explanation {
 			e := f.explain(t, as, key, "GET /")
 			e.Checks[0].Value = "" // its display prefix
 			return e
@@ -294,15 +294,15 @@ func TestExplain(t *testing.T) {
 				t.Errorf("operator: %+v", e)
 			}
 		}
-		// A key of the operator does more than its scope for nobody.
+		// A key of the operator is limited by its scope too.
 		_, narrow := storagetest.Key(t, f.store, storagetest.Operator(t, f.store), access.APIKeysRead)
 		f.do(t, call{"POST /api/v1/auth/explain/", apiKey(narrow), body, nil}).want(t, 404, "not_found")
 	})
-	t.Run("counts the request that asks, if that is one of a key", func(t *testing.T) {
+	t.Run("counts the request for the explanation, if a key made it", func(t *testing.T) {
 		body := `{"method":"GET","path":"/","key":"` + key.ID + `"}`
 		checkWindow(t, f.do(t, call{"POST /api/v1/auth/explain/", apiKey(raw), body, nil}).want(t, 200, ""), 600, 599)
 	})
-	t.Run("says what is wrong with a question", func(t *testing.T) {
+	t.Run("lists all problems of its own request", func(t *testing.T) {
 		for body, want := range map[string][]string{
 			`{}`:                                {"key: missing", "method: missing", "path: missing"},
 			`{"key":"x","method":"","path":""}`: {"method: invalid", "path: invalid"},

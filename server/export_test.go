@@ -1,40 +1,15 @@
 package server
 
-import (
-	"net/netip"
-
-	"github.com/keyhook/keyhook/storage/access"
-)
-
-// What black-box tests cannot reach, such as how much is remembered.
+// What black-box tests cannot reach.
 
 // Description returns openapi.yaml as the JSON that is served.
 func Description() ([]byte, error) { return jsonFromYAML(openAPI) }
 
-// MaxAddresses is how many addresses the throttle remembers at most.
-const MaxAddresses = maxAddresses
+// FailedAddresses is how many addresses have failed authentications that count.
+func (s *Server) FailedAddresses() int { return s.auth.checker.FailedAddresses() }
 
-// Fail counts a failure of an address.
-func (s *Server) Fail(client netip.Addr) { s.throttle.failed(client, [32]byte{}) }
+// LimitConnections sets how many connections may be open at the same time.
+func (s *Server) LimitConnections(most int) { s.connections.Open = most }
 
-// Remembered is how many addresses the throttle remembers.
-func (s *Server) Remembered() int { return s.throttle.recent.Len() }
-
-// MaxProven is how many good credentials each half of the throttle's memory holds at most.
-const MaxProven = maxProven
-
-// LimitConnections sets how many connections are open at once.
-func (s *Server) LimitConnections(most int) { s.mostConnections = most }
-
-// Reserved is how much of its memory for bodies and answers is taken.
-func (s *Server) Reserved(budget int64) int64 {
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	return budget - s.memory.free
-}
-
-// Prove remembers that a credential is good.
-func (s *Server) Prove(d access.Digest) { s.throttle.proved(d) }
-
-// Proven is how many good credentials the throttle remembers.
-func (s *Server) Proven() int { return len(s.throttle.proven.young) + len(s.throttle.proven.old) }
+// Reserved is how much of the memory for requests is reserved.
+func (s *Server) Reserved(budget int64) int64 { return budget - s.memory.Free() }

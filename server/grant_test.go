@@ -9,9 +9,9 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// grants is a floor with callers that hold little beside platform:write, and with users and roles that hold more.
+// grants is a server with callers that have few permissions besides platform:write, and with users and roles that have more.
 type grants struct {
-	*floor
+	*testServer
 	callers map[string]string // Authorization headers by what the caller is
 	fill    *strings.Replacer // of a path or a body
 }
@@ -50,7 +50,7 @@ func newGrants(t *testing.T) grants {
 	}
 }
 
-// state is what the calls of these tests could have changed.
+// state returns everything that the calls of these tests could change.
 func (g grants) state(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
@@ -84,7 +84,7 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		{"an operator's e-mail address", "PATCH users/{admin}/", `{"email":"mine@example.com"}`, access.EventsRead, false},
 		{"an operator's external id", "PATCH users/{admin}/", `{"external_id":"my-sub"}`, access.EventsRead, false},
 		{"an owner's external id", "PATCH users/{owner}/", `{"external_id":"my-other-sub"}`, access.EventsRead, true},
-		{"an operator that was deactivated", "PATCH users/{asleep}/", `{"is_active":true}`, access.EventsRead, false},
+		{"an inactive operator", "PATCH users/{asleep}/", `{"is_active":true}`, access.EventsRead, false},
 	}
 	request := func(line, body, as string) call {
 		method, path, _ := strings.Cut(line, " ")

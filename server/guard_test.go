@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,7 +16,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// withoutPermission lists the routes that ask for none, with the reason. A new one needs a line here.
+// withoutPermission lists the routes that need no permission, with the reason. A new one needs a line here.
 var withoutPermission = map[string]string{
 	"GET /healthz/":           "probes have no credential, and it says nothing",
 	"GET /readyz/":            "probes have no credential, and it says what an operator's load balancer needs",
@@ -26,64 +28,116 @@ var withoutPermission = map[string]string{
 	"POST /api/v1/session/":   "it takes an access token in its body",
 	"GET /api/v1/session/":    "whoever has a session may know what it is",
 	"DELETE /api/v1/session/": "whoever has a session may end it",
+
+	"* /api/v1/authz/{dialect}/": "the proxy names in the path the permissions that the key needs",
 }
 
-// somewhere fills the parameters of a pattern with words that have the right form and name nothing.
+// somewhere replaces the parameters of a pattern by values of the right form that name nothing.
 var somewhere = strings.NewReplacer(
 	"{id}", "key_01h455vb4pex5vsknk084sn02q", "{user_id}", "usr_01h455vb4pex5vsknk084sn02q",
 	"{token_id}", "tok_01h455vb4pex5vsknk084sn02q", "{attempt_id}", "att_01h455vb4pex5vsknk084sn02q",
-	"{name}", "nothing", "{key}", "nothing:read",
+	"{name}", "nothing", "{key}", "nothing:read", "{dialect}", "forward",
 )
 
 func line(r server.Route) string { return r.Method + " " + r.Pattern }
 
+// requestsTo returns request lines that reach a route, with and without the last slash.
+func requestsTo(r server.Route) (lines []string) {
+	path := somewhere.Replace(strings.Replace(r.Pattern, "/docs/{name}/", "/docs/operating/", 1))
+	methods := []string{r.Method}
+	if r.Method == "*" {
+		methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions, "BREW"}
+	}
+	for _, method := range methods {
+		lines = append(lines, method+" "+path, method+" "+strings.TrimSuffix(path, "/"))
+	}
+	return lines
+}
+
+// TestEveryRoute walks the table of routes.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
-	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"nobody","permissions":[]}`, nil}).want(t, http.StatusCreated, "")
-	_, token := storagetest.Tenant(t, f.store, "powerless", "growth", "nobody")
-
+	tokenWith := f.tokens(t)
+	described := written(t)
 	for _, r := range f.server.Routes() {
-		path := somewhere.Replace(strings.Replace(r.Pattern, "/docs/{name}/", "/docs/operating/", 1))
+		var fromElsewhere []string // as far as a local route can tell
+		if r.Local {
+			fromElsewhere = []string{"X-Forwarded-For", "192.0.2.1"}
+		}
 		t.Run(line(r), func(t *testing.T) {
-			t.Run("declares a permission or has a reason not to", func(t *testing.T) {
-				_, excepted := withoutPermission[line(r)]
-				if (r.Permission == "") != excepted {
-					t.Errorf("permission %q, in the list of exceptions: %v", r.Permission, excepted)
+			t.Run("declares its permissions or has a reason not to", func(t *testing.T) {
+				if _, excepted := withoutPermission[line(r)]; (len(r.Permissions) == 0) != excepted {
+					t.Errorf("permissions %q, in the list of exceptions: %v", r.Permissions, excepted)
 				}
-				known := slices.ContainsFunc(access.BuiltInPermissions(), func(p access.Permission) bool { return p.Key == r.Permission })
-				if r.Permission != "" && !known {
-					t.Errorf("there is no permission %q", r.Permission)
+				for _, permission := range r.Permissions {
+					if !slices.ContainsFunc(access.BuiltInPermissions(), func(p access.Permission) bool { return p.Key == permission }) {
+						t.Errorf("there is no permission %q", permission)
+					}
 				}
 			})
-			for _, path := range []string{path, strings.TrimSuffix(path, "/")} {
-				at := r.Method + " " + path
-				var relayed []string
-				if r.Local {
-					f.do(t, call{at, "", "", nil}).want(t, http.StatusOK, "")
-					relayed = []string{"X-Forwarded-For", "192.0.2.1"}
+			t.Run("appears in openapi.yaml", func(t *testing.T) {
+				if !slices.ContainsFunc(described.operations, func(op *operation) bool {
+					return op.path == r.Pattern && (op.method == r.Method || r.Method == "*")
+				}) {
+					t.Error("it does not")
 				}
+			})
+			for _, request := range requestsTo(r) {
 				if r.Open {
-					status, code := http.StatusOK, ""
-					if r.Method == http.MethodPost {
-						status, code = http.StatusBadRequest, "body_required"
-					}
-					f.do(t, call{at, "", "", nil}).want(t, status, code)
+					t.Run("needs no credential: "+request, func(t *testing.T) {
+						status, code := http.StatusOK, ""
+						if r.Method == http.MethodPost {
+							status, code = http.StatusBadRequest, "body_required"
+						}
+						f.do(t, call{request, "", "", nil}).want(t, status, code)
+					})
 					continue
 				}
-				refused := f.do(t, call{at, "", "", relayed}).want(t, http.StatusUnauthorized, "missing_credential")
-				challenges := []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
-				if diff := cmp.Diff(challenges, refused.Header.Values("WWW-Authenticate")); diff != "" {
-					t.Errorf("%s: challenges (-want +got):\n%s", at, diff)
+				if r.Local {
+					t.Run("needs no credential on this machine: "+request, func(t *testing.T) {
+						f.do(t, call{request, "", "", nil}).want(t, http.StatusOK, "")
+					})
 				}
-				if r.Permission != "" {
-					f.do(t, call{at, bearer(token), "", relayed}).want(t, http.StatusForbidden, "permission_denied")
+				t.Run("refuses without a credential: "+request, func(t *testing.T) {
+					refused := f.do(t, call{request, "", "", fromElsewhere}).want(t, http.StatusUnauthorized, "missing_credential")
+					challenges := []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
+					if diff := cmp.Diff(challenges, refused.Header.Values("WWW-Authenticate")); diff != "" {
+						t.Errorf("challenges (-want +got):\n%s", diff)
+					}
+				})
+				for i, permission := range r.Permissions {
+					t.Run("refuses without "+permission+": "+request, func(t *testing.T) {
+						others := slices.Delete(slices.Clone(r.Permissions), i, i+1)
+						refused := f.do(t, call{request, tokenWith(others), "", fromElsewhere}).want(t, http.StatusForbidden, "permission_denied")
+						if !strings.Contains(refused.field("detail"), permission) {
+							t.Errorf("it does not name the permission: %s", refused.body)
+						}
+					})
 				}
-				if got := f.do(t, call{at, operator, "", relayed}); got.StatusCode >= 500 {
-					t.Errorf("%s as operator: %d %s", at, got.StatusCode, got.body)
-				}
+				t.Run("accepts the operator: "+request, func(t *testing.T) {
+					got := f.do(t, call{request, operator, "", fromElsewhere})
+					if got.StatusCode >= 500 || got.StatusCode == http.StatusForbidden || got.StatusCode == http.StatusUnauthorized && !r.Proxied {
+						t.Errorf("%d %s", got.StatusCode, got.body)
+					}
+				})
 			}
 		})
+	}
+}
+
+// tokens returns a function that creates an access token of a user with exactly these permissions.
+func (f *testServer) tokens(t *testing.T) func(permissions []string) string {
+	created := map[string]string{}
+	return func(permissions []string) string {
+		name := fmt.Sprint("role-", len(created))
+		list, _ := json.Marshal(permissions)
+		if created[string(list)] == "" {
+			f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"` + name + `","permissions":` + string(list) + `}`, nil}).want(t, http.StatusCreated, "")
+			_, token := storagetest.Tenant(t, f.store, name, "growth", name)
+			created[string(list)] = bearer(token)
+		}
+		return created[string(list)]
 	}
 }
 
@@ -92,6 +146,9 @@ func TestMethods(t *testing.T) {
 	f := start(t)
 	allowed := map[string][]string{}
 	for _, r := range f.server.Routes() {
+		if r.Method == "*" {
+			continue
+		}
 		path := somewhere.Replace(r.Pattern)
 		allowed[path] = append(allowed[path], r.Method)
 		if r.Method == http.MethodGet {
@@ -124,7 +181,7 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	for _, path := range []string{"/healthz", "/api/v1/whoami/", "/api/v1/plans/growth/", "/api/v1/plans/none/"} {
-		t.Run("answers as GET does, without a body, at "+path, func(t *testing.T) {
+		t.Run("responds like GET, without a body, at "+path, func(t *testing.T) {
 			get := f.do(t, call{"GET " + path, operator, "", nil})
 			head := f.do(t, call{"HEAD " + path, operator, "", nil})
 			if head.StatusCode != get.StatusCode || head.body != "" || head.ContentLength != get.ContentLength {
@@ -147,7 +204,7 @@ func TestUnknownPaths(t *testing.T) {
 		})
 	}
 	for _, target := range []string{"*", "example.com:443"} {
-		t.Run("are a 404 problem where there is no path at all: "+target, func(t *testing.T) {
+		t.Run("are a 404 problem for a request target without a path: "+target, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodOptions, "/", nil)
 			r.URL.Path = target
 			if target != "*" {

@@ -20,8 +20,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// floor is a server over a real store on a real file, and all that its log says.
-type floor struct {
+// testServer is a server with a real store on a real file, and its log.
+type testServer struct {
 	store  *storage.Store
 	server *server.Server
 	url    string
@@ -30,8 +30,8 @@ type floor struct {
 	stop   func() // stops listening
 }
 
-// start makes a floor that listens on loopback; change may alter its options.
-func start(t testing.TB, change ...func(*server.Options)) *floor {
+// start starts a server that listens on loopback. change may change its options.
+func start(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	f := build(t, change...)
 	listening := httptest.NewServer(f.server.Handler())
@@ -40,10 +40,10 @@ func start(t testing.TB, change ...func(*server.Options)) *floor {
 	return f
 }
 
-// build makes a floor that does not listen.
-func build(t testing.TB, change ...func(*server.Options)) *floor {
+// build returns a server that does not listen.
+func build(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
-	f := &floor{store: storagetest.Open(t), log: &lines{}}
+	f := &testServer{store: storagetest.Open(t), log: &lines{}}
 	o := server.Options{
 		Store:    f.store,
 		Tester:   tester(func(context.Context) (webhook.Attempt, error) { return webhook.Attempt{Trigger: webhook.ByTest}, nil }),
@@ -60,7 +60,7 @@ func build(t testing.TB, change ...func(*server.Options)) *floor {
 	return f
 }
 
-// tester stands for the dispatcher: what a test delivery does is told elsewhere.
+// tester replaces the dispatcher. The tests of package dispatch cover test deliveries.
 type tester func(context.Context) (webhook.Attempt, error)
 
 func (f tester) Test(ctx context.Context, _ int64, _ string) (webhook.Attempt, error) { return f(ctx) }
@@ -91,14 +91,14 @@ type call struct {
 	header []string
 }
 
-// answer is a response with its body read.
-type answer struct {
+// testResponse is a response whose body has been read.
+type testResponse struct {
 	*http.Response
 	body string
 }
 
-// field returns a string of the body's top level; "" where it is not there.
-func (a answer) field(name string) string {
+// field returns a string at the top level of the body; empty if there is none.
+func (a testResponse) field(name string) string {
 	var object map[string]any
 	_ = json.Unmarshal([]byte(a.body), &object)
 	text, _ := object[name].(string)
@@ -106,7 +106,7 @@ func (a answer) field(name string) string {
 }
 
 // fields returns "field: code" for each problem with a field.
-func (a answer) fields() []string {
+func (a testResponse) fields() []string {
 	var p struct {
 		Errors []struct{ Field, Code string }
 	}
@@ -123,8 +123,8 @@ var client = &http.Client{
 	Transport:     &http.Transport{MaxIdleConnsPerHost: 64},
 }
 
-// do makes a request and fails the test unless the answer has what every answer has.
-func (f *floor) do(t testing.TB, c call) answer {
+// do makes a request. It fails the test unless the response has what every response must have.
+func (f *testServer) do(t testing.TB, c call) testResponse {
 	t.Helper()
 	method, path, _ := strings.Cut(c.line, " ")
 	r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, strings.NewReader(c.body))
@@ -144,13 +144,13 @@ func (f *floor) do(t testing.TB, c call) answer {
 	if err != nil {
 		t.Fatalf("%s: %v", c.line, err)
 	}
-	a := answer{response, read(t, response)}
-	checkAnswer(t, c.line, a)
+	a := testResponse{response, read(t, response)}
+	checkResponse(t, c.line, a)
 	return a
 }
 
-// send sends a request over the wire, or straight to the handler where the floor does not listen.
-func (f *floor) send(r *http.Request) (*http.Response, error) {
+// send sends a request over the network, or to the handler if the server does not listen.
+func (f *testServer) send(r *http.Request) (*http.Response, error) {
 	if f.client != nil {
 		return f.client.Do(r)
 	}
@@ -158,25 +158,25 @@ func (f *floor) send(r *http.Request) (*http.Response, error) {
 		return client.Do(r)
 	}
 	r.RemoteAddr = "127.0.0.1:1"
-	return f.hand(r), nil
+	return f.handle(r), nil
 }
 
-// hand gives a request to the handler, as if it had come from its RemoteAddr.
-func (f *floor) hand(r *http.Request) *http.Response {
+// handle passes a request to the handler, as if it came from its RemoteAddr.
+func (f *testServer) handle(r *http.Request) *http.Response {
 	r.RequestURI = r.URL.RequestURI()
 	w := httptest.NewRecorder()
 	f.server.Handler().ServeHTTP(w, r)
 	response := w.Result()
 	response.Request = r
-	for name, values := range response.Header { // as reading them from the wire does
+	for name, values := range response.Header { // as net/http does when it reads a response
 		delete(response.Header, name)
 		response.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	return response
 }
 
-// checkAnswer checks what holds for every answer.
-func checkAnswer(t testing.TB, line string, a answer) {
+// checkResponse checks what every response must have.
+func checkResponse(t testing.TB, line string, a testResponse) {
 	t.Helper()
 	id := a.Header.Get("X-Request-Id")
 	if id == "" {
@@ -208,8 +208,8 @@ func checkAnswer(t testing.TB, line string, a answer) {
 	}
 }
 
-// want fails the test unless the answer has the status, and the code where one is given.
-func (a answer) want(t testing.TB, status int, code string) answer {
+// want fails the test unless the response has the status and the code. An empty code means any.
+func (a testResponse) want(t testing.TB, status int, code string) testResponse {
 	t.Helper()
 	if a.StatusCode != status || code != "" && a.field("code") != code {
 		t.Errorf("%s %s: status %d, want %d %s: %s", a.Request.Method, a.Request.URL.Path, a.StatusCode, status, code, a.body)
@@ -223,8 +223,8 @@ func apiKey(c access.Credential) string { return "ApiKey " + c.Reveal() }
 // operator is the Authorization header of the first operator.
 const operator = "Bearer " + storagetest.OperatorToken
 
-// plan makes a plan.
-func (f *floor) plan(t testing.TB, name string, apiKeys, webhooks bool, limit string) {
+// plan creates a plan.
+func (f *testServer) plan(t testing.TB, name string, apiKeys, webhooks bool, limit string) {
 	t.Helper()
 	body, _ := json.Marshal(map[string]any{
 		"name": name, "api_keys": apiKeys, "webhooks": webhooks, "api_rate_limit_per_minute": json.RawMessage(limit),
@@ -232,13 +232,13 @@ func (f *floor) plan(t testing.TB, name string, apiKeys, webhooks bool, limit st
 	f.do(t, call{"POST /api/v1/plans/", operator, string(body), nil}).want(t, http.StatusCreated, "")
 }
 
-// move puts an organization on another plan.
-func (f *floor) move(t testing.TB, organization, plan string) {
+// move gives an organization another plan.
+func (f *testServer) move(t testing.TB, organization, plan string) {
 	t.Helper()
 	f.do(t, call{"PATCH /api/v1/organizations/" + organization + "/", operator, `{"plan":"` + plan + `"}`, nil}).want(t, http.StatusOK, "")
 }
 
-// read reads a body whole and closes it.
+// read reads a whole body and closes it.
 func read(t testing.TB, r *http.Response) string {
 	t.Helper()
 	defer r.Body.Close()

@@ -11,22 +11,22 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// healthStore is what readiness asks of the store.
+// healthStore is the part of the store that readiness uses.
 type healthStore interface {
-	// Ping reports whether the database answers.
+	// Ping reports whether the database responds.
 	Ping(ctx context.Context) error
-	// Held returns what holds the queue; nil where nothing does.
+	// Held returns the hold on the queue, or nil.
 	Held() *webhook.Hold
 }
 
-// Check is a condition of readiness. Run returns an error where the process is not ready, and a warning where it is ready
-// but an operator should act soon. Anybody may read both texts, so they must not contain secrets.
+// Check is a condition of readiness. Run returns an error if the process is not ready. It returns a warning if the process is
+// ready but an operator should act soon. Anybody may read both texts, so they must not contain secrets.
 type Check struct {
 	Name string
 	Run  func(context.Context) (warning string, err error)
 }
 
-// Ticking is the check that something which leaves a time behind on every round has done so within the limit.
+// Ticking checks that a loop has run within the limit. last returns the time of its last round.
 func Ticking(name string, last func() time.Time, limit time.Duration) Check {
 	return Check{name, func(context.Context) (string, error) {
 		switch at := last(); {
@@ -39,30 +39,30 @@ func Ticking(name string, last func() time.Time, limit time.Duration) Check {
 	}}
 }
 
-// checkTime bounds all checks together.
+// checkTime is the timeout of all checks together.
 const checkTime = 2 * time.Second
 
-// How long the result of the checks serves everybody who asks. Anybody may ask, and as often as they like, so a look must
-// not cost more the more people look. A problem is looked at again sooner, so that its end is seen soon.
+// How long a result of the checks is served from the cache. Anybody may ask as often as they like, so the number of requests
+// must not change the cost. A problem is cached for a shorter time, so that its end shows soon.
 const (
 	readyKept    = time.Second
 	notReadyKept = 100 * time.Millisecond
 )
 
-// health are the endpoints for those who watch the process.
+// health are the endpoints for probes.
 type health struct {
 	store      healthStore
 	deliveries func(context.Context) (warning string, err error) // nil checks nothing
 	checks     []Check
 	draining   *atomic.Bool
-	last       *look
+	cached     *cachedReadiness
 }
 
-// look is what the checks said when they were last asked.
-type look struct {
-	turn     chan struct{} // holds a token while somebody looks
+// cachedReadiness is the last result of the checks.
+type cachedReadiness struct {
+	lock     chan struct{} // holds a token while the checks run
 	body     readyBody
-	until    time.Time // it serves everybody who asks
+	until    time.Time // when body expires
 	draining bool
 }
 
@@ -87,39 +87,39 @@ type checkResult struct {
 	Warning string `json:"warning,omitempty"` // the process is ready, but an operator should act
 }
 
-// live says that the process answers, and no more.
-func (h health) live(c *call) error { return c.ok(liveBody{"ok"}) }
+// live says that the process runs.
+func (h health) live(x *exchange) error { return x.ok(liveBody{"ok"}) }
 
-// ready says whether requests and deliveries go through, and if not, why.
-func (h health) ready(c *call) error {
-	body := h.look(c.request.Context())
+// ready says whether requests and deliveries work, and if not, why.
+func (h health) ready(x *exchange) error {
+	body := h.readiness(x.request.Context())
 	if body.Status == isReady {
-		return c.ok(body)
+		return x.ok(body)
 	}
-	c.code = notReady
-	c.set("Retry-After", retryAfter)
-	return c.write(http.StatusServiceUnavailable, "application/json", body)
+	x.code = notReady
+	x.set("Retry-After", retryAfter)
+	return x.write(http.StatusServiceUnavailable, "application/json", body)
 }
 
-// look returns the result of the checks, which it runs only if their last result is too old. Requests that come meanwhile
-// wait for that result. The checks go on when the request that began them ends.
-func (h health) look(ctx context.Context) readyBody {
-	h.last.turn <- struct{}{}
-	defer func() { <-h.last.turn }()
+// readiness returns the cached result of the checks, or runs them if it is too old. Concurrent requests wait for that result.
+// The checks continue if the request that started them ends.
+func (h health) readiness(ctx context.Context) readyBody {
+	h.cached.lock <- struct{}{}
+	defer func() { <-h.cached.lock }()
 	draining := h.draining.Load()
-	if draining == h.last.draining && time.Now().Before(h.last.until) {
-		return h.last.body
+	if draining == h.cached.draining && time.Now().Before(h.cached.until) {
+		return h.cached.body
 	}
-	h.last.draining = draining
+	h.cached.draining = draining
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
-	h.last.body = h.check(ctx)
+	h.cached.body = h.check(ctx)
 	kept := readyKept
-	if h.last.body.Status != isReady {
+	if h.cached.body.Status != isReady {
 		kept = notReadyKept
 	}
-	h.last.until = time.Now().Add(kept)
-	return h.last.body
+	h.cached.until = time.Now().Add(kept)
+	return h.cached.body
 }
 
 // check runs all checks.
@@ -138,7 +138,7 @@ func (h health) check(ctx context.Context) readyBody {
 	return body
 }
 
-// database does not show what the database says: that is for the log.
+// database does not show the error of the database: that is for the log.
 func (h health) database(ctx context.Context) (warning string, err error) {
 	if h.store.Ping(ctx) != nil {
 		return "", errors.New("does not answer")
@@ -146,7 +146,7 @@ func (h health) database(ctx context.Context) (warning string, err error) {
 	return "", nil
 }
 
-// queue says whether deliveries go out, as far as that is up to this process.
+// queue says whether this process sends deliveries.
 func (h health) queue(ctx context.Context) (warning string, err error) {
 	if hold := h.store.Held(); hold != nil {
 		return "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since)), nil

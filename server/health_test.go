@@ -24,7 +24,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// checked is what /readyz says: its status, and what is wrong with each check.
+// checked is the response of /readyz: its status, and the problem of each check.
 type checked struct {
 	Status string
 	Checks map[string]struct {
@@ -34,7 +34,7 @@ type checked struct {
 	}
 }
 
-func (f *floor) ready(t *testing.T, status int) (checked, map[string]string) {
+func (f *testServer) ready(t *testing.T, status int) (checked, map[string]string) {
 	t.Helper()
 	got := f.do(t, call{"GET /readyz", "", "", nil}).want(t, status, "")
 	if (status == 503) != (got.Header.Get("Retry-After") != "") {
@@ -59,7 +59,7 @@ func (f *floor) ready(t *testing.T, status int) (checked, map[string]string) {
 func TestReady(t *testing.T) {
 	t.Parallel()
 
-	t.Run("names each check and what is wrong with it", func(t *testing.T) {
+	t.Run("names each check and its problem", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			ticked := time.Now()
@@ -96,7 +96,7 @@ func TestReady(t *testing.T) {
 		})
 	})
 
-	t.Run("looks once a second for everybody who asks, and ten times while not ready", func(t *testing.T) {
+	t.Run("runs the checks once a second for all callers, and ten times a second while not ready", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var looks atomic.Int64
@@ -133,7 +133,7 @@ func TestReady(t *testing.T) {
 		})
 	})
 
-	t.Run("a request that ends early spoils the answer of no other", func(t *testing.T) {
+	t.Run("a request that ends early does not affect others", func(t *testing.T) {
 		t.Parallel()
 		f := start(t)
 		gone, cancel := context.WithCancel(t.Context())
@@ -144,7 +144,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// dispatching is a store whose Begin may get stuck.
+// dispatching is a store whose Begin may block.
 type dispatching struct {
 	*storage.Store
 	stuck atomic.Bool
@@ -166,7 +166,7 @@ func (slowly) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Header: http.Header{}}, nil
 }
 
-// run has a dispatcher work on the store until the test ends.
+// run runs a dispatcher on the store until the test ends.
 func (d *dispatching) run(t *testing.T) *dispatch.Dispatcher {
 	t.Helper()
 	dispatcher, err := dispatch.New(d, dispatch.Options{Transport: slowly{}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second})
@@ -198,10 +198,10 @@ func TestReadyWithDeliveries(t *testing.T) {
 		if got, _ := f.ready(t, 200); got.Checks["deliveries"].Warning != "" {
 			t.Errorf("a warning too early: %+v", got)
 		}
-		// A slow receiver is no fault of the process, however long its deliveries wait.
+		// A slow receiver is not a problem of the process, however long its deliveries wait.
 		for range 3 {
 			time.Sleep(75 * time.Second)
-			if got, _ := f.ready(t, 200); !strings.Contains(got.Checks["deliveries"].Warning, "1 subscriptions have deliveries that have waited for more than 1m0s for a slow receiver or a free slot") {
+			if got, _ := f.ready(t, 200); !strings.Contains(got.Checks["deliveries"].Warning, "for more than 1m0s for a slow receiver or a free slot: 1") {
 				t.Errorf("no warning: %+v", got)
 			}
 		}
@@ -222,7 +222,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 	})
 }
 
-// silent is a store whose database does not answer.
+// silent is a store whose database does not respond.
 type silent struct{ server.Store }
 
 func (silent) Ping(context.Context) error { return errors.New("secret path") }

@@ -8,43 +8,43 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// keyStore is what the endpoints of API keys ask of the store.
+// keyStore is the part of the store that the API key endpoints use.
 type keyStore interface {
-	// CreateKey keeps a key of by, its scope narrowed to what by may hand on.
+	// CreateKey stores a key that by creates. Its scope is reduced to permissions that by has.
 	CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
-	// Keys lists newest first, from before on; 0 is the newest. An empty status is any.
+	// Keys lists them newest first, with row ids below before; 0 starts at the newest. An empty status means any.
 	Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)
 	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateKey puts a key of by in the place of another one, which lives on for the grace. Conflict where that one has
-	// ended or been rotated.
+	// RotateKey replaces a key with a new one that by creates. The old key stays valid for the grace period. Conflict if it
+	// has ended or was rotated already.
 	RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
 }
 
-// keys are the endpoints of API keys.
+// keys are the API key endpoints.
 type keys struct {
 	store  keyStore
-	named  form.Lookup
+	lookup form.Lookup
 	prefix string
 }
 
 type keyBody struct {
-	ID             string   `json:"id"`
-	Name           string   `json:"name"`
-	Scope          string   `json:"scope"`
-	KeyPrefix      string   `json:"key_prefix"`
-	Status         string   `json:"status"`
-	OrganizationID string   `json:"organization_id"`
-	CreatedBy      string   `json:"created_by"`
-	CreatedAt      instant  `json:"created_at"`
-	ExpiresAt      *instant `json:"expires_at"`
-	LastUsedAt     *instant `json:"last_used_at"`
-	RevokedAt      *instant `json:"revoked_at"`
-	Replaces       *string  `json:"replaces"`   // the key that was rotated into this one
-	RotatedTo      *string  `json:"rotated_to"` // the key that this one was rotated into
+	ID             string     `json:"id"`
+	Name           string     `json:"name"`
+	Scope          string     `json:"scope"`
+	KeyPrefix      string     `json:"key_prefix"`
+	Status         string     `json:"status"`
+	OrganizationID string     `json:"organization_id"`
+	CreatedBy      string     `json:"created_by"`
+	CreatedAt      timestamp  `json:"created_at"`
+	ExpiresAt      *timestamp `json:"expires_at"`
+	LastUsedAt     *timestamp `json:"last_used_at"`
+	RevokedAt      *timestamp `json:"revoked_at"`
+	Replaces       *string    `json:"replaces"`   // the key that was rotated into this one
+	RotatedTo      *string    `json:"rotated_to"` // the key that this one was rotated into
 }
 
-// createdKeyBody is the one answer that shows a key: to its creation, and to the rotation that made it.
+// createdKeyBody is the only response that shows a raw key: to its creation, or to the rotation that created it.
 type createdKeyBody struct {
 	keyBody
 	ScopeNotGranted string `json:"scope_not_granted"`
@@ -55,94 +55,83 @@ func newKeyBody(k access.Key) keyBody {
 	return keyBody{
 		ID: k.ID, Name: k.Name, Scope: k.Scope.String(), KeyPrefix: k.KeyPrefix,
 		Status:         string(k.Status(time.Now().UnixMilli())),
-		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: instant(k.CreatedAt),
-		ExpiresAt: (*instant)(k.ExpiresAt), LastUsedAt: (*instant)(k.LastUsedAt), RevokedAt: (*instant)(k.RevokedAt),
+		OrganizationID: k.OrganizationID, CreatedBy: k.CreatedBy, CreatedAt: timestamp(k.CreatedAt),
+		ExpiresAt: (*timestamp)(k.ExpiresAt), LastUsedAt: (*timestamp)(k.LastUsedAt), RevokedAt: (*timestamp)(k.RevokedAt),
 		Replaces: k.Replaces, RotatedTo: k.RotatedTo,
 	}
 }
 
-func (h keys) create(c *call) error {
-	f, err := c.form()
+func (h keys) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("name", "scope")
-	name, scope, expires := f.Label("name"), h.named.Scope(c.request.Context(), f, "scope"), f.Expiry("expires_at")
+	name, scope, expires := f.Label("name"), h.lookup.Scope(x.request.Context(), f, "scope"), f.Expiry("expires_at")
 	if err := f.Err(); err != nil {
 		return err
 	}
 	credential := access.Mint(h.prefix)
-	key, err := h.store.CreateKey(c.request.Context(), c.principal, c.actor(), access.NewKey{
+	key, err := h.store.CreateKey(x.request.Context(), x.Principal, x.actor(), access.NewKey{
 		Credential: credential, Name: *name, Scope: scope, ExpiresAt: expires,
 	})
 	if err != nil {
 		return err
 	}
-	return c.createdKey(key, scope.Minus(key.Scope), credential)
+	return x.createdKey(key, scope.Minus(key.Scope), credential)
 }
 
-// createdKey answers with a new key, this once.
-func (c *call) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
-	c.secret()
-	return c.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
+// createdKey responds with a new key. The raw key is never shown again.
+func (x *exchange) createdKey(key access.Key, notGranted access.Scope, credential access.Credential) error {
+	x.noStore()
+	return x.created("/api/v1/api-keys/"+key.ID+"/", createdKeyBody{
 		keyBody: newKeyBody(key), ScopeNotGranted: notGranted.String(), Key: credential.Reveal(),
 	})
 }
 
-func (h keys) list(c *call) error {
-	status := c.query.Choice("status", string(access.Active),
+func (h keys) list(x *exchange) error {
+	status := x.query.Choice("status", string(access.Active),
 		string(access.Active), string(access.Revoked), string(access.Expired), "all")
-	p, err := c.page()
-	if err != nil {
-		return err
-	}
 	if status == "all" {
 		status = ""
 	}
-	found, err := h.store.Keys(c.request.Context(), c.organization(), access.Status(status), time.Now().UnixMilli(), p.After.Row, p.More())
-	if err != nil {
-		return err
+	list := func(ctx context.Context, before int64, limit int) ([]access.Key, error) {
+		return h.store.Keys(ctx, x.organization(), access.Status(status), time.Now().UnixMilli(), before, limit)
 	}
-	return answerPage(c, p, found, newKeyBody, func(k access.Key) form.Position { return form.Position{Row: k.RowID} })
+	return listRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
 }
 
-// find returns the one in the path.
-func (h keys) find(c *call) (found access.Key, err error) {
-	id, err := c.pathID("id", keyID, aKey)
+// find returns the API key in the path.
+func (h keys) find(x *exchange) (found access.Key, err error) {
+	id, err := x.pathID("id", keyID, aKey)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Key(c.request.Context(), c.organization(), id)
+	return h.store.Key(x.request.Context(), x.organization(), id)
 }
 
-func (h keys) read(c *call) error {
-	found, err := h.find(c)
+func (h keys) read(x *exchange) error { return show(x, h.find, newKeyBody) }
+
+func (h keys) revoke(x *exchange) error {
+	id, err := x.pathID("id", keyID, aKey)
 	if err != nil {
 		return err
 	}
-	return c.ok(newKeyBody(found))
-}
-
-func (h keys) revoke(c *call) error {
-	id, err := c.pathID("id", keyID, aKey)
-	if err != nil {
+	if err := h.store.RevokeKey(x.request.Context(), x.actor(), x.organization(), id); err != nil {
 		return err
 	}
-	if err := h.store.RevokeKey(c.request.Context(), c.actor(), c.organization(), id); err != nil {
-		return err
-	}
-	return c.noContent()
+	return x.noContent()
 }
 
-// longestGrace bounds how long a rotated key lives on, in seconds: a week, as a signing secret does.
+// longestGrace is how long a rotated key may stay valid, in seconds: one week, like a signing secret.
 const longestGrace = longestOverlap
 
-func (h keys) rotate(c *call) error {
-	id, err := c.pathID("id", keyID, aKey)
+func (h keys) rotate(x *exchange) error {
+	id, err := x.pathID("id", keyID, aKey)
 	if err != nil {
 		return err
 	}
-	f, err := c.optionalForm()
+	f, err := x.optionalForm()
 	if err != nil {
 		return err
 	}
@@ -154,9 +143,9 @@ func (h keys) rotate(c *call) error {
 		grace = new(int64)
 	}
 	credential := access.Mint(h.prefix)
-	rotated, err := h.store.RotateKey(c.request.Context(), c.principal, c.actor(), id, credential, time.Duration(*grace)*time.Second)
+	rotated, err := h.store.RotateKey(x.request.Context(), x.Principal, x.actor(), id, credential, time.Duration(*grace)*time.Second)
 	if err != nil {
 		return err
 	}
-	return c.createdKey(rotated.Key, rotated.NotGranted, credential)
+	return x.createdKey(rotated.Key, rotated.NotGranted, credential)
 }

@@ -34,9 +34,9 @@ func TestKeys(t *testing.T) {
 		bad("are not changed", "PATCH "+path+"{last}/", `{"scope":"events:read"}`, 405, "method_not_allowed", "Allow: DELETE, GET, HEAD"),
 		bad("are not replaced", "PUT "+path+"{last}/", `{}`, 405, "method_not_allowed"),
 		ok("are revoked", "DELETE "+path+"{last}/", "", 204),
-		{"fail at once then", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 401, "key_revoked", nil, nil},
+		{"fail at once after that", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 401, "key_revoked", nil, nil},
 		ok("are revoked again", "DELETE "+path+"{last}", "", 204),
-		ok("leave one audit event behind", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"has_more":false`, `"target":{"type":"api_key","id":"{last}"}`),
+		ok("have one audit event of their revocation", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"has_more":false`, `"target":{"type":"api_key","id":"{last}"}`),
 		ok("are not listed any more", "GET "+path, "", 200, `"data":[]`),
 		ok("are listed as revoked", "GET "+path+"?status=revoked", "", 200, `{last}`, `"status":"revoked"`),
 		ok("are listed with all", "GET "+path+"?status=all", "", 200, `{last}`),
@@ -58,7 +58,7 @@ func TestKeys(t *testing.T) {
 		bad("have a bounded scope", "POST "+path, `{"name":"x","scope":"`+strings.Repeat("a:b ", 20_000)+`"}`, 413, "too_large"),
 		bad("have a scope of words that exist", "POST "+path, `{"name":"x","scope":"`+strings.Repeat("a:b ", 10_000)+`"}`, 422, "unknown_permission"),
 	})
-	t.Run("need a plan that has them", func(t *testing.T) {
+	t.Run("need a plan that includes them", func(t *testing.T) {
 		f.move(t, owner.Organization.ID, "free")
 		f.do(t, call{"POST " + path, bearer(token), `{"name":"x","scope":"events:read"}`, nil}).want(t, 403, "plan_capability_required")
 	})
@@ -94,8 +94,8 @@ func TestKeysMadeByKeys(t *testing.T) {
 	}
 }
 
-// TestOtherTenants asks for everything of another organization, for what does not exist, and for what is no id: the
-// answers must not differ.
+// TestOtherTenants asks for every resource of another organization, for unknown ids, and for malformed ids. The responses must
+// not differ.
 func TestOtherTenants(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -148,7 +148,7 @@ func TestOtherTenants(t *testing.T) {
 			}
 		}
 	})
-	t.Run("are untouched", func(t *testing.T) {
+	t.Run("are unchanged", func(t *testing.T) {
 		after, err := f.store.Subscription(t.Context(), victim.Organization.RowID, sub.ID)
 		if err != nil || !after.Active() {
 			t.Errorf("%+v %v", after, err)

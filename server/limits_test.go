@@ -12,8 +12,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestDescribedLimits sends each operation bodies of one field, whose values lie on both sides of what is described of it:
-// an answer that lists problems lists all of them, so it tells which values a handler takes without anything being made.
+// TestDescribedLimits sends bodies with one field to each operation, with values on both sides of the described limits. A
+// response lists all problems, so it shows which values a handler accepts without creating anything.
 func TestDescribedLimits(t *testing.T) {
 	t.Parallel()
 	d := written(t)
@@ -47,7 +47,7 @@ func TestDescribedLimits(t *testing.T) {
 		}
 		_, body := follow(d.doc, "", object(op.node, "requestBody"))
 		_, schema := follow(d.doc, "", member(body, "content", "application/json", "schema").(map[string]any))
-		// ask returns the fields that are refused of a body that has always one field too many, so that nothing is made of it.
+		// refused returns the refused fields of a body. The body always has one unknown field, so the request creates nothing.
 		ask := func(t *testing.T, body map[string]any) []string {
 			t.Helper()
 			sent := maps.Clone(body)
@@ -71,7 +71,7 @@ func TestDescribedLimits(t *testing.T) {
 			})
 			for name, property := range object(schema, "properties") {
 				_, property := follow(d.doc, "", property.(map[string]any))
-				t.Run("takes of "+name+" what is described", func(t *testing.T) {
+				t.Run("accepts the described values of "+name, func(t *testing.T) {
 					taken, refused := sides(property)
 					isRefused := func(value any) (refused, forItsForm bool) {
 						for _, problem := range ask(t, map[string]any{name: value}) {
@@ -98,7 +98,7 @@ func TestDescribedLimits(t *testing.T) {
 	}
 }
 
-// sides returns values that a schema takes and values that it refuses: as many as can be told from it.
+// sides returns values that a schema accepts and values that it refuses, as far as the schema tells.
 func sides(schema map[string]any) (taken, refused []any) {
 	types, _ := schema["type"].([]any)
 	if one, ok := schema["type"].(string); ok {

@@ -14,14 +14,14 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// listed is a page as it is answered.
+// listed is the body of a page.
 type listed struct {
 	Data       []map[string]any `json:"data"`
 	HasMore    *bool            `json:"has_more"`
 	NextCursor *string          `json:"next_cursor"`
 }
 
-func (f *floor) list(t testing.TB, as, path string) listed {
+func (f *testServer) list(t testing.TB, as, path string) listed {
 	t.Helper()
 	var page listed
 	if err := json.Unmarshal([]byte(f.do(t, call{"GET " + path, as, "", nil}).want(t, 200, "").body), &page); err != nil {
@@ -34,7 +34,7 @@ func (f *floor) list(t testing.TB, as, path string) listed {
 }
 
 // all reads a list page by page.
-func (f *floor) all(t testing.TB, as, path, id string, limit int) (ids []string) {
+func (f *testServer) all(t testing.TB, as, path, id string, limit int) (ids []string) {
 	t.Helper()
 	join := "?"
 	if strings.Contains(path, "?") {
@@ -55,9 +55,9 @@ func (f *floor) all(t testing.TB, as, path, id string, limit int) (ids []string)
 	}
 }
 
-// filled makes a floor with several of everything, and returns the paths of all lists with the field that tells items
-// apart.
-func filled(t *testing.T) (f *floor, as string, lists map[string]string) {
+// filled returns a server with several resources of every kind, and the paths of all lists with the field that identifies
+// items.
+func filled(t *testing.T) (f *testServer, as string, lists map[string]string) {
 	t.Helper()
 	f = start(t)
 	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOperator)
@@ -73,13 +73,13 @@ func filled(t *testing.T) (f *floor, as string, lists map[string]string) {
 		if _, err := f.store.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Organization.ID, access.Mint("kat"), n, nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, made := range []call{
+		for _, created := range []call{
 			{"POST /api/v1/plans/", operator, `{"name":"plan-` + n + `","api_rate_limit_per_minute":1}`, nil},
 			{"POST /api/v1/permissions/", operator, `{"key":"orders:` + n + `"}`, nil},
 			{"POST /api/v1/roles/", operator, `{"name":"role-` + n + `","permissions":["orders:` + n + `"]}`, nil},
 			{"POST /api/v1/organizations/", operator, `{"name":"org ` + n + `","plan":"free"}`, nil},
 		} {
-			f.do(t, made).want(t, 201, "")
+			f.do(t, created).want(t, 201, "")
 		}
 	}
 	attempted(t, f, owner, sub, 6)
@@ -102,7 +102,7 @@ func TestLists(t *testing.T) {
 	}
 	var cursors []string
 	for path, id := range lists {
-		t.Run("come page by page, newest first and each item once: "+path, func(t *testing.T) {
+		t.Run("return every item once, newest first, page by page: "+path, func(t *testing.T) {
 			whole := f.all(t, as, path, id, 200)
 			if len(whole) < 6 {
 				t.Fatalf("only %d items", len(whole))
@@ -116,7 +116,7 @@ func TestLists(t *testing.T) {
 		cursors = append(cursors, path+" "+*f.list(t, as, path+"?limit=1").NextCursor)
 	}
 	for path := range lists {
-		t.Run("take only their own cursors: "+path, func(t *testing.T) {
+		t.Run("accept only their own cursors: "+path, func(t *testing.T) {
 			for _, c := range cursors {
 				from, cursor, _ := strings.Cut(c, " ")
 				got := f.do(t, call{"GET " + path + "?cursor=" + cursor, as, "", nil})
@@ -127,7 +127,7 @@ func TestLists(t *testing.T) {
 				}
 			}
 		})
-		t.Run("refuse a query that they do not know: "+path, func(t *testing.T) {
+		t.Run("refuse unknown parameters: "+path, func(t *testing.T) {
 			for query, code := range map[string]string{
 				"limit=0": "invalid_parameter", "limit=201": "invalid_parameter", "limit=-1": "invalid_parameter", "limit=x": "invalid_parameter",
 				"limit=": "invalid_parameter", "limit=1.5": "invalid_parameter", "limit=99999999999999999999": "invalid_parameter",
@@ -194,7 +194,7 @@ func TestAllThatIsWrongWithAQuery(t *testing.T) {
 		"status=x&Limit=1":      {"/api/v1/webhooks/subscriptions/", "invalid_parameter", []string{"Limit: unknown_parameter", "status: invalid_parameter"}},
 		"&&limit=%32&&cursor=x": {"/api/v1/plans/", "invalid_cursor", []string{"cursor: invalid_cursor"}},
 	} {
-		t.Run("is told at once, in one order: "+query, func(t *testing.T) {
+		t.Run("are listed together, in a fixed order: "+query, func(t *testing.T) {
 			for range 5 {
 				got := f.do(t, call{"GET " + tt.path + "?" + query, operator, "", nil}).want(t, 400, tt.code)
 				if diff := cmp.Diff(tt.want, got.fields()); diff != "" {

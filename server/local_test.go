@@ -15,8 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// startLocal makes a floor that listens on a local socket alone. What it is asked goes there.
-func startLocal(t *testing.T, change ...func(*server.Options)) *floor {
+// startLocal starts a server that listens on a local socket only. Its client connects there.
+func startLocal(t *testing.T, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	f := build(t, change...)
 	database := filepath.Join(t.TempDir(), "keyhook.db")
@@ -47,7 +47,7 @@ func TestLocalSocket(t *testing.T) {
 	acme, token := storagetest.Tenant(t, f.store, "acme", "growth", "member")
 	in := []string{"X-Organization-Id", acme.Home.ID}
 
-	t.Run("needs no credential: the built-in operator asks", func(t *testing.T) {
+	t.Run("needs no credential: requests act as the built-in operator", func(t *testing.T) {
 		got := f.do(t, call{"GET /api/v1/whoami/", "", "", nil}).want(t, http.StatusOK, "")
 		for _, want := range []string{`"name":"system"`, `"name":"Default"`, `"platform:act_as"`, `"key":null`} {
 			if !strings.Contains(got.body, want) {
@@ -59,11 +59,11 @@ func TestLocalSocket(t *testing.T) {
 		}
 	})
 
-	t.Run("opens every organization that is named, for keys too, and says in the log who it was", func(t *testing.T) {
+	t.Run("acts in every organization that is named, for keys too, and the audit log names the operator", func(t *testing.T) {
 		body := `{"name":"backend","scope":"events:write"}`
-		made := f.do(t, call{"POST /api/v1/api-keys/", "", body, in}).want(t, http.StatusCreated, "")
-		if made.field("organization_id") != acme.Home.ID || !strings.HasPrefix(made.field("key"), "svc_") {
-			t.Errorf("made %s", made.body)
+		created := f.do(t, call{"POST /api/v1/api-keys/", "", body, in}).want(t, http.StatusCreated, "")
+		if created.field("organization_id") != acme.Home.ID || !strings.HasPrefix(created.field("key"), "svc_") {
+			t.Errorf("made %s", created.body)
 		}
 		log := f.do(t, call{"GET /api/v1/audit-events/?type=api_key_created&actor=system", "", "", in}).want(t, http.StatusOK, "")
 		for _, want := range []string{`"actor":{"type":"system","id":"usr_`, `"name":"system"}`, `"ip":null`} {
@@ -71,12 +71,12 @@ func TestLocalSocket(t *testing.T) {
 				t.Errorf("no %s in %s", want, log.body)
 			}
 		}
-		f.do(t, call{"POST /api/v1/events/", "ApiKey " + made.field("key"), `{"type":"a","data":{}}`, nil}).want(t, http.StatusAccepted, "")
-		f.do(t, call{"GET /api/v1/plans/", "ApiKey " + made.field("key"), "", nil}).want(t, http.StatusForbidden, "permission_denied")
+		f.do(t, call{"POST /api/v1/events/", "ApiKey " + created.field("key"), `{"type":"a","data":{}}`, nil}).want(t, http.StatusAccepted, "")
+		f.do(t, call{"GET /api/v1/plans/", "ApiKey " + created.field("key"), "", nil}).want(t, http.StatusForbidden, "permission_denied")
 		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"X-Organization-Id", "org_01h455vb4pex5vsknk084sn02q"}}).want(t, http.StatusNotFound, "not_found")
 	})
 
-	t.Run("lets nobody change the built-in operator, or act as it elsewhere", func(t *testing.T) {
+	t.Run("does not allow changes to the built-in operator, or other credentials for it", func(t *testing.T) {
 		var me struct{ User struct{ ID string } }
 		if err := json.Unmarshal([]byte(f.do(t, call{"GET /api/v1/whoami/", "", "", nil}).body), &me); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestLocalSocket(t *testing.T) {
 		}
 	})
 
-	t.Run("takes a credential that is sent as usual, and does not fall back where it is wrong", func(t *testing.T) {
+	t.Run("reads a credential as usual, and does not fall back if it is wrong", func(t *testing.T) {
 		got := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil}).want(t, http.StatusOK, "")
 		if !strings.Contains(got.body, acme.User.ID) {
 			t.Errorf("whoami says %s", got.body)
@@ -100,7 +100,7 @@ func TestLocalSocket(t *testing.T) {
 		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Authorization", ""}}).want(t, http.StatusUnauthorized, "missing_credential")
 	})
 
-	t.Run("is nobody's who comes by a browser or through a proxy that was pointed to it", func(t *testing.T) {
+	t.Run("refuses browsers and proxies without a credential", func(t *testing.T) {
 		for _, header := range [][]string{
 			{"X-Forwarded-For", "198.51.100.7"}, {"Forwarded", "for=198.51.100.7"}, {"Via", "1.1 proxy"}, {"X-Real-Ip", "198.51.100.7"},
 			{"Origin", "http://console.example"}, {"Sec-Fetch-Site", "none"},
@@ -110,34 +110,34 @@ func TestLocalSocket(t *testing.T) {
 		}
 	})
 
-	t.Run("takes the cookie of a session as what it is", func(t *testing.T) {
+	t.Run("reads the cookie of a session as usual", func(t *testing.T) {
 		f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", "keyhook_session=gone"}}).want(t, http.StatusUnauthorized, "invalid_session")
-		made := f.do(t, call{"POST /api/v1/session/", "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, http.StatusCreated, "")
-		cookie, _, _ := strings.Cut(made.Header.Get("Set-Cookie"), ";")
+		created := f.do(t, call{"POST /api/v1/session/", "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, http.StatusCreated, "")
+		cookie, _, _ := strings.Cut(created.Header.Get("Set-Cookie"), ";")
 		got := f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", cookie}}).want(t, http.StatusOK, "")
 		if !strings.Contains(got.body, acme.User.ID) {
 			t.Errorf("whoami says %s", got.body)
 		}
 	})
 
-	t.Run("throttles nobody", func(t *testing.T) {
+	t.Run("throttles no failures", func(t *testing.T) {
 		for range 30 {
 			f.do(t, call{"GET /api/v1/whoami/", "Bearer wrong-wrong-wrong-wrong", "", nil}).want(t, http.StatusUnauthorized, "invalid_key")
 		}
 	})
 
-	t.Run("is called so in the log of requests", func(t *testing.T) {
+	t.Run("is named as the client in the log of requests", func(t *testing.T) {
 		if log := f.log.String(); !strings.Contains(log, `"client":"socket"`) || strings.Contains(log, "invalid IP") {
 			t.Errorf("the log says %s", log)
 		}
 	})
 
-	t.Run("is no way in for requests that come elsewhere", func(t *testing.T) {
+	t.Run("does not change requests to the main listener", func(t *testing.T) {
 		g := start(t)
 		g.do(t, call{"GET /api/v1/whoami/", "", "", nil}).want(t, http.StatusUnauthorized, "missing_credential")
 	})
 
-	t.Run("is served in the open while the main listener has TLS", func(t *testing.T) {
+	t.Run("is served without TLS while the main listener has TLS", func(t *testing.T) {
 		t.Parallel()
 		g := startLocal(t, func(o *server.Options) { o.TLS = &tls.Config{} })
 		g.do(t, call{"GET /api/v1/whoami/", "", "", nil}).want(t, http.StatusOK, "")

@@ -19,15 +19,15 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// measured has a floor counted, and shown at /metrics.
+// measured sets real metrics, served at /metrics.
 func measured(o *server.Options) {
 	m := metrics.New()
 	m.Read(o.Store.(*storage.Store))
 	o.Observe, o.Metrics = m.Observe, m
 }
 
-// asked makes a request to the handler as it came from a peer, with headers as name, value, name, value.
-func (f *floor) asked(peer, line string, header ...string) *httptest.ResponseRecorder {
+// asked makes a request to the handler as if it came from a peer, with headers as name, value, name, value.
+func (f *testServer) asked(peer, line string, header ...string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(line, " ")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Method, r.URL.Path, r.RemoteAddr = method, path, peer // whatever they are
@@ -39,8 +39,8 @@ func (f *floor) asked(peer, line string, header ...string) *httptest.ResponseRec
 	return w
 }
 
-// counted scrapes, and returns the series of the floor by their names and labels, but for the buckets of histograms.
-func (f *floor) counted(t *testing.T) map[string]string {
+// counted scrapes the metrics and returns the series of the server by name and labels, without the buckets of histograms.
+func (f *testServer) counted(t *testing.T) map[string]string {
 	t.Helper()
 	w := f.asked("127.0.0.1:1", "GET /metrics")
 	if w.Code != http.StatusOK {
@@ -71,26 +71,26 @@ func TestMetricsAccess(t *testing.T) {
 		status int
 		code   string
 	}{
-		"loopback needs no credential":                         {here, nil, 200, ""},
-		"nor does it over IPv6":                                {v6, nil, 200, ""},
-		"nor in its mapped form":                               {mapped, nil, 200, ""},
-		"any other does":                                       {there, nil, 401, "missing_credential"},
-		"and so does who has no address":                       {"@", nil, 401, "missing_credential"},
-		"an operator may":                                      {there, []string{"Authorization", operator}, 200, ""},
-		"a key with platform:read may":                         {there, []string{"Authorization", apiKey(reads)}, 200, ""},
-		"a key without it may not":                             {there, []string{"Authorization", apiKey(other)}, 403, "permission_denied"},
-		"an owner may not: it is not their instance":           {there, []string{"Authorization", bearer(owner)}, 403, "permission_denied"},
-		"a wrong key may not":                                  {there, []string{"Authorization", "ApiKey svc_x"}, 401, "invalid_key"},
-		"a proxy here that is trusted asks for others":         {here, []string{"X-Forwarded-For", "203.0.113.9"}, 401, "missing_credential"},
-		"even if it says that they are here":                   {here, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
-		"and if it does not say who they are":                  {here, []string{"X-Forwarded-For", ""}, 401, "missing_credential"},
-		"a proxy here that is not trusted asks for others too": {v6, []string{"X-Forwarded-For", "203.0.113.9"}, 401, "missing_credential"},
-		"as does one that speaks RFC 7239":                     {here, []string{"Forwarded", "for=203.0.113.9"}, 401, "missing_credential"},
-		"as does one that tells the host alone":                {here, []string{"X-Forwarded-Host", "keys.example.com"}, 401, "missing_credential"},
-		"as does one that has a header of its own":             {here, []string{"X-Real-IP", "203.0.113.9"}, 401, "missing_credential"},
-		"nobody comes from loopback by saying so":              {there, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
-		"through a proxy an operator may":                      {here, []string{"X-Forwarded-For", "203.0.113.9", "Authorization", operator}, 200, ""},
-		"from loopback a credential is not looked at":          {here, []string{"Authorization", "ApiKey svc_x"}, 200, ""},
+		"loopback needs no credential":                              {here, nil, 200, ""},
+		"loopback over IPv6 needs no credential":                    {v6, nil, 200, ""},
+		"loopback in its mapped form needs no credential":           {mapped, nil, 200, ""},
+		"another address needs a credential":                        {there, nil, 401, "missing_credential"},
+		"a client without an address needs a credential":            {"@", nil, 401, "missing_credential"},
+		"an operator may read them":                                 {there, []string{"Authorization", operator}, 200, ""},
+		"a key with platform:read may":                              {there, []string{"Authorization", apiKey(reads)}, 200, ""},
+		"a key without platform:read is refused":                    {there, []string{"Authorization", apiKey(other)}, 403, "permission_denied"},
+		"an owner may not: it is not their instance":                {there, []string{"Authorization", bearer(owner)}, 403, "permission_denied"},
+		"a wrong key is refused":                                    {there, []string{"Authorization", "ApiKey svc_x"}, 401, "invalid_key"},
+		"a trusted proxy on this machine asks for others":           {here, []string{"X-Forwarded-For", "203.0.113.9"}, 401, "missing_credential"},
+		"a trusted proxy asks for others even if it names loopback": {here, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
+		"a trusted proxy asks for others even if it names nobody":   {here, []string{"X-Forwarded-For", ""}, 401, "missing_credential"},
+		"another proxy on this machine asks for others too":         {v6, []string{"X-Forwarded-For", "203.0.113.9"}, 401, "missing_credential"},
+		"a proxy with the header of RFC 7239 asks for others":       {here, []string{"Forwarded", "for=203.0.113.9"}, 401, "missing_credential"},
+		"a proxy that sends only the host asks for others":          {here, []string{"X-Forwarded-Host", "keys.example.com"}, 401, "missing_credential"},
+		"a proxy with a header of its own asks for others":          {here, []string{"X-Real-IP", "203.0.113.9"}, 401, "missing_credential"},
+		"a client cannot claim to come from loopback":               {there, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "missing_credential"},
+		"an operator may read them through a proxy":                 {here, []string{"X-Forwarded-For", "203.0.113.9", "Authorization", operator}, 200, ""},
+		"a credential from loopback is not read":                    {here, []string{"Authorization", "ApiKey svc_x"}, 200, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{"/metrics", "/metrics/"} {
@@ -104,12 +104,12 @@ func TestMetricsAccess(t *testing.T) {
 		})
 	}
 
-	t.Run("nothing but GET and HEAD is there", func(t *testing.T) {
+	t.Run("only GET and HEAD are served", func(t *testing.T) {
 		if w := f.asked(here, "POST /metrics"); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
 			t.Errorf("status %d, Allow %q", w.Code, w.Header().Get("Allow"))
 		}
 	})
-	t.Run("it is unknown where the metrics are shown elsewhere, to an operator too", func(t *testing.T) {
+	t.Run("the path is unknown if the metrics have a listener of their own, to an operator too", func(t *testing.T) {
 		bare := build(t)
 		for _, header := range [][]string{nil, {"Authorization", operator}} {
 			if w := bare.asked(here, "GET /metrics", header...); w.Code != 404 {
@@ -122,7 +122,7 @@ func TestMetricsAccess(t *testing.T) {
 func TestMetricsOfRequests(t *testing.T) {
 	t.Parallel()
 
-	t.Run("count each by route, method and status, and refusals by their reason", func(t *testing.T) {
+	t.Run("are counted by route, method and status, and refusals by their code", func(t *testing.T) {
 		t.Parallel()
 		f := build(t, measured)
 		owner, key := f.key(t, "small", "2")
@@ -169,7 +169,7 @@ func TestMetricsOfRequests(t *testing.T) {
 		}
 	})
 
-	t.Run("are few, whatever callers make up", func(t *testing.T) {
+	t.Run("make few series, whatever callers send", func(t *testing.T) {
 		t.Parallel()
 		f := build(t, measured)
 		for range 1000 {

@@ -11,12 +11,12 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestOrganizationRate makes and revokes keys in turn: each has a window of its own, and all together have another one.
+// TestOrganizationRate creates and revokes keys in turn. Each key has a window of its own, and all together have another one.
 func TestOrganizationRate(t *testing.T) {
 	t.Parallel()
 	const verify = "POST /api/v1/auth/verify/"
-	// rounds asks three times with each of five new keys, and returns how many requests passed and the last key and answer.
-	rounds := func(t *testing.T, f *floor, owner access.Principal, ask func(access.Credential) answer) (passed int, last access.Credential, refusal answer) {
+	// rounds makes three requests with each of five new keys. It returns how many succeeded, and the last key and response.
+	rounds := func(t *testing.T, f *testServer, owner access.Principal, ask func(access.Credential) testResponse) (passed int, last access.Credential, refusal testResponse) {
 		t.Helper()
 		for range 5 {
 			key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
@@ -37,19 +37,19 @@ func TestOrganizationRate(t *testing.T) {
 		}
 		return passed, last, refusal
 	}
-	for name, ask := range map[string]func(t *testing.T, f *floor) func(access.Credential) answer{
-		"requests": func(t *testing.T, f *floor) func(access.Credential) answer {
-			return func(raw access.Credential) answer {
+	for name, ask := range map[string]func(t *testing.T, f *testServer) func(access.Credential) testResponse{
+		"requests": func(t *testing.T, f *testServer) func(access.Credential) testResponse {
+			return func(raw access.Credential) testResponse {
 				return f.do(t, call{"GET /api/v1/events/", apiKey(raw), "", nil})
 			}
 		},
-		"a proxy's questions": func(t *testing.T, f *floor) func(access.Credential) answer {
-			return func(raw access.Credential) answer {
+		"a proxy's questions": func(t *testing.T, f *testServer) func(access.Credential) testResponse {
+			return func(raw access.Credential) testResponse {
 				return f.do(t, call{"GET " + gate + "forward/", apiKey(raw), "", nil})
 			}
 		},
-		"a back end's questions": func(t *testing.T, f *floor) func(access.Credential) answer {
-			return func(raw access.Credential) answer {
+		"a back end's questions": func(t *testing.T, f *testServer) func(access.Credential) testResponse {
+			return func(raw access.Credential) testResponse {
 				return f.do(t, call{verify, operator, `{"key":"` + raw.Reveal() + `"}`, nil})
 			}
 		},
@@ -100,7 +100,7 @@ func TestOrganizationRate(t *testing.T) {
 	}
 }
 
-// TestOrganizationRateOfPlans computes what the keys of an organization may do together.
+// TestOrganizationRateOfPlans computes the limit of all keys of an organization together.
 func TestOrganizationRateOfPlans(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// organizationStore is what the endpoints of organizations ask of the store.
+// organizationStore is the part of the store that the organization endpoints use.
 type organizationStore interface {
-	// Organizations lists newest first, from before on; 0 is the newest.
+	// Organizations lists them newest first, with row ids below before; 0 starts at the newest.
 	Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error)
 	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
@@ -17,10 +17,10 @@ type organizationStore interface {
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
 }
 
-// organizations are the endpoints of organizations.
+// organizations are the organization endpoints.
 type organizations struct {
-	store organizationStore
-	named form.Lookup
+	store  organizationStore
+	lookup form.Lookup
 }
 
 type organizationBody struct {
@@ -34,85 +34,164 @@ func newOrganizationBody(o access.Organization) organizationBody {
 	return organizationBody{o.ID, o.Name, o.Plan, o.ExternalID}
 }
 
-func (h organizations) create(c *call) error {
-	f, err := c.form()
+func (h organizations) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("name", "plan")
-	name, plan, external := f.Label("name"), h.named.Plan(c.request.Context(), f, "plan"), f.ExternalID("external_id")
+	name, plan, external := f.Label("name"), h.lookup.Plan(x.request.Context(), f, "plan"), f.ExternalID("external_id")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made := access.Organization{Name: *name, Plan: *plan}
+	created := access.Organization{Name: *name, Plan: *plan}
 	if external != nil {
-		made.ExternalID = orNull(*external)
+		created.ExternalID = nullIfEmpty(*external)
 	}
-	organization, err := h.store.CreateOrganization(c.request.Context(), c.actor(), made)
+	organization, err := h.store.CreateOrganization(x.request.Context(), x.actor(), created)
 	if err != nil {
 		return err
 	}
-	return c.created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
+	return x.created("/api/v1/organizations/"+organization.ID+"/", newOrganizationBody(organization))
 }
 
-func (h organizations) list(c *call) error {
-	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Organizations(c.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return answerPage(c, p, found, newOrganizationBody, func(o access.Organization) form.Position { return form.Position{Row: o.RowID} })
+func (h organizations) list(x *exchange) error {
+	return listRows(x, h.store.Organizations, newOrganizationBody, func(o access.Organization) int64 { return o.RowID })
 }
 
-// find returns the one in the path.
-func (h organizations) find(c *call) (found access.Organization, err error) {
-	id, err := c.pathID("id", organizationID, anOrg)
+// find returns the organization in the path.
+func (h organizations) find(x *exchange) (found access.Organization, err error) {
+	id, err := x.pathID("id", organizationID, anOrg)
 	if err != nil {
 		return found, err
 	}
-	return h.store.OrganizationByID(c.request.Context(), id)
+	return h.store.OrganizationByID(x.request.Context(), id)
 }
 
-func (h organizations) read(c *call) error {
-	found, err := h.find(c)
+func (h organizations) read(x *exchange) error { return show(x, h.find, newOrganizationBody) }
+
+func (h organizations) update(x *exchange) error {
+	id, err := x.pathID("id", organizationID, anOrg)
 	if err != nil {
 		return err
 	}
-	return c.ok(newOrganizationBody(found))
-}
-
-func (h organizations) update(c *call) error {
-	id, err := c.pathID("id", organizationID, anOrg)
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	change := access.OrganizationChange{
-		Name: f.Label("name"), Plan: h.named.Plan(c.request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
+		Name: f.Label("name"), Plan: h.lookup.Plan(x.request.Context(), f, "plan"), ExternalID: f.ExternalID("external_id"),
 	}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	organization, err := h.store.UpdateOrganization(c.request.Context(), c.actor(), id, change)
+	organization, err := h.store.UpdateOrganization(x.request.Context(), x.actor(), id, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newOrganizationBody(organization))
+	return x.ok(newOrganizationBody(organization))
 }
 
-func (h organizations) remove(c *call) error {
-	id, err := c.pathID("id", organizationID, anOrg)
+func (h organizations) remove(x *exchange) error {
+	id, err := x.pathID("id", organizationID, anOrg)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteOrganization(c.request.Context(), c.actor(), id); err != nil {
+	if err := h.store.DeleteOrganization(x.request.Context(), x.actor(), id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
+}
+
+// memberStore is the part of the store that the member endpoints use.
+type memberStore interface {
+	// Members lists them, newest user first, with row ids below before; 0 starts at the newest.
+	Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error)
+	// SetMember gives a user a role. It adds the user if it is not a member yet.
+	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
+	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
+	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	User(ctx context.Context, id string) (access.User, error)
+}
+
+// members are the member endpoints.
+type members struct {
+	store  memberStore
+	lookup form.Lookup
+}
+
+type memberBody struct {
+	UserID string `json:"user_id"`
+	Email  string `json:"email"`
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+}
+
+func newMemberBody(m access.Member) memberBody {
+	return memberBody{m.UserID, m.Email, m.Name, m.Role}
+}
+
+func (h members) list(x *exchange) error {
+	id, err := x.pathID("id", organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	list := func(ctx context.Context, before int64, limit int) ([]access.Member, error) {
+		return h.store.Members(ctx, id, before, limit)
+	}
+	return listRows(x, list, newMemberBody, func(m access.Member) int64 { return m.UserRow })
+}
+
+func (h members) set(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("role")
+	role := h.lookup.Role(x.request.Context(), f, "role")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	member, err := h.store.SetMember(x.request.Context(), x.actor(), id, user, *role)
+	if err != nil {
+		return err
+	}
+	return x.ok(newMemberBody(member))
+}
+
+func (h members) remove(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	if err := h.store.RemoveMember(x.request.Context(), x.actor(), id, user); err != nil {
+		return err
+	}
+	return x.noContent()
+}
+
+// find checks that the organization and the user exist. The user need not be a member.
+func (h members) find(x *exchange) error {
+	id, user, err := memberIDs(x)
+	if err != nil {
+		return err
+	}
+	if _, err := h.store.OrganizationByID(x.request.Context(), id); err != nil {
+		return err
+	}
+	_, err = h.store.User(x.request.Context(), user)
+	return err
+}
+
+// memberIDs reads the two ids of a member from the path.
+func memberIDs(x *exchange) (organization, user string, err error) {
+	if organization, err = x.pathID("id", organizationID, anOrg); err != nil {
+		return "", "", err
+	}
+	user, err = x.pathID("user_id", userID, aUser)
+	return organization, user, err
 }

@@ -31,7 +31,7 @@ func TestABatchOfTooManyDeliveries(t *testing.T) {
 	for range 11 {
 		storagetest.Subscription(t, f.store, owner, "https://example.com/", "a")
 	}
-	batch := func(n int) answer {
+	batch := func(n int) testResponse {
 		events := strings.Repeat(`{"type":"a","data":{}},`, n-1) + `{"type":"a","data":{}}`
 		return f.do(t, call{"POST /api/v1/events/batch/", bearer(token), `{"events":[` + events + `]}`, nil})
 	}

@@ -3,13 +3,12 @@ package server
 import (
 	"context"
 
-	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// planStore is what the endpoints of plans ask of the store.
+// planStore is the part of the store that the plan endpoints use.
 type planStore interface {
-	// Plans lists newest first, from before on; 0 is the newest.
+	// Plans lists them newest first, with row ids below before; 0 starts at the newest.
 	Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error)
 	Plan(ctx context.Context, name string) (access.Plan, error)
 	CreatePlan(ctx context.Context, actor access.Actor, p access.Plan) (access.Plan, error)
@@ -17,13 +16,13 @@ type planStore interface {
 	DeletePlan(ctx context.Context, actor access.Actor, name string) error
 }
 
-// maxRate bounds a plan's limit; above it "unlimited" is meant.
+// maxRate is the largest limit of a plan. A plan without a limit has null.
 const maxRate = 1_000_000_000
 
-// maxStoredBytes bounds the bytes a day of a plan; above it "no limit" is meant.
+// maxStoredBytes is the largest number of bytes a day of a plan. A plan without a limit has null.
 const maxStoredBytes = 1_000_000_000_000_000
 
-// plans are the endpoints of plans.
+// plans are the plan endpoints.
 type plans struct {
 	store planStore
 }
@@ -32,19 +31,19 @@ type planBody struct {
 	Name               string `json:"name"`
 	APIKeys            bool   `json:"api_keys"`
 	Webhooks           bool   `json:"webhooks"`
-	RateLimitPerMinute *int64 `json:"api_rate_limit_per_minute"` // null is unlimited
-	MaxSubscriptions   *int64 `json:"max_subscriptions"`         // null is access.MostSubscriptions
-	MaxAPIKeys         *int64 `json:"max_api_keys"`              // null is access.MostAPIKeys
-	MaxStoredBytes     *int64 `json:"max_stored_bytes_per_day"`  // null is no limit
+	RateLimitPerMinute *int64 `json:"api_rate_limit_per_minute"` // null means unlimited
+	MaxSubscriptions   *int64 `json:"max_subscriptions"`         // null means access.MostSubscriptions
+	MaxAPIKeys         *int64 `json:"max_api_keys"`              // null means access.MostAPIKeys
+	MaxStoredBytes     *int64 `json:"max_stored_bytes_per_day"`  // null means no limit
 }
 
 func newPlanBody(p access.Plan) planBody {
 	return planBody{p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes}
 }
 
-// create wants the limit to be named: left out, it would be null, and a plan unlimited because somebody forgot.
-func (h plans) create(c *call) error {
-	f, err := c.form()
+// create requires the limit: if it were optional, a forgotten limit would make the plan unlimited.
+func (h plans) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -57,51 +56,37 @@ func (h plans) create(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.CreatePlan(c.request.Context(), c.actor(), access.Plan{
+	plan, err := h.store.CreatePlan(x.request.Context(), x.actor(), access.Plan{
 		Name: *name, APIKeys: apiKeys != nil && *apiKeys, Webhooks: webhooks != nil && *webhooks, RateLimitPerMinute: limit,
 		MaxSubscriptions: subscriptions, MaxAPIKeys: keys, MaxStoredBytes: bytes,
 	})
 	if err != nil {
 		return err
 	}
-	return c.created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
+	return x.created("/api/v1/plans/"+plan.Name+"/", newPlanBody(plan))
 }
 
-func (h plans) list(c *call) error {
-	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Plans(c.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return answerPage(c, p, found, newPlanBody, func(p access.Plan) form.Position { return form.Position{Row: p.RowID} })
+func (h plans) list(x *exchange) error {
+	return listRows(x, h.store.Plans, newPlanBody, func(p access.Plan) int64 { return p.RowID })
 }
 
-// find returns the one in the path.
-func (h plans) find(c *call) (found access.Plan, err error) {
-	name, err := c.pathName(aPlan)
+// find returns the plan in the path.
+func (h plans) find(x *exchange) (found access.Plan, err error) {
+	name, err := x.pathName(aPlan)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Plan(c.request.Context(), name)
+	return h.store.Plan(x.request.Context(), name)
 }
 
-func (h plans) read(c *call) error {
-	found, err := h.find(c)
+func (h plans) read(x *exchange) error { return show(x, h.find, newPlanBody) }
+
+func (h plans) update(x *exchange) error {
+	name, err := x.pathName(aPlan)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPlanBody(found))
-}
-
-func (h plans) update(c *call) error {
-	name, err := c.pathName(aPlan)
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -113,20 +98,20 @@ func (h plans) update(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	plan, err := h.store.UpdatePlan(c.request.Context(), c.actor(), name, change)
+	plan, err := h.store.UpdatePlan(x.request.Context(), x.actor(), name, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newPlanBody(plan))
+	return x.ok(newPlanBody(plan))
 }
 
-func (h plans) remove(c *call) error {
-	name, err := c.pathName(aPlan)
+func (h plans) remove(x *exchange) error {
+	name, err := x.pathName(aPlan)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeletePlan(c.request.Context(), c.actor(), name); err != nil {
+	if err := h.store.DeletePlan(x.request.Context(), x.actor(), name); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }

@@ -13,15 +13,15 @@ func TestPlans(t *testing.T) {
 	f := start(t)
 	const path = "/api/v1/plans/"
 	f.run(t, map[string]string{"as": operator}, []scenario{
-		ok("are there from the start", "GET "+path, "", 200,
+		ok("exist from the start", "GET "+path, "", 200,
 			`{"name":"free","api_keys":false,"webhooks":false,"api_rate_limit_per_minute":60,"max_subscriptions":0,"max_api_keys":0,"max_stored_bytes_per_day":100000000}`,
 			`{"name":"growth","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":600,"max_subscriptions":100,"max_api_keys":50,"max_stored_bytes_per_day":10000000000}`,
 			`{"name":"business","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":3000,"max_subscriptions":500,"max_api_keys":250,"max_stored_bytes_per_day":50000000000}`,
 			`{"name":"enterprise","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":null,"max_subscriptions":null,"max_api_keys":null,"max_stored_bytes_per_day":null}`),
 		ok("are read by name", "GET "+path+"growth", "", 200, `"name":"growth"`),
-		ok("are made", "POST "+path, `{"name":"gold_1-a","api_keys":true,"webhooks":false,"api_rate_limit_per_minute":10}`, 201,
+		ok("are created", "POST "+path, `{"name":"gold_1-a","api_keys":true,"webhooks":false,"api_rate_limit_per_minute":10}`, 201,
 			`{"name":"gold_1-a","api_keys":true,"webhooks":false,"api_rate_limit_per_minute":10,"max_subscriptions":null,"max_api_keys":null,"max_stored_bytes_per_day":null}`, "Location: /api/v1/plans/gold_1-a/"),
-		ok("have nothing that is not asked for", "POST "+path, `{"name":"bare","api_rate_limit_per_minute":0}`, 201, `"api_keys":false,"webhooks":false,"api_rate_limit_per_minute":0`),
+		ok("have no capability unless it is requested", "POST "+path, `{"name":"bare","api_rate_limit_per_minute":0}`, 201, `"api_keys":false,"webhooks":false,"api_rate_limit_per_minute":0`),
 		bad("are never unlimited by omission", "POST "+path, `{"name":"oops"}`, 422, "validation_failed", `"field":"api_rate_limit_per_minute","code":"missing"`),
 		bad("have a name of their own", "POST "+path, `{"name":"growth","api_rate_limit_per_minute":1}`, 409, "already_exists"),
 		bad("have a name that can be addressed", "POST "+path, `{"name":"Gold Plan","api_rate_limit_per_minute":1}`, 422, "validation_failed", `"field":"name","code":"invalid"`),
@@ -30,15 +30,15 @@ func TestPlans(t *testing.T) {
 		bad("have a whole limit", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":1e3}`, 422, "validation_failed", `"code":"wrong_type"`),
 		ok("are changed", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":1200}`, 200,
 			`{"name":"growth","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":1200,"max_subscriptions":100,"max_api_keys":50,"max_stored_bytes_per_day":10000000000}`),
-		ok("are made with limits", "POST "+path, `{"name":"small","api_rate_limit_per_minute":1,"max_subscriptions":3,"max_api_keys":4,"max_stored_bytes_per_day":5}`, 201, `"max_subscriptions":3,"max_api_keys":4,"max_stored_bytes_per_day":5}`),
+		ok("are created with limits", "POST "+path, `{"name":"small","api_rate_limit_per_minute":1,"max_subscriptions":3,"max_api_keys":4,"max_stored_bytes_per_day":5}`, 201, `"max_subscriptions":3,"max_api_keys":4,"max_stored_bytes_per_day":5}`),
 		ok("have their limits changed one by one", "PATCH "+path+"small/", `{"max_subscriptions":5}`, 200, `"max_subscriptions":5,"max_api_keys":4,"max_stored_bytes_per_day":5}`),
-		ok("have Keyhook's limits by null", "PATCH "+path+"small/", `{"max_subscriptions":null,"max_api_keys":null,"max_stored_bytes_per_day":null}`, 200, `"max_subscriptions":null,"max_api_keys":null,"max_stored_bytes_per_day":null}`),
+		ok("get the built-in limits by null", "PATCH "+path+"small/", `{"max_subscriptions":null,"max_api_keys":null,"max_stored_bytes_per_day":null}`, 200, `"max_subscriptions":null,"max_api_keys":null,"max_stored_bytes_per_day":null}`),
 		bad("have no limits beyond Keyhook's", "PATCH "+path+"small/", `{"max_subscriptions":5001,"max_api_keys":10001}`, 422, "validation_failed",
 			`"field":"max_subscriptions","code":"out_of_range"`, `"field":"max_api_keys","code":"out_of_range"`),
-		ok("are made unlimited by null alone", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":null}`, 200, `"api_rate_limit_per_minute":null`),
-		ok("keep what a change does not name", "PATCH "+path+"growth/", `{"webhooks":false}`, 200, `"api_keys":true,"webhooks":false,"api_rate_limit_per_minute":null`),
+		ok("become unlimited only by null", "PATCH "+path+"growth/", `{"api_rate_limit_per_minute":null}`, 200, `"api_rate_limit_per_minute":null`),
+		ok("keep fields that a change does not name", "PATCH "+path+"growth/", `{"webhooks":false}`, 200, `"api_keys":true,"webhooks":false,"api_rate_limit_per_minute":null`),
 		bad("are not renamed", "PATCH "+path+"growth/", `{"name":"grown"}`, 422, "validation_failed", `"field":"name","code":"unknown_field"`),
-		ok("are removed where nobody is on them", "DELETE "+path+"gold_1-a/", "", 204),
+		ok("are deleted if no organization has them", "DELETE "+path+"gold_1-a/", "", 204),
 		bad("are gone then", "GET "+path+"gold_1-a/", "", 404, "not_found"),
 		bad("are not removed where somebody is on them", "DELETE "+path+"enterprise/", "", 409, "in_use"),
 		bad("of a malformed name are not found", "PATCH "+path+"Gold%20Plan/", `{}`, 404, "not_found"),
@@ -51,8 +51,8 @@ func TestPermissionsAndRoles(t *testing.T) {
 	f := start(t)
 	const permissions, roles = "/api/v1/permissions/", "/api/v1/roles/"
 	f.run(t, map[string]string{"as": operator}, []scenario{
-		ok("permissions are there from the start", "GET "+permissions, "", 200, `"key":"platform:act_as"`, `"key":"api_keys:read"`, `"built_in":true`),
-		ok("permissions are made", "POST "+permissions, `{"key":"orders:line_items:read","description":"Read orders"}`, 201,
+		ok("built-in permissions exist from the start", "GET "+permissions, "", 200, `"key":"platform:act_as"`, `"key":"api_keys:read"`, `"built_in":true`),
+		ok("permissions are created", "POST "+permissions, `{"key":"orders:line_items:read","description":"Read orders"}`, 201,
 			`{"key":"orders:line_items:read","description":"Read orders","built_in":false}`, "Location: /api/v1/permissions/orders:line_items:read/"),
 		bad("permissions are made once", "POST "+permissions, `{"key":"orders:line_items:read"}`, 409, "already_exists"),
 		bad("permissions are words with colons", "POST "+permissions, `{"key":"orders"}`, 422, "validation_failed", `"field":"key","code":"invalid"`),
@@ -61,9 +61,9 @@ func TestPermissionsAndRoles(t *testing.T) {
 		ok("permissions are described", "PATCH "+permissions+"orders:line_items:read/", `{"description":"All of them"}`, 200, `"description":"All of them"`),
 		bad("permissions have nothing else to change", "PATCH "+permissions+"orders:line_items:read/", `{"key":"x:y"}`, 422, "validation_failed", "unknown_field", `"field":"description","code":"missing"`),
 		bad("permissions that are built in stay", "DELETE "+permissions+"audit:read/", "", 409, "built_in"),
-		ok("roles are there from the start", "GET "+roles, "", 200, `{"name":"operator","permissions":["api_keys:read",`, `"name":"owner"`,
+		ok("built-in roles exist from the start", "GET "+roles, "", 200, `{"name":"operator","permissions":["api_keys:read",`, `"name":"owner"`,
 			`{"name":"member","permissions":["api_keys:read","audit:read","events:read","orders:line_items:read","webhooks:read"],"built_in":true}`),
-		ok("roles are made", "POST "+roles, `{"name":"clerk","permissions":["orders:line_items:read","events:read","events:read"]}`, 201,
+		ok("roles are created", "POST "+roles, `{"name":"clerk","permissions":["orders:line_items:read","events:read","events:read"]}`, 201,
 			`{"name":"clerk","permissions":["events:read","orders:line_items:read"],"built_in":false}`, "Location: /api/v1/roles/clerk/"),
 		bad("roles are made once", "POST "+roles, `{"name":"clerk","permissions":[]}`, 409, "already_exists"),
 		bad("roles grant what exists", "POST "+roles, `{"name":"x","permissions":["orders:write"]}`, 422, "unknown_permission", `"field":"permissions`),
@@ -72,9 +72,9 @@ func TestPermissionsAndRoles(t *testing.T) {
 		ok("roles are read", "GET "+roles+"clerk", "", 200, `{"name":"clerk","permissions":[],"built_in":false}`),
 		bad("roles that are built in are not changed", "PATCH "+roles+"member/", `{"permissions":[]}`, 409, "built_in"),
 		bad("roles that are built in are not removed", "DELETE "+roles+"operator/", "", 409, "built_in"),
-		ok("roles are removed where nobody has them", "DELETE "+roles+"clerk/", "", 204),
+		ok("roles are deleted if nobody has them", "DELETE "+roles+"clerk/", "", 204),
 		bad("roles are gone then", "GET "+roles+"clerk/", "", 404, "not_found"),
-		ok("permissions are removed where nothing grants them", "DELETE "+permissions+"orders:line_items:read/", "", 204),
+		ok("permissions are deleted if nothing grants them", "DELETE "+permissions+"orders:line_items:read/", "", 204),
 		bad("permissions of a malformed key are not found", "GET "+permissions+"orders/", "", 404, "not_found"),
 	})
 }
@@ -86,7 +86,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 	known := map[string]string{"as": operator, "default": storagetest.Operator(t, f.store).Organization.ID}
 	keep := func(name string) func(*testing.T) { return func(*testing.T) { known[name] = known["last"] } }
 	f.run(t, known, []scenario{
-		ok("organizations are made", "POST "+orgs, `{"name":" Acme ","plan":"growth","external_id":"ext-1"}`, 201, `"name":"Acme","plan":"growth","external_id":"ext-1"`, "Location: /api/v1/organizations/org_"),
+		ok("organizations are created", "POST "+orgs, `{"name":" Acme ","plan":"growth","external_id":"ext-1"}`, 201, `"name":"Acme","plan":"growth","external_id":"ext-1"`, "Location: /api/v1/organizations/org_"),
 	})
 	t.Run("the organization is kept", keep("org"))
 	f.run(t, known, []scenario{
@@ -97,20 +97,20 @@ func TestOrganizationsAndUsers(t *testing.T) {
 		bad("organizations have an external id or none", "PATCH "+orgs+"{org}/", `{"external_id":""}`, 422, "", `"field":"external_id","code":"blank"`),
 		ok("organizations take a free external id", "POST "+orgs, `{"name":"Other","plan":"free","external_id":"ext-1"}`, 201),
 		bad("organizations have an external id of their own", "PATCH "+orgs+"{org}/", `{"external_id":"ext-1"}`, 409, "already_exists"),
-		ok("organizations that nothing depends on are removed", "DELETE "+orgs+"{last}/", "", 204),
+		ok("empty organizations are deleted", "DELETE "+orgs+"{last}/", "", 204),
 		bad("organizations are gone then", "GET "+orgs+"{last}/", "", 404, "not_found"),
 
-		ok("users are made", "POST "+users, `{"email":"ada@example.com","name":"Ada","external_id":"sub-1"}`, 201, `"email":"ada@example.com","name":"Ada","external_id":"sub-1","is_active":true`, "Location: /api/v1/users/usr_"),
+		ok("users are created", "POST "+users, `{"email":"ada@example.com","name":"Ada","external_id":"sub-1"}`, 201, `"email":"ada@example.com","name":"Ada","external_id":"sub-1","is_active":true`, "Location: /api/v1/users/usr_"),
 	})
 	t.Run("the user is kept", keep("user"))
 	f.run(t, known, []scenario{
-		ok("users without a name go by their address", "POST "+users, `{"email":"bob@example.com"}`, 201, `"name":"bob@example.com"`),
+		ok("users without a name get their e-mail address as the name", "POST "+users, `{"email":"bob@example.com"}`, 201, `"name":"bob@example.com"`),
 		bad("users have an address of their own", "POST "+users, `{"email":"ADA@example.com","name":"x"}`, 409, "already_exists"),
 		bad("users have an address", "POST "+users, `{"email":"Ada <ada@example.com>","name":"x"}`, 422, "", `"field":"email","code":"invalid"`),
-		ok("users with nothing are removed", "DELETE "+users+"{last}/", "", 204),
+		ok("users without anything are deleted", "DELETE "+users+"{last}/", "", 204),
 		ok("users are changed", "PATCH "+users+"{user}/", `{"name":"Ada L.","is_active":false}`, 200, `"name":"Ada L.","external_id":"sub-1","is_active":false`),
 		ok("users are read", "GET "+users+"{user}", "", 200, `"is_active":false`),
-		ok("users are back", "PATCH "+users+"{user}/", `{"is_active":true}`, 200, `"is_active":true`),
+		ok("users can be activated again", "PATCH "+users+"{user}/", `{"is_active":true}`, 200, `"is_active":true`),
 
 		bad("tokens are for members", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 409, "not_a_member", "PUT /api/v1/organizations/"),
 		ok("members are set", "PUT "+orgs+"{org}/members/{user}/", `{"role":"member"}`, 200, `{"user_id":"{user}","email":"ada@example.com","name":"Ada L.","role":"member"}`),
@@ -128,10 +128,10 @@ func TestOrganizationsAndUsers(t *testing.T) {
 		ok("tokens are listed", "GET "+users+"{user}/access-tokens/", "", 200, `"id":"{last}"`),
 		{"tokens work", call{"GET /api/v1/whoami/", "Bearer {token}", "", nil}, 200, "", []string{`"key":null`, `"email":"ada@example.com"`, `"organization":{"id":"{org}","name":"ACME"}`}, nil},
 		bad("tokens of another user are not found", "GET "+users+"usr_01h455vb4pex5vsknk084sn02q/access-tokens/{last}/", "", 404, "not_found"),
-		bad("tokens are for organizations that exist", "POST "+users+"{user}/access-tokens/", `{"organization_id":"org_01h455vb4pex5vsknk084sn02q"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization; GET /api/v1/organizations/ lists them."`),
-		bad("tokens are for organizations", "POST "+users+"{user}/access-tokens/", `{"organization_id":"x"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization; GET /api/v1/organizations/ lists them."`),
+		bad("tokens are for organizations that exist", "POST "+users+"{user}/access-tokens/", `{"organization_id":"org_01h455vb4pex5vsknk084sn02q"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization; list them with GET /api/v1/organizations/."`),
+		bad("tokens are for organizations", "POST "+users+"{user}/access-tokens/", `{"organization_id":"x"}`, 422, "", `"field":"organization_id","code":"unknown_organization","message":"There is no such organization; list them with GET /api/v1/organizations/."`),
 		ok("tokens are revoked", "DELETE "+users+"{user}/access-tokens/{last}/", "", 204),
-		{"tokens fail at once then", call{"GET /api/v1/whoami/", "Bearer {token}", "", nil}, 401, "token_revoked", nil, nil},
+		{"revoked tokens fail at once", call{"GET /api/v1/whoami/", "Bearer {token}", "", nil}, 401, "token_revoked", nil, nil},
 		ok("tokens are revoked again", "DELETE "+users+"{user}/access-tokens/{last}", "", 204),
 
 		shows("tokens of members are made", "POST "+users+"{user}/access-tokens/", `{"organization_id":"{org}"}`, 201),
@@ -146,7 +146,7 @@ func TestAudit(t *testing.T) {
 	f := start(t)
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	as := bearer(token)
-	made := f.do(t, call{"POST /api/v1/api-keys/", as, `{"name":"ci","scope":"events:read"}`, nil}).want(t, 201, "")
+	created := f.do(t, call{"POST /api/v1/api-keys/", as, `{"name":"ci","scope":"events:read"}`, nil}).want(t, 201, "")
 	event := f.list(t, as, "/api/v1/audit-events/?type=api_key_created").Data[0]
 	for _, field := range []string{"id", "at"} {
 		if event[field] == "" || event[field] == nil {
@@ -154,7 +154,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"type": "api_key_created", "organization_id": owner.Organization.ID, "ip": "127.0.0.1", "request_id": made.Header.Get("X-Request-Id"),
+		"type": "api_key_created", "organization_id": owner.Organization.ID, "ip": "127.0.0.1", "request_id": created.Header.Get("X-Request-Id"),
 	} {
 		if event[name] != want {
 			t.Errorf("%s %v, want %s", name, event[name], want)
@@ -175,7 +175,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: %d events, want %d", query, got, want)
 		}
 	}
-	for _, query := range []string{"type=Key", "actor=ada", "since=today", "until=", "actor=" + made.field("organization_id")} {
+	for _, query := range []string{"type=Key", "actor=ada", "since=today", "until=", "actor=" + created.field("organization_id")} {
 		f.do(t, call{"GET /api/v1/audit-events/?" + query, as, "", nil}).want(t, 400, "invalid_parameter")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// statuses is the one table from the kind of a fault to the status of its answer.
+// statuses maps the kind of a fault to the status of the response.
 var statuses = [...]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Malformed:       http.StatusBadRequest,
@@ -28,7 +28,7 @@ var statuses = [...]int{
 	fault.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// refusal is a failure that only HTTP knows, so it has no kind. All of it is public.
+// refusal is an error that only HTTP has, so no fault kind exists for it. All of it is public.
 type refusal struct {
 	status       int
 	code, detail string
@@ -36,8 +36,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.code + ": " + r.detail }
 
-// problem is the body of every answer that is not a success (RFC 9457). Its type is "about:blank", so its title is the
-// status's own phrase; what clients branch on is code.
+// problem is the body of every response that is not a success (RFC 9457). Its type is "about:blank", so its title is the phrase
+// of the status. Clients branch on code.
 type problem struct {
 	Type      string         `json:"type"`
 	Title     string         `json:"title"`
@@ -54,14 +54,14 @@ type fieldProblem struct {
 	Message string `json:"message"`
 }
 
-// telling are the codes of a field that say more than that a field is wrong. Where one of them is all that is wrong, it is
-// the code of the whole, so that a client need not look into errors for it.
-var telling = map[string]bool{
+// specificCodes are codes of fields that say more than "invalid". If the only problem has such a code, the response has the same
+// code, so that clients need not read errors.
+var specificCodes = map[string]bool{
 	"scope_not_grantable": true, form.CodeUnknownPermission: true, "idempotency_key_reused": true,
 	codeBeyondRetention: true, form.CodeReservedType: true, egress.CodeHTTPSRequired: true, egress.CodeAddressNotAllowed: true,
 }
 
-// When to try again what is unavailable: a full disk or a restart takes a while, other reads take seconds.
+// The values of Retry-After for 503, in seconds: a full disk or a restart takes longer than busy readers.
 const (
 	retryAfter     = "30"
 	retryAfterBusy = "5"
@@ -71,48 +71,48 @@ const (
 // codeStorageQuota is the code of a request that adds more bytes than the plan allows in a day.
 const codeStorageQuota = "storage_quota_exceeded"
 
-// quotaRetryAfter returns how many seconds remain until the next UTC day, when a quota of bytes begins anew. It is an hour
-// at most, because an operator may change the plan earlier.
+// quotaRetryAfter returns the seconds until the next UTC day, when the quota of bytes starts again. It returns one hour at
+// most, because an operator may change the plan earlier.
 func quotaRetryAfter(now time.Time) int64 {
 	const day, most = 86_400, 3_600
 	return min(day-now.Unix()%day, most)
 }
 
-// fail answers with the public part of err and keeps the rest for the log.
-func (s *Server) fail(c *call, err error) {
-	c.drain()
-	p := describe(err)
-	p.Status = c.masked(p.Status, p.Code)
-	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), c.id
-	c.code = p.Code
-	if cause := private(err); cause != nil {
-		c.cause = cause
+// fail responds with the public part of err and keeps the rest for the log.
+func (s *Server) fail(x *exchange, err error) {
+	x.discardBody()
+	p := publicProblem(err)
+	p.Status = x.masked(p.Status, p.Code)
+	p.Type, p.Title, p.RequestID = "about:blank", http.StatusText(p.Status), x.id
+	x.code = p.Code
+	if cause := privateCause(err); cause != nil {
+		x.cause = cause
 	}
 	switch p.Status {
 	case http.StatusUnauthorized:
-		c.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
+		x.Header()["WWW-Authenticate"] = []string{`ApiKey realm="keyhook"`, `Bearer realm="keyhook"`}
 	case http.StatusTooManyRequests:
 		if p.Code == codeStorageQuota {
-			c.set("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
+			x.set("Retry-After", strconv.FormatInt(quotaRetryAfter(time.Now()), 10))
 		}
 	case http.StatusServiceUnavailable:
-		if c.Header()["Retry-After"] != nil {
+		if x.Header()["Retry-After"] != nil {
 			break
 		}
 		wait := retryAfter
 		if p.Code == codeTooBusy {
 			wait = retryAfterBusy
 		}
-		c.set("Retry-After", wait)
+		x.set("Retry-After", wait)
 	}
-	if err := c.write(p.Status, "application/problem+json", p); err != nil {
-		s.log.LogAttrs(context.WithoutCancel(c.request.Context()), slog.LevelError, "encode problem",
-			slog.String("request_id", c.id), slog.Any("cause", err))
+	if err := x.write(p.Status, "application/problem+json", p); err != nil {
+		s.log.LogAttrs(context.WithoutCancel(x.request.Context()), slog.LevelError, "encode problem",
+			slog.String("request_id", x.id), slog.Any("cause", err))
 	}
 }
 
-// describe returns what a caller may know of err.
-func describe(err error) problem {
+// publicProblem returns the part of err that a caller may see.
+func publicProblem(err error) problem {
 	var r *refusal
 	if errors.As(err, &r) {
 		return problem{Status: r.status, Code: r.code, Detail: r.detail}
@@ -127,7 +127,7 @@ func describe(err error) problem {
 			}
 			p.Errors = append(p.Errors, fieldProblem{f.Field, f.Code, withMend(f.Code, f.Message)})
 		}
-		if len(p.Errors) == 1 && telling[p.Errors[0].Code] {
+		if len(p.Errors) == 1 && specificCodes[p.Errors[0].Code] {
 			p.Code, p.Detail = p.Errors[0].Code, p.Errors[0].Message
 		}
 		return p
@@ -140,12 +140,12 @@ func describe(err error) problem {
 	}
 	return problem{
 		Status: http.StatusInternalServerError, Code: "internal_error",
-		Detail: "Something failed here that is not the request's fault; request_id finds it in the log.",
+		Detail: "The server failed; the request is not the cause. Give request_id to the operator, who finds the cause in the log.",
 	}
 }
 
-// private returns the part of err that is for the log alone, nil where the public part says it all.
-func private(err error) error {
+// privateCause returns the part of err that is for the log only. It is nil if the public part is complete.
+func privateCause(err error) error {
 	var r *refusal
 	if errors.As(err, &r) {
 		return nil
@@ -154,4 +154,26 @@ func private(err error) error {
 		return e.Unwrap()
 	}
 	return err
+}
+
+// codeClockDoubted names the warning about a clock that has jumped.
+const codeClockDoubted = "clock_doubted"
+
+// mends is the one table from the code of a fault or a warning of the store to what its reader can do about it, in terms of
+// paths, headers, fields and commands. The store knows none of these. The mend follows the message of the fault.
+var mends = map[string]string{
+	"subject_mismatch":      "An operator can change the user's external_id with PATCH /api/v1/users/{id}/.",
+	"organization_required": "Name one with the header X-Organization-Id.",
+	"not_a_member":          "An operator can add the user with PUT /api/v1/organizations/{id}/members/{user_id}/.",
+	"overlap_in_progress": "Rotate again after that, or end the overlap now with \"force\": true " +
+		"(keyhook subscriptions rotate-secret --force).",
+	codeClockDoubted: "To start deleting at once, run: keyhook clock accept",
+}
+
+// withMend returns the message of a fault with the mend for its code, where the table has one.
+func withMend(code, message string) string {
+	if mend := mends[code]; mend != "" {
+		return message + " " + mend
+	}
+	return message
 }

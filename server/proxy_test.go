@@ -23,7 +23,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// snippets returns the examples in one language of the document about proxies: what is tested is what is copied.
+// snippets returns the examples in one language from the document about proxies, so that the tests run what readers copy.
 func snippets(t *testing.T, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile("docs/gate.md")
@@ -43,7 +43,7 @@ func snippets(t *testing.T, language string) []string {
 	return found
 }
 
-// program finds a program of another package, which is a failure to miss only where everything must be there.
+// program finds a program of another package. If it is missing, the test is skipped, or fails with KEYHOOK_TEST_REQUIRE.
 func program(t *testing.T, name, pkg string) string {
 	t.Helper()
 	for _, candidate := range []string{name, "/usr/sbin/" + name} {
@@ -58,7 +58,7 @@ func program(t *testing.T, name, pkg string) string {
 	return ""
 }
 
-// replace replaces what must be there.
+// replace replaces texts that must be present.
 func replace(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -70,13 +70,13 @@ func replace(t *testing.T, text string, pairs ...string) string {
 	return text
 }
 
-// listener is a proxy that runs, as the README has it, between a client and an API.
+// listener is a running proxy between a client and an API, set up as the document says.
 type listener struct {
 	url string
 	api *upstream
 }
 
-// upstream is the API behind the proxy. It notes what it gets.
+// upstream is the API behind the proxy. It records its requests.
 type upstream struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -98,7 +98,7 @@ func newUpstream(t *testing.T) *upstream {
 	return u
 }
 
-// take returns the requests that came since it was last asked.
+// take returns the requests since the last call.
 func (u *upstream) take() (requests []*http.Request, bodies []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -107,7 +107,7 @@ func (u *upstream) take() (requests []*http.Request, bodies []string) {
 	return requests, bodies
 }
 
-// run starts a proxy and waits until it listens. It is stopped with the test.
+// run starts a proxy and waits until it listens. The proxy stops when the test ends.
 func (l *listener) run(t *testing.T, address string, cmd *exec.Cmd) {
 	t.Helper()
 	var output bytes.Buffer
@@ -217,7 +217,7 @@ func TestProxies(t *testing.T) {
 // proxied is an API behind a proxy that asks Keyhook.
 type proxied struct {
 	*listener
-	key      access.Credential // a good one
+	key      access.Credential // a valid one
 	identity map[string]string // of the key, in the headers
 	caddy    bool              // the proxy is Caddy, otherwise nginx
 }
@@ -245,7 +245,7 @@ func (p *proxied) ask(t *testing.T, line, as, body string, header ...string) (*h
 	return response, text, requests, bodies
 }
 
-// passes expects the proxy to let a request with the good key pass, with the identity of the key and without the key.
+// passes expects the proxy to pass on a request with the valid key, with the identity of the key and without the key itself.
 func (p *proxied) passes(t *testing.T, line, body string, header ...string) {
 	t.Helper()
 	response, text, requests, bodies := p.ask(t, line, apiKey(p.key), body, header...)
@@ -256,7 +256,7 @@ func (p *proxied) passes(t *testing.T, line, body string, header ...string) {
 	if r.Method+" "+r.RequestURI != line || bodies[0] != body {
 		t.Errorf("%s %s with %d bytes came through, want %s with %d", r.Method, r.RequestURI, len(bodies[0]), line, len(body))
 	}
-	if diff := cmp.Diff(p.identity, identity(answer{Response: &http.Response{Header: r.Header}})); diff != "" {
+	if diff := cmp.Diff(p.identity, identity(testResponse{Response: &http.Response{Header: r.Header}})); diff != "" {
 		t.Errorf("identity (-want +got):\n%s", diff)
 	}
 	if dump := fmt.Sprint(r.Header); r.Header.Get("Authorization") != "" || strings.Contains(dump, p.key.Reveal()) || strings.Contains(dump, "spoofed") {
@@ -304,36 +304,36 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	}
 	p := &proxied{l, raw, identity, caddy}
 
-	t.Run("lets a good key pass, and says whose it is, and hides the key", func(t *testing.T) {
+	t.Run("passes on requests with a valid key, with its identity and without the key", func(t *testing.T) {
 		for _, line := range []string{"GET /orders/7?page=2&x=%20y", "HEAD /", "DELETE /orders/7", "PROPFIND /orders", "OPTIONS /orders"} {
 			p.passes(t, line, "")
 		}
 	})
-	t.Run("passes bodies on", func(t *testing.T) {
+	t.Run("passes on bodies", func(t *testing.T) {
 		p.passes(t, "POST /orders/", `{"order":1}`, "Content-Type", "application/json")
 		p.passes(t, "PUT /orders/7", strings.Repeat("0123456789", 50_000))
 	})
-	t.Run("believes nothing that a client says of itself", func(t *testing.T) {
+	t.Run("replaces identity headers that a client sends", func(t *testing.T) {
 		p.passes(t, "GET /orders/?key=x&permission=platform:write", "",
 			"X-Service-Key-Id", "spoofed", "x-service-user-id", "spoofed", "X-Service-Organization-Id", "spoofed", "X-Service-Organization-Id", "spoofed too",
 			"X-SERVICE-SCOPE", "spoofed", "X-Service-Plan", "spoofed", "X-Organization-Id", "org_x")
-		// CGI, WSGI and Rack read all of these as one.
+		// CGI, WSGI and Rack treat all of these names as one.
 		p.passes(t, "GET /orders/", "", "X_Service_Key_Id", "spoofed", "X-Service_Key_Id", "spoofed", "X_Service-User-Id", "spoofed", "x_service_plan", "spoofed")
 		if caddy { // nginx can name what it overwrites only
 			p.passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
 		}
 	})
-	t.Run("lets no client have the proxy drop who it is", func(t *testing.T) {
+	t.Run("does not let a client remove the identity headers", func(t *testing.T) {
 		p.passes(t, "GET /orders/", "", "Connection", "X-Service-Key-Id, X-Service-Organization-Id, X-Service-Scope")
 		p.passes(t, "GET /orders/", "", "Connection", "keep-alive", "Connection", "x-service-key-id")
 	})
-	t.Run("switches to another protocol where the proxy can", func(t *testing.T) {
+	t.Run("switches to another protocol if the proxy supports that", func(t *testing.T) {
 		_, _, requests, _ := p.ask(t, "GET /orders/", apiKey(raw), "", "Connection", "Upgrade", "Upgrade", "orders")
 		if len(requests) != 1 || (requests[0].Header.Get("Upgrade") == "orders") != caddy || requests[0].Header.Get("X-Service-Key-Id") != key.ID {
 			t.Errorf("%d requests came through: %v", len(requests), requests)
 		}
 	})
-	t.Run("refuses a request without a credential, and one with another", func(t *testing.T) {
+	t.Run("refuses requests without a credential, or with another kind", func(t *testing.T) {
 		p.refuses(t, "", 401, "missing_credential")
 		p.refuses(t, bearer(token), 401, "wrong_scheme")
 		p.refuses(t, "ApiKey svc_x", 401, "invalid_key")
@@ -341,7 +341,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	})
 	t.Run("refuses a revoked key", func(t *testing.T) { p.refuses(t, apiKey(asRevoked), 401, "key_revoked") })
 	t.Run("refuses a key without the permission", func(t *testing.T) { p.refuses(t, apiKey(asNarrow), 403, "permission_denied") })
-	t.Run("refuses beyond the limit, and says when to come again", func(t *testing.T) {
+	t.Run("refuses requests beyond the limit, with Retry-After", func(t *testing.T) {
 		for range 2 {
 			if response, _, requests, _ := p.ask(t, "GET /", apiKey(asSmall), ""); response.StatusCode != 200 || len(requests) != 1 {
 				t.Errorf("status %d", response.StatusCode)
@@ -351,7 +351,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 			t.Errorf("Retry-After %q", retry)
 		}
 	})
-	t.Run("lets nothing pass while Keyhook is down", func(t *testing.T) {
+	t.Run("refuses all requests while Keyhook is down", func(t *testing.T) {
 		f.stop()
 		for range 3 {
 			response, text, requests, _ := p.ask(t, "POST /orders/", apiKey(raw), "a body")
@@ -362,7 +362,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	})
 }
 
-// TestExamplesOfOtherProxies reads the examples that are not run here: what they ask is there, and they know every header.
+// TestExamplesOfOtherProxies reads the examples of proxies that do not run here. Their paths must exist, and they must copy every
 func TestExamplesOfOtherProxies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -385,7 +385,7 @@ func TestExamplesOfOtherProxies(t *testing.T) {
 	for i, tt := range []struct{ name, address, after string }{
 		{"Traefik", "address: http://127.0.0.1:8080", ""}, {"Envoy", "path_prefix: ", "/v1/orders/7?x=1"},
 	} {
-		t.Run("is right for "+tt.name, func(t *testing.T) {
+		t.Run("has an existing path and every header for "+tt.name, func(t *testing.T) {
 			var parsed map[string]any
 			if err := yaml.Unmarshal([]byte(examples[i]), &parsed); err != nil {
 				t.Fatal(err)

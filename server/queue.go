@@ -9,51 +9,51 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// queueStore is what the endpoints of the queue ask of the store.
+// queueStore is the part of the store that the queue endpoints use.
 type queueStore interface {
-	// Queue tells what waits to be sent, and whether it is held.
+	// Queue returns the pending deliveries and the hold.
 	Queue(ctx context.Context) (webhook.Queue, error)
 	// HoldQueue stops all sending.
 	HoldQueue(ctx context.Context, actor access.Actor, reason string) error
-	// ReleaseQueue has all that waits sent, and returns how much that is.
+	// ReleaseQueue ends the hold and returns how many deliveries are pending.
 	ReleaseQueue(ctx context.Context, actor access.Actor) (int64, error)
-	// DiscardQueue drops what was pending when the queue was held, releases it, and returns how much it dropped.
+	// DiscardQueue drops the deliveries that were pending when the hold began, ends the hold, and returns how many it dropped.
 	DiscardQueue(ctx context.Context, actor access.Actor) (int64, error)
 }
 
-// discardLimit bounds how long a discard may take: a million deliveries take a fraction of it. Cut off, it leaves the queue
-// held, and goes on when it is asked for again.
+// discardLimit is how long a discard may take. A million deliveries take a fraction of it. If a discard is cut off, the hold
+// stays, and the next discard continues.
 const discardLimit = 5 * time.Minute
 
-// queue is the endpoints of all that waits to be sent, whoever's it is.
+// queue are the endpoints of the pending deliveries of all organizations.
 type queue struct{ store queueStore }
 
 type queueBody struct {
 	Held                 bool         `json:"held"`
-	HeldSince            *instant     `json:"held_since"`
+	HeldSince            *timestamp   `json:"held_since"`
 	Reason               *string      `json:"reason"`
 	PendingDeliveries    int64        `json:"pending_deliveries"`
 	PendingSubscriptions int64        `json:"pending_subscriptions"`
 	Pending              []queuedBody `json:"pending"` // the largest first, at most webhook.MaxQueued
 }
 
-// queuedBody shows no more of an address than whose it is.
+// queuedBody is a subscription with pending deliveries. Of its URL it shows the host only.
 type queuedBody struct {
-	SubscriptionID string  `json:"subscription_id"`
-	OrganizationID string  `json:"organization_id"`
-	URLHost        string  `json:"url_host"`
-	Pending        int64   `json:"pending"`
-	OldestDue      instant `json:"oldest_due"`
+	SubscriptionID string    `json:"subscription_id"`
+	OrganizationID string    `json:"organization_id"`
+	URLHost        string    `json:"url_host"`
+	Pending        int64     `json:"pending"`
+	OldestDue      timestamp `json:"oldest_due"`
 }
 
 func newQueueBody(q webhook.Queue) queueBody {
 	body := queueBody{PendingDeliveries: q.Deliveries, PendingSubscriptions: q.Subscriptions, Pending: []queuedBody{}}
 	if q.Hold != nil {
-		since := instant(q.Hold.Since)
-		body.Held, body.HeldSince, body.Reason = true, &since, orNull(q.Hold.Reason)
+		since := timestamp(q.Hold.Since)
+		body.Held, body.HeldSince, body.Reason = true, &since, nullIfEmpty(q.Hold.Reason)
 	}
 	for _, w := range q.Largest {
-		item := queuedBody{w.SubscriptionID, w.OrganizationID, "", w.Pending, instant(w.OldestDue)}
+		item := queuedBody{w.SubscriptionID, w.OrganizationID, "", w.Pending, timestamp(w.OldestDue)}
 		if u, err := url.Parse(w.URL); err == nil {
 			item.URLHost = u.Host
 		}
@@ -62,17 +62,17 @@ func newQueueBody(q webhook.Queue) queueBody {
 	return body
 }
 
-func (h queue) read(c *call) error {
-	q, err := h.store.Queue(c.request.Context())
+func (h queue) read(x *exchange) error {
+	q, err := h.store.Queue(x.request.Context())
 	if err != nil {
 		return err
 	}
-	return c.ok(newQueueBody(q))
+	return x.ok(newQueueBody(q))
 }
 
-// hold answers with the queue, as all that change it do.
-func (h queue) hold(c *call) error {
-	f, err := c.optionalForm()
+// hold responds with the queue, as every change of the queue does.
+func (h queue) hold(x *exchange) error {
+	f, err := x.optionalForm()
 	if err != nil {
 		return err
 	}
@@ -83,32 +83,32 @@ func (h queue) hold(c *call) error {
 	if reason == nil {
 		reason = new(string)
 	}
-	if err := h.store.HoldQueue(c.request.Context(), c.actor(), *reason); err != nil {
+	if err := h.store.HoldQueue(x.request.Context(), x.actor(), *reason); err != nil {
 		return err
 	}
-	return h.read(c)
+	return h.read(x)
 }
 
-func (h queue) release(c *call) error {
-	released, err := h.store.ReleaseQueue(c.request.Context(), c.actor())
+func (h queue) release(x *exchange) error {
+	released, err := h.store.ReleaseQueue(x.request.Context(), x.actor())
 	if err != nil {
 		return err
 	}
-	q, err := h.store.Queue(c.request.Context())
+	q, err := h.store.Queue(x.request.Context())
 	if err != nil {
 		return err
 	}
-	return c.ok(struct {
+	return x.ok(struct {
 		queueBody
 		Released int64 `json:"released"`
 	}{newQueueBody(q), released})
 }
 
-func (h queue) discard(c *call) error {
-	ctx, cancel := context.WithTimeout(c.request.Context(), discardLimit)
+func (h queue) discard(x *exchange) error {
+	ctx, cancel := context.WithTimeout(x.request.Context(), discardLimit)
 	defer cancel()
-	c.extend(discardLimit + writeTimeout)
-	dropped, err := h.store.DiscardQueue(ctx, c.actor())
+	x.extendDeadlines(discardLimit + writeTimeout)
+	dropped, err := h.store.DiscardQueue(ctx, x.actor())
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (h queue) discard(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.ok(struct {
+	return x.ok(struct {
 		queueBody
 		Dropped int64 `json:"dropped"`
 	}{newQueueBody(q), dropped})

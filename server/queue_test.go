@@ -19,19 +19,19 @@ func TestQueue(t *testing.T) {
 	storagetest.Publish(t, f.store, owner, "a")
 	known := map[string]string{"as": operator, "sub": sub.ID, "org": owner.Organization.ID}
 	f.run(t, known, []scenario{
-		ok("it is shown by subscription, with no more of an address than its host", "GET /api/v1/queue/", "", 200,
+		ok("it is listed by subscription, with only the host of each URL", "GET /api/v1/queue/", "", 200,
 			`{"held":false,"held_since":null,"reason":null,"pending_deliveries":1,"pending_subscriptions":1,"pending":[{"subscription_id":"{sub}","organization_id":"{org}","url_host":"example.com","pending":1,"oldest_due":"20`),
 		bad("nothing can be discarded that is not held", "POST /api/v1/queue/discard/", "", 409, "queue_not_held"),
 		bad("a reason is a line of text", "POST /api/v1/queue/hold/", `{"reason":"a\nb"}`, 422, "validation_failed", `"field":"reason"`),
 		bad("there is no other field", "POST /api/v1/queue/hold/", `{"why":"a"}`, 422, "validation_failed", "unknown_field"),
 		ok("it is held, for a reason", "POST /api/v1/queue/hold/", `{"reason":" a leak "}`, 200, `"held":true,"held_since":"20`, `"reason":"a leak"`),
-		ok("held again, it keeps its reason", "POST /api/v1/queue/hold/", "", 200, `"reason":"a leak"`),
+		ok("a second hold keeps the first reason", "POST /api/v1/queue/hold/", "", 200, `"reason":"a leak"`),
 		ok("it is released, with the number of deliveries", "POST /api/v1/queue/release/", "", 200, `"held":false`, `"released":1`),
-		ok("released again, it stays so", "POST /api/v1/queue/release/", "", 200, `"held":false`, `"released":0`),
+		ok("a second release changes nothing", "POST /api/v1/queue/release/", "", 200, `"held":false`, `"released":0`),
 		ok("it is held without a reason", "POST /api/v1/queue/hold/", "", 200, `"held":true`, `"reason":null`),
 		ok("it is discarded, with the number of deliveries", "POST /api/v1/queue/discard/", "", 200,
 			`"held":false`, `"dropped":1`, `"pending_deliveries":0`, `"pending":[]`),
-		ok("all of it is in the audit log", "GET /api/v1/audit-events/?limit=4", "", 200,
+		ok("every change is in the audit log", "GET /api/v1/audit-events/?limit=4", "", 200,
 			`"type":"queue_discarded"`, `"details":{"dropped":1,"held_since":"20`, `"type":"queue_held"`, `"type":"queue_released"`, `"reason":"a leak"`),
 	})
 }

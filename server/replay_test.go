@@ -28,25 +28,25 @@ func TestReplay(t *testing.T) {
 	}
 	f.run(t, known, []scenario{
 		ok("may find nothing", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0}`),
-		ok("(closed)", "PATCH {sub}", `{"is_active":false}`, 200),
+		ok("(deactivated)", "PATCH {sub}", `{"is_active":false}`, 200),
 	})
 	for _, eventType := range []string{"user.created", "user.deleted", "order.paid", "order.refunded"} {
 		storagetest.Publish(t, f.store, owner, eventType)
 	}
 	f.run(t, known, []scenario{
-		ok("count without making", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 202, `{"deliveries":3}`),
+		ok("count without creating deliveries in a dry run", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 202, `{"deliveries":3}`),
 		ok("(counted)", "GET {sub}", "", 200, `"pending_deliveries":1`),
 		ok("count what failed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"failed","dry_run":true}`, 202, `{"deliveries":0}`),
 		ok("count what was missed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"missed","dry_run":true}`, 202, `{"deliveries":3}`),
-		ok("know the end of a period", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00+01:00","dry_run":true}`, 202, `{"deliveries":0}`),
-		ok("make what is of a type", "POST {sub}replay", `{"since":"2020-01-01T00:00:00Z","event_types":["user.*","order.refunded"],"dry_run":false}`, 202, `{"deliveries":2}`),
-		ok("make the rest, of a subscription that is closed too", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z","event_types":[],"only":"all"}`, 202, `{"deliveries":1}`),
-		ok("make nothing twice", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0}`),
-		ok("leave what they make pending", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
+		ok("end with the period", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00+01:00","dry_run":true}`, 202, `{"deliveries":0}`),
+		ok("create deliveries of one type", "POST {sub}replay", `{"since":"2020-01-01T00:00:00Z","event_types":["user.*","order.refunded"],"dry_run":false}`, 202, `{"deliveries":2}`),
+		ok("create the rest, also while the subscription is disabled", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z","event_types":[],"only":"all"}`, 202, `{"deliveries":1}`),
+		ok("create nothing twice", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0}`),
+		ok("leave new deliveries pending while the subscription is disabled", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
 		ok("are in the audit log", "GET /api/v1/audit-events/?type=webhook_subscription_replayed&limit=2", "", 200, `"since":"2020-01-01T00:00:00.000Z"`,
 			`"until":"2100-01-01T00:00:00.000Z"`, `"only":"all"`, `"deliveries":1`, `"complete":true`, `"id":"`+sub.ID+`"`, `"name":"acme-owner"`),
 		bad("ask for a body", "POST {sub}replay/", "", 400, "body_required"),
-		{"ask for the permission", call{"POST {sub}replay/", "{reader}", `{"since":"2020-01-01T00:00:00Z"}`, nil}, 403, "permission_denied", nil, noSecret},
+		{"need the permission", call{"POST {sub}replay/", "{reader}", `{"since":"2020-01-01T00:00:00Z"}`, nil}, 403, "permission_denied", nil, noSecret},
 	})
 	f.move(t, owner.Organization.ID, "free")
 	f.run(t, known, []scenario{
@@ -55,7 +55,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// keeping is a store that keeps events for so long.
+// keeping is a store that keeps events for this time.
 type keeping struct {
 	server.Store
 	kept time.Duration
@@ -71,23 +71,23 @@ func TestReplayFields(t *testing.T) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339Nano) }
 	recent := `"since":"` + at(time.Hour) + `"`
 	for name, tt := range map[string]struct{ body, code, problems string }{
-		"nothing":                     {`{}`, "validation_failed", "since: missing"},
-		"a day":                       {`{"since":"2020-01-31"}`, "validation_failed", "since: invalid"},
-		"no time":                     {`{"since":"yesterday"}`, "validation_failed", "since: invalid"},
-		"an empty time":               {`{"since":""}`, "validation_failed", "since: invalid"},
-		"a time of 2000 characters":   {`{"since":"` + strings.Repeat("2", 2000) + `"}`, "validation_failed", "since: too_long"},
-		"the future":                  {`{"since":"` + at(-time.Hour) + `"}`, "validation_failed", "since: in_the_future"},
-		"before what is kept":         {`{"since":"` + at(30*24*time.Hour+time.Second) + `"}`, "beyond_retention", "since: beyond_retention"},
-		"the year one":                {`{"since":"0001-01-01T00:00:00Z","until":"0001-01-01T00:00:00Z"}`, "validation_failed", "since: beyond_retention until: out_of_range"},
-		"just within what is kept":    {`{"since":"` + at(30*24*time.Hour-time.Minute) + `"}`, "", ""},
-		"an end that is no time":      {`{` + recent + `,"until":"later"}`, "validation_failed", "until: invalid"},
-		"an end before the beginning": {`{` + recent + `,"until":"` + at(2*time.Hour) + `"}`, "validation_failed", "until: out_of_range"},
-		"an end at the beginning":     {`{` + recent + `,"until":` + strings.TrimPrefix(recent, `"since":`) + `}`, "validation_failed", "until: out_of_range"},
-		"an end in the future":        {`{` + recent + `,"until":"` + at(-time.Hour) + `"}`, "", ""},
-		"a type that is none":         {`{` + recent + `,"event_types":["ok","NOT OK","*"]}`, "validation_failed", "event_types.1: invalid event_types.2: invalid"},
-		"what nobody knows":           {`{` + recent + `,"only":"lost"}`, "validation_failed", "only: invalid"},
-		"nothing of it":               {`{` + recent + `,"only":""}`, "validation_failed", "only: invalid"},
-		"another field":               {`{` + recent + `,"dryrun":true}`, "validation_failed", "dryrun: unknown_field"},
+		"nothing":                             {`{}`, "validation_failed", "since: missing"},
+		"a day":                               {`{"since":"2020-01-31"}`, "validation_failed", "since: invalid"},
+		"no time":                             {`{"since":"yesterday"}`, "validation_failed", "since: invalid"},
+		"an empty time":                       {`{"since":""}`, "validation_failed", "since: invalid"},
+		"a time of 2000 characters":           {`{"since":"` + strings.Repeat("2", 2000) + `"}`, "validation_failed", "since: too_long"},
+		"the future":                          {`{"since":"` + at(-time.Hour) + `"}`, "validation_failed", "since: in_the_future"},
+		"a time before the oldest kept event": {`{"since":"` + at(30*24*time.Hour+time.Second) + `"}`, "beyond_retention", "since: beyond_retention"},
+		"the year one":                        {`{"since":"0001-01-01T00:00:00Z","until":"0001-01-01T00:00:00Z"}`, "validation_failed", "since: beyond_retention until: out_of_range"},
+		"a time just after the oldest kept event": {`{"since":"` + at(30*24*time.Hour-time.Minute) + `"}`, "", ""},
+		"an end that is not a time":               {`{` + recent + `,"until":"later"}`, "validation_failed", "until: invalid"},
+		"an end before the beginning":             {`{` + recent + `,"until":"` + at(2*time.Hour) + `"}`, "validation_failed", "until: out_of_range"},
+		"an end at the beginning":                 {`{` + recent + `,"until":` + strings.TrimPrefix(recent, `"since":`) + `}`, "validation_failed", "until: out_of_range"},
+		"an end in the future":                    {`{` + recent + `,"until":"` + at(-time.Hour) + `"}`, "", ""},
+		"an invalid event type":                   {`{` + recent + `,"event_types":["ok","NOT OK","*"]}`, "validation_failed", "event_types.1: invalid event_types.2: invalid"},
+		"an unknown value of only":                {`{` + recent + `,"only":"lost"}`, "validation_failed", "only: invalid"},
+		"an empty value of only":                  {`{` + recent + `,"only":""}`, "validation_failed", "only: invalid"},
+		"another field":                           {`{` + recent + `,"dryrun":true}`, "validation_failed", "dryrun: unknown_field"},
 		"all at once": {`{"since":"x","until":7,"event_types":["A"],"only":"x","dry_run":"yes","colour":"red"}`, "validation_failed",
 			"since: invalid until: wrong_type event_types.0: invalid only: invalid dry_run: wrong_type colour: unknown_field"},
 	} {
@@ -108,10 +108,10 @@ func TestReplayFields(t *testing.T) {
 func TestReplayBeyondRetention(t *testing.T) {
 	t.Parallel()
 	for kept, want := range map[time.Duration]string{
-		30 * 24 * time.Hour: "Events are kept for 30 days; the earliest time that can be asked for is 1999-12-02T00:02:00.000Z.",
-		24 * time.Hour:      "Events are kept for 1 day; the earliest time that can be asked for is 1999-12-31T00:02:00.000Z.",
-		90 * time.Minute:    "Events are kept for 1h30m0s; the earliest time that can be asked for is 1999-12-31T22:32:00.000Z.",
-		time.Minute:         "Events are kept for 1m0s; the earliest time that can be asked for is 1999-12-31T23:59:00.000Z.",
+		30 * 24 * time.Hour: "Events are kept for 30 days; give a time not before 1999-12-02T00:02:00.000Z.",
+		24 * time.Hour:      "Events are kept for 1 day; give a time not before 1999-12-31T00:02:00.000Z.",
+		90 * time.Minute:    "Events are kept for 1h30m0s; give a time not before 1999-12-31T22:32:00.000Z.",
+		time.Minute:         "Events are kept for 1m0s; give a time not before 1999-12-31T23:59:00.000Z.",
 	} {
 		t.Run("says how long events are kept: "+kept.String(), func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +119,7 @@ func TestReplayBeyondRetention(t *testing.T) {
 				f := build(t, func(o *server.Options) { o.Store = keeping{o.Store, kept} })
 				owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 				sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
-				ask := func(since string) answer {
+				ask := func(since string) testResponse {
 					return f.do(t, call{"POST /api/v1/webhooks/subscriptions/" + sub.ID + "/replay/", bearer(token), `{"since":"` + since + `"}`, nil})
 				}
 				got := ask("1999-01-01T00:00:00Z").want(t, 422, "beyond_retention")
@@ -133,7 +133,7 @@ func TestReplayBeyondRetention(t *testing.T) {
 	}
 }
 
-// lengthy is a store in which a replay takes its time, unless nobody waits for it.
+// lengthy is a store in which a replay takes this time, unless its context ends earlier.
 type lengthy struct {
 	server.Store
 	takes time.Duration
@@ -154,8 +154,8 @@ func TestLengthyReplay(t *testing.T) {
 		takes  time.Duration
 		status int
 	}{
-		"is waited for":          {4 * time.Minute, http.StatusAccepted},
-		"is not waited for ever": {time.Hour, http.StatusServiceUnavailable},
+		"may take some minutes": {4 * time.Minute, http.StatusAccepted},
+		"may not take an hour":  {time.Hour, http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,7 +31,7 @@ func TestReservedTypesCannotBePublished(t *testing.T) {
 	f.do(t, call{"POST /api/v1/events/", operator, `{"type":"app.api_key_created","data":{}}`, nil}).want(t, http.StatusAccepted, "")
 }
 
-// TestAuditEventsNeedAuditRead has a key without audit:read try every way to the events of the audit log.
+// TestAuditEventsNeedAuditRead tries to read audit events in every way with a key without audit:read.
 func TestAuditEventsNeedAuditRead(t *testing.T) {
 	t.Parallel()
 	f := build(t)
@@ -55,7 +55,7 @@ func TestAuditEventsNeedAuditRead(t *testing.T) {
 		return page
 	}
 
-	t.Run("a list leaves them out, page by page", func(t *testing.T) {
+	t.Run("a list omits them, page by page", func(t *testing.T) {
 		var want, got []string
 		for range 5 {
 			want = append([]string{storagetest.Publish(t, f.store, owner, "order.paid").ID}, want...)
@@ -75,7 +75,7 @@ func TestAuditEventsNeedAuditRead(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", d)
 		}
 	})
-	t.Run("one of them is not there", func(t *testing.T) {
+	t.Run("one of them is not found", func(t *testing.T) {
 		newest := list(t, full, "?limit=1").Data[0]
 		if newest.Type != access.KeyCreated {
 			t.Fatalf("the newest event is %+v", newest)

@@ -2,23 +2,28 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
+	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxPooled keeps one long list from pinning its memory for good.
+// maxPooled is the largest buffer that is kept. One long list does not keep its memory for ever.
 const maxPooled = 64 << 10
 
-// write encodes v and sends it. Nothing is sent where v cannot be encoded, nor where the answer is large and the
-// organization has no memory left for it: the reader may be slow, and each connection may wait for one.
-func (c *call) write(status int, mediaType string, v any) error {
+// write encodes v and sends it. It sends nothing if v cannot be encoded. It also sends nothing if the response is large and the
+// organization has no memory left for it, because many slow readers could hold such responses at once.
+func (x *exchange) write(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buffer.Cap() <= maxPooled {
@@ -27,59 +32,135 @@ func (c *call) write(status int, mediaType string, v any) error {
 		}
 	}()
 	encoder := json.NewEncoder(buffer)
-	encoder.SetEscapeHTML(false) // an answer is no HTML page, and nosniff says so
+	encoder.SetEscapeHTML(false) // responses are not HTML, and nosniff says so
 	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	if size := int64(buffer.Cap()); size > maxPooled && status < http.StatusBadRequest {
-		if err := c.reserve(size, 0); err != nil {
+		if err := x.reserve(size, 0); err != nil {
 			return err
 		}
 	}
-	c.send(status, mediaType, buffer.Bytes())
+	x.send(status, mediaType, buffer.Bytes())
 	return nil
 }
 
-// send sends a body that is encoded already. That a client has gone is no failure of the server: the log line shows how
-// much went out.
-func (c *call) send(status int, mediaType string, body []byte) {
-	c.set("Content-Type", mediaType)
-	c.set("Content-Length", strconv.Itoa(len(body)))
-	c.WriteHeader(status)
-	_, _ = c.Write(body)
+// send sends an encoded body. It ignores write errors: a client that disconnects is not a failure of the server, and the log
+// line has the number of bytes sent.
+func (x *exchange) send(status int, mediaType string, body []byte) {
+	x.set("Content-Type", mediaType)
+	x.set("Content-Length", strconv.Itoa(len(body)))
+	x.WriteHeader(status)
+	_, _ = x.Write(body)
 }
 
-func (c *call) ok(v any) error { return c.write(http.StatusOK, "application/json", v) }
+func (x *exchange) ok(v any) error { return x.write(http.StatusOK, "application/json", v) }
 
-// created answers with a new resource and its path.
-func (c *call) created(path string, v any) error {
-	c.set("Location", c.base+path)
-	return c.write(http.StatusCreated, "application/json", v)
+// created responds with a new resource and its path.
+func (x *exchange) created(path string, v any) error {
+	x.set("Location", x.base+path)
+	return x.write(http.StatusCreated, "application/json", v)
 }
 
-func (c *call) noContent() error {
-	c.WriteHeader(http.StatusNoContent)
+func (x *exchange) noContent() error {
+	x.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// secret marks an answer that shows a secret: nobody on the way may keep it (RFC 9111 section 5.2.2.5).
-func (c *call) secret() { c.set("Cache-Control", "no-store") }
+// noStore marks a response that shows a secret: no cache may store it (RFC 9111 section 5.2.2.5).
+func (x *exchange) noStore() { x.set("Cache-Control", "no-store") }
 
-// instant is a time of an answer, in milliseconds since the epoch. As a pointer, nil is null.
-type instant int64
+// listBody is a page of a list.
+type listBody[B any] struct {
+	Data       []B     `json:"data"`
+	HasMore    bool    `json:"has_more"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// writePage writes a page of rows. One extra row means that more rows follow. A page that is not full may be followed by more
+// rows too, if the store ended its search early.
+func writePage[R, B any](x *exchange, p form.Page, rows []R, body func(R) B, at func(R) form.Position) error {
+	response := listBody[B]{Data: make([]B, 0, min(len(rows), p.Limit))}
+	after := p.Ended
+	if len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		after = at(rows[len(rows)-1])
+	}
+	if after != (form.Position{}) {
+		next := p.Next(after)
+		response.HasMore, response.NextCursor = true, &next
+	}
+	for _, row := range rows {
+		response.Data = append(response.Data, body(row))
+	}
+	return x.ok(response)
+}
+
+// listRows responds with a page of a list that the store orders by row id. The store lists at most limit rows with ids below
+// before; 0 starts at the newest row.
+func listRows[R, B any](x *exchange, list func(ctx context.Context, before int64, limit int) ([]R, error), body func(R) B, row func(R) int64) error {
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	found, err := list(x.request.Context(), p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	return writePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}
+
+// show responds with the resource that find returns.
+func show[R, B any](x *exchange, find func(*exchange) (R, error), body func(R) B) error {
+	found, err := find(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(body(found))
+}
+
+// timestamp is a time in a response, in milliseconds since the epoch. A nil pointer is null.
+type timestamp int64
 
 // MarshalJSON writes RFC 3339 in UTC with milliseconds.
-func (i instant) MarshalJSON() ([]byte, error) {
+func (i timestamp) MarshalJSON() ([]byte, error) {
 	b := make([]byte, 0, len(webhook.TimeFormat)+2)
 	b = append(b, '"')
 	b = webhook.AppendTime(b, int64(i))
 	return append(b, '"'), nil
 }
 
-// orNull is s, or null where it is empty.
-func orNull(s string) *string {
+// nullIfEmpty returns s, or null if it is empty.
+func nullIfEmpty(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
+}
+
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: those of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
+// one string, which saves allocations in every request.
+func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
+	var buffer [160]byte
+	b := append(buffer[:0], `"plan";q=`...)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	b = append(b, `;w=60`...)
+	policy := len(b)
+	b = append(b, `"plan";r=`...)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = append(b, `;t=`...)
+	b = strconv.AppendInt(b, check.Seconds(r.Reset), 10)
+	state := len(b)
+	b = strconv.AppendInt(b, r.Limit, 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, now.Add(r.Reset+time.Second-1).Unix(), 10)
+
+	text := string(b)
+	x.set("RateLimit-Policy", text[:policy])
+	x.set("RateLimit", text[policy:state])
+	x.set("X-RateLimit-Limit", text[state:limit])
+	x.set("X-RateLimit-Remaining", text[limit:remaining])
+	x.set("X-RateLimit-Reset", text[remaining:])
 }

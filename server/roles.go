@@ -7,9 +7,9 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// roleStore is what the endpoints of roles ask of the store.
+// roleStore is the part of the store that the role endpoints use.
 type roleStore interface {
-	// Roles lists newest first, from before on; 0 is the newest.
+	// Roles lists them newest first, with row ids below before; 0 starts at the newest.
 	Roles(ctx context.Context, before int64, limit int) ([]access.Role, error)
 	Role(ctx context.Context, name string) (access.Role, error)
 	CreateRole(ctx context.Context, actor access.Actor, r access.Role) (access.Role, error)
@@ -17,10 +17,10 @@ type roleStore interface {
 	DeleteRole(ctx context.Context, actor access.Actor, name string) error
 }
 
-// roles are the endpoints of roles.
+// roles are the role endpoints.
 type roles struct {
-	store roleStore
-	named form.Lookup
+	store  roleStore
+	lookup form.Lookup
 }
 
 type roleBody struct {
@@ -31,79 +31,161 @@ type roleBody struct {
 
 func newRoleBody(r access.Role) roleBody { return roleBody{r.Name, r.Permissions.Keys(), r.BuiltIn} }
 
-func (h roles) create(c *call) error {
-	f, err := c.form()
+func (h roles) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("name", "permissions")
-	name, granted := f.Slug("name"), h.named.Permissions(c.request.Context(), f, "permissions")
+	name, granted := f.Slug("name"), h.lookup.Permissions(x.request.Context(), f, "permissions")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	role, err := h.store.CreateRole(c.request.Context(), c.actor(), access.Role{Name: *name, Permissions: *granted})
+	role, err := h.store.CreateRole(x.request.Context(), x.actor(), access.Role{Name: *name, Permissions: *granted})
 	if err != nil {
 		return err
 	}
-	return c.created("/api/v1/roles/"+role.Name+"/", newRoleBody(role))
+	return x.created("/api/v1/roles/"+role.Name+"/", newRoleBody(role))
 }
 
-func (h roles) list(c *call) error {
-	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Roles(c.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return answerPage(c, p, found, newRoleBody, func(r access.Role) form.Position { return form.Position{Row: r.RowID} })
+func (h roles) list(x *exchange) error {
+	return listRows(x, h.store.Roles, newRoleBody, func(r access.Role) int64 { return r.RowID })
 }
 
-// find returns the one in the path.
-func (h roles) find(c *call) (found access.Role, err error) {
-	name, err := c.pathName(aRole)
+// find returns the role in the path.
+func (h roles) find(x *exchange) (found access.Role, err error) {
+	name, err := x.pathName(aRole)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Role(c.request.Context(), name)
+	return h.store.Role(x.request.Context(), name)
 }
 
-func (h roles) read(c *call) error {
-	found, err := h.find(c)
-	if err != nil {
-		return err
-	}
-	return c.ok(newRoleBody(found))
-}
+func (h roles) read(x *exchange) error { return show(x, h.find, newRoleBody) }
 
-func (h roles) update(c *call) error {
-	name, err := c.pathName(aRole)
+func (h roles) update(x *exchange) error {
+	name, err := x.pathName(aRole)
 	if err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
-	change := access.RoleChange{Permissions: h.named.Permissions(c.request.Context(), f, "permissions")}
+	change := access.RoleChange{Permissions: h.lookup.Permissions(x.request.Context(), f, "permissions")}
 	if err := f.Err(); err != nil {
 		return err
 	}
-	role, err := h.store.UpdateRole(c.request.Context(), c.actor(), name, change)
+	role, err := h.store.UpdateRole(x.request.Context(), x.actor(), name, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newRoleBody(role))
+	return x.ok(newRoleBody(role))
 }
 
-func (h roles) remove(c *call) error {
-	name, err := c.pathName(aRole)
+func (h roles) remove(x *exchange) error {
+	name, err := x.pathName(aRole)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteRole(c.request.Context(), c.actor(), name); err != nil {
+	if err := h.store.DeleteRole(x.request.Context(), x.actor(), name); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
+}
+
+// permissionStore is the part of the store that the permission endpoints use.
+type permissionStore interface {
+	// Permissions lists them newest first, with row ids below before; 0 starts at the newest.
+	Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error)
+	Permission(ctx context.Context, key string) (access.Permission, error)
+	CreatePermission(ctx context.Context, actor access.Actor, p access.Permission) (access.Permission, error)
+	UpdatePermission(ctx context.Context, actor access.Actor, key, description string) (access.Permission, error)
+	DeletePermission(ctx context.Context, actor access.Actor, key string) error
+}
+
+// permissions are the permission endpoints.
+type permissions struct {
+	store permissionStore
+}
+
+type permissionBody struct {
+	Key         string `json:"key"`
+	Description string `json:"description"`
+	BuiltIn     bool   `json:"built_in"`
+}
+
+func newPermissionBody(p access.Permission) permissionBody {
+	return permissionBody{p.Key, p.Description, p.BuiltIn}
+}
+
+func (h permissions) create(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("key")
+	key, description := f.Text("key", access.MaxPermissionKey), f.Multiline("description")
+	if key != nil && !access.ValidPermissionKey(*key) {
+		f.Refuse("key", "invalid", "This must be a permission such as orders:read: words of lower-case letters, digits and _, joined by colons.")
+	}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	created := access.Permission{Key: *key}
+	if description != nil {
+		created.Description = *description
+	}
+	permission, err := h.store.CreatePermission(x.request.Context(), x.actor(), created)
+	if err != nil {
+		return err
+	}
+	return x.created("/api/v1/permissions/"+permission.Key+"/", newPermissionBody(permission))
+}
+
+func (h permissions) list(x *exchange) error {
+	return listRows(x, h.store.Permissions, newPermissionBody, func(p access.Permission) int64 { return p.RowID })
+}
+
+// find returns the permission in the path.
+func (h permissions) find(x *exchange) (found access.Permission, err error) {
+	key, err := x.pathKey()
+	if err != nil {
+		return found, err
+	}
+	return h.store.Permission(x.request.Context(), key)
+}
+
+func (h permissions) read(x *exchange) error { return show(x, h.find, newPermissionBody) }
+
+func (h permissions) update(x *exchange) error {
+	key, err := x.pathKey()
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("description")
+	description := f.Multiline("description")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	permission, err := h.store.UpdatePermission(x.request.Context(), x.actor(), key, *description)
+	if err != nil {
+		return err
+	}
+	return x.ok(newPermissionBody(permission))
+}
+
+func (h permissions) remove(x *exchange) error {
+	key, err := x.pathKey()
+	if err != nil {
+		return err
+	}
+	if err := h.store.DeletePermission(x.request.Context(), x.actor(), key); err != nil {
+		return err
+	}
+	return x.noContent()
 }

@@ -31,51 +31,51 @@ func TestRotation(t *testing.T) {
 		bad("refuses a null", "POST "+path+"{first}/rotate/", `{"grace_seconds":null}`, 422, "validation_failed", `"field":"grace_seconds","code":"wrong_type"`),
 		bad("knows no other field", "POST "+path+"{first}/rotate/", `{"scope":"events:write"}`, 422, "validation_failed", `"field":"scope","code":"unknown_field"`),
 		bad("is no GET", "GET "+path+"{first}/rotate/", "", 405, "method_not_allowed", "Allow: POST"),
-		{"is not there for others", call{"POST " + path + "{first}/rotate/", bearer(stranger), "", nil}, 404, "not_found", nil, nil},
-		{"nor is it wrong for others", call{"POST " + path + "{first}/rotate/", bearer(stranger), `{"x":1}`, nil}, 404, "not_found", nil, nil},
-		ok("leaves the key alone so far", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"replaces":null`, `"rotated_to":null`),
+		{"is not found for other organizations", call{"POST " + path + "{first}/rotate/", bearer(stranger), "", nil}, 404, "not_found", nil, nil},
+		{"is not found for other organizations, even with an invalid body", call{"POST " + path + "{first}/rotate/", bearer(stranger), `{"x":1}`, nil}, 404, "not_found", nil, nil},
+		ok("has not changed the key yet", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"replaces":null`, `"rotated_to":null`),
 		shows("gives a new key, as a creation does", "POST "+path+"{first}/rotate/", `{"grace_seconds":604800}`, 201,
 			`"name":"test"`, `"scope":"api_keys:write events:read"`, `"scope_not_granted":""`, `"key":"svc_`, `"status":"active"`,
 			`"organization_id":"{org}"`, `"created_by":"{user}"`, `"expires_at":null`, `"replaces":"{first}"`, `"rotated_to":null`, "Location: "+path+"key_"),
-		ok("shows where the old one went", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"rotated_to":"{last}"`),
-		ok("lists both while both live", "GET "+path, "", 200, `"id":"{last}"`, `"id":"{first}"`),
+		ok("names the new key in the old one", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"rotated_to":"{last}"`),
+		ok("lists both while both are valid", "GET "+path, "", 200, `"id":"{last}"`, `"id":"{first}"`),
 		{"the new one works", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 200, "", []string{`"id":"{last}"`}, nil},
 		bad("is refused a second time", "POST "+path+"{first}/rotate/", "", 409, "already_rotated", "{last}"),
 		shows("goes on with the new one, without a body", "POST "+path+"{last}/rotate", "", 201, `"replaces":"{last}"`),
-		ok("tells of it in the log", "GET /api/v1/audit-events/?type=api_key_rotated", "", 200,
+		ok("is in the audit log", "GET /api/v1/audit-events/?type=api_key_rotated", "", 200,
 			`"target":{"type":"api_key","id":"{first}"}`, `"grace_seconds":604800`, `"new_key_id":"{last}"`),
-		ok("is one event, not a creation and a revocation", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"data":[]`),
+		ok("is one audit event, not a creation and a revocation", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"data":[]`),
 		ok("revokes", "DELETE "+path+"{last}/", "", 204),
 		bad("is refused to a revoked key", "POST "+path+"{last}/rotate/", "", 409, "key_not_active", "revoked"),
 	})
-	t.Run("needs a plan that has keys", func(t *testing.T) {
+	t.Run("needs a plan that includes API keys", func(t *testing.T) {
 		key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
 		f.move(t, owner.Organization.ID, "free")
 		f.do(t, call{"POST " + path + key.ID + "/rotate/", bearer(token), "", nil}).want(t, 403, "plan_capability_required")
 		f.move(t, owner.Organization.ID, "growth")
 	})
-	t.Run("needs the permission, of a key as of a user", func(t *testing.T) {
+	t.Run("needs the permission, with a key and with a token", func(t *testing.T) {
 		key, raw := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 		f.do(t, call{"POST " + path + key.ID + "/rotate/", apiKey(raw), "", nil}).want(t, 403, "permission_denied")
 	})
-	t.Run("is sent to whoever wants to hear of it", func(t *testing.T) {
+	t.Run("is sent to subscriptions to audit events", func(t *testing.T) {
 		key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
 		storagetest.Subscription(t, f.store, owner, "https://example.com/", "api_key_rotated")
-		made := f.do(t, call{"POST " + path + key.ID + "/rotate/", bearer(token), "", nil}).want(t, 201, "")
+		created := f.do(t, call{"POST " + path + key.ID + "/rotate/", bearer(token), "", nil}).want(t, 201, "")
 		event := f.list(t, bearer(token), "/api/v1/events/?limit=1").Data[0]
 		got := f.do(t, call{fmt.Sprintf("GET /api/v1/events/%s/", event["id"]), bearer(token), "", nil}).want(t, 200, "")
-		for _, want := range []string{`"type":"api_key_rotated"`, key.ID, made.field("id"), `"state":"pending"`} {
+		for _, want := range []string{`"type":"api_key_rotated"`, key.ID, created.field("id"), `"state":"pending"`} {
 			if !strings.Contains(got.body, want) {
 				t.Errorf("no %s in %s", want, got.body)
 			}
 		}
-		if strings.Contains(got.body, made.field("key")) {
+		if strings.Contains(got.body, created.field("key")) {
 			t.Error("the event shows the key")
 		}
 	})
 }
 
-// TestKeysRotateThemselves has a key make its own successor: the answer arrives although the key ends by it.
+// TestKeysRotateThemselves has a key rotate itself. The response arrives, although the request revokes the key.
 func TestKeysRotateThemselves(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -84,7 +84,7 @@ func TestKeysRotateThemselves(t *testing.T) {
 		key, raw := storagetest.Key(t, f.store, owner, access.APIKeysWrite, access.EventsRead)
 		var mu sync.Mutex
 		var statuses []int
-		var made answer
+		var created testResponse
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
@@ -93,7 +93,7 @@ func TestKeysRotateThemselves(t *testing.T) {
 				defer mu.Unlock()
 				statuses = append(statuses, got.StatusCode)
 				if got.StatusCode == 201 {
-					made = got
+					created = got
 				}
 			})
 		}
@@ -103,14 +103,14 @@ func TestKeysRotateThemselves(t *testing.T) {
 			t.Fatalf("%s: %v", grace, statuses)
 		}
 		f.do(t, call{"GET /api/v1/whoami/", apiKey(raw), "", nil}).want(t, after, "")
-		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + made.field("key"), "", nil}).want(t, 200, "")
-		if made.field("scope") != "api_keys:write events:read" {
-			t.Errorf("scope %s", made.field("scope"))
+		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + created.field("key"), "", nil}).want(t, 200, "")
+		if created.field("scope") != "api_keys:write events:read" {
+			t.Errorf("scope %s", created.field("scope"))
 		}
 	}
 }
 
-// TestRotatedKeysShareTheirWindow asks with three keys of a line at once: they pass the limit of one together.
+// TestRotatedKeysShareTheirWindow uses a key and its two successors at once. All of them share the limit of one key.
 func TestRotatedKeysShareTheirWindow(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -120,8 +120,8 @@ func TestRotatedKeysShareTheirWindow(t *testing.T) {
 	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
 	keys := []string{raw.Reveal()}
 	for id := key.ID; len(keys) < 3; {
-		made := f.do(t, call{"POST /api/v1/api-keys/" + id + "/rotate/", bearer(token), `{"grace_seconds":3600}`, nil}).want(t, 201, "")
-		id, keys = made.field("id"), append(keys, made.field("key"))
+		created := f.do(t, call{"POST /api/v1/api-keys/" + id + "/rotate/", bearer(token), `{"grace_seconds":3600}`, nil}).want(t, 201, "")
+		id, keys = created.field("id"), append(keys, created.field("key"))
 	}
 	var passed, refused atomic.Int64
 	var wg sync.WaitGroup
@@ -143,7 +143,7 @@ func TestRotatedKeysShareTheirWindow(t *testing.T) {
 	}
 }
 
-// TestGrace looks at a rotated key from all sides at the end of its grace.
+// TestGrace reads, lists, verifies and uses a rotated key at the end of its grace period.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,12 +152,12 @@ func TestGrace(t *testing.T) {
 		begin := time.Now()
 		stamp := func(d time.Duration) string { return begin.Add(d).UTC().Format("2006-01-02T15:04:05.000Z") }
 		old := f.do(t, call{"POST " + path, operator, `{"name":"x","scope":"events:read","expires_at":"` + stamp(time.Hour) + `"}`, nil}).want(t, 201, "")
-		made := f.do(t, call{"POST " + path + old.field("id") + "/rotate/", operator, `{"grace_seconds":90}`, nil}).want(t, 201, "")
+		created := f.do(t, call{"POST " + path + old.field("id") + "/rotate/", operator, `{"grace_seconds":90}`, nil}).want(t, 201, "")
 		look := func(status, verdict string, code int) {
 			t.Helper()
 			f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + old.field("key"), "", nil}).want(t, code, "")
 			read := f.do(t, call{"GET " + path + old.field("id") + "/", operator, "", nil}).want(t, 200, "")
-			if read.field("status") != status || read.field("expires_at") != stamp(90*time.Second) || read.field("rotated_to") != made.field("id") {
+			if read.field("status") != status || read.field("expires_at") != stamp(90*time.Second) || read.field("rotated_to") != created.field("id") {
 				t.Errorf("read %s", read.body)
 			}
 			listed := f.do(t, call{"GET " + path + "?status=" + status, operator, "", nil}).want(t, 200, "")
@@ -174,13 +174,13 @@ func TestGrace(t *testing.T) {
 		look("active", "valid", 200)
 		time.Sleep(time.Millisecond)
 		look("expired", "key_expired", 401)
-		if made.field("expires_at") != stamp(time.Hour) {
-			t.Errorf("the new key ends at %s", made.field("expires_at"))
+		if created.field("expires_at") != stamp(time.Hour) {
+			t.Errorf("the new key ends at %s", created.field("expires_at"))
 		}
-		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + made.field("key"), "", nil}).want(t, 200, "")
+		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + created.field("key"), "", nil}).want(t, 200, "")
 		f.do(t, call{"POST " + path + old.field("id") + "/rotate/", operator, "", nil}).want(t, 409, "already_rotated")
 		time.Sleep(time.Hour - 90*time.Second)
-		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + made.field("key"), "", nil}).want(t, 401, "key_expired")
-		f.do(t, call{"POST " + path + made.field("id") + "/rotate/", operator, "", nil}).want(t, 409, "key_not_active")
+		f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + created.field("key"), "", nil}).want(t, 401, "key_expired")
+		f.do(t, call{"POST " + path + created.field("id") + "/rotate/", operator, "", nil}).want(t, 409, "key_not_active")
 	})
 }

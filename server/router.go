@@ -1,123 +1,154 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The methods that routes have, sorted: in this order Allow names them.
+// router finds the route of a request. Of httprouter it uses the trees only: its ServeHTTP redirects a path without the last
+// slash with a 301, which turns POST into GET, and it responds to OPTIONS from anybody.
+type router struct {
+	routes  []route
+	matched []*route // the routes that match paths by themselves
+	tree    *httprouter.Router
+	fixed   map[string][]string // path without parameters → its methods
+}
+
+// The methods of routes, in the order of the header Allow.
 var methods = []string{
 	http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut,
 }
 
-// register builds the router from the table, both slash forms of each pattern. Only the router's trees are used: its
-// ServeHTTP would redirect a missing slash with a 301 that turns POST into GET, and answer OPTIONS to anybody.
-func (s *Server) register() (*httprouter.Router, map[string][]string) {
-	router := httprouter.New()
-	fixed := map[string][]string{}
-	for i := range s.routes {
-		rt := &s.routes[i]
+// serve fills an empty router from the table, with and without the last slash of each path. A route without a handler is not
+// served.
+func (r *router) serve(table []route) {
+	r.routes = slices.DeleteFunc(table, func(rt route) bool { return rt.handle == nil })
+	r.tree, r.fixed = httprouter.New(), map[string][]string{}
+	for i := range r.routes {
+		rt := &r.routes[i]
+		if rt.match != nil {
+			r.matched = append(r.matched, rt)
+			continue
+		}
 		at := []string{rt.method}
 		if rt.method == http.MethodGet {
 			at = append(at, http.MethodHead)
 		}
 		paths := []string{rt.pattern, strings.TrimSuffix(rt.pattern, "/")}
 		for _, method := range at {
-			handle := follow(rt)
+			handle := setRoute(rt)
 			for _, path := range paths {
-				router.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
+				r.tree.Handle(method, strings.NewReplacer("{", ":", "}", "").Replace(path), handle)
 			}
 		}
 		for _, path := range paths {
 			if !strings.Contains(path, "{") {
-				fixed[path] = append(fixed[path], at...)
-				slices.Sort(fixed[path])
+				r.fixed[path] = append(r.fixed[path], at...)
+				slices.Sort(r.fixed[path])
 			}
 		}
 	}
-	return router, fixed
 }
 
-// follow notes in a call which route it takes, and what that asks for.
-func follow(rt *route) httprouter.Handle {
-	wanted := rt.wanted()
+// setRoute returns the handle of a route in the tree. It only sets the route of an exchange.
+func setRoute(rt *route) httprouter.Handle {
 	return func(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
-		c := w.(*call)
-		c.route, c.params, c.wanted = rt, p, wanted
+		x := w.(*exchange)
+		x.route, x.params = rt, p
 	}
 }
 
-// wanted are the permissions that a route asks for, with what its handler needs beside them.
-func (rt *route) wanted() access.Scope {
-	switch {
-	case rt.permission == "":
-		return access.Scope{}
-	case rt.pattern == verifyPath:
-		return access.NewScope(rt.permission, access.PlatformActAs)
+// find sets the route of a method and a path in x. If there is none, it returns the methods that the path has.
+func (r *router) find(x *exchange, method, path string) (allowed []string, found bool) {
+	for _, rt := range r.matched {
+		if rt.match(path) {
+			x.route = rt
+			return nil, true
+		}
 	}
-	return access.NewScope(rt.permission)
-}
-
-// dispatch finds the route and leads the request down it.
-func (s *Server) dispatch(c *call) {
-	if err := s.lead(c); err != nil {
-		s.fail(c, err)
-	}
-}
-
-func (s *Server) lead(c *call) error {
-	if err := c.boundHeader(); err != nil {
-		return err
-	}
-	method, path := c.request.Method, c.request.URL.Path
-	if dialect, wanted, isGate := gateAt(path); isGate {
-		return s.gate(c, dialect, wanted)
-	}
-	if allowed, found := s.locate(c, method, path); !found {
-		return s.unrouted(c, allowed)
-	}
-	return s.run(c)
-}
-
-// locate notes in c the route of a method and a path. Where there is none, it returns the methods that the path has.
-func (s *Server) locate(c *call, method, path string) (allowed []string, found bool) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, false
 	}
-	handle, params, _ := s.router.Lookup(method, path)
-	// "batch" in /events/batch/ is no id, whatever the method: a path that is fixed is never taken for one that varies.
-	fixed, isFixed := s.fixed[path]
+	handle, params, _ := r.tree.Lookup(method, path)
+	// A path without parameters comes first, whatever the method: "batch" in /events/batch/ is never an id.
+	fixed, isFixed := r.fixed[path]
 	switch {
 	case isFixed && (handle == nil || len(params) > 0):
 		return fixed, false
 	case handle == nil:
-		return s.allowed(path), false
+		return r.allowed(path), false
 	}
-	handle(c, nil, params)
+	handle(x, nil, params)
 	return nil, true
 }
 
-func (s *Server) allowed(path string) []string {
+func (r *router) allowed(path string) []string {
 	var allowed []string
 	for _, method := range methods {
-		if handle, _, _ := s.router.Lookup(method, path); handle != nil {
+		if handle, _, _ := r.tree.Lookup(method, path); handle != nil {
 			allowed = append(allowed, method)
 		}
 	}
 	return allowed
 }
 
-// unrouted says what is wrong with a request that no route takes. A credential that comes with it is judged and counted
-// all the same: every request of a key is.
-func (s *Server) unrouted(c *call, allowed []string) error {
-	if len(c.request.Header["Authorization"]) > 0 {
-		if err := s.authenticate(c); err != nil {
+// dispatch finds the route of a request and runs it.
+func (s *Server) dispatch(x *exchange) {
+	if err := s.run(x); err != nil {
+		s.fail(x, err)
+	}
+}
+
+// run leads a request down its route: the checks, then the query, then the handler.
+func (s *Server) run(x *exchange) error {
+	if err := x.limitHeaderFields(); err != nil {
+		return err
+	}
+	if allowed, found := s.router.find(x, x.request.Method, x.request.URL.Path); !found {
+		return s.refuseUnmatched(x, allowed)
+	}
+	switch {
+	case x.route.access == open, x.route.access == proxied:
+		return x.route.handle(x)
+	case x.route.access == local && share.IsLocal(x.request):
+		return x.handle()
+	}
+	s.auth.read(x)
+	x.Needed, x.Last = x.route.needs, access.CheckPermission
+	if err := s.auth.admit(x); err != nil {
+		return err
+	}
+	if x.request.ProtoMajor > 1 { // one connection makes many requests at once, so the limit on connections does not bound them
+		if err := x.reserve(requestCost, 0); err != nil {
+			return err
+		}
+	}
+	if err := x.handle(); err != nil {
+		return x.missingInstead(err)
+	}
+	return nil
+}
+
+// refuseUnmatched refuses a request that no route matches. Every request of a key counts, so a credential is checked first,
+// up to its rate limit.
+func (s *Server) refuseUnmatched(x *exchange, allowed []string) error {
+	if len(x.request.Header["Authorization"]) > 0 {
+		s.auth.read(x)
+		x.Last = access.CheckRateLimit
+		if err := s.auth.admit(x); err != nil {
 			return err
 		}
 	}
@@ -125,45 +156,57 @@ func (s *Server) unrouted(c *call, allowed []string) error {
 		return &refusal{http.StatusNotFound, "not_found", "There is nothing at this path."}
 	}
 	list := strings.Join(allowed, ", ")
-	c.set("Allow", list)
+	x.set("Allow", list)
 	return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "This path has only " + list + "."}
 }
 
-// run leads a request down its route: the checks, the query, the handler.
-func (s *Server) run(c *call) error {
-	if c.route.access == open {
-		return c.route.handle(c)
+// handle reads the query and calls the handler. If the route has no parameters, any parameter is refused here. A handler
+// with parameters reads them itself and refuses the others.
+func (x *exchange) handle() error {
+	if raw := x.request.URL.RawQuery; raw != "" {
+		x.query = form.ParseQuery(raw, x.route.parameters)
 	}
-	if c.route.access == local && isLocal(c.request) {
-		return c.handle()
-	}
-	if err := s.authenticate(c); err != nil {
-		return err
-	}
-	c.at, c.named = access.CheckOrganization, c.request.Header[organizationHeader] // what comes before has been made
-	if err := s.judge(c.request.Context(), &c.trial, access.CheckPermission); err != nil {
-		return err
-	}
-	if c.request.ProtoMajor > 1 { // one connection makes many requests at once, so connections do not bound them
-		if err := c.reserve(requestCost, 0); err != nil {
+	if len(x.route.parameters) == 0 {
+		if err := x.query.Err(); err != nil {
 			return err
 		}
 	}
-	if err := c.handle(); err != nil {
-		return c.orMissing(err)
-	}
-	return nil
+	return x.route.handle(x)
 }
 
-// handle reads the query and has the route answer. A handler that takes parameters reads them on; see page.
-func (c *call) handle() error {
-	if raw := c.request.URL.RawQuery; raw != "" {
-		c.query = form.ParseQuery(raw, c.route.parameters)
+// authenticator reads the credential of a request and has it checked.
+type authenticator struct {
+	checker *check.Checker
+	reader  *credential.Reader
+	cookies *credential.Cookies
+}
+
+// read reads the credential of a request and does not ask the store. A failure to read it is for the checks to report.
+func (a *authenticator) read(x *exchange) {
+	x.Presented, x.Address = a.reader.Read(x.request, x.local), x.client
+	if x.Kind != credential.Session {
+		return
 	}
-	if len(c.route.parameters) == 0 {
-		if err := c.query.Err(); err != nil {
-			return err
+	x.noStore() // the response is for this browser only
+	if errors.Is(x.Unreadable, credential.ErrSession) {
+		a.cookies.Clear(x, x.request)
+	}
+}
+
+// admit makes the checks of the credential that was read. Response headers say how many requests are left, and when to try
+// again.
+func (a *authenticator) admit(x *exchange) error {
+	err := a.checker.Check(x.request.Context(), &x.Run)
+	if x.Windowed {
+		x.setRateHeaders(x.Window, time.Now())
+	}
+	switch fault.KindOf(err) {
+	case fault.Limited:
+		x.set("Retry-After", strconv.FormatInt(max(1, check.Seconds(x.RetryAfter)), 10))
+	case fault.Unauthenticated:
+		if x.Kind == credential.Session && x.At == access.CheckLookUp {
+			a.cookies.Clear(x, x.request)
 		}
 	}
-	return c.route.handle(c)
+	return err
 }

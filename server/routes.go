@@ -2,214 +2,295 @@ package server
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Bounds of a request body, in bytes.
+// table lists every path that is served: method, path, handler, permissions and limits. A row without "to" needs a
+// credential with its permissions and counts one request of its rate limit. HEAD is served wherever GET is.
+func (h *handlers) table() []route {
+	var (
+		key, subscription, event = exists(h.keys.find), exists(h.subscriptions.find), h.events.exists
+		plan, permission, role   = exists(h.plans.find), exists(h.permissions.find), exists(h.roles.find)
+		organization, member     = exists(h.organizations.find), h.members.find
+		user, token              = exists(h.users.find), exists(h.tokens.find)
+	)
+	return []route{
+		// The process and its documents.
+		get("/healthz/", h.health.live).to(open),
+		get("/readyz/", h.health.ready).to(open),
+		get("/metrics/", h.metrics).to(local).need(access.PlatformRead),
+		get("/openapi.yaml/", h.description.asYAML).to(open),
+		get("/openapi.json/", h.description.asJSON).to(open),
+		get("/docs/", h.documents.index).to(open),
+		get("/docs/{name}/", h.documents.read).to(open),
+
+		// The caller. Sign-in checks the access token in its body.
+		get("/api/v1/whoami/", h.whoami.read).to(anyone),
+		post("/api/v1/session/", h.sessions.create).to(open).body(maxSmallBody),
+		get("/api/v1/session/", h.sessions.read).to(anyone),
+		del("/api/v1/session/", h.sessions.end).to(anyone),
+
+		// Questions about a key. Forward authentication also serves {dialect}/{permission}/, and the key needs that permission.
+		anyPath("/api/v1/authz/{dialect}/", isForwardAuth, h.forwardAuth.authorize).to(proxied),
+		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
+		post("/api/v1/auth/explain/", h.explanation.explain).need(access.APIKeysRead).body(maxSmallBody),
+
+		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("status"),
+		post("/api/v1/api-keys/", h.keys.create).need(access.APIKeysWrite).body(maxSmallBody),
+		get("/api/v1/api-keys/{id}/", h.keys.read).need(access.APIKeysRead).of(key),
+		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
+		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
+
+		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("status"),
+		post("/api/v1/webhooks/subscriptions/", h.subscriptions.create).need(access.WebhooksWrite).body(maxSmallBody),
+		get("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.read).need(access.WebhooksRead).of(subscription),
+		patch("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		del("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.remove).need(access.WebhooksWrite).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/rotate-secret/", h.subscriptions.rotate).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/test/", h.deliveries.test).need(access.WebhooksWrite).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.replays.replay).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", h.deliveries.list).need(access.WebhooksRead).
+			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
+		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
+		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("since", "until", "subscription_id", "step"),
+
+		get("/api/v1/events/", h.events.list).need(access.EventsRead).pages(),
+		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
+		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
+		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
+
+		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("type", "actor", "since", "until"),
+
+		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
+		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
+		post("/api/v1/queue/release/", h.queue.release).need(access.PlatformWrite),
+		post("/api/v1/queue/discard/", h.queue.discard).need(access.PlatformWrite),
+		post("/api/v1/backups/", h.backups.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/clock/", h.clock.read).need(access.PlatformRead),
+		post("/api/v1/clock/accept/", h.clock.accept).need(access.PlatformWrite),
+
+		get("/api/v1/plans/", h.plans.list).need(access.PlatformRead).pages(),
+		post("/api/v1/plans/", h.plans.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/plans/{name}/", h.plans.read).need(access.PlatformRead).of(plan),
+		patch("/api/v1/plans/{name}/", h.plans.update).need(access.PlatformWrite).body(maxSmallBody).of(plan),
+		del("/api/v1/plans/{name}/", h.plans.remove).need(access.PlatformWrite).of(plan),
+
+		get("/api/v1/permissions/", h.permissions.list).need(access.PlatformRead).pages(),
+		post("/api/v1/permissions/", h.permissions.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/permissions/{key}/", h.permissions.read).need(access.PlatformRead).of(permission),
+		patch("/api/v1/permissions/{key}/", h.permissions.update).need(access.PlatformWrite).body(maxSmallBody).of(permission),
+		del("/api/v1/permissions/{key}/", h.permissions.remove).need(access.PlatformWrite).of(permission),
+
+		get("/api/v1/roles/", h.roles.list).need(access.PlatformRead).pages(),
+		post("/api/v1/roles/", h.roles.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/roles/{name}/", h.roles.read).need(access.PlatformRead).of(role),
+		patch("/api/v1/roles/{name}/", h.roles.update).need(access.PlatformWrite).body(maxSmallBody).of(role),
+		del("/api/v1/roles/{name}/", h.roles.remove).need(access.PlatformWrite).of(role),
+
+		get("/api/v1/organizations/", h.organizations.list).need(access.PlatformRead).pages(),
+		post("/api/v1/organizations/", h.organizations.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/organizations/{id}/", h.organizations.read).need(access.PlatformRead).of(organization),
+		patch("/api/v1/organizations/{id}/", h.organizations.update).need(access.PlatformWrite).body(maxSmallBody).of(organization),
+		del("/api/v1/organizations/{id}/", h.organizations.remove).need(access.PlatformWrite).of(organization),
+
+		get("/api/v1/organizations/{id}/members/", h.members.list).need(access.PlatformRead).pages().of(organization),
+		put("/api/v1/organizations/{id}/members/{user_id}/", h.members.set).need(access.PlatformWrite).body(maxSmallBody).of(member),
+		del("/api/v1/organizations/{id}/members/{user_id}/", h.members.remove).need(access.PlatformWrite).of(member),
+
+		get("/api/v1/users/", h.users.list).need(access.PlatformRead).pages(),
+		post("/api/v1/users/", h.users.create).need(access.PlatformWrite).body(maxSmallBody),
+		get("/api/v1/users/{id}/", h.users.read).need(access.PlatformRead).of(user),
+		patch("/api/v1/users/{id}/", h.users.update).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		del("/api/v1/users/{id}/", h.users.remove).need(access.PlatformWrite).of(user),
+
+		get("/api/v1/users/{id}/access-tokens/", h.tokens.list).need(access.PlatformRead).pages().of(user),
+		post("/api/v1/users/{id}/access-tokens/", h.tokens.create).need(access.PlatformWrite).body(maxSmallBody).of(user),
+		get("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.read).need(access.PlatformRead).of(token),
+		del("/api/v1/users/{id}/access-tokens/{token_id}/", h.tokens.revoke).need(access.PlatformWrite).of(token),
+	}
+}
+
+// The largest bodies of requests, in bytes.
 const (
-	none      = 0
-	small     = 64 << 10
-	oneEvent  = webhook.MaxEvent
-	manyEvent = 16 << 20
+	maxSmallBody = 64 << 10
+	maxEventBody = webhook.MaxEvent
+	maxBatchBody = 16 << 20
 )
 
-// reach says who gets as far as the handler of a route. It is the class of the limiter too: who is asked for a
-// credential is counted.
+// reach says who reaches the handler of a route, and which limit counts the request.
 type reach uint8
 
 const (
-	permitted reach = iota // a credential with the permission; one request of its window
-	anyone                 // any valid credential; one request of its window
-	open                   // everybody: no credential is looked at, and nothing counted
-	local                  // as open for who asks from this machine, as permitted for all others
+	permitted reach = iota // a credential with the permissions of the route; one request of its rate limit
+	anyone                 // any valid credential; one request of its rate limit
+	open                   // everybody; no credential is read, and nothing is counted
+	local                  // open for requests from this machine, permitted for all others
+	proxied                // the API key of a request that a proxy holds; one request of its rate limit
 )
 
-// route is one line of the table.
+// route is one row of the table. Its methods set what differs from a request without query and body.
 type route struct {
-	method     string
-	pattern    string // closed by a slash; served without it too
-	permission string
+	method     string // anyMethod if match decides
+	pattern    string // ends in a slash; the same path without it is served too
 	access     reach
-	body       int64    // bytes at most
-	parameters []string // of the query; any other is refused
-	handle     func(*call) error
-	find       func(*call) error // NotFound where there is not what the path names; nil where it names nothing
+	needs      access.Scope // all of these permissions
+	maxBody    int64        // bytes; 0 takes no body
+	parameters []string     // of the query; any other is refused
+	handle     func(*exchange) error
+	exists     func(*exchange) error  // NotFound if the resource in the path does not exist; nil if the path names none
+	match      func(path string) bool // instead of method and pattern
 }
 
-var (
-	paged       = []string{"limit", "cursor"}
-	byStatus    = []string{"limit", "cursor", "status"}
-	byAttempt   = []string{"limit", "cursor", "outcome", "event_type", "event_id", "since", "until"}
-	byAudit     = []string{"limit", "cursor", "type", "actor", "since", "until"}
-	byPeriod    = []string{"since", "until", "subscription_id", "step"}
-	noParameter []string
-)
+// anyMethod is the method of a route that serves all methods.
+const anyMethod = "*"
 
-// table lists every route. HEAD is served wherever GET is.
-func (s *Server) table(o Options) []route {
-	const (
-		get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
-
-		api           = "/api/v1/"
-		keyPath       = api + "api-keys/"
-		hookPath      = api + "webhooks/subscriptions/"
-		eventPath     = api + "events/"
-		planPath      = api + "plans/"
-		permitPath    = api + "permissions/"
-		rolePath      = api + "roles/"
-		orgPath       = api + "organizations/"
-		memberPath    = orgPath + "{id}/members/"
-		userPath      = api + "users/"
-		tokenPath     = userPath + "{id}/access-tokens/"
-		attemptPath   = hookPath + "{id}/deliveries/"
-		queuePath     = api + "queue/"
-		operatorReads = access.PlatformRead
-		operatorWrite = access.PlatformWrite
-	)
-	var (
-		re = form.Lookup{Store: o.Store}
-		id = identity{o.Store}
-		k  = keys{o.Store, re, o.KeyPrefix}
-		ve = verification{s, re}
-		ex = explanation{s, o.Store, re}
-		h  = subscriptions{o.Store, o.CheckURL}
-		rp = replays{o.Store}
-		d  = deliveries{o.Store, o.Tester, o.TestTimeout, &s.draining}
-		e  = events{o.Store}
-		st = stats{o.Store}
-		a  = audit{o.Store}
-		pl = plans{o.Store}
-		pe = permissions{o.Store}
-		ro = roles{o.Store, re}
-		or = organizations{o.Store, re}
-		me = members{o.Store, re}
-		us = users{o.Store}
-		to = tokens{o.Store, re}
-		se = sessions{s, o.Store, id}
-		qu = queue{o.Store}
-		ba = backups{o.Store}
-		cl = clocks{o.Store}
-		he = health{o.Store, o.Deliveries, o.Checks, &s.draining, &look{turn: make(chan struct{}, 1)}}
-		de = newDescription(o.BaseURL)
-		do = newDocuments(s.base)
-	)
-	var (
-		key, hook, plan, permission = there(k.find), there(h.find), there(pl.find), there(pe.find)
-		role, org, user, token      = there(ro.find), there(or.find), there(us.find), there(to.find)
-	)
-	return []route{
-		{get, "/healthz/", "", open, none, noParameter, he.live, nil},
-		{get, "/readyz/", "", open, none, noParameter, he.ready, nil},
-		{get, "/openapi.yaml/", "", open, none, noParameter, de.asYAML, nil},
-		{get, "/openapi.json/", "", open, none, noParameter, de.asJSON, nil},
-		{get, docsPath, "", open, none, noParameter, do.index, nil},
-		{get, docsPath + "{name}/", "", open, none, noParameter, do.read, nil},
-
-		{get, api + "whoami/", "", anyone, none, noParameter, id.read, nil},
-
-		{post, api + "session/", "", open, small, noParameter, se.create, nil},
-		{get, api + "session/", "", anyone, none, noParameter, se.read, nil},
-		{del, api + "session/", "", anyone, none, noParameter, se.end, nil},
-
-		{get, keyPath, access.APIKeysRead, permitted, none, byStatus, k.list, nil},
-		{post, keyPath, access.APIKeysWrite, permitted, small, noParameter, k.create, nil},
-		{get, keyPath + "{id}/", access.APIKeysRead, permitted, none, noParameter, k.read, key},
-		{del, keyPath + "{id}/", access.APIKeysWrite, permitted, none, noParameter, k.revoke, key},
-		{post, keyPath + "{id}/rotate/", access.APIKeysWrite, permitted, small, noParameter, k.rotate, key},
-
-		{post, verifyPath, access.APIKeysRead, permitted, small, noParameter, ve.verify, nil},
-		{post, explainPath, access.APIKeysRead, permitted, small, noParameter, ex.explain, nil},
-
-		{get, hookPath, access.WebhooksRead, permitted, none, byStatus, h.list, nil},
-		{post, hookPath, access.WebhooksWrite, permitted, small, noParameter, h.create, nil},
-		{get, hookPath + "{id}/", access.WebhooksRead, permitted, none, noParameter, h.read, hook},
-		{patch, hookPath + "{id}/", access.WebhooksWrite, permitted, small, noParameter, h.update, hook},
-		{del, hookPath + "{id}/", access.WebhooksWrite, permitted, none, noParameter, h.remove, hook},
-		{post, hookPath + "{id}/rotate-secret/", access.WebhooksWrite, permitted, small, noParameter, h.rotate, hook},
-		{post, hookPath + "{id}/test/", access.WebhooksWrite, permitted, none, noParameter, d.test, hook},
-		{post, hookPath + "{id}/replay/", access.WebhooksWrite, permitted, small, noParameter, rp.replay, hook},
-		{get, attemptPath, access.WebhooksRead, permitted, none, byAttempt, d.list, d.findLog},
-		{post, attemptPath + "{attempt_id}/redeliver/", access.WebhooksWrite, permitted, none, noParameter, d.redeliver, hook},
-
-		{get, api + "webhooks/stats/", access.WebhooksRead, permitted, none, byPeriod, st.read, nil},
-
-		{get, eventPath, access.EventsRead, permitted, none, paged, e.list, nil},
-		{post, eventPath, access.EventsWrite, permitted, oneEvent, noParameter, e.publish, nil},
-		{post, eventPath + "batch/", access.EventsWrite, permitted, manyEvent, noParameter, e.publishBatch, nil},
-		{get, eventPath + "{id}/", access.EventsRead, permitted, none, noParameter, e.read, e.exists},
-
-		{get, api + "audit-events/", access.AuditRead, permitted, none, byAudit, a.list, nil},
-
-		{get, queuePath, operatorReads, permitted, none, noParameter, qu.read, nil},
-		{post, queuePath + "hold/", operatorWrite, permitted, small, noParameter, qu.hold, nil},
-		{post, queuePath + "release/", operatorWrite, permitted, none, noParameter, qu.release, nil},
-		{post, queuePath + "discard/", operatorWrite, permitted, none, noParameter, qu.discard, nil},
-
-		{post, api + "backups/", operatorWrite, permitted, small, noParameter, ba.create, nil},
-
-		{get, api + "clock/", operatorReads, permitted, none, noParameter, cl.read, nil},
-		{post, api + "clock/accept/", operatorWrite, permitted, none, noParameter, cl.accept, nil},
-
-		{get, planPath, operatorReads, permitted, none, paged, pl.list, nil},
-		{post, planPath, operatorWrite, permitted, small, noParameter, pl.create, nil},
-		{get, planPath + "{name}/", operatorReads, permitted, none, noParameter, pl.read, plan},
-		{patch, planPath + "{name}/", operatorWrite, permitted, small, noParameter, pl.update, plan},
-		{del, planPath + "{name}/", operatorWrite, permitted, none, noParameter, pl.remove, plan},
-
-		{get, permitPath, operatorReads, permitted, none, paged, pe.list, nil},
-		{post, permitPath, operatorWrite, permitted, small, noParameter, pe.create, nil},
-		{get, permitPath + "{key}/", operatorReads, permitted, none, noParameter, pe.read, permission},
-		{patch, permitPath + "{key}/", operatorWrite, permitted, small, noParameter, pe.update, permission},
-		{del, permitPath + "{key}/", operatorWrite, permitted, none, noParameter, pe.remove, permission},
-
-		{get, rolePath, operatorReads, permitted, none, paged, ro.list, nil},
-		{post, rolePath, operatorWrite, permitted, small, noParameter, ro.create, nil},
-		{get, rolePath + "{name}/", operatorReads, permitted, none, noParameter, ro.read, role},
-		{patch, rolePath + "{name}/", operatorWrite, permitted, small, noParameter, ro.update, role},
-		{del, rolePath + "{name}/", operatorWrite, permitted, none, noParameter, ro.remove, role},
-
-		{get, orgPath, operatorReads, permitted, none, paged, or.list, nil},
-		{post, orgPath, operatorWrite, permitted, small, noParameter, or.create, nil},
-		{get, orgPath + "{id}/", operatorReads, permitted, none, noParameter, or.read, org},
-		{patch, orgPath + "{id}/", operatorWrite, permitted, small, noParameter, or.update, org},
-		{del, orgPath + "{id}/", operatorWrite, permitted, none, noParameter, or.remove, org},
-
-		{get, memberPath, operatorReads, permitted, none, paged, me.list, org},
-		{put, memberPath + "{user_id}/", operatorWrite, permitted, small, noParameter, me.set, me.find},
-		{del, memberPath + "{user_id}/", operatorWrite, permitted, none, noParameter, me.remove, me.find},
-
-		{get, userPath, operatorReads, permitted, none, paged, us.list, nil},
-		{post, userPath, operatorWrite, permitted, small, noParameter, us.create, nil},
-		{get, userPath + "{id}/", operatorReads, permitted, none, noParameter, us.read, user},
-		{patch, userPath + "{id}/", operatorWrite, permitted, small, noParameter, us.update, user},
-		{del, userPath + "{id}/", operatorWrite, permitted, none, noParameter, us.remove, user},
-
-		{get, tokenPath, operatorReads, permitted, none, paged, to.list, user},
-		{post, tokenPath, operatorWrite, permitted, small, noParameter, to.create, user},
-		{get, tokenPath + "{token_id}/", operatorReads, permitted, none, noParameter, to.read, token},
-		{del, tokenPath + "{token_id}/", operatorWrite, permitted, none, noParameter, to.revoke, token},
-	}
+func get(pattern string, handle func(*exchange) error) route {
+	return route{method: http.MethodGet, pattern: pattern, handle: handle}
 }
 
-// Route is a line of the table as others see it: the tests that walk it, and the description of the API.
+func post(pattern string, handle func(*exchange) error) route {
+	return route{method: http.MethodPost, pattern: pattern, handle: handle}
+}
+
+func put(pattern string, handle func(*exchange) error) route {
+	return route{method: http.MethodPut, pattern: pattern, handle: handle}
+}
+
+func patch(pattern string, handle func(*exchange) error) route {
+	return route{method: http.MethodPatch, pattern: pattern, handle: handle}
+}
+
+func del(pattern string, handle func(*exchange) error) route {
+	return route{method: http.MethodDelete, pattern: pattern, handle: handle}
+}
+
+// anyPath serves all methods at the paths that match.
+func anyPath(pattern string, match func(path string) bool, handle func(*exchange) error) route {
+	return route{method: anyMethod, pattern: pattern, match: match, handle: handle}
+}
+
+func (r route) to(who reach) route {
+	r.access = who
+	return r
+}
+
+// need lists the permissions that a credential must have, all of them.
+func (r route) need(permissions ...string) route {
+	r.needs = access.NewScope(permissions...)
+	return r
+}
+
+func (r route) body(most int64) route {
+	r.maxBody = most
+	return r
+}
+
+func (r route) query(parameters ...string) route {
+	r.parameters = parameters
+	return r
+}
+
+// pages is a list of pages with these filters.
+func (r route) pages(filters ...string) route {
+	return r.query(append([]string{"limit", "cursor"}, filters...)...)
+}
+
+// of names the resource in the path. It decides between 404 and a problem with the query or the body.
+func (r route) of(exists func(*exchange) error) route {
+	r.exists = exists
+	return r
+}
+
+// Route is a row of the table for tests and for the description of the API.
 type Route struct {
-	Method     string
-	Pattern    string   // with {id}, {name} and {key} for what varies
-	Permission string   // empty: Open, or any valid credential will do
-	Open       bool     // no credential is looked at
-	Local      bool     // nor is one of a request from this machine
-	Parameters []string // of the query
-	Body       int64    // bytes at most; 0 takes none
+	Method      string   // "*" serves all methods
+	Pattern     string   // with {id}, {name} and {key} where paths vary
+	Permissions []string // all of them are needed; empty if any valid credential will do
+	Open        bool     // no credential is read
+	Local       bool     // no credential is read in a request from this machine
+	Proxied     bool     // a proxy asks for another request
+	Parameters  []string // of the query
+	Body        int64    // bytes at most; 0 takes none
 }
 
-// Routes lists the table in order, without the HEAD that stands beside every GET.
+// Routes lists the table in order. It omits HEAD, which is served wherever GET is.
 func (s *Server) Routes() []Route {
-	routes := make([]Route, len(s.routes))
-	for i, r := range s.routes {
-		routes[i] = Route{r.method, r.pattern, r.permission, r.access == open, r.access == local, r.parameters, r.body}
+	routes := make([]Route, len(s.router.routes))
+	for i, r := range s.router.routes {
+		routes[i] = Route{r.method, r.pattern, r.needs.Keys(), r.access == open, r.access == local, r.access == proxied, r.parameters, r.maxBody}
 	}
 	return routes
+}
+
+// handlers has the handlers of every resource. Each one has only what it needs.
+type handlers struct {
+	health        health
+	metrics       func(*exchange) error // nil if there are none
+	description   description
+	documents     documents
+	whoami        whoami
+	sessions      sessions
+	forwardAuth   forwardAuth
+	verification  verification
+	explanation   explanation
+	keys          keys
+	subscriptions subscriptions
+	deliveries    deliveries
+	replays       replays
+	stats         stats
+	events        events
+	audit         audit
+	queue         queue
+	backups       backups
+	clock         clocks
+	plans         plans
+	permissions   permissions
+	roles         roles
+	organizations organizations
+	members       members
+	users         users
+	tokens        tokens
+}
+
+// newHandlers makes the handlers. base is the path before every path that a response shows.
+func newHandlers(o Options, base string, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
+	lookup := form.Lookup{Store: o.Store}
+	h := &handlers{
+		health:        health{o.Store, o.Deliveries, o.Checks, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		description:   newDescription(o.BaseURL),
+		documents:     newDocuments(base),
+		whoami:        whoami{o.Store},
+		sessions:      sessions{o.Store, auth, whoami{o.Store}},
+		forwardAuth:   forwardAuth{auth, o.Store},
+		verification:  verification{auth.checker, lookup},
+		explanation:   explanation{auth.checker, router, o.Store, lookup},
+		keys:          keys{o.Store, lookup, o.KeyPrefix},
+		subscriptions: subscriptions{o.Store, o.CheckURL},
+		deliveries:    deliveries{o.Store, o.Tester, o.TestTimeout, draining},
+		replays:       replays{o.Store},
+		stats:         stats{o.Store},
+		events:        events{o.Store},
+		audit:         audit{o.Store},
+		queue:         queue{o.Store},
+		backups:       backups{o.Store},
+		clock:         clocks{o.Store},
+		plans:         plans{o.Store},
+		permissions:   permissions{o.Store},
+		roles:         roles{o.Store, lookup},
+		organizations: organizations{o.Store, lookup},
+		members:       members{o.Store, lookup},
+		users:         users{o.Store},
+		tokens:        tokens{o.Store, lookup},
+	}
+	if o.Metrics != nil {
+		h.metrics = func(x *exchange) error {
+			o.Metrics.ServeHTTP(x, x.request)
+			return nil
+		}
+	}
+	return h
 }

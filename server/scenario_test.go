@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// scenario is one request and what its answer must be like. Scenarios of a table run in order, on one floor.
+// scenario is one request and its expected response. The scenarios of a table run in order, on one server.
 type scenario struct {
 	name   string
 	call   call
@@ -16,9 +16,9 @@ type scenario struct {
 	never  []string // the body must not contain
 }
 
-// run runs the scenarios. Braces in a call are filled with what earlier answers have left in known; a scenario's own
-// name in known, as in save, keeps its id.
-func (f *floor) run(t *testing.T, known map[string]string, scenarios []scenario) {
+// run runs the scenarios. Words in braces are replaced by values from known, which earlier responses filled. The scenario stores
+// the id of its response there under the name in save.
+func (f *testServer) run(t *testing.T, known map[string]string, scenarios []scenario) {
 	t.Helper()
 	fill := func(s string) string {
 		for name, value := range known {
@@ -52,28 +52,28 @@ func (f *floor) run(t *testing.T, known map[string]string, scenarios []scenario)
 	}
 }
 
-// has reports whether an answer has a piece of text in its body, or a header where the text is "Header: value".
-func has(a answer, text string) bool {
+// has reports whether the body of a response contains a text. A text such as "Header: value" names a header.
+func has(a testResponse, text string) bool {
 	if name, value, ok := strings.Cut(text, ": "); ok && !strings.ContainsAny(name, ` "{`) {
 		return strings.Contains(a.Header.Get(name), value)
 	}
 	return strings.Contains(a.body, text)
 }
 
-// noSecret is what no answer but the first may hold.
+// noSecret lists fields that only the response to a creation may have.
 var noSecret = []string{`"key":"svc_`, `"secret":"`, `"token":"`, "Cache-Control: no-store"}
 
-// ok is a scenario that wants pieces of a body.
+// ok is a scenario whose response has these texts.
 func ok(name, line, body string, status int, want ...string) scenario {
 	return scenario{name, call{line, "{as}", body, nil}, status, "", want, noSecret}
 }
 
-// shows is a scenario whose answer shows a secret.
+// shows is a scenario whose response shows a secret.
 func shows(name, line, body string, status int, want ...string) scenario {
 	return scenario{name, call{line, "{as}", body, nil}, status, "", append(want, "Cache-Control: no-store"), nil}
 }
 
-// bad is a scenario that is refused.
+// bad is a scenario whose request is refused.
 func bad(name, line, body string, status int, code string, want ...string) scenario {
 	return scenario{name, call{line, "{as}", body, nil}, status, code, want, noSecret}
 }

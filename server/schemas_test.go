@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/server"
 )
 
-// optional are the fields of answers that are not always there.
+// optional are the fields of responses that may be absent.
 var optional = []string{"Problem.errors", "CheckResult.problem", "CheckResult.warning"}
 
 func TestSchemas(t *testing.T) {
@@ -25,7 +25,7 @@ func TestSchemas(t *testing.T) {
 		if len(properties) == 0 || closed {
 			continue
 		}
-		t.Run("of an answer require all their fields: "+name, func(t *testing.T) {
+		t.Run("of a response require all their fields: "+name, func(t *testing.T) {
 			required, _ := member(schema, "required").([]any)
 			for property := range properties {
 				if !slices.Contains(required, any(property)) && !slices.Contains(optional, name+"."+property) {
@@ -113,7 +113,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// hasExample reports whether a schema has one, or is a page of what has one.
+// hasExample reports whether a schema has an example, or is a page of a schema that has one.
 func (d *described) hasExample(schema map[string]any) bool {
 	if schema["examples"] == nil && object(schema, "properties")["next_cursor"] != nil {
 		_, schema = follow(d.doc, "", member(schema, "properties", "data", "items").(map[string]any))

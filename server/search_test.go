@@ -14,7 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// tired is a store whose searches end before they have found anything, three times.
+// tired is a store whose first three searches end before they find anything.
 type tired struct {
 	server.Store
 	from *[]webhook.AttemptFilter
@@ -43,7 +43,7 @@ func TestSearches(t *testing.T) {
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	attempted(t, f, owner, sub, 2)
 
-	t.Run("that end early answer with what they have, and a cursor that goes on", func(t *testing.T) {
+	t.Run("that end early respond with what they found, and a cursor to continue", func(t *testing.T) {
 		path := "/api/v1/webhooks/subscriptions/" + sub.ID + "/deliveries/?event_type=user.created"
 		next, pages := "", 0
 		for {
@@ -65,7 +65,7 @@ func TestSearches(t *testing.T) {
 		}
 	})
 
-	t.Run("that have to wait too long say when to come again", func(t *testing.T) {
+	t.Run("that wait too long get a Retry-After", func(t *testing.T) {
 		page := f.list(t, bearer(token), "/api/v1/audit-events/?type=user_created")
 		got := f.do(t, call{"GET /api/v1/audit-events/?type=user_created&cursor=" + *page.NextCursor, bearer(token), "", nil})
 		if got.want(t, 503, "too_busy").Header.Get("Retry-After") != "5" {

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/keyhook/keyhook/server/share"
 )
 
-// What a connection may cost. The times are a caller's, not a handler's: a request that is not read in readTimeout is
-// cut, and with it the context of a handler that takes longer. Routes that need more say so; see call.extend.
+// The limits of a connection. The timeouts are for callers: a request that is not read within readTimeout is cut off. The same
+// timeout cancels the context of a handler that takes longer. Handlers that need more time call extendDeadlines.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 15 * time.Second
@@ -20,21 +22,24 @@ const (
 	idleTimeout       = 60 * time.Second
 	maxHeaderBytes    = 16 << 10
 	maxStreams        = 100       // of one HTTP/2 connection
-	maxUnread         = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
+	maxUnreadBytes    = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
+
+	maxConnections               = 1024 // open at the same time
+	DefaultConnectionsPerAddress = 128
 )
 
-// errStopped is the cause by which the contexts of requests end that outlive the grace.
+// errStopped is the cancellation cause of requests that run longer than the shutdown grace.
 var errStopped = errors.New("the server has stopped")
 
-// Serve answers requests from l until ctx ends; then it stops accepting, lets requests under way end for as long as the
-// grace, cuts the rest, and returns nil once all have returned. It owns l and closes it. Listening is the caller's, so
-// that a busy port is an error before anything has begun.
+// Serve responds to requests from l until ctx ends. Then it accepts no more, gives running requests the shutdown grace, cancels the
+// rest, and returns nil when all have returned. It owns l and closes it. The caller listens, so that a busy port is an error
+// before anything starts.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return s.serve(ctx, l, s, s.tls)
 }
 
-// ServeLocal does so for the local socket: without TLS, and those who send no credential act as the built-in operator.
-// Whoever may connect is the listener's to say. A nil listener is none, and nothing is done.
+// ServeLocal is Serve for the local socket, without TLS. Requests without a credential act as the built-in operator. The listener
+// decides who may connect. If l is nil, ServeLocal does nothing.
 func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
@@ -43,37 +48,37 @@ func (s *Server) ServeLocal(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, tls *tls.Config) error {
-	defer s.unknown.report(true)
+	defer s.unknown.Report(true)
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopped)
 	server := s.httpServer(requests, h, tls)
-	shared := s.newConnections(l) // beneath TLS: above it, net/http would not recognize its own connections
-	server.ConnState = shared.track
+	limited := share.NewListener(l, s.connections, s.log) // below TLS: net/http must recognize its own TLS connections
+	server.ConnState = limited.OnStateChange
 	served := make(chan error, 1)
 	go func() {
 		if tls != nil {
-			served <- server.ServeTLS(shared, "", "")
+			served <- server.ServeTLS(limited, "", "")
 			return
 		}
-		served <- server.Serve(shared)
+		served <- server.Serve(limited)
 	}()
 	select {
 	case err := <-served:
 		cut(errStopped)
 		err = errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), server.Close())
-		s.underway.Wait() // the store is closed next
+		s.underway.Wait() // the caller closes the store next
 		return err
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
-	grace, cancel := context.WithTimeoutCause(requests, s.grace, errors.New("requests outlived the grace"))
+	grace, cancel := context.WithTimeoutCause(requests, s.grace, errors.New("requests ran longer than server.shutdown_grace"))
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "requests cut at shutdown", slog.Any("cause", context.Cause(grace)))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "shutdown canceled running requests", slog.Any("cause", context.Cause(grace)))
 		cut(errStopped)
 		err = server.Close()
 		_ = <-served      // http.ErrServerClosed
-		s.underway.Wait() // what waits on its context returns now
+		s.underway.Wait() // their contexts have ended
 		return err
 	}
 	_ = <-served // http.ErrServerClosed
@@ -86,11 +91,11 @@ func (s *Server) httpServer(requests context.Context, h http.Handler, tls *tls.C
 	protocols.SetHTTP2(tls != nil)
 	return &http.Server{
 		Handler:                      h,
-		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a path like any other: unknown
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is an unknown path like any other
 		TLSConfig:                    tls,
 		Protocols:                    protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnreadBytes, MaxReceiveBufferPerStream: maxUnreadBytes,
 		},
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,

@@ -19,7 +19,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// pipes is a listener without sockets, so that time in a bubble can pass while its connections wait.
+// pipes is a listener without sockets, so that virtual time can pass while its connections wait.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -41,7 +41,7 @@ func (p *pipes) Close() error { p.once.Do(func() { close(p.closed) }); return ni
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// dial connects; it fails once the listener is closed.
+// dial connects. It fails when the listener is closed.
 func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
@@ -52,9 +52,9 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// served is a floor that serves a listener of pipes.
+// served is a server that serves a listener of pipes.
 type served struct {
-	*floor
+	*testServer
 	pipes  *pipes
 	client *http.Client
 	stop   context.CancelFunc
@@ -67,8 +67,8 @@ func serve(t *testing.T, change ...func(*server.Options)) *served {
 }
 
 // serve serves a listener of pipes.
-func (f *floor) serve(t *testing.T) *served {
-	s := &served{floor: f, pipes: newPipes(), done: make(chan error, 1)}
+func (f *testServer) serve(t *testing.T) *served {
+	s := &served{testServer: f, pipes: newPipes(), done: make(chan error, 1)}
 	transport := &http.Transport{DialContext: s.pipes.dial}
 	s.client = &http.Client{Transport: transport}
 	ctx, stop := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func (f *floor) serve(t *testing.T) *served {
 	return s
 }
 
-// test asks for a test delivery and returns the status, 0 where there is no answer.
+// test requests a test delivery and returns the status; 0 if there is no response.
 func (s *served) test(t *testing.T) int {
 	r, _ := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost,
 		"http://keyhook/api/v1/webhooks/subscriptions/sub_01h455vb4pex5vsknk084sn02q/test/", nil)
@@ -92,7 +92,7 @@ func (s *served) test(t *testing.T) int {
 	return response.StatusCode
 }
 
-// slow is a test delivery that takes its time, unless nobody waits for it.
+// slow is a test delivery that takes this time, unless its context ends earlier.
 func slow(d time.Duration) func(*server.Options) {
 	return func(o *server.Options) {
 		o.Tester = tester(func(ctx context.Context) (webhook.Attempt, error) {
@@ -108,7 +108,7 @@ func slow(d time.Duration) func(*server.Options) {
 
 func TestServe(t *testing.T) {
 	t.Parallel()
-	t.Run("waits for a test delivery as long as one may take", func(t *testing.T) {
+	t.Run("waits for a test delivery until its timeout", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, slow(65*time.Second), func(o *server.Options) { o.TestTimeout = time.Minute })
@@ -119,7 +119,7 @@ func TestServe(t *testing.T) {
 			<-s.done
 		})
 	})
-	t.Run("and no longer", func(t *testing.T) {
+	t.Run("does not wait longer than that", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, slow(time.Hour))
@@ -136,7 +136,7 @@ func TestServe(t *testing.T) {
 func TestServeStops(t *testing.T) {
 	t.Parallel()
 
-	t.Run("lets requests under way end when it is told to stop, and takes no more", func(t *testing.T) {
+	t.Run("finishes running requests at shutdown, and accepts no more", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, slow(10*time.Second))
@@ -159,7 +159,7 @@ func TestServeStops(t *testing.T) {
 			}
 		})
 	})
-	t.Run("says that it shuts down where a test delivery fails for that", func(t *testing.T) {
+	t.Run("says that it shuts down if a test delivery fails for that reason", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, func(o *server.Options) {
@@ -178,7 +178,7 @@ func TestServeStops(t *testing.T) {
 			<-s.done
 		})
 	})
-	t.Run("cuts requests that outlive the grace, and returns when they have", func(t *testing.T) {
+	t.Run("cancels requests that outlive the grace period, and returns when they have ended", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, slow(time.Hour), func(o *server.Options) { o.TestTimeout, o.ShutdownGrace = 2*time.Hour, 5*time.Second })
@@ -194,7 +194,7 @@ func TestServeStops(t *testing.T) {
 			if status := <-answered; status == http.StatusOK {
 				t.Error("the request that was cut has succeeded")
 			}
-			if !strings.Contains(s.log.String(), "requests cut at shutdown") {
+			if !strings.Contains(s.log.String(), "shutdown canceled running requests") {
 				t.Error("the log does not say that requests were cut")
 			}
 		})
@@ -204,7 +204,7 @@ func TestServeStops(t *testing.T) {
 func TestServeLimits(t *testing.T) {
 	t.Parallel()
 
-	t.Run("cuts who sends nothing, a part of the header, or a part of the body", func(t *testing.T) {
+	t.Run("closes connections that send nothing, a part of the header, or a part of the body", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t)
@@ -321,7 +321,7 @@ func TestProtocols(t *testing.T) {
 			t.Errorf("protocol %q, %v", got, err)
 		}
 	})
-	t.Run("are HTTP/1.1 without TLS, and not HTTP/2 in the clear", func(t *testing.T) {
+	t.Run("are HTTP/1.1 without TLS, never HTTP/2", func(t *testing.T) {
 		t.Parallel()
 		first, clear := new(http.Protocols), new(http.Protocols)
 		first.SetHTTP1(true)

@@ -1,9 +1,9 @@
-// Package server owns the HTTP floor: the table of routes, who may call them and how often, what a request may look like
-// and how an answer is written. It knows no SQL and sends nothing to receivers: it asks a Store and a Tester, which it
-// names itself.
+// Package server owns the HTTP API: the table of routes, the checks of credentials, the limits of requests, and the responses. It
+// knows no SQL and sends nothing to receivers: it uses the interfaces Store and Tester, which it declares itself.
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,21 +17,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// Store is all that the floor asks of what is kept. Each file of handlers names its own part.
+// Store is everything that the server asks of the store. Each file of handlers declares its own part.
 //
-// What a caller may know of a failure is a fault; any other error is internal. What does not exist, is gone, or belongs
-// to another organization is one and the same NotFound.
+// An error that a caller may see is a fault; every other error is internal. A resource that does not exist, was deleted, or
+// belongs to another organization is NotFound in all three cases.
 type Store interface {
-	principalStore
+	check.Store
 	form.LookupStore
-	identityStore
+	whoamiStore
 	keyStore
 	explainStore
 	subscriptionStore
@@ -54,103 +55,83 @@ type Store interface {
 	healthStore
 }
 
-// Options say what a Server works with. Store, Tester and CheckURL are required.
+// Options configure a Server. Store, Tester and CheckURL are required.
 type Options struct {
 	Store    Store
 	Tester   Tester
-	Issuer   Issuer                                         // whose tokens are taken beside our own; nil takes none
-	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; an *egress.URLError says what is wrong
+	Issuer   check.Issuer                                   // nil accepts no tokens of an identity provider
+	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
-	Limiter        *limiter.Limiter // the windows of keys; nil is a new one
-	KeyPrefix      string           // of new API keys; empty is access.DefaultKeyPrefix
-	BaseURL        string           // where callers reach the server; its path begins every Location
+	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
+	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
+	BaseURL        string           // where callers reach the server; every Location starts with its path
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For and X-Forwarded-Proto are believed
-	Checks         []Check          // asked by /readyz, beside the server's own
-	// Deliveries tells /readyz whether deliveries go out, as Check.Run does; nil checks nothing.
+	Checks         []Check          // run by /readyz, in addition to the server's own
+	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
 	Observe       RequestObserver // nil observes nothing
-	Metrics       http.Handler    // answers /metrics, to platform:read and to this machine; nil is 404
-	TLS           *tls.Config     // nil serves plain HTTP/1.1; with it HTTP/2 is offered too
-	ShutdownGrace time.Duration   // for requests under way when Serve is told to stop; 0 is 20 s
-	TestTimeout   time.Duration   // how long a test delivery may take; 0 is 15 s
+	Metrics       http.Handler    // serves /metrics; nil means 404
+	TLS           *tls.Config     // nil means plain HTTP/1.1; TLS also offers HTTP/2
+	ShutdownGrace time.Duration   // time for running requests at shutdown; 0 means 20 s
+	TestTimeout   time.Duration   // how long a test delivery may take; 0 means 15 s
 
-	BodyMemory            int64              // bytes for the bodies of all requests, see MinBodyMemory; 0 is DefaultBodyMemory
-	TokenRate             int                // requests a second of one organization without API keys; 0 is DefaultTokenRate
-	ConnectionsPerAddress int                // at once; 0 is DefaultConnectionsPerAddress
-	Connections           ConnectionObserver // nil counts nothing
+	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means DefaultBodyMemory
+	TokenRate             int                      // requests a second per organization without API keys; 0 means check.DefaultTokenRate
+	ConnectionsPerAddress int                      // open at the same time; 0 means DefaultConnectionsPerAddress
+	Connections           share.ConnectionObserver // nil observes nothing
 
-	Logger *slog.Logger // nil is slog.Default
+	Logger *slog.Logger // nil means slog.Default
 }
 
-// Server answers HTTP requests. Use New.
+// Server serves HTTP requests. Use New.
 type Server struct {
-	store       principalStore
-	permissions knownPermissions
-	limiter     *limiter.Limiter
-	throttle    *throttle
-	tokens      *tokenRate
-	memory      *memory
-	issuer      Issuer // nil where there is none
-	trusted     []netip.Prefix
-	origins     *http.CrossOriginProtection
-	https       bool   // whoever asks has come by HTTPS
-	prefix      string // of API keys, with the underscore
-	base        string // path before every Location
-	tls         *tls.Config
-	grace       time.Duration
-	log         *slog.Logger
-	unknown     *anonymousLog // which lines about requests without a valid credential are written
+	auth    *authenticator
+	memory  *share.Memory
+	trusted share.TrustedProxies
+	base    string // path before every Location
+	tls     *tls.Config
+	grace   time.Duration
+	log     *slog.Logger
+	unknown *share.AnonymousLog // bounds the lines about requests without a valid credential
 
-	mostConnections int
-	perAddress      int
-	connections     ConnectionObserver
-	observer        RequestObserver // nil observes nothing
+	connections share.Limits
+	observer    RequestObserver // nil observes nothing
 
-	routes   []route
-	router   *httprouter.Router
-	fixed    map[string][]string // path without parameters → the methods that it has
+	router   *router
 	draining atomic.Bool
 	underway sync.WaitGroup // requests
 }
 
-// New returns a server. It reports all that is wrong with the options at once.
+// New returns a server. It reports all problems of the options at once.
 func New(o Options) (*Server, error) {
 	base, err := o.normalize()
 	if err != nil {
 		return nil, err
 	}
+	cookies, err := credential.NewCookies(o.BaseURL, o.TLS != nil, o.TrustedProxies)
+	if err != nil {
+		return nil, fmt.Errorf("server: Options.BaseURL: %w", err)
+	}
 	s := &Server{
-		store:       o.Store,
-		permissions: o.Store,
-		limiter:     o.Limiter,
-		throttle:    newThrottle(),
-		tokens:      newTokenRate(o.TokenRate),
-		memory:      newMemory(o.BodyMemory),
-		issuer:      o.Issuer,
-		trusted:     o.TrustedProxies,
-		origins:     http.NewCrossOriginProtection(),
-		https:       o.TLS != nil,
-		prefix:      o.KeyPrefix + "_",
-		base:        base,
-		tls:         o.TLS,
-		grace:       o.ShutdownGrace,
+		memory:  share.NewMemory(o.BodyMemory),
+		trusted: o.TrustedProxies,
+		base:    base,
+		tls:     o.TLS,
+		grace:   o.ShutdownGrace,
+		log:     o.Logger,
+		unknown: share.NewAnonymousLog(o.Logger),
 
-		mostConnections: maxConnections,
-		perAddress:      o.ConnectionsPerAddress,
-		connections:     o.Connections,
-		observer:        o.Observe,
-		log:             o.Logger,
-		unknown:         newAnonymousLog(o.Logger),
+		connections: share.Limits{Open: maxConnections, PerAddress: o.ConnectionsPerAddress, Exempt: o.TrustedProxies, Observer: o.Connections},
+		observer:    o.Observe,
+		router:      new(router),
 	}
-	if err := s.reachedAt(o.BaseURL); err != nil {
-		return nil, err
-	}
-	s.routes = append(s.table(o), exposition(o.Metrics)...)
-	s.router, s.fixed = s.register()
+	checker := check.New(o.Store, o.Issuer, o.Limiter, o.TokenRate)
+	s.auth = &authenticator{checker, credential.NewReader(o.KeyPrefix, o.Issuer != nil, cookies), cookies}
+	s.router.serve(newHandlers(o, base, s.auth, s.router, &s.draining).table())
 	return s, nil
 }
 
-// normalize fills in defaults and returns the path of BaseURL without a closing slash.
+// normalize fills in defaults and returns the path of BaseURL without its last slash.
 func (o *Options) normalize() (base string, err error) {
 	var wrong []error
 	if o.Store == nil {
@@ -168,23 +149,12 @@ func (o *Options) normalize() (base string, err error) {
 	} else {
 		base = strings.TrimSuffix(u.EscapedPath(), "/")
 	}
-	if o.BodyMemory == 0 {
-		o.BodyMemory = DefaultBodyMemory
-	}
-	if o.TokenRate == 0 {
-		o.TokenRate = DefaultTokenRate
-	}
-	if o.ConnectionsPerAddress == 0 {
-		o.ConnectionsPerAddress = DefaultConnectionsPerAddress
-	}
-	if o.Connections == nil {
-		o.Connections = uncounted{}
-	}
+	o.BodyMemory = cmp.Or(o.BodyMemory, DefaultBodyMemory)
+	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
+	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
+	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
 	if o.Limiter == nil {
 		o.Limiter = limiter.New(limiter.Window)
-	}
-	if o.KeyPrefix == "" {
-		o.KeyPrefix = access.DefaultKeyPrefix
 	}
 	if o.ShutdownGrace <= 0 {
 		o.ShutdownGrace = 20 * time.Second
@@ -198,5 +168,5 @@ func (o *Options) normalize() (base string, err error) {
 	return base, errors.Join(wrong...)
 }
 
-// Handler answers requests without a listener of its own: what Serve serves.
+// Handler returns the handler that Serve serves.
 func (s *Server) Handler() http.Handler { return s }

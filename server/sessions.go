@@ -3,40 +3,41 @@ package server
 import (
 	"context"
 
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// sessionStore is what the endpoints of the session ask of the store.
+// sessionStore is the part of the store that the session endpoints use.
 type sessionStore interface {
-	// CreateSession begins a session that acts as the access token of p does.
+	// CreateSession starts a session with the rights of the access token of p.
 	CreateSession(ctx context.Context, p access.Principal, actor access.Actor, c access.Credential) (access.Session, error)
 	// EndSession ends the session of p.
 	EndSession(ctx context.Context, p access.Principal, actor access.Actor) error
 }
 
-// sessions are the endpoints by which the console signs in and out. A browser then has a cookie that no script can read,
-// and not the access token.
+// sessions are the endpoints for signing in to the console and out again. The browser keeps a cookie that no script can read,
+// instead of the access token.
 type sessions struct {
-	*Server
-	sessions sessionStore
-	identity identity
+	store  sessionStore
+	auth   *authenticator
+	whoami whoami
 }
 
-// sessionBody says who is signed in, and until when. Neither the token nor what the cookie holds is in it.
+// sessionBody says who is signed in, and until when. It contains neither the token nor the value of the cookie.
 type sessionBody struct {
 	whoamiBody
-	ExpiresAt instant `json:"expires_at"`
+	ExpiresAt timestamp `json:"expires_at"`
 }
 
-// create takes an access token and gives a cookie. Another site could sign its visitors in as somebody else here, so it
-// may not call this.
-func (h sessions) create(c *call) error {
-	c.secret()
-	if err := h.sameOrigin(c); err != nil {
+// create exchanges an access token for a cookie. It refuses requests from other sites: they could sign in a visitor as somebody
+// else.
+func (h sessions) create(x *exchange) error {
+	x.noStore()
+	if err := h.auth.cookies.CheckOrigin(x.request); err != nil {
 		return err
 	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -45,56 +46,124 @@ func (h sessions) create(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	token, err := h.bearer(*raw)
-	if isGuess(err) {
-		return h.guessed(c, errToken) // about a scheme there is nothing to say here
+	x.Presented, x.Address, x.Last = h.auth.reader.ReadToken(*raw), x.client, access.CheckRateLimit
+	if x.Unreadable != nil {
+		x.Unreadable = credential.ErrToken // the body has no scheme that could be wrong
 	}
-	if err := h.identify(c, token, byToken); err != nil {
+	if err := h.auth.admit(x); err != nil {
 		return err
 	}
-	if err := h.pace(c); err != nil {
-		return err
-	}
-	credential := access.MintSession()
-	session, err := h.sessions.CreateSession(c.request.Context(), c.principal, c.actor(), credential)
+	minted := access.MintSession()
+	session, err := h.store.CreateSession(x.request.Context(), x.Principal, x.actor(), minted)
 	if err != nil {
 		return err
 	}
-	c.principal.Session = &session
-	body, err := h.body(c)
+	x.Principal.Session = &session
+	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	h.setCookie(c, credential, session)
-	return c.created("/api/v1/session/", body)
+	h.auth.cookies.Set(x, x.request, minted, session)
+	return x.created("/api/v1/session/", body)
 }
 
-func (h sessions) read(c *call) error {
-	if c.principal.Session == nil {
+func (h sessions) read(x *exchange) error {
+	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	body, err := h.body(c)
+	body, err := h.body(x)
 	if err != nil {
 		return err
 	}
-	return c.ok(body)
+	return x.ok(body)
 }
 
-func (h sessions) end(c *call) error {
-	if c.principal.Session == nil {
+func (h sessions) end(x *exchange) error {
+	if x.Principal.Session == nil {
 		return errNoSession
 	}
-	if err := h.sessions.EndSession(c.request.Context(), c.principal, c.actor()); err != nil {
+	if err := h.store.EndSession(x.request.Context(), x.Principal, x.actor()); err != nil {
 		return err
 	}
-	h.clearCookie(c)
-	return c.noContent()
+	h.auth.cookies.Clear(x, x.request)
+	return x.noContent()
 }
 
-func (h sessions) body(c *call) (sessionBody, error) {
-	body, err := h.identity.body(c)
-	return sessionBody{body, instant(c.principal.Session.ExpiresAt)}, err
+func (h sessions) body(x *exchange) (sessionBody, error) {
+	body, err := h.whoami.body(x)
+	return sessionBody{body, timestamp(x.Principal.Session.ExpiresAt)}, err
 }
 
-// errNoSession answers those who come with another credential.
+// errNoSession refuses other credentials than a session.
 var errNoSession = fault.Missing("session")
+
+// whoamiStore is the part of the store that whoami uses.
+type whoamiStore interface {
+	Plan(ctx context.Context, name string) (access.Plan, error)
+}
+
+// whoami is the endpoint that tells callers who they are.
+type whoami struct {
+	store whoamiStore
+}
+
+// whoamiBody describes the principal behind a credential.
+type whoamiBody struct {
+	User         whoamiUser         `json:"user"`
+	Organization whoamiOrganization `json:"organization"`
+	Plan         planBody           `json:"plan"` // of that organization; the limits of a credential are those of its own organization
+	Permissions  []string           `json:"permissions"`
+	Key          *whoamiKey         `json:"key"`
+}
+
+type whoamiUser struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+	Name  string `json:"name"`
+}
+
+type whoamiOrganization struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+type whoamiKey struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Scope string `json:"scope"`
+}
+
+func (h whoami) read(x *exchange) error {
+	body, err := h.body(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(body)
+}
+
+func (h whoami) body(x *exchange) (whoamiBody, error) {
+	p := x.Principal
+	plan, err := h.plan(x)
+	if err != nil {
+		return whoamiBody{}, err
+	}
+	body := whoamiBody{
+		User:         whoamiUser{p.User.ID, p.User.Email, p.User.Name},
+		Organization: whoamiOrganization{p.Organization.ID, p.Organization.Name},
+		Plan:         newPlanBody(plan),
+		Permissions:  p.Permissions.Keys(),
+	}
+	if p.Key != nil {
+		body.Key = &whoamiKey{p.Key.ID, p.Key.Name, p.Key.Scope.String()}
+	}
+	return body, nil
+}
+
+// plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
+func (h whoami) plan(x *exchange) (access.Plan, error) {
+	p := x.Principal
+	if p.Organization.ID == p.Home.ID {
+		return p.Plan, nil
+	}
+	return h.store.Plan(x.request.Context(), p.Organization.Plan)
+}

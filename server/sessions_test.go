@@ -22,7 +22,7 @@ import (
 
 const sessionPath = "/api/v1/session/"
 
-// browser is a client that keeps cookies, and sends them as one does.
+// browser is a client that keeps cookies and sends them.
 type browser struct {
 	*http.Client
 	url string
@@ -38,7 +38,7 @@ func newBrowser(t testing.TB, at string) browser {
 }
 
 // do makes a request, with headers as name, value, name, value.
-func (b browser) do(t testing.TB, line, body string, header ...string) answer {
+func (b browser) do(t testing.TB, line, body string, header ...string) testResponse {
 	t.Helper()
 	method, path, _ := strings.Cut(line, " ")
 	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
@@ -55,13 +55,13 @@ func (b browser) do(t testing.TB, line, body string, header ...string) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := answer{response, read(t, response)}
-	checkAnswer(t, line, a)
+	a := testResponse{response, read(t, response)}
+	checkResponse(t, line, a)
 	return a
 }
 
-// signIn gets a session with an access token.
-func (b browser) signIn(t testing.TB, token string) answer {
+// signIn creates a session with an access token.
+func (b browser) signIn(t testing.TB, token string) testResponse {
 	t.Helper()
 	return b.do(t, "POST "+sessionPath, `{"token":"`+token+`"}`).want(t, http.StatusCreated, "")
 }
@@ -81,20 +81,20 @@ func TestSession(t *testing.T) {
 	f := start(t)
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 
-	t.Run("is got with an access token, says who it is, and ends", func(t *testing.T) {
+	t.Run("is created with an access token, identifies the user, and ends", func(t *testing.T) {
 		b := newBrowser(t, f.url)
-		made := b.signIn(t, token.Reveal())
-		if len(b.cookies(t)) != 1 || made.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("cookies %v, headers %v", b.cookies(t), made.Header)
+		created := b.signIn(t, token.Reveal())
+		if len(b.cookies(t)) != 1 || created.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("cookies %v, headers %v", b.cookies(t), created.Header)
 		}
 		value := b.cookies(t)[0].Value
-		if strings.Contains(made.body, value) || strings.Contains(made.body, token.Reveal()) {
-			t.Errorf("the answer shows a secret: %s", made.body)
+		if strings.Contains(created.body, value) || strings.Contains(created.body, token.Reveal()) {
+			t.Errorf("the answer shows a secret: %s", created.body)
 		}
 		who := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil})
 		var want, got map[string]any
 		_ = json.Unmarshal([]byte(who.body), &want)
-		_ = json.Unmarshal([]byte(made.body), &got)
+		_ = json.Unmarshal([]byte(created.body), &got)
 		expires, err := time.Parse(time.RFC3339, got["expires_at"].(string))
 		if left := time.Until(expires); err != nil || left < 12*time.Hour-time.Minute || left > 12*time.Hour {
 			t.Errorf("error %v, %s are left", err, left)
@@ -103,7 +103,7 @@ func TestSession(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("not as whoami (-want +got):\n%s", diff)
 		}
-		if again := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); again.body != made.body || again.Header.Get("Cache-Control") != "no-store" {
+		if again := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); again.body != created.body || again.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("then %v %s", again.Header, again.body)
 		}
 		if whoami := b.do(t, "GET /api/v1/whoami/", "").want(t, 200, ""); whoami.body != who.body {
@@ -129,10 +129,10 @@ func TestSession(t *testing.T) {
 			t.Error("a log shows a secret")
 		}
 	})
-	t.Run("may be got with the token that an operator chose", func(t *testing.T) {
+	t.Run("can be created with a token that an operator chose", func(t *testing.T) {
 		newBrowser(t, f.url).signIn(t, storagetest.OperatorToken)
 	})
-	t.Run("of an operator acts for another organization as its token does", func(t *testing.T) {
+	t.Run("of an operator can act in another organization, as its token can", func(t *testing.T) {
 		b := newBrowser(t, f.url)
 		b.signIn(t, storagetest.OperatorToken)
 		got := b.do(t, "GET "+sessionPath, "", "X-Organization-Id", owner.Home.ID).want(t, 200, "")
@@ -140,12 +140,12 @@ func TestSession(t *testing.T) {
 			t.Errorf("got %s", got.body)
 		}
 	})
-	t.Run("is none of those who come with a credential of their own", func(t *testing.T) {
+	t.Run("does not exist for other credentials", func(t *testing.T) {
 		f.do(t, call{"GET " + sessionPath, bearer(token), "", nil}).want(t, 404, "not_found")
 		f.do(t, call{"DELETE " + sessionPath, bearer(token), "", nil}).want(t, 404, "not_found")
 		f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil}).want(t, 200, "")
 	})
-	t.Run("beside another credential is one too many", func(t *testing.T) {
+	t.Run("is refused beside another credential", func(t *testing.T) {
 		b := newBrowser(t, f.url)
 		b.signIn(t, token.Reveal())
 		_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
@@ -175,14 +175,14 @@ func TestRefusedSession(t *testing.T) {
 		"empty": "", "short": "x", "unknown": access.MintSession().Reveal(), "an access token": token.Reveal(),
 		"too long": access.MintSession().Reveal() + "A", "not canonical": access.MintSession().Reveal()[:42] + "B",
 	} {
-		t.Run("that is "+name+" is refused, and the browser told to forget it", func(t *testing.T) {
+		t.Run("that is "+name+" is refused, and the browser has to forget it", func(t *testing.T) {
 			got := f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", "keyhook_session=" + cookie}}).want(t, 401, "invalid_session")
 			if set := got.Header.Get("Set-Cookie"); !strings.HasPrefix(set, "keyhook_session=; Path=/; Max-Age=0;") {
 				t.Errorf("Set-Cookie %q", set)
 			}
 		})
 	}
-	t.Run("is not in cookies of others", func(t *testing.T) {
+	t.Run("is not read from other cookies", func(t *testing.T) {
 		for _, cookie := range []string{"session=x", "keyhook_sessions=x", "Keyhook_Session=x", "__Host-keyhook_session=x", "a=b; c=d", "=", ";;"} {
 			f.do(t, call{"GET /api/v1/whoami/", "", "", []string{"Cookie", cookie}}).want(t, 401, "missing_credential")
 			f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", []string{"Cookie", cookie}}).want(t, 200, "")
@@ -193,20 +193,20 @@ func TestRefusedSession(t *testing.T) {
 		status int
 		code   string
 	}{
-		"nothing":                     {"", 400, "body_required"},
-		"no token":                    {"{}", 422, "validation_failed"},
-		"a token that is no text":     {`{"token":1}`, 422, "validation_failed"},
-		"a token that is null":        {`{"token":null}`, 422, "validation_failed"},
-		"more than a token":           {`{"token":"` + token.Reveal() + `","x":1}`, 422, "validation_failed"},
-		"an endless token":            {`{"token":"` + strings.Repeat("x", 600) + `"}`, 422, "validation_failed"},
-		"an empty token":              {`{"token":""}`, 401, "invalid_key"},
-		"a token nobody has made":     {`{"token":"` + access.Mint("kat").Reveal() + `"}`, 401, "invalid_key"},
-		"a token of a wrong checksum": {`{"token":"kat_` + strings.Repeat("a", 36) + `"}`, 401, "invalid_key"},
-		"an API key":                  {`{"token":"` + access.Mint("svc").Reveal() + `"}`, 401, "invalid_key"},
-		"what a session's cookie is":  {`{"token":"` + access.MintSession().Reveal() + `"}`, 401, "invalid_key"},
-		"no JSON":                     {"token=x", 400, ""},
+		"nothing":                       {"", 400, "body_required"},
+		"no token":                      {"{}", 422, "validation_failed"},
+		"a token that is not a string":  {`{"token":1}`, 422, "validation_failed"},
+		"a token that is null":          {`{"token":null}`, 422, "validation_failed"},
+		"an unknown field":              {`{"token":"` + token.Reveal() + `","x":1}`, 422, "validation_failed"},
+		"a token of 600 characters":     {`{"token":"` + strings.Repeat("x", 600) + `"}`, 422, "validation_failed"},
+		"an empty token":                {`{"token":""}`, 401, "invalid_key"},
+		"an unknown token":              {`{"token":"` + access.Mint("kat").Reveal() + `"}`, 401, "invalid_key"},
+		"a token with a wrong checksum": {`{"token":"kat_` + strings.Repeat("a", 36) + `"}`, 401, "invalid_key"},
+		"an API key":                    {`{"token":"` + access.Mint("svc").Reveal() + `"}`, 401, "invalid_key"},
+		"the value of a session cookie": {`{"token":"` + access.MintSession().Reveal() + `"}`, 401, "invalid_key"},
+		"no JSON":                       {"token=x", 400, ""},
 	} {
-		t.Run("is not got with "+name, func(t *testing.T) {
+		t.Run("is not created with "+name, func(t *testing.T) {
 			b := newBrowser(t, f.url)
 			b.do(t, "POST "+sessionPath, tt.body).want(t, tt.status, tt.code)
 			if len(b.cookies(t)) != 0 {
@@ -214,10 +214,10 @@ func TestRefusedSession(t *testing.T) {
 			}
 		})
 	}
-	t.Run("is not got by a form", func(t *testing.T) {
+	t.Run("is not created by an HTML form", func(t *testing.T) {
 		newBrowser(t, f.url).do(t, "POST "+sessionPath, `{"token":"`+token.Reveal()+`"}`, "Content-Type", "text/plain").want(t, 415, "")
 	})
-	t.Run("dies with its token, from the next request on", func(t *testing.T) {
+	t.Run("ends with its token, from the next request on", func(t *testing.T) {
 		clerk, token := storagetest.Member(t, f.store, owner.Home, "clerk", access.RoleMember)
 		b := newBrowser(t, f.url)
 		b.signIn(t, token.Reveal())
@@ -231,7 +231,7 @@ func TestRefusedSession(t *testing.T) {
 	})
 }
 
-// TestSessionCookie looks at the cookie as the browser gets it.
+// TestSessionCookie checks the cookie as the browser gets it.
 func TestSessionCookie(t *testing.T) {
 	t.Parallel()
 	behindProxy := func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }
@@ -255,9 +255,9 @@ func TestSessionCookie(t *testing.T) {
 			if tt.proto == "" {
 				header = nil
 			}
-			made := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + storagetest.OperatorToken + `"}`, header}).want(t, 201, "")
-			checkCookie(t, made, tt.secure)
-			cookie := made.Cookies()[0]
+			created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + storagetest.OperatorToken + `"}`, header}).want(t, 201, "")
+			checkCookie(t, created, tt.secure)
+			cookie := created.Cookies()[0]
 			as := append([]string{"Cookie", cookie.Name + "=" + cookie.Value}, header...)
 			f.do(t, call{"GET " + sessionPath, "", "", as}).want(t, 200, "")
 			if tt.secure {
@@ -266,7 +266,7 @@ func TestSessionCookie(t *testing.T) {
 			}
 		})
 	}
-	t.Run("over TLS of our own", func(t *testing.T) {
+	t.Run("over TLS without a proxy", func(t *testing.T) {
 		t.Parallel()
 		listening := httptest.NewUnstartedServer(nil)
 		listening.StartTLS()
@@ -290,16 +290,16 @@ func TestSessionCookie(t *testing.T) {
 			if _, err := f.store.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Home.ID, token, "", &expires); err != nil {
 				t.Fatal(err)
 			}
-			made := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, 201, "")
-			if age := made.Cookies()[0].MaxAge; age != 90 {
+			created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, 201, "")
+			if age := created.Cookies()[0].MaxAge; age != 90 {
 				t.Errorf("Max-Age %d", age)
 			}
 		})
 	})
 }
 
-// checkCookie checks the one cookie of an answer, to the letter.
-func checkCookie(t *testing.T, a answer, secure bool) {
+// checkCookie checks every attribute of the one cookie in a response.
+func checkCookie(t *testing.T, a testResponse, secure bool) {
 	t.Helper()
 	all := a.Header.Values("Set-Cookie")
 	if len(all) != 1 {
@@ -316,34 +316,34 @@ func checkCookie(t *testing.T, a answer, secure bool) {
 	}
 }
 
-// TestCrossOrigin has what a page of another site can have a browser do, and what it cannot.
+// TestCrossOrigin sends requests that a page of another site can have a browser send.
 func TestCrossOrigin(t *testing.T) {
 	t.Parallel()
 	const home = "https://keys.example.com"
 	f := start(t, func(o *server.Options) { o.BaseURL = home + "/console" })
 	signIn := `{"token":"` + storagetest.OperatorToken + `"}`
-	made := f.do(t, call{"POST " + sessionPath, "", signIn, nil}).want(t, 201, "")
-	cookie := made.Cookies()[0].Name + "=" + made.Cookies()[0].Value
+	created := f.do(t, call{"POST " + sessionPath, "", signIn, nil}).want(t, 201, "")
+	cookie := created.Cookies()[0].Name + "=" + created.Cookies()[0].Value
 	host := strings.TrimPrefix(f.url, "http://")
 
 	for name, tt := range map[string]struct {
 		header  []string
 		refused bool
 	}{
-		"by no browser":                                   {nil, false},
-		"by the console":                                  {[]string{"Sec-Fetch-Site", "same-origin", "Origin", home}, false},
-		"by the console, in an old browser":               {[]string{"Origin", home}, false},
-		"by the console at the address that is listened":  {[]string{"Origin", "http://" + host}, false},
-		"by the user":                                     {[]string{"Sec-Fetch-Site", "none"}, false},
-		"by another site":                                 {[]string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, true},
-		"by another site that hides":                      {[]string{"Sec-Fetch-Site", "cross-site", "Origin", "null"}, true},
-		"by another site, without a word about it":        {[]string{"Sec-Fetch-Site", "cross-site"}, true},
-		"by a neighbour on the same domain":               {[]string{"Sec-Fetch-Site", "same-site", "Origin", "https://app.example.com"}, true},
-		"by another site, in an old browser":              {[]string{"Origin", "https://evil.example"}, true},
-		"by a page without an origin, in an old browser":  {[]string{"Origin", "null"}, true},
-		"by the console's host over plain HTTP":           {[]string{"Origin", "http://keys.example.com"}, true},
-		"by the console's host at another port":           {[]string{"Origin", home + ":8443"}, true},
-		"by a site whose name begins as the console's is": {[]string{"Origin", home + ".evil.example"}, true},
+		"by a client that is not a browser":                    {nil, false},
+		"by the console":                                       {[]string{"Sec-Fetch-Site", "same-origin", "Origin", home}, false},
+		"by the console, in an old browser":                    {[]string{"Origin", home}, false},
+		"by the console at the address of the listener":        {[]string{"Origin", "http://" + host}, false},
+		"by the user":                                          {[]string{"Sec-Fetch-Site", "none"}, false},
+		"by another site":                                      {[]string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, true},
+		"by another site that hides its origin":                {[]string{"Sec-Fetch-Site", "cross-site", "Origin", "null"}, true},
+		"by another site, without an origin":                   {[]string{"Sec-Fetch-Site", "cross-site"}, true},
+		"by a neighbour on the same domain":                    {[]string{"Sec-Fetch-Site", "same-site", "Origin", "https://app.example.com"}, true},
+		"by another site, in an old browser":                   {[]string{"Origin", "https://evil.example"}, true},
+		"by a page without an origin, in an old browser":       {[]string{"Origin", "null"}, true},
+		"by the console's host over plain HTTP":                {[]string{"Origin", "http://keys.example.com"}, true},
+		"by the console's host at another port":                {[]string{"Origin", home + ":8443"}, true},
+		"by a site whose name begins with that of the console": {[]string{"Origin", home + ".evil.example"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			as := append([]string{"Cookie", cookie}, tt.header...)
@@ -371,7 +371,7 @@ func TestCrossOrigin(t *testing.T) {
 
 func TestThrottleOfSessions(t *testing.T) {
 	t.Parallel()
-	request := func(f *floor, method, body, cookie string) (status int, code string) {
+	request := func(f *testServer, method, body, cookie string) (status int, code string) {
 		r := httptest.NewRequest(method, sessionPath, strings.NewReader(body))
 		r.RemoteAddr = "198.51.100.7:1"
 		r.Header.Set("Content-Type", "application/json")
@@ -384,13 +384,13 @@ func TestThrottleOfSessions(t *testing.T) {
 		_ = json.Unmarshal(w.Body.Bytes(), &p)
 		return w.Code, p.Code
 	}
-	for name, try := range map[string]func(f *floor) (int, string){
-		"signing in with what is unknown": func(f *floor) (int, string) {
+	for name, try := range map[string]func(f *testServer) (int, string){
+		"signing in with what is unknown": func(f *testServer) (int, string) {
 			return request(f, "POST", `{"token":"`+access.Mint("kat").Reveal()+`"}`, "")
 		},
-		"signing in with what is malformed": func(f *floor) (int, string) { return request(f, "POST", `{"token":"kat_x"}`, "") },
-		"a cookie that is unknown":          func(f *floor) (int, string) { return request(f, "GET", "", access.MintSession().Reveal()) },
-		"a cookie that is malformed":        func(f *floor) (int, string) { return request(f, "GET", "", "x") },
+		"signing in with what is malformed": func(f *testServer) (int, string) { return request(f, "POST", `{"token":"kat_x"}`, "") },
+		"a cookie that is unknown":          func(f *testServer) (int, string) { return request(f, "GET", "", access.MintSession().Reveal()) },
+		"a cookie that is malformed":        func(f *testServer) (int, string) { return request(f, "GET", "", "x") },
 	} {
 		t.Run("counts "+name+" as a failure", func(t *testing.T) {
 			t.Parallel()
@@ -410,7 +410,7 @@ func TestThrottleOfSessions(t *testing.T) {
 			})
 		})
 	}
-	t.Run("does not count what tries nothing", func(t *testing.T) {
+	t.Run("does not count requests that guess nothing", func(t *testing.T) {
 		t.Parallel()
 		f := build(t)
 		for range 50 {
@@ -426,10 +426,10 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 	f := build(t, func(o *server.Options) { o.Store = store })
-	made := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + storagetest.OperatorToken + `"}`, nil}).want(t, 201, "")
+	created := f.do(t, call{"POST " + sessionPath, "", `{"token":"` + storagetest.OperatorToken + `"}`, nil}).want(t, 201, "")
 	stop()
 	again, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 	f = build(t, func(o *server.Options) { o.Store = again })
-	cookie := made.Cookies()[0]
+	cookie := created.Cookies()[0]
 	f.do(t, call{"GET " + sessionPath, "", "", []string{"Cookie", cookie.Name + "=" + cookie.Value}}).want(t, 200, "")
 }

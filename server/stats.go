@@ -9,29 +9,29 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// statsStore is what the endpoint of statistics asks of the store.
+// statsStore is the part of the store that the statistics endpoint uses.
 type statsStore interface {
-	// Series returns what attempts came to, one point for each step in which there were any. Its times are minutes.
+	// Series returns the counts of attempts, one point for each step with attempts. Times are in minutes.
 	Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error)
 }
 
-// stats is the endpoint of the counts that are kept by the minute.
+// stats is the endpoint for the counts of attempts, which are stored per minute.
 type stats struct {
 	store statsStore
 }
 
 const (
-	defaultPeriod = time.Hour
-	maxPoints     = 1500 // a day by the minute, and a little more
-	niceStep      = 300  // points at most, where the step is not given
+	defaultPeriod    = time.Hour
+	maxPoints        = 1500 // one day in steps of a minute, and a little more
+	maxDefaultPoints = 300  // at most, if the query has no step
 )
 
-// period is a stretch of whole steps, in minutes since the epoch.
+// period is a time span of whole steps, in minutes since the epoch.
 type period struct {
 	since, until, step int64
 }
 
-// newPeriod takes the stretch of whole steps that covers the given times, in milliseconds.
+// newPeriod returns the whole steps that cover the times in milliseconds.
 func newPeriod(since, until, step int64) period {
 	minute := time.Minute.Milliseconds()
 	p := period{since / minute, (until + minute - 1) / minute, step}
@@ -42,13 +42,13 @@ func newPeriod(since, until, step int64) period {
 
 func (p period) points() int64 { return (p.until - p.since) / p.step }
 
-// period reads since, until and step, the last of the query to be read, and reports all that is wrong with it. Without a
-// step it takes one that makes a drawing of a few hundred points.
-func (c *call) period() (period, error) {
-	q := &c.query
+// period reads since, until and step. A handler reads them last, because this reports all problems of the query. Without a step
+// it chooses one that gives at most a few hundred points.
+func (x *exchange) period() (period, error) {
+	q := &x.query
 	since, until := q.Period()
 	if until == 0 {
-		until = max(c.began.UnixMilli(), since+1)
+		until = max(x.began.UnixMilli(), since+1)
 	}
 	if since == 0 {
 		since = max(until-defaultPeriod.Milliseconds(), 0)
@@ -56,14 +56,14 @@ func (c *call) period() (period, error) {
 	if since >= until && q.Valid() {
 		q.Refuse("until", "must be after since")
 	}
-	if _, given := q.Value("step"); given {
+	if _, present := q.Value("step"); present {
 		step := readMinutes(q, "step", 24*time.Hour)
 		if err := q.Err(); err != nil {
 			return period{}, err
 		}
 		p := newPeriod(since, until, step)
 		if p.points() > maxPoints {
-			q.Refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, of which there may be "+strconv.Itoa(maxPoints))
+			q.Refuse("step", "is too small for this period: it makes "+strconv.FormatInt(p.points(), 10)+" points, and at most "+strconv.Itoa(maxPoints)+" are allowed")
 		}
 		return p, q.Err()
 	}
@@ -71,18 +71,18 @@ func (c *call) period() (period, error) {
 		return period{}, err
 	}
 	for _, step := range []int64{1, 5, 15, 60, 6 * 60} {
-		if p := newPeriod(since, until, step); p.points() <= niceStep {
+		if p := newPeriod(since, until, step); p.points() <= maxDefaultPoints {
 			return p, nil
 		}
 	}
 	p := newPeriod(since, until, 24*60)
 	if p.points() > maxPoints {
-		q.Refuse("since", "and until are too far apart: there may be "+strconv.Itoa(maxPoints)+" days between them")
+		q.Refuse("since", "and until are too far apart: at most "+strconv.Itoa(maxPoints)+" days are allowed")
 	}
 	return p, q.Err()
 }
 
-// readMinutes returns a number of seconds that is a whole number of minutes, as minutes.
+// readMinutes reads a number of seconds that is a whole number of minutes, and returns the minutes.
 func readMinutes(q *form.Query, name string, most time.Duration) int64 {
 	value, _ := q.Value(name)
 	n, err := strconv.ParseInt(value, 10, 64)
@@ -93,25 +93,25 @@ func readMinutes(q *form.Query, name string, most time.Duration) int64 {
 }
 
 type statsBody struct {
-	Since    instant     `json:"since"`
-	Until    instant     `json:"until"`
+	Since    timestamp   `json:"since"`
+	Until    timestamp   `json:"until"`
 	Step     int64       `json:"step"`               // seconds
 	BoundsMS []int64     `json:"duration_bounds_ms"` // of the durations below
-	Totals   tallyBody   `json:"totals"`
-	Data     []pointBody `json:"data"` // one for each step, the oldest first
+	Totals   countsBody  `json:"totals"`
+	Data     []pointBody `json:"data"` // one for each step, oldest first
 }
 
 type pointBody struct {
-	At instant `json:"at"`
-	tallyBody
+	At timestamp `json:"at"`
+	countsBody
 }
 
-type tallyBody struct {
+type countsBody struct {
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
-	// Attempts by how long they took: up to each bound, and beyond all.
+	// The number of attempts up to each bound, and above all bounds.
 	Durations webhook.Durations `json:"durations"`
-	Quantiles *quantilesBody    `json:"duration_ms"` // estimated; null where nothing was sent
+	Quantiles *quantilesBody    `json:"duration_ms"` // estimated; null if nothing was sent
 }
 
 type quantilesBody struct {
@@ -120,8 +120,8 @@ type quantilesBody struct {
 	P99 float64 `json:"p99"`
 }
 
-func newTallyBody(t webhook.AttemptCounts) tallyBody {
-	body := tallyBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
+func newCountsBody(t webhook.AttemptCounts) countsBody {
+	body := countsBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
 	if p50, ok := t.Took.Quantile(0.5); ok {
 		p95, _ := t.Took.Quantile(0.95)
 		p99, _ := t.Took.Quantile(0.99)
@@ -130,19 +130,19 @@ func newTallyBody(t webhook.AttemptCounts) tallyBody {
 	return body
 }
 
-// read answers with a series without gaps: what was not is zero.
-func (h stats) read(c *call) error {
-	subscription := c.query.Matching("subscription_id", "must be the id of a subscription",
+// read responds with a series without gaps: a step without attempts is zero.
+func (h stats) read(x *exchange) error {
+	subscription := x.query.Matching("subscription_id", "must be the id of a subscription",
 		subscriptionID.Valid)
-	p, err := c.period()
+	p, err := x.period()
 	if err != nil {
 		return err
 	}
-	found, err := h.store.Series(c.request.Context(), c.organization(), subscription, p.since, p.until, p.step)
+	found, err := h.store.Series(x.request.Context(), x.organization(), subscription, p.since, p.until, p.step)
 	if err != nil {
 		return err
 	}
-	at := func(m int64) instant { return instant(m * time.Minute.Milliseconds()) }
+	at := func(m int64) timestamp { return timestamp(m * time.Minute.Milliseconds()) }
 	body := statsBody{
 		Since: at(p.since), Until: at(p.until), Step: 60 * p.step, BoundsMS: webhook.DurationBounds[:],
 		Data: make([]pointBody, 0, p.points()),
@@ -154,8 +154,8 @@ func (h stats) read(c *call) error {
 			t, found = found[0].AttemptCounts, found[1:]
 		}
 		totals.Merge(t)
-		body.Data = append(body.Data, pointBody{at(m), newTallyBody(t)})
+		body.Data = append(body.Data, pointBody{at(m), newCountsBody(t)})
 	}
-	body.Totals = newTallyBody(totals)
-	return c.ok(body)
+	body.Totals = newCountsBody(totals)
+	return x.ok(body)
 }

@@ -40,14 +40,14 @@ func TestStats(t *testing.T) {
 
 	get := func(t *testing.T, query string) (s statsSeries) {
 		t.Helper()
-		answer := f.do(t, call{"GET /api/v1/webhooks/stats/" + query, as, "", nil}).want(t, 200, "")
-		if err := json.Unmarshal([]byte(answer.body), &s); err != nil {
+		testResponse := f.do(t, call{"GET /api/v1/webhooks/stats/" + query, as, "", nil}).want(t, 200, "")
+		if err := json.Unmarshal([]byte(testResponse.body), &s); err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
 
-	t.Run("are a series without gaps that ends now", func(t *testing.T) {
+	t.Run("are a series without gaps until now", func(t *testing.T) {
 		s := get(t, "")
 		if len(s.Data) < 60 || len(s.Data) > 61 || s.Step != 60 || !s.Until.After(time.Now().Add(-time.Minute)) {
 			t.Fatalf("%d points of %d s until %s", len(s.Data), s.Step, s.Until)
@@ -73,7 +73,7 @@ func TestStats(t *testing.T) {
 		}
 	})
 
-	t.Run("can be of one subscription", func(t *testing.T) {
+	t.Run("can be limited to one subscription", func(t *testing.T) {
 		if s := get(t, "?subscription_id="+sub.ID); s.Totals.Failed != 2 {
 			t.Errorf("totals %+v", s.Totals)
 		}
@@ -82,7 +82,7 @@ func TestStats(t *testing.T) {
 		}
 	})
 
-	t.Run("take whole steps that cover the period", func(t *testing.T) {
+	t.Run("cover the period in whole steps", func(t *testing.T) {
 		for query, want := range map[string]struct {
 			since, until string
 			step, points int
@@ -104,7 +104,7 @@ func TestStats(t *testing.T) {
 		}
 	})
 
-	t.Run("refuse a period that makes no sense, and say which parameter", func(t *testing.T) {
+	t.Run("refuse an invalid period, and name the parameter", func(t *testing.T) {
 		for query, field := range map[string]string{
 			"?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "until",
 			"?since=2026-01-01T00:00:00Z&until=2026-01-01T00:00:00Z": "until",
@@ -131,11 +131,11 @@ func TestStats(t *testing.T) {
 		}
 	})
 
-	t.Run("are another organization's secret", func(t *testing.T) {
+	t.Run("do not include other organizations", func(t *testing.T) {
 		f.do(t, call{"GET /api/v1/webhooks/stats/?subscription_id=" + sub.ID, bearer(stranger), "", nil}).want(t, 404, "not_found")
-		answer := f.do(t, call{"GET /api/v1/webhooks/stats/", bearer(stranger), "", nil}).want(t, 200, "")
+		testResponse := f.do(t, call{"GET /api/v1/webhooks/stats/", bearer(stranger), "", nil}).want(t, 200, "")
 		var s statsSeries
-		if err := json.Unmarshal([]byte(answer.body), &s); err != nil || s.Totals.Succeeded != 0 {
+		if err := json.Unmarshal([]byte(testResponse.body), &s); err != nil || s.Totals.Succeeded != 0 {
 			t.Errorf("%v, totals %+v", err, s.Totals)
 		}
 	})

@@ -12,52 +12,52 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// subscriptionStore is what the endpoints of webhook subscriptions ask of the store.
+// subscriptionStore is the part of the store that the subscription endpoints use.
 type subscriptionStore interface {
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
-	// Subscriptions lists newest first, from before on; 0 is the newest. An empty status is any.
+	// Subscriptions lists them newest first, with row ids below before; 0 starts at the newest. An empty status means any.
 	Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error)
 	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
 	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
 	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateSecret returns the new secret; the old one signs beside it for the overlap. Conflict while the overlap of the
-	// rotation before lasts, unless forced.
+	// RotateSecret returns the new secret. The old one signs too during the overlap. Conflict during the overlap of an earlier
+	// rotation, unless forced.
 	RotateSecret(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error)
 }
 
-// How long an old secret may sign beside a new one, in seconds.
+// How long the old secret also signs after a rotation, in seconds.
 const (
 	defaultOverlap = 86_400
 	longestOverlap = 604_800
 )
 
-// subscriptions are the endpoints of webhook subscriptions.
+// subscriptions are the subscription endpoints.
 type subscriptions struct {
 	store    subscriptionStore
 	checkURL func(string) (string, error)
 }
 
 type subscriptionBody struct {
-	ID                  string   `json:"id"`
-	URL                 string   `json:"url"`
-	EventTypes          []string `json:"event_types"`
-	AuditEvents         bool     `json:"audit_events"`
-	IsActive            bool     `json:"is_active"`
-	Status              string   `json:"status"`
-	ConsecutiveFailures int      `json:"consecutive_failures"`
-	LastError           *string  `json:"last_error"`
-	Description         string   `json:"description"`
-	RateLimitPerSecond  *int64   `json:"rate_limit_per_second"` // null is unlimited
-	PendingDeliveries   int64    `json:"pending_deliveries"`
-	OrganizationID      string   `json:"organization_id"`
-	CreatedAt           instant  `json:"created_at"`
-	UpdatedAt           instant  `json:"updated_at"`
-	DisabledAt          *instant `json:"disabled_at"`
-	LastSuccessAt       *instant `json:"last_success_at"`
-	LastFailureAt       *instant `json:"last_failure_at"`
+	ID                  string     `json:"id"`
+	URL                 string     `json:"url"`
+	EventTypes          []string   `json:"event_types"`
+	AuditEvents         bool       `json:"audit_events"`
+	IsActive            bool       `json:"is_active"`
+	Status              string     `json:"status"`
+	ConsecutiveFailures int        `json:"consecutive_failures"`
+	LastError           *string    `json:"last_error"`
+	Description         string     `json:"description"`
+	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null means unlimited
+	PendingDeliveries   int64      `json:"pending_deliveries"`
+	OrganizationID      string     `json:"organization_id"`
+	CreatedAt           timestamp  `json:"created_at"`
+	UpdatedAt           timestamp  `json:"updated_at"`
+	DisabledAt          *timestamp `json:"disabled_at"`
+	LastSuccessAt       *timestamp `json:"last_success_at"`
+	LastFailureAt       *timestamp `json:"last_failure_at"`
 }
 
-// secretBody is the answer to create and rotate-secret, which alone show a secret.
+// secretBody is the response to create and rotate-secret. No other response shows a secret.
 type secretBody struct {
 	subscriptionBody
 	Secret string `json:"secret"`
@@ -66,15 +66,15 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, LastError: orNull(s.LastError), Description: s.Description,
+		ConsecutiveFailures: s.ConsecutiveFailures, LastError: nullIfEmpty(s.LastError), Description: s.Description,
 		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
-		CreatedAt: instant(s.CreatedAt), UpdatedAt: instant(s.UpdatedAt), DisabledAt: (*instant)(s.DisabledAt),
-		LastSuccessAt: (*instant)(s.LastSuccessAt), LastFailureAt: (*instant)(s.LastFailureAt),
+		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
+		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
 	}
 }
 
-func (h subscriptions) create(c *call) error {
-	f, err := c.form()
+func (h subscriptions) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -83,15 +83,15 @@ func (h subscriptions) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	sub, secret, err := h.store.CreateSubscription(c.request.Context(), c.actor(), c.organization(), change)
+	sub, secret, err := h.store.CreateSubscription(x.request.Context(), x.actor(), x.organization(), change)
 	if err != nil {
 		return err
 	}
-	c.secret()
-	return c.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
+	x.noStore()
+	return x.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
-// change reads what may be set of a subscription.
+// change reads the fields of a subscription that a caller may set.
 func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
@@ -101,42 +101,31 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 	return change, f.Err()
 }
 
-func (h subscriptions) list(c *call) error {
-	status := c.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
-	p, err := c.page()
-	if err != nil {
-		return err
+func (h subscriptions) list(x *exchange) error {
+	status := x.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
+	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, error) {
+		return h.store.Subscriptions(ctx, x.organization(), webhook.Status(status), before, limit)
 	}
-	found, err := h.store.Subscriptions(c.request.Context(), c.organization(), webhook.Status(status), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return answerPage(c, p, found, newSubscriptionBody, func(s webhook.Subscription) form.Position { return form.Position{Row: s.RowID} })
+	return listRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
 }
 
-// find returns the one in the path.
-func (h subscriptions) find(c *call) (found webhook.Subscription, err error) {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+// find returns the subscription in the path.
+func (h subscriptions) find(x *exchange) (found webhook.Subscription, err error) {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return found, err
 	}
-	return h.store.Subscription(c.request.Context(), c.organization(), id)
+	return h.store.Subscription(x.request.Context(), x.organization(), id)
 }
 
-func (h subscriptions) read(c *call) error {
-	found, err := h.find(c)
+func (h subscriptions) read(x *exchange) error { return show(x, h.find, newSubscriptionBody) }
+
+func (h subscriptions) update(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	return c.ok(newSubscriptionBody(found))
-}
-
-func (h subscriptions) update(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -144,30 +133,30 @@ func (h subscriptions) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	sub, err := h.store.UpdateSubscription(c.request.Context(), c.actor(), c.organization(), id, change)
+	sub, err := h.store.UpdateSubscription(x.request.Context(), x.actor(), x.organization(), id, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newSubscriptionBody(sub))
+	return x.ok(newSubscriptionBody(sub))
 }
 
-func (h subscriptions) remove(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h subscriptions) remove(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteSubscription(c.request.Context(), c.actor(), c.organization(), id); err != nil {
+	if err := h.store.DeleteSubscription(x.request.Context(), x.actor(), x.organization(), id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
 }
 
-func (h subscriptions) rotate(c *call) error {
-	id, err := c.pathID("id", subscriptionID, aSubscription)
+func (h subscriptions) rotate(x *exchange) error {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
 	if err != nil {
 		return err
 	}
-	f, err := c.optionalForm()
+	f, err := x.optionalForm()
 	if err != nil {
 		return err
 	}
@@ -179,18 +168,18 @@ func (h subscriptions) rotate(c *call) error {
 	if overlap != nil {
 		rotation.Overlap = time.Duration(*overlap) * time.Second
 	}
-	sub, secret, err := h.store.RotateSecret(c.request.Context(), c.actor(), c.organization(), id, rotation)
+	sub, secret, err := h.store.RotateSecret(x.request.Context(), x.actor(), x.organization(), id, rotation)
 	if err != nil {
 		return err
 	}
-	c.secret()
-	return c.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
+	x.noStore()
+	return x.ok(secretBody{newSubscriptionBody(sub), secret.Reveal()})
 }
 
-// readURL returns an address that deliveries may be sent to, as far as can be told without asking DNS, in the form in which
-// it is kept.
+// readURL reads the URL of a subscription and returns its canonical form. It refuses addresses that deliveries may not be sent
+// to, as far as that is known without DNS.
 func readURL(f *form.Form, name string, check func(string) (string, error)) *string {
-	text := f.Text(name, math.MaxInt) // its length is check's to judge
+	text := f.Text(name, math.MaxInt) // check limits the length
 	if text == nil {
 		return nil
 	}
@@ -200,7 +189,7 @@ func readURL(f *form.Form, name string, check func(string) (string, error)) *str
 	}
 	var wrong *egress.URLError
 	if !errors.As(err, &wrong) {
-		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent there."}
+		wrong = &egress.URLError{Code: egress.CodeInvalidURL, Message: "Deliveries cannot be sent to this URL."}
 	}
 	f.Refuse(name, wrong.Code, "%s", wrong.Message)
 	return nil

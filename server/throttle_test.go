@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// from makes a request that comes from the given peer, and returns the status and the code of the answer.
-func (f *floor) from(peer, authorization string) (status int, code string) {
+// from makes a request from a peer, and returns the status and the code of the response.
+func (f *testServer) from(peer, authorization string) (status int, code string) {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
 	r.RemoteAddr = peer
 	if authorization != "" {
@@ -35,8 +35,8 @@ func (f *floor) from(peer, authorization string) (status int, code string) {
 	return w.Code, p.Code
 }
 
-// exhaust fails from a peer until it is refused for that.
-func (f *floor) exhaust(t *testing.T, peer string) (failures int) {
+// exhaust sends unknown keys from a peer until the peer is throttled. It returns the number of failures.
+func (f *testServer) exhaust(t *testing.T, peer string) (failures int) {
 	t.Helper()
 	for range 1000 {
 		status, code := f.from(peer, apiKey(access.Mint("svc")))
@@ -54,14 +54,14 @@ func (f *floor) exhaust(t *testing.T, peer string) (failures int) {
 
 func TestThrottle(t *testing.T) {
 	t.Parallel()
-	setup := func(t *testing.T) (f *floor, key string) {
+	setup := func(t *testing.T) (f *testServer, key string) {
 		f = build(t)
 		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
 		_, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 		return f, apiKey(credential)
 	}
 	const peer = "198.51.100.7:1000"
-	t.Run("refuses what an address shows after many failures, on other ports too", func(t *testing.T) {
+	t.Run("refuses every credential of an address after many failures, on other ports too", func(t *testing.T) {
 		t.Parallel()
 		f, key := setup(t)
 		f.exhaust(t, peer)
@@ -92,7 +92,7 @@ func TestThrottle(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("lets other addresses alone", func(t *testing.T) {
+	t.Run("does not affect other addresses", func(t *testing.T) {
 		t.Parallel()
 		f, key := setup(t)
 		f.exhaust(t, peer)
@@ -100,7 +100,7 @@ func TestThrottle(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("lets through, from the same address, a credential that was good before", func(t *testing.T) {
+	t.Run("accepts a credential from the same address that was valid before", func(t *testing.T) {
 		t.Parallel()
 		f, key := setup(t)
 		f.from("198.51.100.200:1", key)
@@ -109,7 +109,7 @@ func TestThrottle(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("forgets a credential that has ceased to be good", func(t *testing.T) {
+	t.Run("forgets a credential that is no longer valid", func(t *testing.T) {
 		t.Parallel()
 		f := build(t)
 		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
@@ -150,18 +150,6 @@ func TestThrottle(t *testing.T) {
 			}
 		}
 	})
-	t.Run("remembers a bounded number of addresses", func(t *testing.T) {
-		t.Parallel()
-		f, _ := setup(t)
-		address := netip.MustParseAddr("203.0.0.1")
-		for range server.MaxAddresses + 500 {
-			f.server.Fail(address)
-			address = address.Next()
-		}
-		if got := f.server.Remembered(); got != server.MaxAddresses {
-			t.Errorf("%d addresses remembered, want %d", got, server.MaxAddresses)
-		}
-	})
 }
 
 func TestThrottleLetsUp(t *testing.T) {
@@ -187,23 +175,23 @@ func TestClientAddress(t *testing.T) {
 		forwarded []string
 		want      string
 	}{
-		"the peer":                                     {"192.0.2.1:5", nil, "192.0.2.1"},
-		"the peer, whatever it says":                   {"192.0.2.1:5", []string{"198.51.100.1"}, "192.0.2.1"},
-		"what a proxy says":                            {"10.0.0.1:5", []string{"198.51.100.1"}, "198.51.100.1"},
-		"what an IPv6 proxy says":                      {"[fd00::1]:5", []string{"2001:db8::1"}, "2001:db8::1"},
-		"the proxy, where it says nothing":             {"10.0.0.1:5", nil, "10.0.0.1"},
-		"the last hop that is no proxy":                {"10.0.0.1:5", []string{"127.0.0.1, 198.51.100.1, 10.9.9.9"}, "198.51.100.1"},
-		"not what the client wrote before it":          {"10.0.0.1:5", []string{"127.0.0.1,10.1.1.1", "198.51.100.1"}, "198.51.100.1"},
-		"the hop before one that is no address":        {"10.0.0.1:5", []string{"198.51.100.1, unknown, 10.2.2.2"}, "10.2.2.2"},
-		"the first, where all are proxies":             {"10.0.0.1:5", []string{"10.3.3.3, 10.2.2.2"}, "10.3.3.3"},
-		"an address with its port":                     {"10.0.0.1:5", []string{"198.51.100.1:4711"}, "198.51.100.1"},
-		"an IPv6 address in brackets":                  {"10.0.0.1:5", []string{"[2001:db8::1]"}, "2001:db8::1"},
-		"an IPv6 address with its port":                {"10.0.0.1:5", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
-		"an IPv4 address in the form of IPv6":          {"10.0.0.1:5", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
-		"a proxy whose address has the form of IPv6":   {"[::ffff:10.0.0.1]:5", []string{"198.51.100.1"}, "198.51.100.1"},
-		"the proxy, where its header is empty":         {"10.0.0.1:5", []string{""}, "10.0.0.1"},
-		"the proxy, where its header is a comma":       {"10.0.0.1:5", []string{","}, "10.0.0.1"},
-		"the client's own, with a zone that is nobody": {"10.0.0.1:5", []string{"fe80::1%eth0"}, "fe80::1"},
+		"the peer":                                    {"192.0.2.1:5", nil, "192.0.2.1"},
+		"the peer, whatever its header says":          {"192.0.2.1:5", []string{"198.51.100.1"}, "192.0.2.1"},
+		"the address that a proxy forwards":           {"10.0.0.1:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		"the address that an IPv6 proxy forwards":     {"[fd00::1]:5", []string{"2001:db8::1"}, "2001:db8::1"},
+		"the proxy, if it has no header":              {"10.0.0.1:5", nil, "10.0.0.1"},
+		"the last hop that is not a proxy":            {"10.0.0.1:5", []string{"127.0.0.1, 198.51.100.1, 10.9.9.9"}, "198.51.100.1"},
+		"not an address that the client wrote":        {"10.0.0.1:5", []string{"127.0.0.1,10.1.1.1", "198.51.100.1"}, "198.51.100.1"},
+		"the hop after a word that is not an address": {"10.0.0.1:5", []string{"198.51.100.1, unknown, 10.2.2.2"}, "10.2.2.2"},
+		"the first hop, if all are proxies":           {"10.0.0.1:5", []string{"10.3.3.3, 10.2.2.2"}, "10.3.3.3"},
+		"an address with its port":                    {"10.0.0.1:5", []string{"198.51.100.1:4711"}, "198.51.100.1"},
+		"an IPv6 address in brackets":                 {"10.0.0.1:5", []string{"[2001:db8::1]"}, "2001:db8::1"},
+		"an IPv6 address with its port":               {"10.0.0.1:5", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
+		"an IPv4 address in the form of IPv6":         {"10.0.0.1:5", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
+		"a proxy whose address has the form of IPv6":  {"[::ffff:10.0.0.1]:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		"the proxy, if its header is empty":           {"10.0.0.1:5", []string{""}, "10.0.0.1"},
+		"the proxy, if its header is a comma":         {"10.0.0.1:5", []string{","}, "10.0.0.1"},
+		"a link-local address without its zone":       {"10.0.0.1:5", []string{"fe80::1%eth0"}, "fe80::1"},
 	} {
 		t.Run("is "+name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/nothing/"+strconv.Itoa(len(name)), nil)
@@ -219,7 +207,7 @@ func TestClientAddress(t *testing.T) {
 }
 
 // logged returns the line of the log about a request.
-func (f *floor) logged(t *testing.T, id string) map[string]any {
+func (f *testServer) logged(t *testing.T, id string) map[string]any {
 	t.Helper()
 	var found []map[string]any
 	for line := range strings.Lines(f.log.String()) {
@@ -284,4 +272,36 @@ func TestLog(t *testing.T) {
 	if text := f.log.String(); strings.Contains(text, canary) || strings.Contains(text, credential.Reveal()) {
 		t.Errorf("the log keeps what it must not: %s", text)
 	}
+}
+
+func TestThrottleRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		const peer = "198.51.100.7:1000"
+		f.exhaust(t, peer)
+		wait := func() time.Duration {
+			r, w := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil), httptest.NewRecorder()
+			r.RemoteAddr = peer
+			r.Header.Set("Authorization", apiKey(access.Mint("svc")))
+			f.server.Handler().ServeHTTP(w, r)
+			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
+			if w.Code != 429 || err != nil {
+				t.Fatalf("status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+			}
+			return time.Duration(seconds) * time.Second
+		}
+		if got := wait(); got != 3*time.Second {
+			t.Errorf("at once: %s, want 3s", got)
+		}
+		time.Sleep(1700 * time.Millisecond)
+		left := wait()
+		if left != 2*time.Second {
+			t.Errorf("after 1.7 s: %s, want 2s", left)
+		}
+		time.Sleep(left)
+		if status, _ := f.from(peer, apiKey(access.Mint("svc"))); status != 401 {
+			t.Errorf("status %d after the wait, want 401", status)
+		}
+	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestTimesThatCannotBeShown has times whose year has no four digits in UTC, as a key, a token, a filter and a replay take
-// them.
+// TestTimesThatCannotBeShown sends times whose year does not have four digits in UTC, to create a key and a token, to filter a
+// list, and to replay.
 func TestTimesThatCannotBeShown(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -60,18 +60,18 @@ func TestTimesThatCannotBeShown(t *testing.T) {
 	f.do(t, call{"GET /api/v1/audit-events/?since=" + url.QueryEscape("0001-01-01T00:00:00Z"), bearer(token), "", nil}).want(t, 200, "")
 }
 
-// FuzzTimes gives any text as a time. What is taken is shown again as the same time.
+// FuzzTimes sends any text as a time. An accepted time must be the same in the response.
 func FuzzTimes(f *testing.F) {
 	for _, text := range []string{"2030-01-31T12:00:00Z", "9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+23:59", "", "1969-12-31T23:59:59.9999999999Z"} {
 		f.Add(text)
 	}
-	floor := build(f)
+	s := build(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		body, err := json.Marshal(map[string]string{"name": "x", "scope": "events:read", "expires_at": text})
 		if err != nil {
 			t.Skip()
 		}
-		got := floor.do(t, call{"POST /api/v1/api-keys/", operator, string(body), nil})
+		got := s.do(t, call{"POST /api/v1/api-keys/", operator, string(body), nil})
 		if got.StatusCode == 422 {
 			return
 		}

@@ -18,8 +18,8 @@ func TestTokenRate(t *testing.T) {
 		_, colleague := storagetest.Member(t, f.store, owner.Organization, "colleague", access.RoleMember)
 		_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
-		// passed asks so many times at once, and returns how many were let through and the last answer.
-		passed := func(as string, times int) (n int, last answer) {
+		// passed makes this many requests, and returns how many succeeded and the last response.
+		passed := func(as string, times int) (n int, last testResponse) {
 			for range times {
 				if last = f.do(t, call{"GET /api/v1/whoami/", as, "", nil}); last.StatusCode == 200 {
 					n++

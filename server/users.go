@@ -2,14 +2,15 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
-// userStore is what the endpoints of users ask of the store.
+// userStore is the part of the store that the user endpoints use.
 type userStore interface {
-	// Users lists newest first, from before on; 0 is the newest.
+	// Users lists them newest first, with row ids below before; 0 starts at the newest.
 	Users(ctx context.Context, before int64, limit int) ([]access.User, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
@@ -17,7 +18,7 @@ type userStore interface {
 	DeleteUser(ctx context.Context, actor access.Actor, id string) error
 }
 
-// users are the endpoints of users.
+// users are the user endpoints.
 type users struct {
 	store userStore
 }
@@ -34,9 +35,9 @@ func newUserBody(u access.User) userBody {
 	return userBody{u.ID, u.Email, u.Name, u.ExternalID, u.IsActive}
 }
 
-// create names a user without a name by the address, so that the audit log always has something to call it.
-func (h users) create(c *call) error {
-	f, err := c.form()
+// create uses the e-mail address as the name if there is none, so that the audit log always has a name.
+func (h users) create(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -45,62 +46,48 @@ func (h users) create(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made := access.User{Email: *change.Email, Name: *change.Email, IsActive: change.IsActive == nil || *change.IsActive}
+	created := access.User{Email: *change.Email, Name: *change.Email, IsActive: change.IsActive == nil || *change.IsActive}
 	if change.Name != nil {
-		made.Name = *change.Name
+		created.Name = *change.Name
 	}
 	if change.ExternalID != nil {
-		made.ExternalID = orNull(*change.ExternalID)
+		created.ExternalID = nullIfEmpty(*change.ExternalID)
 	}
-	user, err := h.store.CreateUser(c.request.Context(), c.actor(), made)
+	user, err := h.store.CreateUser(x.request.Context(), x.actor(), created)
 	if err != nil {
 		return err
 	}
-	return c.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
+	return x.created("/api/v1/users/"+user.ID+"/", newUserBody(user))
 }
 
-// readUser reads what may be set of a user.
+// readUser reads the fields of a user that a caller may set.
 func readUser(f *form.Form) access.UserChange {
 	return access.UserChange{
 		Email: f.Email("email"), Name: f.Label("name"), ExternalID: f.ExternalID("external_id"), IsActive: f.Bool("is_active"),
 	}
 }
 
-func (h users) list(c *call) error {
-	p, err := c.page()
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Users(c.request.Context(), p.After.Row, p.More())
-	if err != nil {
-		return err
-	}
-	return answerPage(c, p, found, newUserBody, func(u access.User) form.Position { return form.Position{Row: u.RowID} })
+func (h users) list(x *exchange) error {
+	return listRows(x, h.store.Users, newUserBody, func(u access.User) int64 { return u.RowID })
 }
 
-// find returns the one in the path.
-func (h users) find(c *call) (found access.User, err error) {
-	id, err := c.pathID("id", userID, aUser)
+// find returns the user in the path.
+func (h users) find(x *exchange) (found access.User, err error) {
+	id, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return found, err
 	}
-	return h.store.User(c.request.Context(), id)
+	return h.store.User(x.request.Context(), id)
 }
 
-func (h users) read(c *call) error {
-	found, err := h.find(c)
+func (h users) read(x *exchange) error { return show(x, h.find, newUserBody) }
+
+func (h users) update(x *exchange) error {
+	id, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	return c.ok(newUserBody(found))
-}
-
-func (h users) update(c *call) error {
-	id, err := c.pathID("id", userID, aUser)
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
@@ -108,20 +95,130 @@ func (h users) update(c *call) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	user, err := h.store.UpdateUser(c.request.Context(), c.actor(), id, change)
+	user, err := h.store.UpdateUser(x.request.Context(), x.actor(), id, change)
 	if err != nil {
 		return err
 	}
-	return c.ok(newUserBody(user))
+	return x.ok(newUserBody(user))
 }
 
-func (h users) remove(c *call) error {
-	id, err := c.pathID("id", userID, aUser)
+func (h users) remove(x *exchange) error {
+	id, err := x.pathID("id", userID, aUser)
 	if err != nil {
 		return err
 	}
-	if err := h.store.DeleteUser(c.request.Context(), c.actor(), id); err != nil {
+	if err := h.store.DeleteUser(x.request.Context(), x.actor(), id); err != nil {
 		return err
 	}
-	return c.noContent()
+	return x.noContent()
+}
+
+// tokenStore is the part of the store that the access token endpoints use.
+type tokenStore interface {
+	CreateToken(ctx context.Context, actor access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error)
+	// Tokens lists them newest first, with row ids below before; 0 starts at the newest.
+	Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error)
+	Token(ctx context.Context, user, id string) (access.AccessToken, error)
+	RevokeToken(ctx context.Context, actor access.Actor, user, id string) error
+}
+
+// tokens are the access token endpoints.
+type tokens struct {
+	store  tokenStore
+	lookup form.Lookup
+}
+
+type tokenBody struct {
+	ID             string     `json:"id"`
+	Name           string     `json:"name"`
+	TokenPrefix    string     `json:"token_prefix"`
+	Status         string     `json:"status"`
+	UserID         string     `json:"user_id"`
+	OrganizationID string     `json:"organization_id"`
+	CreatedAt      timestamp  `json:"created_at"`
+	ExpiresAt      *timestamp `json:"expires_at"`
+	LastUsedAt     *timestamp `json:"last_used_at"`
+	RevokedAt      *timestamp `json:"revoked_at"`
+}
+
+// createdTokenBody is the only response that shows a token.
+type createdTokenBody struct {
+	tokenBody
+	Token string `json:"token"`
+}
+
+func newTokenBody(t access.AccessToken) tokenBody {
+	return tokenBody{
+		ID: t.ID, Name: t.Name, TokenPrefix: t.TokenPrefix, Status: string(t.Status(time.Now().UnixMilli())),
+		UserID: t.UserID, OrganizationID: t.OrganizationID, CreatedAt: timestamp(t.CreatedAt),
+		ExpiresAt: (*timestamp)(t.ExpiresAt), LastUsedAt: (*timestamp)(t.LastUsedAt), RevokedAt: (*timestamp)(t.RevokedAt),
+	}
+}
+
+func (h tokens) create(x *exchange) error {
+	user, err := x.pathID("id", userID, aUser)
+	if err != nil {
+		return err
+	}
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	f.Require("organization_id")
+	organization, name, expires := h.lookup.Organization(x.request.Context(), f, "organization_id"), f.Label("name"), f.Expiry("expires_at")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if name == nil {
+		name = new(string)
+	}
+	credential := access.Mint(access.TokenPrefix)
+	token, err := h.store.CreateToken(x.request.Context(), x.actor(), user, *organization, credential, *name, expires)
+	if err != nil {
+		return err
+	}
+	x.noStore()
+	return x.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+}
+
+func (h tokens) list(x *exchange) error {
+	user, err := x.pathID("id", userID, aUser)
+	if err != nil {
+		return err
+	}
+	list := func(ctx context.Context, before int64, limit int) ([]access.AccessToken, error) {
+		return h.store.Tokens(ctx, user, before, limit)
+	}
+	return listRows(x, list, newTokenBody, func(t access.AccessToken) int64 { return t.RowID })
+}
+
+// find returns the access token in the path.
+func (h tokens) find(x *exchange) (found access.AccessToken, err error) {
+	user, id, err := tokenIDs(x)
+	if err != nil {
+		return found, err
+	}
+	return h.store.Token(x.request.Context(), user, id)
+}
+
+func (h tokens) read(x *exchange) error { return show(x, h.find, newTokenBody) }
+
+func (h tokens) revoke(x *exchange) error {
+	user, id, err := tokenIDs(x)
+	if err != nil {
+		return err
+	}
+	if err := h.store.RevokeToken(x.request.Context(), x.actor(), user, id); err != nil {
+		return err
+	}
+	return x.noContent()
+}
+
+// tokenIDs reads the two ids of a token from the path.
+func tokenIDs(x *exchange) (user, token string, err error) {
+	if user, err = x.pathID("id", userID, aUser); err != nil {
+		return "", "", err
+	}
+	token, err = x.pathID("token_id", tokenID, aToken)
+	return user, token, err
 }

@@ -4,97 +4,89 @@ import (
 	"time"
 
 	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// verification is the endpoint by which a back end asks what a key that was shown to it is good for.
+// verification is the endpoint where a back end asks whether a key that it received is valid.
 type verification struct {
-	*Server
-	named form.Lookup
+	checker *check.Checker
+	lookup  form.Lookup
 }
 
-const verifyPath = "/api/v1/auth/verify/"
-
-// codeValid is the code of a key that passes every check. Any other is that of the first check that fails, as a request
-// with the key would be told.
+// codeValid is the code of a key that passes all checks. Otherwise the code is that of the first check that fails, as in the
+// response to a request with the key.
 const codeValid = "valid"
 
 type verifyBody struct {
 	Valid          bool            `json:"valid"`
 	Code           string          `json:"code"`
-	KeyID          *string         `json:"key_id"` // null, like all that follows, where the key may not be used at all
+	KeyID          *string         `json:"key_id"` // this and the fields below are null if the key may not be used at all
 	UserID         *string         `json:"user_id"`
 	OrganizationID *string         `json:"organization_id"`
-	Scope          *string         `json:"scope"` // what the key may do now: its scope, and what its creator holds
+	Scope          *string         `json:"scope"` // the permissions of the key now: in its scope, and in the role of its creator
 	Plan           *string         `json:"plan"`
-	RateLimit      *rateWindowBody `json:"rate_limit"` // null for a plan without a limit
+	RateLimit      *rateWindowBody `json:"rate_limit"` // null if the plan has no limit
 }
 
-// rateWindowBody is the window of a key after it was counted.
+// rateWindowBody is the window of a key after this request was counted.
 type rateWindowBody struct {
-	Limit     int64   `json:"limit"`
-	Remaining int64   `json:"remaining"`
-	ResetAt   instant `json:"reset_at"`
+	Limit     int64     `json:"limit"`
+	Remaining int64     `json:"remaining"`
+	ResetAt   timestamp `json:"reset_at"`
 }
 
-// verify judges the key by the checks of a request with it, in their order, and counts one request of its window. The
-// answer is 200 whatever the verdict: it is about the key, not about the asker. Nobody is throttled for what customers show.
-func (h verification) verify(c *call) error {
-	f, err := c.form()
+// verify makes the checks of a request with the key and counts one request of its window. The status is 200 whether the key
+// is valid or not: the response is about the key, not about the caller. The caller is not throttled for invalid keys of its
+// customers.
+func (h verification) verify(x *exchange) error {
+	f, err := x.form()
 	if err != nil {
 		return err
 	}
 	f.Require("key")
-	raw, asked := f.Text("key", maxShownKey), h.named.Scope(c.request.Context(), f, "permission")
+	raw, needed := f.Text("key", maxShownKey), h.lookup.Scope(x.request.Context(), f, "permission")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	body, err := h.ask(c, *raw, asked)
+	body, err := h.check(x, *raw, needed)
 	if err != nil {
 		return err
 	}
-	c.secret() // the answer is about a credential
-	return c.ok(body)
+	x.noStore() // the response is about a credential
+	return x.ok(body)
 }
 
-// maxShownKey bounds what is looked at as a key, in characters.
+// maxShownKey is the most characters that are read as a key.
 const maxShownKey = 512
 
-// ask makes the checks; asked are the permissions that the key must have. An error is a failure to make them.
-func (h verification) ask(c *call, raw string, asked access.Scope) (verifyBody, error) {
-	ctx, t := c.request.Context(), trial{wanted: asked}
-	credential, err := apiKey(raw)
-	if err == nil {
-		err = h.judge(ctx, t.lookUp(credential.Digest()), access.CheckCreator)
+// check checks the key. needed are the permissions that it must have. An error means that a check could not be made.
+func (h verification) check(x *exchange, raw string, needed access.Scope) (verifyBody, error) {
+	run := check.Run{Presented: credential.ParseKey(raw), Needed: needed, Last: access.CheckPermission}
+	err := h.checker.Check(x.request.Context(), &run)
+	if err != nil && !check.IsRefusal(err) {
+		return verifyBody{}, err
 	}
-	if e, ok := fault.As(err); ok && e.Kind == fault.Unauthenticated {
-		return verifyBody{Code: e.Code}, nil
+	body := verifyBody{Valid: err == nil, Code: codeValid}
+	if refused, ok := fault.As(err); ok {
+		body.Code = refused.Code
 	}
-	if err != nil {
-		return verifyBody{}, unreadable(err)
+	if !run.Authenticated {
+		return body, nil
 	}
-	p := t.principal
-	h.store.Used(p)
+	p := run.Principal
 	scope := p.Permissions.String()
-	body := verifyBody{
-		KeyID: &p.Key.ID, UserID: &p.User.ID, OrganizationID: &p.Organization.ID, Scope: &scope, Plan: &p.Plan.Name,
-		Valid: true, Code: codeValid,
-	}
-	if err := h.judge(ctx, &t, access.CheckPermission); err != nil {
-		e, ok := fault.As(err)
-		if !ok {
-			return verifyBody{}, err
-		}
-		body.Valid, body.Code = false, e.Code
-	}
-	if t.windowed && t.at >= access.CheckRateLimit {
-		body.RateLimit = newRateWindowBody(t.window)
+	body.KeyID, body.UserID, body.OrganizationID = &p.Key.ID, &p.User.ID, &p.Organization.ID
+	body.Scope, body.Plan = &scope, &p.Plan.Name
+	if run.Windowed && run.At >= access.CheckRateLimit {
+		body.RateLimit = newRateWindowBody(run.Window)
 	}
 	return body, nil
 }
 
 func newRateWindowBody(r limiter.Result) *rateWindowBody {
-	return &rateWindowBody{r.Limit, r.Remaining, instant(time.Now().Add(r.Reset).UnixMilli())}
+	return &rateWindowBody{r.Limit, r.Remaining, timestamp(time.Now().Add(r.Reset).UnixMilli())}
 }

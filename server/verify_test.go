@@ -47,7 +47,7 @@ func TestVerify(t *testing.T) {
 	}
 	shown := `{"key":"` + raw.Reveal() + `"}`
 
-	t.Run("tells whose a good key is and what it may do, and counts one request", func(t *testing.T) {
+	t.Run("describes a valid key and its permissions, and counts one request", func(t *testing.T) {
 		for n := range 2 {
 			v := verify(t, shown)
 			if !v.Valid || *v.KeyID != key.ID || *v.UserID != owner.User.ID || *v.OrganizationID != owner.Organization.ID ||
@@ -60,7 +60,7 @@ func TestVerify(t *testing.T) {
 		}
 	})
 
-	t.Run("asks for a permission, and counts where that is lacking too", func(t *testing.T) {
+	t.Run("checks a permission, and counts the request even if the key lacks it", func(t *testing.T) {
 		if v := verify(t, `{"key":"`+raw.Reveal()+`","permission":"events:write"}`); !v.Valid {
 			t.Errorf("%+v", v)
 		}
@@ -69,7 +69,7 @@ func TestVerify(t *testing.T) {
 		}
 	})
 
-	t.Run("has a code for every key that may not be used", func(t *testing.T) {
+	t.Run("has a code for every invalid key", func(t *testing.T) {
 		gone, goneRaw := storagetest.Key(t, f.store, owner, access.EventsRead)
 		if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, gone.ID); err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestVerify(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses beyond the limit, and counts nothing under a plan without keys", func(t *testing.T) {
+	t.Run("refuses requests beyond the limit, and counts none under a plan without API keys", func(t *testing.T) {
 		other, _ := storagetest.Tenant(t, f.store, "small", "three", access.RoleOwner)
 		_, small := storagetest.Key(t, f.store, other, access.EventsRead)
 		for _, code := range []string{"valid", "valid", "valid", "rate_limited"} {
@@ -103,7 +103,7 @@ func TestVerify(t *testing.T) {
 		}
 	})
 
-	t.Run("is for those who may act for others, and says what is wrong with a question", func(t *testing.T) {
+	t.Run("needs platform:act_as, and lists all problems of its own request", func(t *testing.T) {
 		f.do(t, call{"POST /api/v1/auth/verify/", bearer(token), shown, nil}).want(t, 403, "permission_denied")
 		for body, field := range map[string]string{
 			`{}`:                                 "key: missing",

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func TestAccessQueryPlans(t *testing.T) {
 	if _, err := x.PrincipalByIdentity(ctx, access.Identity{Subject: "nobody", Email: "nobody@example.com"}, ""); err == nil {
 		t.Error("nobody is somebody")
 	}
-	check(nil, x.DropSessions(ctx))
+	check(nil, x.DropSessions(ctx, math.MaxInt64))
 	check(nil, x.RevokeKey(ctx, x.by, org.RowID, key.ID))
 	check(nil, x.RevokeToken(ctx, x.by, user, owner.Token.ID))
 	for _, refused := range []error{

@@ -6,6 +6,8 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -25,9 +27,9 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
 	var row int64
 	if err := s.get(ctx, &row, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", id, organization); err != nil {
-		return page, missing(err, "subscription")
+		return page, sqlite.Missing(err, "subscription")
 	}
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return page, err
 	}
@@ -37,18 +39,18 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 		return page, err
 	}
 	q.found = &page.Attempts
-	high := position{f.BeforeAt, f.Before}
+	high := scan.Position{At: f.BeforeAt, Row: f.Before}
 	if f.Before == 0 {
-		high = position{math.MaxInt64, math.MaxInt64}
+		high = scan.Position{At: math.MaxInt64, Row: math.MaxInt64}
 	}
 	if f.Until != 0 && f.Until <= high.At {
-		high = position{f.Until, 0}
+		high = scan.Position{At: f.Until}
 	}
-	var next position
+	var next scan.Position
 	if q.narrows {
-		next, err = s.logs.walk(ctx, high, q)
+		next, err = s.logs.Walk(ctx, high, q)
 	} else {
-		_, _, err = s.logs.slice(ctx, high, whole{q}, &search{})
+		err = s.logs.ReadAll(ctx, high, q)
 	}
 	for i := range page.Attempts {
 		s.nameAttempt(&page.Attempts[i])
@@ -63,7 +65,7 @@ const manyOfEvent = 100
 
 // attemptQuery is a search for attempts of a subscription.
 type attemptQuery struct {
-	logs         *logReader
+	logs         *scan.Reader
 	found        *[]webhook.Attempt
 	source       string // the index to walk
 	where        string // what it finds; ?1 is the subscription
@@ -89,11 +91,11 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 	}
 	switch {
 	case f.EventID != "":
-		if q.event, _, ok = s.ids.row(access.EventID, f.EventID); !ok {
+		if q.event, _, ok = s.ids.Row(access.EventID, f.EventID); !ok {
 			return q, false, nil
 		}
 		var deliveries int
-		if err := s.logs.get(ctx, &deliveries, `
+		if err := s.logs.Get(ctx, &deliveries, `
 			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
 			q.event, subscription, manyOfEvent+1); err != nil {
 			return q, false, err
@@ -103,29 +105,29 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 		}
 	case q.outcome == int(webhook.Sending): // no more than are in progress
-		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = 0", false
+		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
-		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN (2, 3)"
+		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
 	}
 	return q, true, nil
 }
 
-// bound is part of slicer.
-func (q attemptQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
-	err = q.logs.pool.get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
+// Bound is part of scan.Search.
+func (q attemptQuery) Bound(ctx context.Context, high scan.Position, rows int) (low scan.Position, err error) {
+	err = q.logs.Pool.Get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, 0) AND (a.attempted_at, a.id) < (?3, ?4)
 		ORDER BY a.attempted_at DESC, a.id DESC LIMIT 1 OFFSET ?5`,
 		q.subscription, q.since, high.At, high.Row, rows-1)
 	return low, err
 }
 
-// read is part of slicer.
-func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, err error) {
+// Read is part of scan.Search.
+func (q attemptQuery) Read(ctx context.Context, low, high scan.Position) (full bool, err error) {
 	if low.At < q.since {
-		low = position{At: q.since}
+		low = scan.Position{At: q.since}
 	}
 	var some []webhook.Attempt
-	err = q.logs.pool.list(ctx, &some, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+	err = q.logs.Pool.List(ctx, &some, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
 		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)
 		ORDER BY a.attempted_at DESC, a.id DESC LIMIT ?9`,
@@ -136,15 +138,15 @@ func (q attemptQuery) read(ctx context.Context, low, high position) (full bool, 
 
 // nameAttempt computes the public ids of an attempt that was read.
 func (s *Store) nameAttempt(a *webhook.Attempt) {
-	a.ID = s.ids.id(access.AttemptID, a.RowID, a.AttemptedAt)
-	a.EventID = s.ids.id(access.EventID, a.EventRow, a.EventAt)
+	a.ID = s.ids.ID(access.AttemptID, a.RowID, a.AttemptedAt)
+	a.EventID = s.ids.ID(access.EventID, a.EventRow, a.EventAt)
 }
 
 // Attempt returns one attempt by its row id. Faults: NotFound.
 func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
 	var a webhook.Attempt
 	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+" WHERE a.id = ?", id); err != nil {
-		return a, missing(err, "attempt")
+		return a, sqlite.Missing(err, "attempt")
 	}
 	s.nameAttempt(&a)
 	return a, nil
@@ -153,22 +155,22 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 // Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound; Forbidden where the event is of
 // the audit log and by lacks audit:read; Conflict where the subscription receives no audit events any more.
 func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
-	row, at, ok := s.ids.row(access.AttemptID, attempt)
+	row, at, ok := s.ids.Row(access.AttemptID, attempt)
 	if !ok {
 		return fault.Missing("attempt")
 	}
-	return s.of(organization).change(ctx, func(t *tx) error {
+	return s.workFor(organization).change(ctx, func(t *tx) error {
 		to, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
 		sub := to.RowID
 		var job webhook.Job
-		if err := t.get(&job, `
+		if err := t.Get(&job, `
 			SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
 			FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
 			WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, row, at, sub); err != nil {
-			return missing(err, "attempt")
+			return sqlite.Missing(err, "attempt")
 		}
 		if access.IsAuditType(job.EventType) {
 			if err := mayRedeliverAudit(t, by, to); err != nil {
@@ -182,15 +184,15 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 			return err
 		}
 		job.Organization = organization
-		job.EventID, job.DueAt, job.Cause = s.ids.id(access.EventID, job.Event, job.EventAt), t.now, webhook.ByHand
-		job.Delivery, err = t.insert(`
-			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, 0, ?, 0, ?)`,
-			job.Event, sub, job.Cause, t.now)
+		job.EventID, job.DueAt, job.Cause = s.ids.ID(access.EventID, job.Event, job.EventAt), t.Now(), webhook.ByHand
+		job.Delivery, err = t.Insert(`
+			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
+			job.Event, sub, job.Cause, t.Now())
 		if err != nil {
 			return err
 		}
-		t.store(organization, storedPerDelivery)
-		s.handOver(t, []webhook.Job{job})
-		return s.audit(t, by, organization, access.Redelivered, target{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
+		t.countStored(organization, storedPerDelivery)
+		s.announce(t, []webhook.Job{job})
+		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
 	})
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// target names what an audit event is about.
-type target struct {
+// auditTarget names what an audit event is about.
+type auditTarget struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 
@@ -19,7 +21,7 @@ type target struct {
 
 // audit writes a line of the log and publishes it as an event, in the transaction of the change that it tells of.
 // organization 0 stands for a change of the whole instance, see Actor.LogOrganization. Details must not hold a secret.
-func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about target, details map[string]any) error {
+func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
 	}
@@ -33,16 +35,16 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return fmt.Errorf("encode audit details: %w", err)
 	}
-	if _, err := t.exec(`
+	if _, err := t.Exec(`
 		INSERT INTO audit_events (organization_id, type, actor_type, actor_id, actor_name, target_type, target_id, ip, request_id, at, details)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.now, string(text)); err != nil {
+		organization, eventType, by.Type, by.ID, by.Name, about.Type, about.ID, by.IP, by.RequestID, t.Now(), string(text)); err != nil {
 		return fmt.Errorf("write audit event: %w", err)
 	}
-	t.store(organization, storedPerAuditLine+len(text))
+	t.countStored(organization, storedPerAuditLine+len(text))
 	data, err := json.Marshal(struct {
 		Actor   auditActor      `json:"actor"`
-		Target  target          `json:"target"`
+		Target  auditTarget     `json:"target"`
 		Details json.RawMessage `json:"details"`
 	}{newAuditActor(by), about, text})
 	if err != nil {
@@ -75,21 +77,21 @@ func newAuditActor(by access.Actor) auditActor {
 // under way.
 func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error) {
 	page := access.AuditPage{Events: []access.AuditEvent{}}
-	end, err := s.logs.take(ctx, organization)
+	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
 		return page, err
 	}
 	defer end()
 	q := auditQuery{s.logs, organization, f, &page.Events}
-	high := position{Row: from(f.Before)}
-	var next position
+	high := scan.Position{Row: scan.UpperBound(f.Before)}
+	var next scan.Position
 	if f.Type+f.Actor != "" || f.Since != 0 || f.Until != 0 {
-		next, err = s.logs.walk(ctx, high, q)
+		next, err = s.logs.Walk(ctx, high, q)
 	} else {
-		_, _, err = s.logs.slice(ctx, high, whole{q}, &search{})
+		err = s.logs.ReadAll(ctx, high, q)
 	}
 	for i, e := range page.Events {
-		page.Events[i].ID = s.ids.id(access.AuditEventID, e.RowID, e.At)
+		page.Events[i].ID = s.ids.ID(access.AuditEventID, e.RowID, e.At)
 	}
 	page.Next = next.Row
 	return page, err
@@ -97,24 +99,24 @@ func (s *Store) AuditPage(ctx context.Context, organization int64, f access.Audi
 
 // auditQuery is a search of the audit log of an organization.
 type auditQuery struct {
-	logs         *logReader
+	logs         *scan.Reader
 	organization int64
 	filter       access.AuditFilter
 	found        *[]access.AuditEvent
 }
 
-// bound is part of slicer.
-func (q auditQuery) bound(ctx context.Context, high position, rows int) (low position, err error) {
-	err = q.logs.pool.get(ctx, &low, `
+// Bound is part of scan.Search.
+func (q auditQuery) Bound(ctx context.Context, high scan.Position, rows int) (low scan.Position, err error) {
+	err = q.logs.Pool.Get(ctx, &low, `
 		SELECT a.id FROM audit_events a INDEXED BY audit_events_by_organization
 		WHERE a.organization_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT 1 OFFSET ?`, q.organization, high.Row, rows-1)
 	return low, err
 }
 
-// read is part of slicer.
-func (q auditQuery) read(ctx context.Context, low, high position) (full bool, err error) {
+// Read is part of scan.Search.
+func (q auditQuery) Read(ctx context.Context, low, high scan.Position) (full bool, err error) {
 	var some []access.AuditEvent
-	err = q.logs.pool.list(ctx, &some, `
+	err = q.logs.Pool.List(ctx, &some, `
 		SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at,
 		       a.details, o.public_id AS organization_public_id
 		FROM audit_events a JOIN organizations o ON o.id = a.organization_id
@@ -123,7 +125,31 @@ func (q auditQuery) read(ctx context.Context, low, high position) (full bool, er
 		  AND (?5 = '' OR a.actor_id = ?5 OR a.actor_type = ?5)
 		  AND a.at >= ?6 AND a.at < ?7
 		ORDER BY a.id DESC LIMIT ?8`,
-		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, from(q.filter.Until), q.filter.Limit-len(*q.found))
+		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, scan.UpperBound(q.filter.Until), q.filter.Limit-len(*q.found))
 	*q.found = append(*q.found, some...)
 	return len(*q.found) >= q.filter.Limit, err
+}
+
+// anAuditEvent is true for an event e that publishes an audit event.
+const anAuditEvent = `
+	EXISTS (SELECT 1 FROM audit_events a WHERE a.organization_id = e.organization_id AND a.type = e.type AND a.at = e.created_at)`
+
+// dependents names what an organization has besides rows of the directory. Published audit events do not count: the creation of
+// the organization published one.
+func dependents(t *sqlite.Tx, organization int64) (found []string, err error) {
+	err = t.List(&found, `
+		SELECT 'webhook subscriptions' WHERE EXISTS (SELECT 1 FROM subscriptions WHERE organization_id = ?1)
+		UNION ALL SELECT 'events' WHERE EXISTS (SELECT 1 FROM events e WHERE e.organization_id = ?1 AND NOT `+anAuditEvent+`)`,
+		organization)
+	return found, err
+}
+
+// moveHistory moves the audit log of an organization to another one, and deletes its published audit events, which nobody
+// received.
+func moveHistory(t *sqlite.Tx, organization, to int64) error {
+	if _, err := t.Exec("DELETE FROM events AS e WHERE e.organization_id = ? AND "+anAuditEvent, organization); err != nil {
+		return err
+	}
+	_, err := t.Exec("UPDATE audit_events SET organization_id = ? WHERE organization_id = ?", to, organization)
+	return err
 }

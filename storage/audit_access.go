@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -39,11 +40,11 @@ func withheldTypes(sub webhook.Subscription) string {
 // audit:read. Where the change does not say whether the subscription receives audit events, mayCreate sets what the actor
 // may have.
 func mayCreate(t *tx, by access.Actor, c *webhook.SubscriptionChange) error {
-	held, err := heldByActor(t, by.Authority)
+	own, err := directory.PermissionsOf(t.Tx, by.Authority)
 	if err != nil {
 		return err
 	}
-	may := held.Has(access.AuditRead)
+	may := own.Has(access.AuditRead)
 	switch {
 	case may:
 	case slices.ContainsFunc(*c.EventTypes, access.IsAuditType):
@@ -109,8 +110,8 @@ var errRedeliversAudit = fault.New(fault.Forbidden, "permission_denied",
 
 // mayReadAudit returns the refusal unless the actor holds audit:read at this moment.
 func mayReadAudit(t *tx, by access.Actor, refusal error) error {
-	held, err := heldByActor(t, by.Authority)
-	if err != nil || held.Has(access.AuditRead) {
+	own, err := directory.PermissionsOf(t.Tx, by.Authority)
+	if err != nil || own.Has(access.AuditRead) {
 		return err
 	}
 	return refusal
@@ -121,7 +122,7 @@ func mayReadAudit(t *tx, by access.Actor, refusal error) error {
 func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, received bool, to *bool) error {
 	if to != nil && *to != sub.AuditEvents {
 		sub.AuditEvents = *to
-		s.changed(t, sub.RowID)
+		s.announceChange(t, sub.RowID)
 	}
 	if !received || receivesAudit(*sub) {
 		return nil
@@ -145,15 +146,15 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.affected(`
-		UPDATE deliveries SET state = 3 WHERE id IN (
+	n, err := t.Affected(`
+		UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
 			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ? AND d.state = 0 AND e.type IN (SELECT value FROM json_each(?)))`, sub.RowID, string(types))
+			WHERE d.subscription_id = ? AND d.state = `+statePending+` AND e.type IN (SELECT value FROM json_each(?)))`, sub.RowID, string(types))
 	if err != nil {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}
 	sub.PendingDeliveries -= n
-	s.changed(t, sub.RowID)
-	t.onCommit(func() { s.pending.add(sub.RowID, -n) })
+	s.announceChange(t, sub.RowID)
+	t.OnCommit(func() { s.pending.add(sub.RowID, -n) })
 	return nil
 }

@@ -2,10 +2,8 @@ package storage
 
 import (
 	"context"
-	"os"
 	"strconv"
 
-	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -20,7 +18,7 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 		ClosedPending  int64 `db:"closed_pending"`
 		OldestDue      int64 `db:"oldest_due"`
 	}
-	err := s.surveys.get(ctx, &row, `
+	err := s.surveys.Get(ctx, &row, `
 		SELECT count(*) FILTER (WHERE state = 'healthy') AS healthy_lanes,
 		       coalesce(sum(pending) FILTER (WHERE state = 'healthy'), 0) AS healthy_pending,
 		       count(*) FILTER (WHERE state = 'failing') AS failing_lanes,
@@ -32,11 +30,10 @@ func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 			SELECT j.value AS pending,
 			       CASE WHEN p.webhooks AND s.deleted_at IS NULL THEN s.status ELSE 'disabled' END AS state,
 			       s.rate_limit_per_second IS NOT NULL AS paced, -- what waits for that is not late
-			       max(s.probe_at, (
-			           SELECT d.due_at FROM deliveries d INDEXED BY deliveries_pending
-			           WHERE d.subscription_id = s.id AND d.state = 0 ORDER BY d.due_at LIMIT 1)) AS due_at
+			       max(s.probe_at, first.due_at) AS due_at
 			FROM json_each(?) j
 			JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
+			LEFT JOIN deliveries first ON first.id = (`+firstPending("s.id")+`)
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`, rowCounts(s.pending.all()))
 	held := s.Held() != nil
 	switch {
@@ -67,17 +64,4 @@ func rowCounts(counts map[int64]int64) string {
 		b = strconv.AppendInt(b, n, 10)
 	}
 	return string(append(b, '}'))
-}
-
-// Sizes returns how large the database and its write-ahead log are on disk, in bytes.
-func (s *Store) Sizes() (database, log int64, err error) {
-	info, err := os.Stat(s.path)
-	if err != nil {
-		return 0, 0, err
-	}
-	logInfo, err := os.Stat(s.path + disk.WAL)
-	if err != nil {
-		return 0, 0, err
-	}
-	return info.Size(), logInfo.Size(), nil
 }

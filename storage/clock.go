@@ -31,8 +31,8 @@ type wallClock struct {
 }
 
 // loadClock reads what the file says of the clock and compares it with the clock of today.
-func (s *Store) loadClock() error {
-	text, err := s.instance(keptClock)
+func (s *Store) loadClock(t *tx) error {
+	text, err := instance(t, keptClock)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func writeClock(t *tx, state clock.State) error {
 	if err != nil {
 		return fmt.Errorf("encode clock: %w", err)
 	}
-	if _, err := t.exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", keptClock, text); err != nil {
+	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", keptClock, text); err != nil {
 		return fmt.Errorf("keep time: %w", err)
 	}
 	return nil
@@ -136,8 +136,8 @@ func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 		if err := writeClock(t, clock.State{Seen: doubted.Seen}); err != nil {
 			return err
 		}
-		t.onCommit(s.clockAccepted)
-		return s.audit(t, by, 0, access.ClockAccepted, target{Type: "clock"}, map[string]any{
+		t.OnCommit(s.clockAccepted)
+		return s.audit(t, by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
 			"jump_seconds": int64(doubted.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, doubted.Doubt.Trusted)),
 		})
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // Why Open refuses an encryption key. Each comes wrapped in a sentence that says what to do.
@@ -41,38 +42,60 @@ func (k encryptionKeys) ids() string {
 	return strings.Join(slices.Compact(ids), " and ")
 }
 
-// findKeys returns the configured key, else those of the file beside the database. Only a new database gets a key file: one
-// that is made later could open nothing.
-func findKeys(o Options, empty bool) (encryptionKeys, error) {
+// prepareKeys finds the keys that the file may be sealed with. It writes nothing. Where there are none yet, the caller
+// makes one with create.
+func (o Options) prepareKeys(start sqlite.Start) (encryptionKeys, error) {
+	if o.findKeys != nil {
+		return o.findKeys(o, start)
+	}
+	return findKeys(o, start)
+}
+
+// findKeys returns the configured key, else those of the file beside the database; none where the database and its key are
+// still to be made. Only a new database gets a key file: one that is made later could open nothing.
+func findKeys(o Options, start sqlite.Start) (found encryptionKeys, err error) {
 	if o.EncryptionKey != "" {
 		key, err := seal.ParseKey(o.EncryptionKey)
 		if err != nil {
-			return encryptionKeys{}, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
+			return found, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
 		}
-		return encryptionKeys{keys: []seal.Key{key}}, nil
-	}
-	file := keyFile{name: o.Path + disk.Key}
-	keys, err := file.read()
-	if err == nil && empty {
-		return encryptionKeys{}, lostBesideKey(file.name)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		file.fresh = true
-		if empty {
-			key := seal.NewKey()
-			return encryptionKeys{[]seal.Key{key}, file}, file.write(key)
+		if start.Empty && start.WasMade {
+			return found, fault.Advise(fmt.Errorf("%w, but %s says that one was made here", ErrLost, o.Path+disk.Lock),
+				"put the database back from a backup, or remove that file to start anew")
 		}
-		if keys, err = file.read(); errors.Is(err, os.ErrNotExist) {
-			return encryptionKeys{}, fault.Advise(fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, file.name),
-				"put back the key file that belongs to this database, or set encryption.key")
-		}
+		found.keys = []seal.Key{key}
+		return found, nil
 	}
-	return encryptionKeys{keys, file}, err
+	found.file.name = o.Path + disk.Key
+	found.keys, err = found.file.read()
+	if err == nil && start.Empty {
+		return found, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, found.file.name),
+			"put the database back from a backup, or move the key file away to start anew")
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return found, err
+	}
+	found.file.fresh = true
+	if start.Empty {
+		return found, nil
+	}
+	if found.keys, err = found.file.read(); errors.Is(err, os.ErrNotExist) {
+		return found, fault.Advise(fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, found.file.name),
+			"put back the key file that belongs to this database, or set encryption.key")
+	}
+	return found, err
+}
+
+// create makes a key for a database that is still to be made.
+func (k *encryptionKeys) create() error {
+	key := seal.NewKey()
+	k.keys = []seal.Key{key}
+	return k.file.write(key)
 }
 
 // findKeyOf returns the key that a copy of a database is sealed with: the one of that id.
 func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
-	found, err := findKeys(o, false)
+	found, err := findKeys(o, sqlite.Start{})
 	if errors.Is(err, ErrKeyMissing) {
 		return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id),
 			"put the key file that was kept apart from it at %s, or set encryption.key", o.Path+disk.Key)
@@ -83,17 +106,12 @@ func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 	where, mend := "encryption.key", fmt.Sprintf("set encryption.key, or put the key file at %s, as they were when the copy was made", o.Path+disk.Key)
 	if o.EncryptionKey == "" {
 		where = found.file.path()
-		if old := found.file.oldKey(id); exists(old) {
+		if old := found.file.oldKey(id); disk.Exists(old) {
 			mend = fmt.Sprintf("rekey moved that key to another file: run cat %s >> %s, and restore again", old, where)
 		}
 	}
 	return found, fault.Advise(fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, found.ids()),
 		"%s", mend)
-}
-
-func lostBesideKey(key string) error {
-	return fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, key),
-		"put the database back from a backup, or move the key file away to start anew")
 }
 
 // choose returns the key that sealed is sealed with, which is the canary of the database at path.
@@ -116,23 +134,16 @@ func (k encryptionKeys) choose(path string, sealed []byte) (seal.Key, error) {
 		"%s", mend)
 }
 
-// recognize reads what the file knows of itself, and chooses its key.
-func (s *Store) recognize(found encryptionKeys) error {
-	if err := s.tx.get(&s.ids.salt, "SELECT value FROM instance WHERE name = 'salt'"); err != nil {
-		return fmt.Errorf("read instance: %w", err)
-	}
-	sealed, err := s.instance("canary")
+// recognize returns the key that the database at path is sealed with.
+func (k encryptionKeys) recognize(ctx context.Context, path string, db *sqlx.DB) (seal.Key, error) {
+	sealed, err := readCanary(ctx, db)
 	if err != nil {
-		return err
+		return seal.Key{}, err
 	}
-	if s.key, err = found.choose(s.path, sealed); err != nil {
-		return err
-	}
-	s.ring = seal.NewRing(s.key)
-	return nil
+	return k.choose(path, sealed)
 }
 
-// readCanary reads the sealed canary from a database that no store has open.
+// readCanary reads the sealed canary of a database.
 func readCanary(ctx context.Context, db *sqlx.DB) (sealed []byte, err error) {
 	if err := db.GetContext(ctx, &sealed, "SELECT value FROM instance WHERE name = 'canary'"); err != nil {
 		return nil, fmt.Errorf("read instance: %w", err)
@@ -141,8 +152,8 @@ func readCanary(ctx context.Context, db *sqlx.DB) (sealed []byte, err error) {
 }
 
 // instance reads what the file knows of itself under a name; nil where there is nothing.
-func (s *Store) instance(name string) (value []byte, err error) {
-	err = s.tx.get(&value, "SELECT value FROM instance WHERE name = ?", name)
+func instance(t *tx, name string) (value []byte, err error) {
+	err = t.Get(&value, "SELECT value FROM instance WHERE name = ?", name)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read instance: %w", err)
 	}

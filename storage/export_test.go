@@ -10,37 +10,27 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Tx is a transaction as jobs see it.
 type Tx = tx
 
-// Exec runs a statement that returns no rows.
-func (t *tx) Exec(text string, args ...any) error {
-	_, err := t.exec(text, args...)
+// Run runs a statement that returns no rows.
+func (t *tx) Run(text string, args ...any) error {
+	_, err := t.Exec(text, args...)
 	return err
 }
 
-// OnCommit has fn called once the transaction is durable.
-func (t *tx) OnCommit(fn func()) { t.onCommit(fn) }
-
-// FailRead ends the transaction as SQLite does when the disk fails a read, and returns an error of SQLite's.
-func (t *tx) FailRead() error {
-	if _, err := t.conn.ExecContext(background, "ROLLBACK"); err != nil {
-		return err
-	}
-	var none int
-	return t.get(&none, "SELECT * FROM unreadable")
-}
-
 // Write runs a job.
-func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.write(ctx, run) }
+func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.change(ctx, run) }
 
 // WriteFor runs a job of an organization that is expected to write so many rows.
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
-	w := s.of(organization).rows(rows)
-	w.urgent = urgent
+	w := s.workFor(organization).rows(rows)
+	w.Urgent = urgent
 	return w.change(ctx, run)
 }
 
@@ -61,41 +51,30 @@ func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
 	return err
 }
 
-// Together has jobs share a transaction and returns their errors. Run must not have been called.
-func (s *Store) Together(jobs ...func(*Tx) error) []error {
-	batch, errs := make([]*job, len(jobs)), make([]error, len(jobs))
-	for i, run := range jobs {
-		batch[i] = newJob(work{}, run)
-	}
-	s.commit(batch)
-	for i, j := range batch {
-		errs[i] = j.err
-	}
-	return errs
+// Together runs functions in one transaction. Run must not have been called.
+func (s *Store) Together(fns ...func(*Tx) error) error {
+	return s.alone(func(t *tx) error {
+		for _, fn := range fns {
+			if err := fn(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// RetireBatch takes a batch of the events after a row that were created before a time, and returns up to which row it has
+// DeleteEventBatch takes a batch of the events after a row that were created before a time, and returns up to which row it has
 // looked.
-func (s *Store) RetireBatch(ctx context.Context, after, before int64) (int64, error) {
-	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.retireSome(t, after, before) })
+func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int64, error) {
+	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.deleteEventBatch(t, after, before) })
 	return done.after, err
-}
-
-// DropSessions forgets sessions that have ended, whether it would find any or not.
-func (s *Store) DropSessions(ctx context.Context) error {
-	return errors.Join(s.dropSessions(ctx), s.change(ctx, func(t *tx) error { return dropEndedSessions(t, t.now) }))
-}
-
-// Sessions returns how many sessions are kept.
-func (s *Store) Sessions(ctx context.Context) (n int, err error) {
-	return n, s.get(ctx, &n, "SELECT count(*) FROM sessions")
 }
 
 // Wants returns how many rows the writer remembers of who wants what.
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
-	err = s.write(ctx, func(t *tx) error {
+	err = s.change(ctx, func(t *tx) error {
 		rows = 0
-		for _, subscriptions := range t.known.wanting {
+		for _, subscriptions := range t.cache.matching {
 			rows += len(subscriptions)
 		}
 		return nil
@@ -106,31 +85,27 @@ func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 // QueryPlans returns the query plan of every statement that the store has run so far, by its text. It is for the test that
 // looks for plans whose cost grows with history.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
-	var texts []string
-	for _, p := range s.pools {
-		p.prepared.Range(func(text, _ any) bool {
-			texts = append(texts, text.(string))
-			return true
-		})
-	}
-	err := s.write(ctx, func(t *tx) error {
-		for text := range t.statements {
-			texts = append(texts, text)
-		}
-		return nil
-	})
+	texts, err := s.file.Statements(ctx)
 	if err != nil {
 		return nil, err
 	}
+	db, err := s.connection()
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
 	slices.Sort(texts)
 	plans := map[string][]string{}
 	for _, text := range slices.Compact(texts) {
-		if plans[text], err = explainPlan(ctx, s.keeper, text); err != nil {
+		if plans[text], err = explainPlan(ctx, db, text); err != nil {
 			return nil, fmt.Errorf("%s: %w", text, err)
 		}
 	}
 	return plans, nil
 }
+
+// connection opens a connection of the test's own.
+func (s *Store) connection() (*sqlx.DB, error) { return sqlx.Open("sqlite", "file:"+s.Path()) }
 
 func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, err error) {
 	var steps []struct {
@@ -179,13 +154,7 @@ func (t *tx) Holds() (bool, error) {
 }
 
 // Path returns the name of the file.
-func (s *Store) Path() string { return s.path }
-
-// CheckLater checks a file as one that is too large to be checked at its opening.
-func (s *Store) CheckLater(ctx context.Context) error {
-	later := &Store{path: s.path, log: s.log, condition: s.condition, unchecked: true} // s runs, and has looked already
-	return later.checkLater(ctx)
-}
+func (s *Store) Path() string { return s.file.Path() }
 
 // MoveClock moves what the store has seen of the clock, so that the clock seems to have jumped by that at the next look.
 func (s *Store) MoveClock(jump time.Duration) {
@@ -208,13 +177,13 @@ func (s *Store) AgeDoubt(agreed time.Duration) {
 
 // MoveEvents changes the times of the events and audit events from one row to another, as a clock that was wrong does.
 func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
-	return s.write(ctx, func(t *tx) error {
-		t.onCommit(func() { s.latest += by.Milliseconds() })
+	return s.change(ctx, func(t *tx) error {
+		t.OnCommit(func() { s.latest += by.Milliseconds() })
 		for _, statement := range []string{
 			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
 			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",
 		} {
-			if _, err := t.exec(statement, by.Milliseconds(), first, last); err != nil {
+			if _, err := t.Exec(statement, by.Milliseconds(), first, last); err != nil {
 				return err
 			}
 		}
@@ -225,15 +194,6 @@ func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Durat
 // PreviousSecrets returns how many previous secrets are kept.
 func (s *Store) PreviousSecrets(ctx context.Context) (n int, err error) {
 	return n, s.get(ctx, &n, "SELECT count(*) FROM subscriptions WHERE previous_secret IS NOT NULL")
-}
-
-// MoveSessions changes the times of all sessions, as a clock that was wrong does.
-func (s *Store) MoveSessions(ctx context.Context, by time.Duration) error {
-	return s.change(ctx, func(t *tx) error {
-		s.outdatePrincipals(t)
-		_, err := t.exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
-		return err
-	})
 }
 
 // Attempts returns the attempts of one page.
@@ -248,43 +208,47 @@ func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.Au
 	return page.Events, err
 }
 
-// BoundLog sets how long the write-ahead log may become, in bytes. Run must not have been called.
-func (s *Store) BoundLog(restart, warn int64) { s.logBounds = logBounds{restart, warn} }
+// BoundLog sets how long the write-ahead log may become, in bytes.
+func BoundLog(o Options, restart, warn int64) Options {
+	o.logBounds = sqlite.LogBounds{Restart: restart, Warn: warn}
+	return o
+}
 
 // BoundSearches sets how many rows a search looks at, and how many a slice of it has at first.
-func (s *Store) BoundSearches(rows, slice int) { s.logs.limits = search{rows: slice, left: rows} }
+func (s *Store) BoundSearches(rows, slice int) { s.logs.Limits = scan.Limits{Rows: rows, Slice: slice} }
 
 // TakeTurn takes the turn of an organization at reading logs.
 func (s *Store) TakeTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return s.logs.take(ctx, organization)
+	return s.logs.Take(ctx, organization)
 }
 
 // TakeReplayTurn takes the turn of an organization at looking for what to replay.
 func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
-	return s.replays.take(ctx, organization)
+	return s.replays.Take(ctx, organization)
 }
 
 // BeginLogRead begins a read of logs that lasts until end is called, as a slice of a search does.
 func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
-	free, err := s.logs.slot(ctx)
+	free, err := s.logs.Slot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.logs.pool.db.BeginTxx(ctx, nil)
+	db, err := s.connection()
 	if err != nil {
 		free()
 		return nil, err
+	}
+	t, err := db.BeginTxx(ctx, nil)
+	if err != nil {
+		free()
+		return nil, errors.Join(err, db.Close())
 	}
 	var newest int64
-	err = t.Get(&newest, "SELECT coalesce(max(id), 0) FROM events")
 	return func() {
-		_ = t.Rollback()
+		_ = errors.Join(t.Rollback(), db.Close())
 		free()
-	}, err
+	}, t.Get(&newest, "SELECT coalesce(max(id), 0) FROM events")
 }
-
-// WhileChecking has cancel called where a check of a table would be ended.
-func (s *Store) WhileChecking(cancel context.CancelFunc) { s.checking.Store(&cancel) }
 
 // Pend adds to the kept count of what is pending for a subscription.
 func (s *Store) Pend(subscription, n int64) { s.pending.add(subscription, n) }

@@ -72,8 +72,8 @@ func fill(t *testing.T, store *storage.Store) {
 	owner, _ := storagetest.Tenant(t, store, "acme", "pro", access.RoleOwner)
 	storagetest.Member(t, store, owner.Home, "clerk", "clerk")
 	key, _ := storagetest.Key(t, store, owner, access.EventsRead, "orders:read")
-	made, _ := x.rotated(t, owner, key.ID, time.Hour)
-	x.rotated(t, owner, made.ID, 0)
+	made := must[access.RotatedKey](t)(x.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), key.ID, access.Mint("svc"), time.Hour))
+	must[access.RotatedKey](t)(x.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), made.ID, access.Mint("svc"), 0))
 	limit := int64(10)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/all")
 	must[webhook.Subscription](t)(store.UpdateSubscription(ctx, owner.Actor("", ""), owner.Home.RowID, sub.ID,

@@ -21,7 +21,7 @@ func (s *Store) stepHealth(t *tx, sub *subscriber, r webhook.Result) (next webho
 	if err := writeHealth(t, r.Subscription, next); err != nil {
 		return next, err
 	}
-	s.turned(t, sub.Status, next.Status)
+	s.observeHealth(t, sub.Status, next.Status)
 	if next.Status == sub.Status || next.Status == webhook.Healthy {
 		return next, nil
 	}
@@ -34,21 +34,21 @@ func (t *tx) noteEnd(subscription int64, sub *subscriber, succeeded bool) error 
 	if !succeeded {
 		noted, statement = &sub.failureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
 	}
-	if *noted == t.now {
+	if *noted == t.Now() {
 		return nil
 	}
-	*noted = t.now
-	_, err := t.exec(statement, t.now, subscription)
+	*noted = t.Now()
+	_, err := t.Exec(statement, t.Now(), subscription)
 	return err
 }
 
 // writeHealth writes a health, and with it when the subscription was disabled.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
-	t.known.forget(subscription)
-	_, err := t.exec(`
+	t.cache.forget(subscription)
+	_, err := t.Exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
-		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.now, subscription)
+		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.Now(), subscription)
 	return err
 }
 
@@ -58,7 +58,7 @@ func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id 
 	if h.Status == webhook.Disabled {
 		eventType = access.SubscriptionDisabled
 	}
-	return s.audit(t, by, organization, eventType, target{"subscription", id, row}, map[string]any{
+	return s.audit(t, by, organization, eventType, auditTarget{"subscription", id, row}, map[string]any{
 		"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError,
 	})
 }

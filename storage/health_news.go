@@ -47,7 +47,7 @@ func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []
 			to = append(to, row)
 		}
 	}
-	ok, first := t.news.take(organization, len(to), t.now)
+	ok, first := t.news.take(organization, len(to), t.Now())
 	if ok {
 		return to, nil
 	}

@@ -26,62 +26,62 @@ type keptHold struct {
 }
 
 // Held returns what holds the queue; nil where nothing does.
-func (s *Store) Held() *webhook.Hold { return s.held.Load() }
+func (s *Store) Held() *webhook.Hold { return s.queueHold.Load() }
 
 // hold returns what holds the queue as of this transaction; nil where nothing does.
 func (t *tx) hold() (*webhook.Hold, error) {
-	if t.known.holdKnown {
-		return t.known.hold, nil
+	if t.cache.holdKnown {
+		return t.cache.hold, nil
 	}
 	var text []byte
-	err := t.get(&text, "SELECT value FROM instance WHERE name = 'hold'")
+	err := t.Get(&text, "SELECT value FROM instance WHERE name = 'hold'")
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read hold: %w", err)
 	}
-	t.known.hold = nil
+	t.cache.hold = nil
 	if err == nil {
 		var kept keptHold
 		if err := json.Unmarshal(text, &kept); err != nil {
 			return nil, fmt.Errorf("read hold: %w", err)
 		}
-		t.known.hold = &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last}
+		t.cache.hold = &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last}
 	}
-	t.known.holdKnown = true
-	return t.known.hold, nil
+	t.cache.holdKnown = true
+	return t.cache.hold, nil
 }
 
 // loadHold reads at the start whether the queue is held.
-func (s *Store) loadHold() error {
-	hold, err := s.tx.hold()
-	s.held.Store(hold)
+func (s *Store) loadHold(t *tx) error {
+	hold, err := t.hold()
+	s.queueHold.Store(hold)
 	return err
 }
 
 // HoldQueue stops all sending, from the moment that it returns: what is on the wire by then ends, and nothing else begins
 // until ReleaseQueue or DiscardQueue. A queue that is held already stays as it is.
 func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
-	return s.of(by.Organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(by.Organization).first().change(ctx, func(t *tx) error {
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
 		}
 		if err := s.holdQueue(t, reason); err != nil {
 			return err
 		}
-		return s.audit(t, by, 0, access.QueueHeld, target{Type: "queue"}, map[string]any{"reason": reason})
+		return s.audit(t, by, 0, access.QueueHeld, auditTarget{Type: "queue"}, map[string]any{"reason": reason})
 	})
 }
 
 // holdQueue writes the hold down.
 func (s *Store) holdQueue(t *tx, reason string) error {
-	kept := keptHold{Since: t.now, Reason: reason}
-	if err := t.get(&kept.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
+	kept := keptHold{Since: t.Now(), Reason: reason}
+	if err := t.Get(&kept.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
 		return fmt.Errorf("find newest delivery: %w", err)
 	}
 	text, err := json.Marshal(kept)
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
-	if _, err := t.exec("INSERT OR REPLACE INTO instance (name, value) VALUES ('hold', ?)", text); err != nil {
+	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES ('hold', ?)", text); err != nil {
 		return fmt.Errorf("hold queue: %w", err)
 	}
 	s.holdChanged(t, &webhook.Hold{Since: kept.Since, Reason: kept.Reason, Last: kept.Last})
@@ -91,12 +91,12 @@ func (s *Store) holdQueue(t *tx, reason string) error {
 // holdChanged tells everybody, once that is committed: those who ask how to send to a subscription first, so that nobody
 // who was told of the change is answered as before it.
 func (s *Store) holdChanged(t *tx, hold *webhook.Hold) {
-	at := t.now
-	t.onCommit(func() {
+	at := t.Now()
+	t.OnCommit(func() {
 		s.releasedAt.Store(at)
-		s.held.Store(hold)
+		s.queueHold.Store(hold)
 	})
-	s.changed(t)
+	s.announceChange(t)
 }
 
 // ReleaseQueue has all that waits sent again, and returns how many deliveries that were. A queue that is not held stays as
@@ -114,12 +114,12 @@ func (s *Store) ReleaseQueue(ctx context.Context, by access.Actor) (int64, error
 
 // releaseQueue ends the hold.
 func (s *Store) releaseQueue(t *tx, by access.Actor, auditType string, hold *webhook.Hold, details map[string]any) error {
-	if _, err := t.exec("DELETE FROM instance WHERE name = 'hold'"); err != nil {
+	if _, err := t.Exec("DELETE FROM instance WHERE name = 'hold'"); err != nil {
 		return fmt.Errorf("release queue: %w", err)
 	}
 	s.holdChanged(t, nil)
 	details["reason"], details["held_since"] = hold.Reason, string(webhook.AppendTime(nil, hold.Since))
-	return s.audit(t, by, 0, auditType, target{Type: "queue"}, details)
+	return s.audit(t, by, 0, auditType, auditTarget{Type: "queue"}, details)
 }
 
 // DiscardQueue drops all deliveries that were pending when the queue was held, keeps their events, and releases the queue
@@ -165,11 +165,11 @@ func (s *Store) discardSome(ctx context.Context, subscription int64, asked webho
 		if hold == nil || *hold != asked {
 			return 0, errNotHeld
 		}
-		n, err := t.affected(`
-			UPDATE deliveries SET state = 3 WHERE id IN (
+		n, err := t.Affected(`
+			UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
 				SELECT id FROM deliveries INDEXED BY deliveries_pending
-				WHERE subscription_id = ? AND state = 0 AND id <= ? LIMIT ?)`, subscription, hold.Last, dropBatch)
-		t.onCommit(func() { s.pending.add(subscription, -n) })
+				WHERE subscription_id = ? AND state = `+statePending+` AND id <= ? LIMIT ?)`, subscription, hold.Last, dropBatch)
+		t.OnCommit(func() { s.pending.add(subscription, -n) })
 		return n, err
 	})
 }
@@ -192,8 +192,7 @@ func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id
 		JOIN deliveries first ON first.id = (
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
-			WHERE d.subscription_id = s.id AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowCounts(counts))
+			`+firstPending("s.id")+`)`, rowCounts(counts))
 	slices.SortStableFunc(q.Largest, func(a, b webhook.Queued) int { return cmp.Compare(b.Pending, a.Pending) })
 	return q, err
 }

@@ -65,7 +65,7 @@ func TestHold(t *testing.T) {
 		}
 		defer store.Close()
 		held := func(tx *storage.Tx) bool { return must[bool](t)(tx.Holds()) }
-		errs := store.Together(
+		err = store.Together(
 			func(tx *storage.Tx) error { return store.HoldIn(tx, "a test") },
 			func(tx *storage.Tx) error {
 				if !held(tx) {
@@ -73,16 +73,20 @@ func TestHold(t *testing.T) {
 				}
 				return nil
 			})
-		if d := cmp.Diff([]error{nil, nil}, errs); d != "" {
-			t.Fatal(d)
+		if err != nil {
+			t.Fatal(err)
 		}
-		store.Together(func(tx *storage.Tx) error { return tx.Exec("broken") })
-		store.Together(func(tx *storage.Tx) error {
+		if err := store.Together(func(tx *storage.Tx) error { return tx.Run("broken") }); err == nil {
+			t.Fatal("a broken statement was run")
+		}
+		if err := store.Together(func(tx *storage.Tx) error {
 			if !held(tx) {
 				t.Error("a rollback released the queue")
 			}
 			return nil
-		})
+		}); err != nil {
+			t.Fatal(err)
+		}
 	})
 
 	t.Run("outlives the process, and keeps its first reason", func(t *testing.T) {

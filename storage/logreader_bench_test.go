@@ -41,7 +41,7 @@ func benchmarkLogReads(b *testing.B, readers int) {
 	storagetest.Grow(b, o.Path, storagetest.Size{History: 880_000})
 	store, stop = storagetest.OpenWith(b, o)
 	if err := store.Write(b.Context(), func(t *storage.Tx) error {
-		return t.Exec("UPDATE attempts SET subscription_id = ? WHERE subscription_id <> ?", attacked.RowID, own.RowID)
+		return t.Run("UPDATE attempts SET subscription_id = ? WHERE subscription_id <> ?", attacked.RowID, own.RowID)
 	}); err != nil {
 		b.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func (x tenant) expectReads(t *testing.T, busy bool) {
 	t.Helper()
 	for name, err := range x.reads(t.Context()) {
 		if busy {
-			expectFault(t, err, fault.Unavailable, "too_busy")
+			storagetest.ExpectFault(t, err, fault.Unavailable, "too_busy")
 		} else if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -271,7 +271,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 			}
 			began := time.Now()
 			_, err = x.TakeTurn(t.Context(), x.org())
-			expectFault(t, err, fault.Unavailable, "too_busy")
+			storagetest.ExpectFault(t, err, fault.Unavailable, "too_busy")
 			if time.Since(began) != 0 {
 				t.Error("who comes last has waited")
 			}

@@ -27,10 +27,10 @@ func (unobserved) Published(int)                {}
 func (unobserved) Turned(webhook.Status)        {}
 func (unobserved) Interrupted(int)              {}
 
-// turned tells the observer of a change of health, once that is committed.
-func (s *Store) turned(t *tx, from, to webhook.Status) {
+// observeHealth tells the observer of a change of health, once that is committed.
+func (s *Store) observeHealth(t *tx, from, to webhook.Status) {
 	if from != to {
-		t.onCommit(func() { s.observer.Turned(to) })
+		t.OnCommit(func() { s.observer.Turned(to) })
 	}
 }
 

@@ -1,37 +1,53 @@
 package storage
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/keyhook/keyhook/storage/disk"
-	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/clock"
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/seal"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Open locks, checks and opens the file, creating it where there is none. A process that is root takes on the rights of the
-// owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package
-// disk. A file that is refused is left as it was.
+// Open locks, checks and opens the database, and creates it where there is none. A process that is root takes on the rights
+// of the owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do:
+// ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package disk. A
+// file that is refused is left as it was.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
+	s, err := newStore(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openFile(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := s.load(ctx, o); err != nil {
+		return nil, fmt.Errorf("open %s: %w", s.file.Path(), errors.Join(sqlite.Explain(err), s.Close()))
+	}
+	return s, nil
+}
+
+func newStore(o Options) (*Store, error) {
 	s := &Store{
-		policy:       o.Policy,
-		retention:    retention{events: o.KeepEvents, audit: o.KeepAudit},
-		observer:     o.Observer,
-		upgrades:     o.knownUpgrades(),
-		log:          o.Logger,
-		jobs:         newWriteQueue(),
-		stopped:      make(chan struct{}),
-		replaying:    make(chan struct{}, 1),
-		sweeps:       newSweeps(),
-		firstRequest: newFirstRequest(),
-		pauses:       make(chan func()),
-		logBounds:    defaultLogBounds,
+		tx:        newTx(),
+		policy:    o.Policy,
+		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
+		observer:  o.Observer,
+		log:       o.Logger,
+		replaying: make(chan struct{}, 1),
+		sweeps:    newSweeps(),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -45,234 +61,205 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.condition = newCondition(s.log)
-	if o.Synchronous == "" {
-		o.Synchronous = Full
-	}
-	path, owner, err := disk.Resolve(o.Path)
-	if err != nil {
-		return nil, err
-	}
-	if self := disk.Self(); self.UID != owner.UID {
-		s.log.Info("this process was started as root and continues as the owner of the database", "database", path, "uid", owner.UID, "gid", owner.GID)
-	}
-	if err := owner.Become(); err != nil {
-		return nil, err
-	}
-	s.path, o.Path = path, path
-	if err := s.place(); err != nil {
-		return nil, err
-	}
-	if s.lock, err = lock(o.Path); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if err := s.open(ctx, o); err != nil {
-		return nil, fmt.Errorf("open %s: %w", o.Path, unreadable(err))
-	}
 	return s, nil
 }
 
-// place looks at where the file is, before anything is made there.
-func (s *Store) place() error {
-	mount, err := disk.MountOf(s.path)
-	if err != nil {
-		s.log.Warn("the file system of the database cannot be found out", "error", err)
-	}
-	if warning := mount.Passing(); warning != "" {
-		s.log.Warn(warning, "database", s.path, "mount", mount.Point, "type", mount.Type)
-	}
-	if err := errors.Join(mount.CheckMount(s.path), disk.Check(s.path)); err != nil {
+// openFile opens the database and finds its encryption key.
+func (s *Store) openFile(ctx context.Context, o Options) (err error) {
+	var found encryptionKeys
+	e := o.engine()
+	e.Logger = s.log
+	e.Prepare = func(path string, start sqlite.Start) (err error) {
+		o.Path = path
+		if found, err = o.prepareKeys(start); err == nil && len(found.keys) == 0 {
+			err = found.create()
+		}
 		return err
 	}
-	if size, err := fileSize(s.path); err != nil || size > 0 {
+	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
+		key, err := found.recognize(ctx, path, db)
+		if err == nil {
+			s.key, s.keyRing = key, seal.NewRing(key)
+		}
 		return err
 	}
-	return mayBegin(s.path)
+	e.Create = s.inTx(func(t *tx) error {
+		if o.Bootstrap == (access.Credential{}) {
+			return errors.New("a new database needs a bootstrap credential")
+		}
+		s.key, s.keyRing = found.keys[0], seal.NewRing(found.keys[0])
+		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
+	})
+	e.Made = func() error { return found.file.keep() }
+	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.keepOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
+	e.Committed, e.Probe, e.DrainReads = s.observer.Committed, writeProbe, s.drainReads
+	s.file, err = sqlite.Open(ctx, e)
+	return err
 }
 
-// mayBegin refuses a first start in an empty file that somebody else has made, and who could read what is written to it, or
-// on a disk that is too full. Without the latter, the start would fail midway, and each time at another file.
-func mayBegin(path string) error {
-	if exists(path) && !disk.IsOwn(path) {
-		return fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, path, disk.Self()),
-			"move it away")
+// engine returns the options of the engine, without hooks.
+func (o Options) engine() sqlite.Options {
+	e := sqlite.Options{
+		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.copied, LogBounds: o.logBounds,
 	}
-	dir := filepath.Dir(path)
-	if free, _, known := disk.Free(dir); known && free < firstStart {
-		return fault.Advise(fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free", disk.ErrAccess, firstStart>>10, dir, free>>10),
-			"make room there, or set storage.path to a file on another disk")
+	e.Reached = o.reached
+	if e.Upgrades == nil {
+		e.Upgrades = schemaUpgrades[:]
 	}
-	if free, known := disk.FreeFiles(dir); known && free < firstFiles {
-		return fault.Advise(fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i)", disk.ErrAccess, firstFiles, dir, free),
-			"remove some there, or set storage.path to a file on another disk")
-	}
-	return nil
+	return e
 }
 
-// What a first start must find free. It writes some 530 KB: the database and its write-ahead log.
-const (
-	firstStart = 1 << 20 // bytes
-	firstFiles = 8
-)
-
-// open does what Open does once the lock is held, in the order in which each step relies on the one before.
-func (s *Store) open(ctx context.Context, o Options) error {
-	size, err := fileSize(o.Path)
-	if err != nil {
+// load reads what the store knows from the start on, and ends what the last owner has left. Each step relies on the ones
+// before.
+func (s *Store) load(ctx context.Context, o Options) error {
+	if err := s.file.Read(s.inTx(s.loadSalt)); err != nil {
 		return err
 	}
-	if exists(o.Path) {
-		if err := s.lock.hold(o.Path); err != nil {
+	if err := s.alone(s.interruptSending); err != nil {
+		return fmt.Errorf("mark interrupted attempts: %w", err)
+	}
+	steps := []func(*tx) error{s.pending.load, s.loadHold, s.loadOrder}
+	if !o.copied {
+		steps = append(steps, s.loadClock)
+	}
+	for _, step := range steps {
+		if err := s.file.Read(s.inTx(step)); err != nil {
 			return err
 		}
-	}
-	wasLeftOpen, err := leftOpen(o.Path)
-	if err != nil {
-		return err
-	}
-	if o.findKeys == nil {
-		o.findKeys = findKeys
-	}
-	found, err := o.findKeys(o, size == 0)
-	if err == nil && size == 0 && !found.file.fresh && readLock(s.lock.name).made {
-		return lostUnderLock(o.Path)
-	}
-	if err != nil {
-		return err
-	}
-	s.created = true
-	if size > 0 {
-		if err := s.identify(ctx, o.Schema, size, wasLeftOpen); err != nil {
-			return err
-		}
-	}
-	if s.lock.file == nil {
-		if err := s.begin(); err != nil {
-			return err
-		}
-	}
-	more := []string{"_txlock=immediate"}
-	if s.created {
-		more = append(more, "_auto_vacuum=INCREMENTAL") // which is for life, and writes
-	}
-	name, err := dsn(o.Path, writerPragmas(o.Synchronous), more...)
-	if err != nil {
-		return err
-	}
-	if s.writer, err = connect(ctx, name, 1, writerPragmas(o.Synchronous)); err != nil {
-		return err
-	}
-	conn, err := s.writer.Connx(ctx)
-	if err != nil {
-		return err
-	}
-	s.tx = newTx(conn)
-	if s.created {
-		s.ring = seal.NewRing(found.keys[0])
-		if err := s.found(o); err != nil {
-			return fmt.Errorf("create database: %w", err)
-		}
-	}
-	if err := s.recognize(found); err != nil {
-		return err
-	}
-	if err := found.file.keep(); err != nil {
-		return err
-	}
-	if err := writeLock(s.lock.name, true); err != nil {
-		return disk.Explain(o.Path+disk.Lock, err)
-	}
-	if err := s.upgrade(ctx, o); err != nil {
-		return err
-	}
-	if !o.offline { // whose policy is not the one by which they go on
-		if err := s.alone(s.interruptSending); err != nil {
-			return fmt.Errorf("mark interrupted attempts: %w", err)
-		}
-	}
-	if err := errors.Join(s.pending.load(s.tx), s.loadHold()); err != nil {
-		return err
-	}
-	if !o.offline && !o.expendable { // which run no server on the file
-		if err := s.loadClock(); err != nil {
-			return err
-		}
-	}
-	if err := s.loadOrder(); err != nil {
-		return err
-	}
-	if err := s.invite(o); err != nil {
-		return fmt.Errorf("make the first operator's token: %w", err)
-	}
-	if err := s.openKeeper(ctx, o); err != nil {
-		return err
 	}
 	if err := s.openPools(ctx); err != nil {
 		return err
 	}
-	return s.remember()
-}
-
-// begin makes an empty file for SQLite to fill, and locks it. SQLite would give it the mode that the umask leaves; its own
-// files get that of the database.
-func (s *Store) begin() error {
-	file, err := disk.Create(s.path)
-	if err != nil {
-		return err
+	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
+	if err := s.Invite(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife}); err != nil {
+		return fmt.Errorf("make the first operator's token: %w", err)
 	}
-	return errors.Join(file.Close(), s.lock.hold(s.path))
-}
-
-// openKeeper opens the connection that makes checkpoints.
-func (s *Store) openKeeper(ctx context.Context, o Options) error {
-	name, err := dsn(s.path, keeperPragmas(o.Synchronous), "_txlock=immediate")
-	if err != nil {
-		return err
-	}
-	s.keeper, err = connect(ctx, name, 1, keeperPragmas(o.Synchronous))
-	return err
-}
-
-// openPools opens the connections that read.
-func (s *Store) openPools(ctx context.Context) error {
-	name, err := dsn(s.path, readerPragmas())
-	if err != nil {
-		return err
-	}
-	note := func(err error) { s.condition.note(byReading, err) }
-	for _, of := range []struct {
-		connections int
-		limit       time.Duration
-	}{{readers, readLimit}, {logReaders, logLimit}, {replayReaders, logLimit}, {surveyReaders, surveyLimit}} {
-		p, err := openPool(ctx, name, of.connections, of.limit, note)
-		if err != nil {
-			return err
-		}
-		s.pools = append(s.pools, p)
-	}
-	s.reads, s.surveys = s.pools[0], s.pools[3]
-	s.logs = newLogReader(s.pools[1], logReaders, &turns{most: logReads, wait: logWait})
-	s.replays = newLogReader(s.pools[2], replayReaders, &turns{most: logReads})
 	return nil
 }
 
-// fileSize is 0 where there is no file.
-func fileSize(path string) (int64, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+// directoryHooks are what a change of the directory does to the other tables.
+func (s *Store) directoryHooks() directory.Hooks {
+	return directory.Hooks{
+		Audit: func(t *sqlite.Tx, by access.Actor, organization int64, eventType string, about directory.Target, details map[string]any) error {
+			return s.audit(s.with(t), by, organization, eventType, auditTarget{Type: about.Type, ID: about.ID}, details)
+		},
+		RequireStorage: func(t *sqlite.Tx, organization int64) error {
+			return requireStorage(s.with(t), organization, storedPerChange)
+		},
+		PlanChanged: func(t *sqlite.Tx, webhooks bool) {
+			s.with(t).quotas.forget()
+			if webhooks {
+				s.announceChange(s.with(t))
+			}
+		},
+		Dependents: dependents,
+		ForgetOrganization: func(t *sqlite.Tx, organization, heir int64) error {
+			s.with(t).forgetOrganization(organization)
+			return moveHistory(t, organization, heir)
+		},
 	}
-	if err != nil {
-		return 0, disk.Explain(path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return 0, fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, path),
-			"set storage.path to another")
-	}
-	return info.Size(), nil
 }
+
+// seedInstance writes what the store itself starts with.
+func (s *Store) seedInstance(t *tx) error {
+	salt := make([]byte, 16)
+	rand.Read(salt)
+	if _, err := t.Exec("INSERT INTO instance (name, value) VALUES ('salt', ?), ('canary', ?)",
+		salt, s.keyRing.Seal([]byte(canary), canary)); err != nil {
+		return err
+	}
+	return writeClock(t, clock.State{Seen: t.Now()})
+}
+
+func (s *Store) loadSalt(t *tx) (err error) {
+	s.ids.Salt, err = instance(t, "salt")
+	return err
+}
+
+// The pools of readers. Reads of logs have connections of their own, so that authentication and delivery never wait for them:
+// a caller filters a log, so a read may look at many rows and find few.
+const (
+	readers   = 4
+	readLimit = 10 * time.Second
+
+	logReaders = 2
+	logLimit   = 3 * time.Second // of one statement; a slice takes far less
+	logWait    = 5 * time.Second // for a turn, and then for each connection
+
+	replayReaders = 1
+
+	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
+	surveyLimit   = 20 * time.Second
+)
+
+// openPools opens the connections that read.
+func (s *Store) openPools(ctx context.Context) (err error) {
+	var logs, replays *sqlite.Pool
+	for _, of := range []struct {
+		pool        **sqlite.Pool
+		connections int
+		limit       time.Duration
+	}{{&s.reads, readers, readLimit}, {&logs, logReaders, logLimit}, {&replays, replayReaders, logLimit}, {&s.surveys, surveyReaders, surveyLimit}} {
+		if *of.pool, err = s.file.Pool(ctx, of.connections, of.limit); err != nil {
+			return err
+		}
+	}
+	s.logs = scan.NewReader(logs, logReaders, logWait)
+	s.replays = scan.NewReader(replays, replayReaders, 0)
+	return nil
+}
+
+// drainReads waits until no log is read, and keeps new reads of logs waiting until resume is called.
+func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
+	resumeLogs, drained := s.logs.Drain(ctx)
+	if !drained {
+		return resumeLogs, false
+	}
+	resumeReplays, drained := s.replays.Drain(ctx)
+	return func() { resumeReplays(); resumeLogs() }, drained
+}
+
+// writeProbe writes other bytes than the last time, or nothing would be written.
+func writeProbe(t *sqlite.Tx, size int) error {
+	value := bytes.Repeat(binary.BigEndian.AppendUint64(nil, uint64(t.Now())), size/8)
+	_, err := t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
+	return err
+}
+
+// State is what stands at a path.
+type State = sqlite.State
+
+// The states of a file that Open would take.
+const (
+	None     = sqlite.None
+	Closed   = sqlite.Closed
+	LeftOpen = sqlite.LeftOpen
+	Outdated = sqlite.Outdated
+)
+
+// Owner tells which process owns the file at path; see sqlite.Owner.
+func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
+
+// Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
+// nothing. It looks less far into a file that was left open, which only its next owner may read.
+func Examine(ctx context.Context, o Options) (State, error) {
+	var found encryptionKeys
+	e := o.engine()
+	e.Prepare = func(path string, start sqlite.Start) (err error) {
+		o.Path = path
+		found, err = o.prepareKeys(start)
+		return err
+	}
+	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
+		_, err := found.recognize(ctx, path, db)
+		return err
+	}
+	return sqlite.Examine(ctx, e)
+}
+
+// schemaVersion is the version of schema.sql (PRAGMA user_version): one more than there are upgrades.
+const schemaVersion = 1
+
+// schemaUpgrades are those of this version: the first takes schema 1 to schema 2, and so on. The table instance stays as it
+// is, for it is read before an upgrade.
+var schemaUpgrades = [schemaVersion - 1]sqlite.Step{}

@@ -21,14 +21,14 @@ func (p *pendingCount) load(t *tx) error {
 		Subscription int64 `db:"subscription_id"`
 		Pending      int64 `db:"pending"`
 	}
-	if err := t.list(&rows, "SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = 0 GROUP BY subscription_id"); err != nil {
+	if err := t.List(&rows, "SELECT subscription_id, count(*) AS pending FROM deliveries WHERE state = "+statePending+" GROUP BY subscription_id"); err != nil {
 		return fmt.Errorf("count pending deliveries: %w", err)
 	}
 	p.count, p.removed = make(map[int64]int64, len(rows)), map[int64]bool{}
 	for _, r := range rows {
 		p.count[r.Subscription] = r.Pending
 		var removed bool
-		if err := t.get(&removed, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", r.Subscription); err != nil {
+		if err := t.Get(&removed, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", r.Subscription); err != nil {
 			return fmt.Errorf("look for removed subscriptions: %w", err)
 		}
 		if removed {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -19,12 +20,11 @@ import (
 func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	counts := s.pending.all()
 	lanes := []webhook.Lane{}
-	err := s.surveys.list(ctx, &lanes, `
+	err := s.surveys.List(ctx, &lanes, `
 		SELECT j.value AS subscription_id, coalesce(s.organization_id, 0) AS organization_id, first.due_at FROM json_each(?) j
 		LEFT JOIN subscriptions s ON s.id = j.value
 		JOIN deliveries first ON first.id = (
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
-			WHERE d.subscription_id = j.value AND d.state = 0 ORDER BY d.due_at LIMIT 1)`, rowList(maps.Keys(counts)))
+			`+firstPending("j.value")+`)`, rowList(maps.Keys(counts)))
 	for i := range lanes {
 		lanes[i].Pending = counts[lanes[i].Subscription]
 	}
@@ -44,17 +44,17 @@ func rowList(rows iter.Seq[int64]) string {
 }
 
 // PendingJobs returns the pending deliveries of a subscription that are due first, whether due already or not, at most
-// limit of them, and none of those that the caller holds.
-func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, held []int64) ([]webhook.Job, error) {
+// limit of them, and none of the excepted ones.
+func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := s.list(ctx, &jobs, `
 		SELECT d.id, d.subscription_id, e.organization_id, d.event_id, d.attempts, d.due_at, d.cause,
 		       e.type AS event_type, e.created_at AS event_at, e.body
 		FROM deliveries d INDEXED BY deliveries_pending JOIN events e ON e.id = d.event_id
-		WHERE d.subscription_id = ? AND d.state = 0 AND d.id NOT IN (SELECT value FROM json_each(?))
-		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(held)), limit)
+		WHERE d.subscription_id = ? AND d.state = `+statePending+` AND d.id NOT IN (SELECT value FROM json_each(?))
+		ORDER BY d.due_at LIMIT ?`, subscription, rowList(slices.Values(except)), limit)
 	for i := range jobs {
-		jobs[i].EventID = s.ids.id(access.EventID, jobs[i].Event, jobs[i].EventAt)
+		jobs[i].EventID = s.ids.ID(access.EventID, jobs[i].Event, jobs[i].EventAt)
 	}
 	return jobs, err
 }
@@ -64,7 +64,7 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 // waits for it, gets 0 and must not be sent; so do all while the queue is held. The record is what claims the delivery.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
-	err := s.of(0).rows(len(starts)).change(ctx, func(t *tx) error {
+	err := s.workFor(0).rows(len(starts)).change(ctx, func(t *tx) error {
 		clear(ids)
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
@@ -95,10 +95,10 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 // nothing by to undo a part of the statement.
 func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	row := attemptRow(start.Delivery, start.Number)
-	n, err := t.affected(`
+	n, err := t.Affected(`
 		INSERT OR IGNORE INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND subscription_id = ? AND state = 0 AND attempts = ?), ?, 0, '', 0, '', ?)`,
-		row, start.Delivery, start.Subscription, start.Number-1, start.Trigger, t.now)
+		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND subscription_id = ? AND state = `+statePending+` AND attempts = ?), ?, `+outcomeSending+`, '', 0, '', ?)`,
+		row, start.Delivery, start.Subscription, start.Number-1, start.Trigger, t.Now())
 	if err != nil || n == 0 {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(n
 func (s *Store) Release(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
-			if _, err := t.exec("DELETE FROM attempts WHERE id = ? AND outcome = 0", id); err != nil {
+			if _, err := t.Exec("DELETE FROM attempts WHERE id = ? AND outcome = "+outcomeSending, id); err != nil {
 				return err
 			}
 		}
@@ -149,27 +149,27 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 		settled.Changed = settled.Health.Status != before
 		t.countAttempt(sub.Organization, r)
 	}
-	settled.State, settled.DueAt = s.next(r)
+	settled.State, settled.DueAt = s.nextState(r)
 	if err := closeAttempt(t, r, settled); err != nil {
 		return settled, err
 	}
-	n, err := t.affected(`
-		UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0`,
+	n, err := t.Affected(`
+		UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = `+statePending,
 		settled.State, r.Number, settled.DueAt, r.Delivery)
 	if err != nil {
 		return settled, err
 	}
 	switch {
 	case n == 0 && (r.Succeeded || r.Trigger == webhook.ByTest): // dropped on its way, and yet arrived; or never pending
-		_, err = t.exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", settled.State, r.Number, r.Delivery)
+		_, err = t.Exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", settled.State, r.Number, r.Delivery)
 	case n == 1 && settled.State != webhook.Pending:
-		t.onCommit(func() { s.pending.add(r.Subscription, -1) })
+		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
 	}
 	return settled, err
 }
 
-// next says what becomes of the delivery.
-func (s *Store) next(r webhook.Result) (webhook.DeliveryState, int64) {
+// nextState says what becomes of the delivery.
+func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
 	switch {
 	case r.Succeeded:
 		return webhook.Delivered, 0
@@ -189,9 +189,9 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	if settled.State == webhook.Pending && settled.Health.Status != webhook.Disabled {
 		next = sql.NullInt64{Int64: max(settled.DueAt, settled.Health.ProbeAt), Valid: true}
 	}
-	n, err := t.affected(`
+	n, err := t.Affected(`
 		UPDATE attempts SET outcome = ?, response_status = ?, response_body = ?, duration_ms = ?, error = ?, next_attempt_at = ?
-		WHERE id = ? AND outcome = 0`,
+		WHERE id = ? AND outcome = `+outcomeSending,
 		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Failure.String(), next, r.Attempt)
 	if err == nil && n == 0 {
 		return fmt.Errorf("attempt %d is not in progress", r.Attempt)
@@ -208,9 +208,9 @@ func (s *Store) interruptSending(t *tx) error {
 		Delivery int64 `db:"delivery_id"`
 		Number   int   `db:"attempt_number"`
 	}
-	if err := t.updates(&left, `
-		UPDATE attempts SET outcome = 3, error = 'interrupted: the server stopped before the attempt ended'
-		WHERE outcome = 0 RETURNING delivery_id, attempt_number`); err != nil {
+	if err := t.ExecList(&left, `
+		UPDATE attempts SET outcome = `+outcomeInterrupted+`, error = 'interrupted: the server stopped before the attempt ended'
+		WHERE outcome = `+outcomeSending+` RETURNING delivery_id, attempt_number`); err != nil {
 		return err
 	}
 	for _, a := range left {
@@ -218,13 +218,13 @@ func (s *Store) interruptSending(t *tx) error {
 		if a.Number >= s.policy.MaxAttempts+maxInterruptions {
 			state = webhook.Exhausted
 		}
-		if _, err := t.exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = 0",
-			state, a.Number, t.now, a.Delivery); err != nil {
+		if _, err := t.Exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = "+statePending,
+			state, a.Number, t.Now(), a.Delivery); err != nil {
 			return err
 		}
 	}
 	if len(left) > 0 {
-		t.onCommit(func() { s.observer.Interrupted(len(left)) })
+		t.OnCommit(func() { s.observer.Interrupted(len(left)) })
 		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(left))
 	}
 	return nil
@@ -240,12 +240,35 @@ const (
 // requireWebhooks refuses where the organization's plan lacks webhooks.
 func requireWebhooks(t *tx, organization int64) error {
 	var webhooks bool
-	if err := t.get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
-		return missing(err, "organization")
+	if err := t.Get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
+		return sqlite.Missing(err, "organization")
 	}
 	if !webhooks {
 		return fault.New(fault.Forbidden, "plan_capability_required",
 			"The organization's plan does not include webhooks; an operator can change the plan.")
 	}
 	return nil
+}
+
+// The numbers of package webhook as statements write them. SQLite uses a partial index only where the statement has the
+// number itself in it, and not a parameter.
+const (
+	statePending   = "0" // webhook.Pending
+	stateDelivered = "1" // webhook.Delivered
+	stateExhausted = "2" // webhook.Exhausted
+	stateDropped   = "3" // webhook.Dropped
+
+	outcomeSending     = "0" // webhook.Sending
+	outcomeFailed      = "2" // webhook.Failed
+	outcomeInterrupted = "3" // webhook.Interrupted
+
+	causeEvent = "0" // webhook.ByEvent
+	causeHand  = "2" // webhook.ByHand
+	causeTest  = "3" // webhook.ByTest
+)
+
+// firstPending selects the row id of the pending delivery that is due first, of the subscription that an expression names.
+func firstPending(subscription string) string {
+	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` ORDER BY d.due_at LIMIT 1`
 }

@@ -475,7 +475,7 @@ func TestRedeliverOfTheAuditLog(t *testing.T) {
 	a := must[webhook.Attempt](t)(x.Attempt(t.Context(), id))
 	_, key := storagetest.Key(t, x.Store, x.owner, access.WebhooksWrite, access.EventsRead)
 	narrow := must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest()))
-	expectFault(t, x.Redeliver(t.Context(), narrow.Actor("", ""), x.org(), x.sub.ID, a.ID), fault.Forbidden, "permission_denied")
+	storagetest.ExpectFault(t, x.Redeliver(t.Context(), narrow.Actor("", ""), x.org(), x.sub.ID, a.ID), fault.Forbidden, "permission_denied")
 	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID); err != nil {
 		t.Error(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -58,12 +59,12 @@ func (q *quotas) forgetAll() {
 	clear(q.added)
 }
 
-// store counts bytes that the transaction adds for an organization.
-func (t *tx) store(organization int64, bytes int) {
+// countStored counts bytes that the transaction adds for an organization.
+func (t *tx) countStored(organization int64, bytes int) {
 	if bytes == 0 {
 		return
 	}
-	t.dirty = true
+	t.Wrote(0)
 	t.quotas.added[organization] += int64(bytes)
 	if q, ok := t.quotas.known[organization]; ok {
 		q.Bytes += int64(bytes)
@@ -72,7 +73,7 @@ func (t *tx) store(organization int64, bytes int) {
 
 // quota returns the quota of an organization for the day of the transaction.
 func (t *tx) quota(organization int64) (*quota, error) {
-	day := t.now / dayLength
+	day := t.Now() / dayLength
 	if t.quotas.day != day {
 		t.quotas.day = day
 		t.quotas.forget()
@@ -81,14 +82,14 @@ func (t *tx) quota(organization int64) (*quota, error) {
 		return q, nil
 	}
 	q := new(quota)
-	if err := t.get(q, `
+	if err := t.Get(q, `
 		SELECT p.name, p.max_stored_bytes_per_day,
 		       coalesce((SELECT bytes FROM storage_days WHERE organization_id = o.id AND day = ?2), 0) AS bytes
 		FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?1`, organization, day); err != nil {
-		return nil, missing(err, "organization")
+		return nil, sqlite.Missing(err, "organization")
 	}
 	q.Bytes += t.quotas.added[organization]
-	if len(t.quotas.known) >= maxKnown {
+	if len(t.quotas.known) >= maxCached {
 		t.quotas.forget()
 	}
 	t.quotas.known[organization] = q
@@ -108,35 +109,13 @@ func requireStorage(t *tx, organization int64, bytes int) error {
 		q.Plan, *q.Limit, q.Bytes, bytes)
 }
 
-// requireStorageForEvents is requireStorage for the events that are new, with their deliveries. Faults: Limited.
-func requireStorageForEvents(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
-	if q, err := t.quota(organization); err != nil || q.Limit == nil {
-		return err
-	}
-	bytes := 0
-	for i, e := range events {
-		if published[i].Replayed {
-			continue
-		}
-		to, err := receivers(t, organization, 0, e.Type)
-		if err != nil {
-			return err
-		}
-		bytes += storedSize(e, len(to))
-	}
-	if bytes == 0 {
-		return nil
-	}
-	return requireStorage(t, organization, bytes)
-}
-
 // writeStored adds the bytes of the transaction to the table.
 func (t *tx) writeStored() error {
 	for organization, bytes := range t.quotas.added {
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			INSERT INTO storage_days (organization_id, day, bytes) VALUES (?, ?, ?)
 			ON CONFLICT (organization_id, day) DO UPDATE SET bytes = bytes + excluded.bytes`,
-			organization, t.now/dayLength, bytes); err != nil {
+			organization, t.Now()/dayLength, bytes); err != nil {
 			return fmt.Errorf("count stored bytes: %w", err)
 		}
 	}
@@ -160,7 +139,7 @@ func (s *Store) dropStorageDays(ctx context.Context) error {
 		return err
 	}
 	return s.change(ctx, func(t *tx) error {
-		_, err := t.exec(`
+		_, err := t.Exec(`
 			DELETE FROM storage_days WHERE (organization_id, day) IN (
 				SELECT organization_id, day FROM storage_days INDEXED BY storage_days_by_day WHERE day < ? LIMIT ?)`, before, storageDaysBatch)
 		return err

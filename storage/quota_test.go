@@ -120,7 +120,7 @@ func TestStorageQuota(t *testing.T) {
 			if err := x.PublishIn(tx, org, "a"); err != nil {
 				return err
 			}
-			return tx.Exec("no statement")
+			return tx.Run("no statement")
 		}); err == nil {
 			t.Fatal("the transaction did not fail")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // RekeyOptions say which file gets which encryption key. OldKey and NewKey are texts as EncryptionKey is, and may be
@@ -39,15 +40,18 @@ var ErrNoDatabase = errors.New("there is no database")
 // A new key is in the key file before the transaction, beside the old one, and the old one leaves the key file after it.
 // The database says which of them it is sealed with. So after a crash at any moment it opens with the key file as it is.
 func Rekey(ctx context.Context, o RekeyOptions) (done Rekeyed, err error) {
-	// Before Open makes a lock file where there is nothing to lock.
-	if size, err := fileSize(o.Path); err == nil && size == 0 {
+	// Before the engine makes a lock file where there is nothing to lock.
+	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return done, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
 			"set storage.path to the file whose key is to change")
 	}
 	change := &keyChange{RekeyOptions: o}
-	o.findKeys, o.offline = change.findKeys, true
-	s, err := Open(ctx, o.Options)
+	o.findKeys = change.findKeys
+	s, err := newStore(o.Options)
 	if err != nil {
+		return done, err
+	}
+	if err := s.openFile(ctx, o.Options); err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
@@ -58,7 +62,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (done Rekeyed, err error) {
 	}
 	if s.key.ID() != change.to.ID() {
 		done.Before = s.key.ID()
-		if err := change.seal(ctx, s, &done); err != nil {
+		if err := change.sealSecrets(ctx, s, &done); err != nil {
 			return done, fmt.Errorf("seal the signing secrets with the new key: %w; nothing was changed, and the old key is still the one to start with", err)
 		}
 	}
@@ -77,7 +81,7 @@ type keyChange struct {
 }
 
 // findKeys finds the key that is to seal and all that may be needed to open. It writes nothing.
-func (c *keyChange) findKeys(o Options, _ bool) (encryptionKeys, error) {
+func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) {
 	c.file = keyFile{name: o.Path + disk.Key}
 	var err error
 	if c.stored, err = c.file.read(); errors.Is(err, os.ErrNotExist) {
@@ -125,8 +129,8 @@ func parseKey(text, name string) (key seal.Key, err error) {
 	return key, nil
 }
 
-// seal seals the canary and every signing secret with the new key.
-func (c *keyChange) seal(ctx context.Context, s *Store, done *Rekeyed) error {
+// sealSecrets seals the canary and every signing secret with the new key.
+func (c *keyChange) sealSecrets(ctx context.Context, s *Store, done *Rekeyed) error {
 	if c.inFile {
 		others := slices.DeleteFunc(slices.Clone(c.stored), func(k seal.Key) bool { return k.ID() == c.to.ID() })
 		if err := c.file.write(append([]seal.Key{c.to}, others...)...); err != nil {
@@ -144,7 +148,7 @@ func (c *keyChange) seal(ctx context.Context, s *Store, done *Rekeyed) error {
 				return err
 			}
 			if len(rows) == 0 {
-				_, err := t.exec("UPDATE instance SET value = ? WHERE name = 'canary'", ring.Seal([]byte(canary), canary))
+				_, err := t.Exec("UPDATE instance SET value = ? WHERE name = 'canary'", ring.Seal([]byte(canary), canary))
 				return err
 			}
 			for _, row := range rows {
@@ -170,7 +174,7 @@ type sealedRow struct {
 }
 
 func sealedRows(t *tx, after int64) (rows []sealedRow, err error) {
-	err = t.list(&rows, `
+	err = t.List(&rows, `
 		SELECT id, public_id, deleted_at IS NOT NULL AS deleted, secret, previous_secret
 		FROM subscriptions WHERE id > ? ORDER BY id LIMIT ?`, after, rekeyBatch)
 	return rows, err
@@ -196,6 +200,6 @@ func (r sealedRow) sealSecret(t *tx, ring *seal.Ring, secret []byte, update stri
 		return false, nil
 	}
 	done.Secrets++
-	_, err = t.exec(update, ring.Seal(plain, r.ID), r.Row)
+	_, err = t.Exec(update, ring.Seal(plain, r.ID), r.Row)
 	return true, err
 }

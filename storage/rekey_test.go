@@ -137,7 +137,7 @@ type cut struct {
 
 func (c cut) Err() error {
 	caller, _, _, _ := runtime.Caller(1)
-	if !strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".(*keyChange).seal.func2") {
+	if !strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".(*keyChange).sealSecrets.func2") {
 		return nil
 	}
 	if *c.after--; *c.after < 0 {

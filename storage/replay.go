@@ -14,6 +14,7 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/clock"
 	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -86,12 +87,12 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		now, disorder int64
 		rows          span
 	}
-	o, err := returning(ctx, s.of(organization), func(t *tx) (o opened, err error) {
+	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o opened, err error) {
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
 			return o, err
 		}
-		o.now, o.rows.last, o.disorder = t.now, s.lastEvent, s.disorder
-		if err := t.get(&o.rows.after, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
+		o.now, o.rows.last, o.disorder = t.Now(), s.lastEvent, s.disorder
+		if err := t.Get(&o.rows.after, "SELECT birth FROM subscriptions WHERE id = ?", o.sub.RowID); err != nil {
 			return o, fmt.Errorf("find the event of the subscription's creation: %w", err)
 		}
 		return o, requireWebhooks(t, organization)
@@ -107,7 +108,7 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		p.until = math.MaxInt64 // the last row ends it
 	}
 	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
-	end, err := s.replays.take(ctx, organization)
+	end, err := s.replays.Take(ctx, organization)
 	if err != nil {
 		return p, err
 	}
@@ -158,7 +159,7 @@ func (s *Store) eventFrom(ctx context.Context, at int64, in span) (int64, error)
 	for low < high {
 		middle := low + (high-low)/2
 		var e stamped
-		err := s.replays.get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
+		err := s.replays.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, fmt.Errorf("look for the first event of a period: %w", err)
@@ -179,10 +180,10 @@ const replayable = `
 	  OR EXISTS (SELECT 1 FROM json_each(?6) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))
 	AND e.type NOT IN (SELECT value FROM json_each(?8))
 	AND e.about IS NOT ?2
-	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = 3))
+	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeTest + `))
 	AND (?7 <> 'failed' AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2)
-	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = 2)
-	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (0, 1)))`
+	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = ` + stateExhausted + `)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (` + statePending + `, ` + stateDelivered + `)))`
 
 // args are the first eight parameters of a statement that asks what is replayable, and those that follow. What retention
 // may have begun to take is left out: of an event without all its deliveries nobody can tell what became of it.
@@ -228,7 +229,7 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 		if c.Seen < replayEvents {
 			return nil
 		}
-		if err := rest(ctx, took); err != nil {
+		if err := scan.Pause(ctx, took); err != nil {
 			return err
 		}
 		part.after = c.Reached
@@ -237,18 +238,18 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 
 // nextChunk looks at the next events of a period, in one short read, and returns how long that took.
 func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, took time.Duration, err error) {
-	end, err := s.replays.take(ctx, p.organization)
+	end, err := s.replays.Take(ctx, p.organization)
 	if err != nil {
 		return c, 0, err
 	}
 	defer end()
-	free, err := s.replays.slot(ctx)
+	free, err := s.replays.Slot(ctx)
 	if err != nil {
 		return c, 0, err
 	}
 	defer free()
 	began := time.Now()
-	err = s.replays.pool.get(ctx, &c, `
+	err = s.replays.Pool.Get(ctx, &c, `
 		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
 		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
 		FROM (
@@ -271,7 +272,7 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
 	defer cancel()
-	n, err := returning(ctx, s.of(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
+	n, err := returning(ctx, s.workFor(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
 		sub, err := s.subscription(t, p.organization, p.id)
 		if err != nil {
 			return 0, err
@@ -283,17 +284,17 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 		if err := requireStorage(t, p.organization, int(c.Found)*storedPerDelivery); err != nil {
 			return 0, err
 		}
-		n, err := t.affected(`
+		n, err := t.Affected(`
 			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
-			SELECT e.id, ?2, 0, 2, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
+			SELECT e.id, ?2, `+statePending+`, `+causeHand+`, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
 			WHERE e.organization_id = ?1 AND `+replayable,
-			p.args(s.retention.events, t.now, t.now, c.Rows)...)
+			p.args(s.retention.events, t.Now(), t.Now(), c.Rows)...)
 		if err != nil || n == 0 {
 			return 0, err
 		}
-		t.store(p.organization, int(n)*storedPerDelivery)
-		t.onCommit(func() { s.pending.add(p.subscription, n) })
-		s.changed(t, p.subscription)
+		t.countStored(p.organization, int(n)*storedPerDelivery)
+		t.OnCommit(func() { s.pending.add(p.subscription, n) })
+		s.announceChange(t, p.subscription)
 		return n, nil
 	})
 	if err != nil {
@@ -310,8 +311,8 @@ func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r we
 	if until == 0 {
 		until = p.now
 	}
-	return s.of(p.organization).change(ctx, func(t *tx) error {
-		return s.audit(t, by, p.organization, access.SubscriptionReplayed, target{"subscription", p.id, p.subscription}, map[string]any{
+	return s.workFor(p.organization).change(ctx, func(t *tx) error {
+		return s.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
 			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": made, "complete": complete,
 		})

@@ -13,15 +13,15 @@ import (
 // How much retention takes at a time. A batch is one job among those that share a commit, so this is how long other
 // writes may have to wait for it.
 const (
-	retireEvents     = 250
-	retireDeliveries = 1000
-	retireAudit      = 500
-	retireMinutes    = 500
-	retireOwners     = 200                    // subscriptions and organizations whose minutes are looked at in a batch
-	minutesInterval  = 10 * time.Minute       // between looks at the minutes
-	retireInterval   = 10 * time.Second       // between looks, once all has been looked at
-	retireSlice      = 500 * time.Millisecond // of each second
-	vacuumPages      = 200
+	eventBatch        = 250
+	deliveryBatch     = 1000
+	auditBatch        = 500
+	countBatch        = 500
+	countOwners       = 200                    // subscriptions and organizations whose minutes are looked at in a batch
+	minutesInterval   = 10 * time.Minute       // between looks at the minutes
+	retentionInterval = 10 * time.Second       // between looks, once all has been looked at
+	retentionSlice    = 500 * time.Millisecond // of each second
+	vacuumPages       = 200
 )
 
 // retention forgets what is older than the settings say. Pending work of open subscriptions is never touched, however
@@ -38,22 +38,22 @@ type retention struct {
 	minutesNext  time.Time // when to look at them again
 }
 
-// retire takes batches, with pauses as long as the work, so that others have their turn; and it stops after a while, so
+// deleteOld deletes batches, with pauses as long as the work, so that others have their turn; and it stops after a while, so
 // that the rest of upkeep has its own. It does nothing while the clock is doubted.
-func (s *Store) retire(ctx context.Context) error {
+func (s *Store) deleteOld(ctx context.Context) error {
 	r := &s.retention
-	for end := time.Now().Add(retireSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
+	for end := time.Now().Add(retentionSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
 		began := time.Now()
 		now, trusted := s.trustedTime()
 		if !trusted {
 			return nil
 		}
-		more, err := s.retireBatch(ctx, now)
+		more, err := s.deleteOldBatch(ctx, now)
 		if err != nil {
 			return err
 		}
 		if !more && !r.lookBehind() {
-			r.next = time.Now().Add(retireInterval)
+			r.next = time.Now().Add(retentionInterval)
 			return nil
 		}
 		if err := s.vacuum(ctx); err != nil {
@@ -76,19 +76,19 @@ func (r *retention) lookBehind() bool {
 	return r.after > 0 || r.auditAfter > 0
 }
 
-// retireBatch takes a batch of everything that is too old at the given time. more is false when nothing is left of it.
-func (s *Store) retireBatch(ctx context.Context, now int64) (more bool, err error) {
-	events, err := s.retireEvents(ctx, now)
+// deleteOldBatch takes a batch of everything that is too old at the given time. more is false when nothing is left of it.
+func (s *Store) deleteOldBatch(ctx context.Context, now int64) (more bool, err error) {
+	events, err := s.deleteOldEvents(ctx, now)
 	if err != nil {
-		return false, fmt.Errorf("retire events: %w", err)
+		return false, fmt.Errorf("delete old events: %w", err)
 	}
-	lines, err := s.retireAudit(ctx, now)
+	lines, err := s.deleteOldAudit(ctx, now)
 	if err != nil {
-		return false, fmt.Errorf("retire audit events: %w", err)
+		return false, fmt.Errorf("delete old audit events: %w", err)
 	}
-	minutes, err := s.retireMinutes(ctx, now)
+	minutes, err := s.deleteOldCounts(ctx, now)
 	if err != nil {
-		return false, fmt.Errorf("retire counts: %w", err)
+		return false, fmt.Errorf("delete old counts: %w", err)
 	}
 	return events || lines || minutes, nil
 }
@@ -99,16 +99,16 @@ type aged struct {
 	Waiting bool  `db:"waiting"` // for an open subscription, or for the end of an attempt
 }
 
-// retireEvents looks at the next old events and takes those that nothing waits for. more is false where the next events
+// deleteOldEvents looks at the next old events and takes those that nothing waits for. more is false where the next events
 // are not old; sweep looks behind them. While the queue is held nothing goes: an operator looks at what was restored, and
 // DiscardQueue tells old from new by the numbers of rows, which are used again once they are free.
-func (s *Store) retireEvents(ctx context.Context, now int64) (more bool, err error) {
+func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err error) {
 	if s.retention.events == 0 {
 		return false, nil
 	}
 	after := s.retention.after
-	done, err := returning(ctx, s.of(0).rows(retireEvents+retireDeliveries), func(t *tx) (progress, error) {
-		return s.retireSome(t, after, now-s.retention.events.Milliseconds())
+	done, err := returning(ctx, s.workFor(0).rows(eventBatch+deliveryBatch), func(t *tx) (progress, error) {
+		return s.deleteEventBatch(t, after, now-s.retention.events.Milliseconds())
 	})
 	if err != nil {
 		return false, err
@@ -123,24 +123,24 @@ type progress struct {
 	more  bool  // there was something to look at
 }
 
-// retireSome takes a batch of the events that come after the given one and were created before the given time.
-func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
+// deleteEventBatch takes a batch of the events that come after the given one and were created before the given time.
+func (s *Store) deleteEventBatch(t *tx, after, before int64) (progress, error) {
 	if hold, err := t.hold(); err != nil || hold != nil {
 		return progress{after: after}, err
 	}
-	last, err := lastToRetire(t, after, before)
+	last, err := lastOldEvent(t, after, before)
 	if err != nil {
 		return progress{}, err
 	}
 	old := []aged{}
-	if err := t.list(&old, `
+	if err := t.List(&old, `
 		SELECT e.id, EXISTS (
 			SELECT 1 FROM deliveries d
 			JOIN subscriptions s ON s.id = d.subscription_id
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 			WHERE d.event_id = e.id AND (
-				d.state = 0 AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
-				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = 0))
+				d.state = `+statePending+` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
+				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = `+outcomeSending+`))
 		) AS waiting
 		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
 		return progress{}, err
@@ -150,33 +150,33 @@ func (s *Store) retireSome(t *tx, after, before int64) (progress, error) {
 	}
 	done := progress{old[len(old)-1].ID, true}
 	old = slices.DeleteFunc(old, func(e aged) bool { return e.Waiting })
-	deliveries, err := s.retireDeliveries(t, old)
+	deliveries, err := s.deleteDeliveries(t, old)
 	if err != nil {
 		return progress{}, err
 	}
-	if deliveries == retireDeliveries {
+	if deliveries == deliveryBatch {
 		done.after = after // the rest of them is for the next batch, and then the events
 		return done, nil
 	}
-	_, err = t.exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
+	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
 	return done, err
 }
 
-// lastToRetire returns the last event of the next batch; 0 where the next events are not old. A batch looks at every
-// delivery of its events, and others wait for it. So it has at most retireDeliveries of them, but for a single event that
+// lastOldEvent returns the last event of the next batch; 0 where the next events are not old. A batch looks at every
+// delivery of its events, and others wait for it. So it has at most deliveryBatch of them, but for a single event that
 // has more.
-func lastToRetire(t *tx, after, before int64) (last int64, err error) {
+func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
 	events := []int64{}
 	// Events are numbered in the order of publication, so the old ones come first, but for a clock that was wrong.
-	if err := t.list(&events, `
+	if err := t.List(&events, `
 		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
-		WHERE e.created_at < ?`, after, retireEvents, before); err != nil {
+		WHERE e.created_at < ?`, after, eventBatch, before); err != nil {
 		return 0, err
 	}
-	left := retireDeliveries
+	left := deliveryBatch
 	for _, event := range events {
 		var deliveries int
-		if err := t.get(&deliveries, "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE event_id = ? LIMIT ?)", event, left+1); err != nil {
+		if err := t.Get(&deliveries, "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE event_id = ? LIMIT ?)", event, left+1); err != nil {
 			return 0, err
 		}
 		if left -= deliveries; left < 0 && last > 0 {
@@ -200,23 +200,23 @@ func eventRows(events []aged) iter.Seq[int64] {
 	}
 }
 
-// retireDeliveries takes up to retireDeliveries of the events' deliveries, with their attempts, and returns how many.
+// deleteDeliveries deletes up to deliveryBatch of the events' deliveries, with their attempts, and returns how many.
 // Those of one publication are numbered one after the other, so a few ranges hold them all.
-func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
+func (s *Store) deleteDeliveries(t *tx, events []aged) (int, error) {
 	var taken []struct {
 		ID           int64 `db:"id"`
 		Subscription int64 `db:"subscription_id"`
 		State        int   `db:"state"`
 	}
-	if err := t.list(&taken, `
-		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, rowList(eventRows(events)), retireDeliveries); err != nil {
+	if err := t.List(&taken, `
+		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, rowList(eventRows(events)), deliveryBatch); err != nil {
 		return 0, err
 	}
 	ids := make([]int64, 0, len(taken))
 	for _, d := range taken {
 		ids = append(ids, d.ID)
 		if d.State == 0 {
-			t.onCommit(func() { s.pending.add(d.Subscription, -1) })
+			t.OnCommit(func() { s.pending.add(d.Subscription, -1) })
 		}
 	}
 	slices.Sort(ids)
@@ -226,10 +226,10 @@ func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
 			n++
 		}
 		first, last := ids[0], ids[n-1]
-		if _, err := t.exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
+		if _, err := t.Exec("DELETE FROM attempts WHERE id BETWEEN ?1 << 8 AND ?2 << 8 | 255", first, last); err != nil {
 			return 0, err
 		}
-		if _, err := t.exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
+		if _, err := t.Exec("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2", first, last); err != nil {
 			return 0, err
 		}
 		ids = ids[n:]
@@ -237,30 +237,30 @@ func (s *Store) retireDeliveries(t *tx, events []aged) (int, error) {
 	return len(taken), nil
 }
 
-// retireAudit takes the next old lines of the audit log. more is false where the next lines are not old.
-func (s *Store) retireAudit(ctx context.Context, now int64) (more bool, err error) {
+// deleteOldAudit deletes the next old lines of the audit log. more is false where the next lines are not old.
+func (s *Store) deleteOldAudit(ctx context.Context, now int64) (more bool, err error) {
 	if s.retention.audit == 0 {
 		return false, nil
 	}
 	after, before := s.retention.auditAfter, now-s.retention.audit.Milliseconds()
 	n, err := returning(ctx, s, func(t *tx) (int64, error) {
-		return t.affected(`
+		return t.Affected(`
 			DELETE FROM audit_events WHERE id IN (
 				SELECT id FROM (SELECT id, at FROM audit_events WHERE id > ? ORDER BY id LIMIT ?) WHERE at < ?)`,
-			after, retireAudit, before)
+			after, auditBatch, before)
 	})
 	return n > 0, err
 }
 
-// retireMinutes takes counts as old as events may be, of a few subscriptions and organizations. more is false when it has
+// deleteOldCounts deletes counts as old as events may be, of a few subscriptions and organizations. more is false when it has
 // come to the last.
-func (s *Store) retireMinutes(ctx context.Context, now int64) (more bool, err error) {
+func (s *Store) deleteOldCounts(ctx context.Context, now int64) (more bool, err error) {
 	r := &s.retention
 	if r.events == 0 || time.Now().Before(r.minutesNext) {
 		return false, nil
 	}
 	after, before := r.minutesAfter, (now-r.events.Milliseconds())/minute
-	done, err := returning(ctx, s, func(t *tx) (counting, error) { return s.retireSomeMinutes(t, after, before) })
+	done, err := returning(ctx, s, func(t *tx) (counting, error) { return s.deleteCountBatch(t, after, before) })
 	if err != nil {
 		return false, err
 	}
@@ -276,12 +276,12 @@ type counting struct {
 	more  bool
 }
 
-// retireSomeMinutes takes a batch of the counts that come after the given ones and are of minutes before the given one.
-func (s *Store) retireSomeMinutes(t *tx, after counted, before int64) (counting, error) {
-	left := int64(retireMinutes)
-	for range retireOwners {
+// deleteCountBatch takes a batch of the counts that come after the given ones and are of minutes before the given one.
+func (s *Store) deleteCountBatch(t *tx, after counted, before int64) (counting, error) {
+	left := int64(countBatch)
+	for range countOwners {
 		var of counted
-		err := t.get(&of, `
+		err := t.Get(&of, `
 			SELECT organization_id, subscription_id FROM attempt_minutes
 			WHERE (organization_id, subscription_id) > (?, ?) ORDER BY organization_id, subscription_id LIMIT 1`,
 			after.Organization, after.Subscription)
@@ -291,7 +291,7 @@ func (s *Store) retireSomeMinutes(t *tx, after counted, before int64) (counting,
 		if err != nil {
 			return counting{}, err
 		}
-		n, err := t.affected(`
+		n, err := t.Affected(`
 			DELETE FROM attempt_minutes WHERE organization_id = ?1 AND subscription_id = ?2 AND minute IN (
 				SELECT minute FROM attempt_minutes
 				WHERE organization_id = ?1 AND subscription_id = ?2 AND minute < ?3 ORDER BY minute LIMIT ?4)`,
@@ -310,7 +310,7 @@ func (s *Store) retireSomeMinutes(t *tx, after counted, before int64) (counting,
 // vacuum gives a few free pages back to the file system.
 func (s *Store) vacuum(ctx context.Context) error {
 	return s.change(ctx, func(t *tx) error {
-		_, err := t.exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
+		_, err := t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
 		return err
 	})
 }

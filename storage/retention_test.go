@@ -65,7 +65,7 @@ func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	}
 	after := events[4].RowID - 1
 	for _, want := range []int64{events[3].RowID, events[1].RowID, events[0].RowID} {
-		if after, err = store.RetireBatch(t.Context(), after, math.MaxInt64); err != nil || after != want {
+		if after, err = store.DeleteEventBatch(t.Context(), after, math.MaxInt64); err != nil || after != want {
 			t.Fatalf("a batch has looked at the events up to %d, want %d, error %v", after, want, err)
 		}
 	}

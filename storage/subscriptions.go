@@ -5,6 +5,10 @@ import (
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/directory"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -20,17 +24,17 @@ const subscriptionByID = `
 
 // Subscriptions lists the subscriptions of an organization, newest first; an empty status is any.
 func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
-	end, err := s.logs.take(ctx, organization) // removed subscriptions add up as a log does
+	end, err := s.logs.Take(ctx, organization) // removed subscriptions add up as a log does
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	list := []webhook.Subscription{}
-	err = s.logs.list(ctx, &list, `
+	err = s.logs.List(ctx, &list, `
 		SELECT `+subscriptionColumns+`
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
 		WHERE s.organization_id = ?1 AND s.id < ?2 AND (?3 = '' OR s.status = ?3) AND s.deleted_at IS NULL
-		ORDER BY s.id DESC LIMIT ?4`, organization, from(before), status, limit)
+		ORDER BY s.id DESC LIMIT ?4`, organization, scan.UpperBound(before), status, limit)
 	for i := range list {
 		list[i].PendingDeliveries = s.pending.of(list[i].RowID)
 	}
@@ -41,7 +45,7 @@ func (s *Store) Subscriptions(ctx context.Context, organization int64, status we
 func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
 	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
-		return sub, missing(err, "subscription")
+		return sub, sqlite.Missing(err, "subscription")
 	}
 	sub.PendingDeliveries = s.pending.of(sub.RowID)
 	return sub, nil
@@ -50,8 +54,8 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 // subscription is Subscription inside a transaction.
 func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
-	if err := t.get(&sub, subscriptionByID, id, organization); err != nil {
-		return sub, missing(err, "subscription")
+	if err := t.Get(&sub, subscriptionByID, id, organization); err != nil {
+		return sub, sqlite.Missing(err, "subscription")
 	}
 	sub.PendingDeliveries = s.pending.of(sub.RowID)
 	return sub, nil
@@ -59,8 +63,8 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.get(&row, rowOfSubscription, id, organization)
-	return row, missing(err, "subscription")
+	err = t.Get(&row, rowOfSubscription, id, organization)
+	return row, sqlite.Missing(err, "subscription")
 }
 
 const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
@@ -68,7 +72,7 @@ const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND 
 // SubscriptionRow returns the row id of a subscription. Faults: NotFound.
 func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
 	err = s.get(ctx, &row, rowOfSubscription, id, organization)
-	return row, missing(err, "subscription")
+	return row, sqlite.Missing(err, "subscription")
 }
 
 // CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
@@ -76,12 +80,12 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 // where the plan allows no more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
-	id := newID(access.SubscriptionID)
-	sealed := s.ring.Seal([]byte(secret.Reveal()), id)
+	id := publicid.New(access.SubscriptionID)
+	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	made, err := returning(ctx, s.of(organization), func(t *tx) (sub webhook.Subscription, err error) {
+	made, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
@@ -94,10 +98,10 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
 			return sub, err
 		}
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
 				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at, audit_events)
-			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.now); err != nil {
+			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
@@ -106,7 +110,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if err := s.apply(t, by, &sub, c); err != nil {
 			return sub, err
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionCreated, target{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
 	})
 	if err != nil {
 		return made, webhook.Secret{}, err
@@ -114,12 +118,27 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	return made, secret, nil
 }
 
+// requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. The count stands
+// in the transaction that adds one, so no number of parallel requests passes the limit. Faults: Conflict.
+func requireRoomForSubscription(t *tx, organization int64) error {
+	plan, err := directory.PlanOf(t.Tx, organization)
+	if err != nil {
+		return err
+	}
+	var have int64
+	if err := t.Get(&have, `
+		SELECT count(*) FROM subscriptions INDEXED BY subscriptions_live WHERE organization_id = ? AND deleted_at IS NULL`, organization); err != nil {
+		return err
+	}
+	return plan.CheckSubscriptions(have)
+}
+
 // UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
 // resumes; false disables it. A change of nothing leaves no trace. A subscription that stops to receive audit events loses
 // those that are pending. Faults: NotFound; Forbidden where by lacks audit:read and the change needs it, see mayRedirect;
 // Conflict where too much is pending to look for audit events.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
-	w := s.of(organization)
+	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
 		w = w.first()
 	}
@@ -143,7 +162,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 				return sub, err
 			}
 		}
-		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, target{"subscription", id, sub.RowID}, changedFields(c))
+		return sub, s.audit(t, by, organization, access.SubscriptionUpdated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
 	})
 }
 
@@ -206,14 +225,14 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	if c.SetRateLimit {
 		sub.RateLimitPerSecond = c.RateLimitPerSecond
 	}
-	sub.UpdatedAt = t.now
-	if _, err := t.exec(`
+	sub.UpdatedAt = t.Now()
+	if _, err := t.Exec(`
 		UPDATE subscriptions SET url = ?, event_types = ?, audit_events = ?, description = ?, rate_limit_per_second = ?, updated_at = ? WHERE id = ?`,
 		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
 		return err
 	}
 	if c.SetRateLimit || sub.Health != before {
-		s.changed(t, sub.RowID)
+		s.announceChange(t, sub.RowID)
 	}
 	if sub.Health == before {
 		return nil
@@ -221,10 +240,10 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	if sub.Status != before.Status {
 		sub.DisabledAt = nil
 		if sub.Status == webhook.Disabled {
-			sub.DisabledAt = new(t.now) // a copy: the transaction's own moves on
+			sub.DisabledAt = new(t.Now()) // a copy: the transaction's own moves on
 		}
 	}
-	s.turned(t, before.Status, sub.Status)
+	s.observeHealth(t, before.Status, sub.Status)
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 
@@ -235,7 +254,7 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 	}
 	patterns := sub.EventTypes.Patterns()
 	for _, p := range patterns {
-		if _, err := t.exec(`
+		if _, err := t.Exec(`
 			INSERT INTO subscription_patterns (organization_id, pattern, subscription_id)
 			SELECT organization_id, ?, id FROM subscriptions WHERE id = ?`, p, sub.RowID); err != nil {
 			return err
@@ -245,27 +264,27 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 }
 
 func dropPatterns(t *tx, subscription int64) error {
-	t.known.forgetTypes()
-	_, err := t.exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
+	t.cache.forgetTypes()
+	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }
 
 // DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
-	return s.of(organization).first().change(ctx, func(t *tx) error {
+	return s.workFor(organization).first().change(ctx, func(t *tx) error {
 		row, err := subscriptionRow(t, organization, id)
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.now, row); err != nil {
+		if _, err := t.Exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.Now(), row); err != nil {
 			return err
 		}
 		if err := dropPatterns(t, row); err != nil {
 			return err
 		}
-		t.onCommit(func() { s.pending.remove(row) })
-		s.changed(t, row)
-		return s.audit(t, by, organization, access.SubscriptionDeleted, target{"subscription", id, row}, nil)
+		t.OnCommit(func() { s.pending.remove(row) })
+		s.announceChange(t, row)
+		return s.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, row}, nil)
 	})
 }
 
@@ -274,10 +293,10 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 func (s *Store) dropOrphans(ctx context.Context) error {
 	for _, row := range s.pending.orphaned(dropVisits) {
 		if err := s.change(ctx, func(t *tx) error {
-			n, err := t.affected(`
-				UPDATE deliveries SET state = 3 WHERE id IN (
-					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = 0 LIMIT ?)`, row, dropBatch)
-			t.onCommit(func() { s.pending.add(row, -n) })
+			n, err := t.Affected(`
+				UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
+					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = `+statePending+` LIMIT ?)`, row, dropBatch)
+			t.OnCommit(func() { s.pending.add(row, -n) })
 			return err
 		}); err != nil {
 			return err
@@ -292,3 +311,46 @@ const (
 	// dropVisits bounds how long the rest of upkeep waits: a visit is a transaction of some 3 ms.
 	dropVisits = 100
 )
+
+// Target returns where and how a subscription's deliveries are sent at present. A secret that cannot be unsealed is told
+// in Unusable: the attempts fail with that, and the other subscriptions go on. Faults: NotFound.
+func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
+	return s.target(func(dest any, text string, args ...any) error { return s.get(ctx, dest, text, args...) }, subscription)
+}
+
+// target is Target by whichever connection get reads from.
+func (s *Store) target(get func(dest any, text string, args ...any) error, subscription int64) (webhook.Target, error) {
+	var row struct {
+		webhook.Subscription
+		Organization  int64  `db:"organization_id"`
+		Sealed        []byte `db:"secret"`
+		Previous      []byte `db:"previous_secret"`
+		PreviousUntil int64  `db:"previous_until"`
+		Webhooks      bool   `db:"webhooks"`
+		Deleted       bool   `db:"deleted"`
+	}
+	if err := get(&row, `
+		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
+		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+		WHERE s.id = ?`, subscription); err != nil {
+		return webhook.Target{}, sqlite.Missing(err, "subscription")
+	}
+	at := webhook.Target{
+		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
+		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
+		Open: row.Active() && row.Webhooks && !row.Deleted && s.Held() == nil,
+	}
+	text, err := s.keyRing.Open(row.Sealed, row.ID)
+	if err != nil {
+		at.Unusable = "the signing secret cannot be unsealed; rotate the secret"
+		s.log.Error("signing secret cannot be unsealed; rotate it, or set encryption.key as it was", "subscription", row.ID, "error", err)
+		return at, nil
+	}
+	at.Secret = webhook.KnownSecret(string(text))
+	if len(row.Previous) > 0 {
+		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
+			at.Previous = webhook.KnownSecret(string(text))
+		}
+	}
+	return at, nil
+}

@@ -2,24 +2,30 @@ package storage
 
 import (
 	"context"
+	"regexp"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
 // Step takes a file from one schema version to the next.
-type Step = step
+type Step = func(*Tx) error
 
 // Upgrading is what opens a file in the manner of a later version: one whose schema is that text, and that knows those
 // steps to it. reached is told where an upgrade is; nil is nobody.
 func Upgrading(o Options, schema string, reached func(point string), steps ...Step) Options {
-	o.Schema, o.upgrades = schema, &upgrades{steps: steps, reached: reached}
+	o.Schema, o.reached, o.upgrades = schema, reached, []sqlite.Step{}
+	for _, step := range steps {
+		o.upgrades = append(o.upgrades, func(t *sqlite.Tx) error { return step(&tx{Tx: t}) })
+	}
 	return o
 }
 
 // Version is the schema version that this binary writes.
-const Version = version
+const Version = schemaVersion
 
 // Missing returns the versions that no released step leads to.
 func Missing() (versions []int) {
-	for i, s := range released {
+	for i, s := range schemaUpgrades {
 		if s == nil {
 			versions = append(versions, i+2)
 		}
@@ -27,35 +33,35 @@ func Missing() (versions []int) {
 	return versions
 }
 
-// Objects returns the schema of the file, object by object, as it is compared.
+// notCode is what two texts of the same schema may differ in: comments, spacing and quotes.
+var notCode = regexp.MustCompile(`--.*|[\s"]`)
+
+// Objects returns the schema of the file, object by object.
 func (s *Store) Objects(ctx context.Context) (map[string]string, error) {
-	list, err := objects(ctx, s.keeper)
-	if err != nil {
+	var list []struct{ Type, Name, SQL string }
+	if err := s.list(ctx, &list, "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"); err != nil {
 		return nil, err
 	}
 	named := map[string]string{}
 	for _, o := range list {
-		named[o.Type+" "+o.Name] = canonical(o.SQL)
+		named[o.Type+" "+o.Name] = notCode.ReplaceAllString(o.SQL, "")
 	}
 	return named, nil
 }
 
 // Rows returns how many rows each table has.
 func (s *Store) Rows(ctx context.Context) (map[string]int64, error) {
-	list, err := objects(ctx, s.keeper)
-	if err != nil {
+	var tables []string
+	if err := s.list(ctx, &tables, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"); err != nil {
 		return nil, err
 	}
 	rows := map[string]int64{}
-	for _, o := range list {
-		if o.Type != "table" {
-			continue
-		}
+	for _, table := range tables {
 		var n int64
-		if err := s.keeper.GetContext(ctx, &n, `SELECT count(*) FROM "`+o.Name+`"`); err != nil {
+		if err := s.get(ctx, &n, `SELECT count(*) FROM "`+table+`"`); err != nil {
 			return nil, err
 		}
-		rows[o.Name] = n
+		rows[table] = n
 	}
 	return rows, nil
 }

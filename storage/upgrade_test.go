@@ -85,7 +85,7 @@ func future(t *testing.T, o storage.Options, version int, reached func(string)) 
 	for i, statements := range futureSteps(t)[:version-1] {
 		steps = append(steps, func(tx *storage.Tx) error {
 			for j, statement := range statements {
-				if err := tx.Exec(statement); err != nil {
+				if err := tx.Run(statement); err != nil {
 					return err
 				}
 				if reached != nil {
@@ -245,13 +245,13 @@ func TestRefusedUpgrade(t *testing.T) {
 			step storage.Step
 			part string
 		}{
-			"it fails":             {func(tx *storage.Tx) error { return tx.Exec("DELETE FROM nothing") }, "step to schema 2"},
+			"it fails":             {func(tx *storage.Tx) error { return tx.Run("DELETE FROM nothing") }, "step to schema 2"},
 			"it panics":            {func(*storage.Tx) error { panic("no") }, "step to schema 2"},
-			"it leads elsewhere":   {func(tx *storage.Tx) error { return tx.Exec("CREATE TABLE elsewhere (id INTEGER)") }, "+ table elsewhere"},
+			"it leads elsewhere":   {func(tx *storage.Tx) error { return tx.Run("CREATE TABLE elsewhere (id INTEGER)") }, "+ table elsewhere"},
 			"it leaves out a part": {func(*storage.Tx) error { return nil }, "- table notes"},
 			"it breaks a reference": {func(tx *storage.Tx) error {
 				for _, statement := range append(slices.Clone(futureSteps(t)[0]), "DELETE FROM plans WHERE name = 'pro'") {
-					if err := tx.Exec(statement); err != nil {
+					if err := tx.Run(statement); err != nil {
 						return err
 					}
 				}

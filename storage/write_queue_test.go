@@ -37,8 +37,8 @@ type crowd struct {
 	commits *commitSizes
 }
 
-// held opens a store and holds its writer. It must be called in a synctest bubble.
-func held(t *testing.T) *crowd {
+// stalled opens a store and stalls its writer. It must be called in a synctest bubble.
+func stalled(t *testing.T) *crowd {
 	t.Helper()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	c := &crowd{t: t, release: make(chan struct{}), commits: &commitSizes{}}
@@ -91,7 +91,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("a revocation comes before a flood that came earlier", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			for range 600 {
 				c.ask("flood", 7, 8, false)
 			}
@@ -104,7 +104,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("one organization's flood does not delay another's job behind all of it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			for range 1000 {
 				c.ask("flood", 7, 8, false)
 			}
@@ -117,7 +117,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("organizations share by what jobs cost and not by how many there are", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			for range 20 {
 				c.ask("large", 7, 10_000, false)
 			}
@@ -137,7 +137,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("jobs of an organization run in the order in which they came", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			var want []string
 			for i := range 300 {
 				want = append(want, strconv.Itoa(i))
@@ -151,7 +151,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("Keyhook's own work gets as much as all organizations together", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			for organization := range int64(50) {
 				for range 20 {
 					c.ask("customer", 7+organization, 128, false)
@@ -174,7 +174,7 @@ func TestFloodOfRevocations(t *testing.T) {
 	t.Run("a flood of revocations does not stop the others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			c.ask("large", 7, 10_000, false)
 			c.ask("publish", 8, 8, false)
 			for range 2000 {
@@ -189,7 +189,7 @@ func TestFloodOfRevocations(t *testing.T) {
 	t.Run("revocations that write more than they said do not stop the others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			c.ask("publish", 8, 8, false)
 			for i := range 40 {
 				name := "revocation" + strconv.Itoa(i)
@@ -220,7 +220,7 @@ func TestWriterTransactions(t *testing.T) {
 	t.Run("a large job has a transaction to itself", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			c.ask("small", 7, 8, false)
 			c.ask("large", 8, 10_000, false)
 			c.ask("small", 9, 8, false)
@@ -233,7 +233,7 @@ func TestWriterTransactions(t *testing.T) {
 	t.Run("a transaction ends when its jobs have written more than they said", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			for i := range 3 {
 				c.do(func() error {
 					return c.WriteFor(context.Background(), 7, 1, false, func(t *storage.Tx) error {
@@ -250,7 +250,7 @@ func TestWriterTransactions(t *testing.T) {
 	t.Run("a job whose caller has gone is not done", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := held(t)
+			c := stalled(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var gone error
 			c.jobs.Go(func() {
@@ -269,7 +269,7 @@ func TestWriterTransactions(t *testing.T) {
 
 // writeRows writes n rows under names of their own.
 func writeRows(t *storage.Tx, name string, n int) error {
-	return t.Exec(`
+	return t.Run(`
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		INSERT INTO instance (name, value) SELECT ? || '.' || i, x'00' FROM n`, n, name)
 }
@@ -331,7 +331,7 @@ func TestLockedFile(t *testing.T) {
 			return c.Write(t.Context(), func(t *storage.Tx) error {
 				<-all
 				t.OnCommit(func() { other.MustExec("BEGIN IMMEDIATE") })
-				return t.Exec("PRAGMA busy_timeout = 20")
+				return t.Run("PRAGMA busy_timeout = 20")
 			})
 		})
 		errs := make([]error, 256)
@@ -360,7 +360,7 @@ func TestLockedFile(t *testing.T) {
 func TestReadyWhileWritesAreBlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := held(t)
+		c := stalled(t)
 		time.Sleep(time.Minute)
 		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
 			t.Errorf("after a minute: %q, %v", warning, err)
@@ -378,4 +378,9 @@ func TestReadyWhileWritesAreBlocked(t *testing.T) {
 			t.Errorf("while nobody writes: %v", err)
 		}
 	})
+}
+
+// note is a job that can be done once.
+func note(name string) func(*storage.Tx) error {
+	return func(t *storage.Tx) error { return t.Run("INSERT INTO instance (name, value) VALUES (?, x'00')", name) }
 }

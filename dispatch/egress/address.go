@@ -60,7 +60,7 @@ func (p Policy) refusal(a netip.Addr) string {
 	case !a.IsValid():
 		return "is not an address"
 	case a.Zone() != "":
-		return "has a zone, which names an interface of this machine"
+		return "has a zone, which is an interface of this machine"
 	}
 	a = a.Unmap()
 	inner, embeds := embedded(a)
@@ -79,7 +79,7 @@ func (p Policy) refusal(a netip.Addr) string {
 		}
 	}
 	if a.Is6() && !globalUnicast.Contains(a) {
-		return "is outside of " + globalUnicast.String() + ", the part of IPv6 that is assigned (RFC 3587)"
+		return "is outside of " + globalUnicast.String() + ", the assigned part of IPv6 (RFC 3587)"
 	}
 	if p.isOwn(a) {
 		return "is an address of this machine"

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -74,27 +75,51 @@ func checkRefused(t *testing.T, tr *http.Transport, url string) {
 	}
 }
 
-// A receiver listens on the loopback addresses, on the port of every URL. It must count no connection.
+// A guard that is broken would connect this machine to the addresses of the table, so the dialer here connects to nothing.
 func TestGuardTable(t *testing.T) {
 	t.Parallel()
-	inside := listen(t, "127.0.0.1", "0")
-	inside6 := listen(t, "::1", inside.port)
 	z := newZone(t)
 	for i, text := range blocked {
 		z.add(fmt.Sprintf("host%d.test", i), []string{text})
 	}
-	tr := egress.NewTransport(egress.Options{Resolver: z.resolver()})
+	var mu sync.Mutex
+	var through []string
+	tr := egress.NotingTransport(egress.Options{Resolver: z.resolver()}, func(address string) {
+		mu.Lock()
+		defer mu.Unlock()
+		through = append(through, address)
+	})
 
 	for i, text := range blocked {
-		literal := net.JoinHostPort(text, inside.port)
-		checkRefused(t, tr, "http://"+literal+"/")
-		checkRefused(t, tr, fmt.Sprintf("http://host%d.test:%s/", i, inside.port))
+		checkRefused(t, tr, "http://"+net.JoinHostPort(text, "8080")+"/")
+		checkRefused(t, tr, fmt.Sprintf("http://host%d.test:8080/", i))
 		if netip.MustParseAddr(text).Is4() {
-			checkRefused(t, tr, "http://"+net.JoinHostPort("::ffff:"+text, inside.port)+"/")
+			checkRefused(t, tr, "http://"+net.JoinHostPort("::ffff:"+text, "8080")+"/")
 		}
 	}
 	for _, text := range zoned { // some libraries panic here, in a goroutine that nobody can recover
-		checkRefused(t, tr, "http://"+net.JoinHostPort(strings.ReplaceAll(text, "%", "%25"), inside.port)+"/")
+		checkRefused(t, tr, "http://"+net.JoinHostPort(strings.ReplaceAll(text, "%", "%25"), "8080")+"/")
+	}
+	if len(through) > 0 {
+		t.Errorf("the guard let through %q", through)
+	}
+
+	// The transport notes what the guard allows, or the test would prove nothing.
+	const public = "192.0.9.1:8080"
+	if err := post(t, tr, "http://"+public+"/"); err == nil || !slices.Equal(through, []string{public}) {
+		t.Errorf("of a public address it noted %q, error %v", through, err)
+	}
+}
+
+// The transport of deliveries has the guard that TestGuardTable checks: a receiver on the loopback addresses counts no
+// connection.
+func TestGuardOfTheTransport(t *testing.T) {
+	t.Parallel()
+	inside := listen(t, "127.0.0.1", "0")
+	inside6 := listen(t, "::1", inside.port)
+	tr := egress.NewTransport(egress.Options{Resolver: newZone(t).resolver()})
+	for _, address := range []string{"127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::"} {
+		checkRefused(t, tr, "http://"+net.JoinHostPort(address, inside.port)+"/")
 	}
 	if n := inside.conns.Load() + inside6.conns.Load(); n != 0 {
 		t.Errorf("%d connections reached the inside", n)

@@ -23,7 +23,7 @@ var toASCII = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(f
 func canonicalName(host string) (string, error) {
 	name, err := toASCII.ToASCII(host)
 	if err != nil || !utf8.ValidString(host) { // a host may contain any escaped bytes, and mapping them is not an error
-		return "", refuse(CodeInvalidHost, "Write the host as a name or an address that can be looked up.")
+		return "", refuse(CodeInvalidHost, "Write the host as a name or an address.")
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if len(name) > maxName {
@@ -33,7 +33,7 @@ func canonicalName(host string) (string, error) {
 	for label := range strings.SplitSeq(name, ".") {
 		if !validLabel(label) {
 			return "", refuse(CodeInvalidHost,
-				"Write the parts of the host between dots with 1 to %d letters, digits and hyphens, with no hyphen at either end.", maxLabel)
+				"Use 1 to %d letters, digits and hyphens for each part of the host name, without a hyphen at its ends.", maxLabel)
 		}
 		last = label
 	}

@@ -43,7 +43,7 @@ func readOwn() ([]netip.Addr, error) {
 	ownCache.read = time.Now()
 	list, err := net.InterfaceAddrs()
 	if err != nil {
-		ownCache.err = fmt.Errorf("list the addresses of this machine: %w", err)
+		ownCache.err = fmt.Errorf("cannot list the addresses of this machine: %w", err)
 		return ownCache.addresses, ownCache.err
 	}
 	addresses := make([]netip.Addr, 0, len(list))

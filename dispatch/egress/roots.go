@@ -16,26 +16,26 @@ func Roots(file string) (*x509.CertPool, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read certificate authorities: %w", err)
+		return nil, fmt.Errorf("cannot read the certificate authorities: %w", err)
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
+		return nil, fmt.Errorf("cannot read the certificate authorities of the system: %w", err)
 	}
 	added := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("certificate authorities in %s: found a PEM block of type %s; keep only CERTIFICATE blocks", file, block.Type)
+			return nil, fmt.Errorf("%s has a PEM block of type %s, but only CERTIFICATE blocks are allowed", file, block.Type)
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("certificate authorities in %s: certificate %d: %w", file, added+1, err)
+			return nil, fmt.Errorf("cannot read certificate %d in %s: %w", added+1, file, err)
 		}
 		pool.AddCert(certificate)
 		added++
 	}
 	if added == 0 {
-		return nil, fmt.Errorf("certificate authorities in %s: found no PEM certificate; add at least one", file)
+		return nil, fmt.Errorf("%s has no PEM certificate", file)
 	}
 	return pool, nil
 }

@@ -41,18 +41,12 @@ type Options struct {
 // proxies of the environment and does not decompress responses. Dial and TLS handshake have their own limits. The
 // caller's context limits the whole request.
 func NewTransport(o Options) *http.Transport {
-	resolver := o.Resolver
-	if resolver == nil {
-		// The system's C library would resolve 127.1 or 0x7f000001. For Go, these names do not exist.
-		resolver = &net.Resolver{PreferGo: true}
-	}
-	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: o.Policy.checkDial}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	maxIdle := cmp.Or(o.MaxIdle, 256)
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would be dialled instead of the receiver, so its address would be checked
-		DialContext:            dialer.DialContext,
+		DialContext:            o.dialer().DialContext,
 		Protocols:              protocols,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
 		TLSHandshakeTimeout:    handshakeTimeout,
@@ -66,6 +60,16 @@ func NewTransport(o Options) *http.Transport {
 		// MaxConnsPerHost stays 0. Otherwise a request would wait for a connection during its own timeout. A healthy
 		// receiver with many subscriptions would look slow. The scheduler limits concurrent requests.
 	}
+}
+
+// dialer returns the dialer of the transport, which checks every address before it connects.
+func (o Options) dialer() *net.Dialer {
+	resolver := o.Resolver
+	if resolver == nil {
+		// The system's C library would resolve 127.1 or 0x7f000001. For Go, these names do not exist.
+		resolver = &net.Resolver{PreferGo: true}
+	}
+	return &net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: o.Policy.checkDial}
 }
 
 // checkDial checks each address of a name right before the connection is made. It refuses an address that it cannot

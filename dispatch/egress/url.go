@@ -68,7 +68,7 @@ func (p Policy) CheckURL(raw string) (string, error) {
 	u.RawQuery = escapeNonASCII(u.RawQuery)
 	canonical := u.String()
 	if len(canonical) > MaxURL {
-		return "", refuse(CodeTooLong, "Shorten the URL to %d characters; those that are not ASCII count three for each byte.", MaxURL)
+		return "", refuse(CodeTooLong, "Shorten the URL to %d characters. Each byte of a character outside of ASCII counts as three.", MaxURL)
 	}
 	return canonical, nil
 }
@@ -84,7 +84,7 @@ func checkText(raw string) error {
 	for _, r := range raw {
 		switch {
 		case unicode.IsControl(r) || unicode.IsSpace(r):
-			return refuse(CodeInvalidURL, "Take spaces, line breaks and control characters out of the URL, or percent-encode them.")
+			return refuse(CodeInvalidURL, "Remove spaces, line breaks and control characters from the URL, or percent-encode them.")
 		case r == '\\': // browsers read it as a slash
 			return refuse(CodeInvalidURL, `Write / or %%5C in place of \ in the URL.`)
 		}
@@ -102,11 +102,11 @@ func (p Policy) checkParts(u *url.URL, raw string) error {
 	case u.Hostname() == "":
 		return refuse(CodeHostRequired, "Write a host after the two slashes, as in %s://example.com/webhooks.", u.Scheme)
 	case u.User != nil:
-		return refuse(CodeUserinfoNotAllowed, "Take user name and password out of the URL; deliveries are signed instead.")
+		return refuse(CodeUserinfoNotAllowed, "Remove the user name and the password from the URL. Deliveries have a signature instead.")
 	case strings.Contains(raw, "#"): // an empty fragment leaves no trace in u
-		return refuse(CodeFragmentNotAllowed, "Take # and what follows it out of the URL; it would not be sent.")
+		return refuse(CodeFragmentNotAllowed, "Remove # and everything after it from the URL, because a fragment is not sent.")
 	case !validPort(u):
-		return refuse(CodeInvalidPort, "Write a port from 1 to 65535 without leading zeros after the colon, or no colon.")
+		return refuse(CodeInvalidPort, "Write a port from 1 to 65535 without leading zeros, or remove the colon.")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ var (
 	ErrSecret    = errors.New("the secret cannot be used")
 	ErrMissing   = errors.New("a signature header is missing")
 	ErrMalformed = errors.New("a signature header is malformed")
-	ErrMismatch  = errors.New("the signature does not match: the secret or the body differs from the one that was signed")
+	ErrMismatch  = errors.New("the signature does not match, because the secret or the body is different")
 	ErrTooOld    = errors.New("the signature is right, but its timestamp is too far in the past")
 	ErrTooNew    = errors.New("the signature is right, but its timestamp is too far in the future")
 )

@@ -43,7 +43,7 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 func connect(cmd *cobra.Command) (client.Client, error) {
 	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
 		if _, err := idOf(organizationID).parse(id); err != nil {
-			return client.Client{}, output.UsageError{Err: fmt.Errorf("--%s: %w", client.FlagOrganization, err)}
+			return client.Client{}, output.UsageError{Err: idOf(organizationID).wrong("--"+client.FlagOrganization, id, err)}
 		}
 	}
 	return client.Connect(cmd)
@@ -65,7 +65,7 @@ func (a action) confirm(cmd *cobra.Command) error {
 	if strings.TrimSpace(answer) == "yes" {
 		return nil
 	}
-	return errors.New("nothing was done; type yes, or give --" + flagYes)
+	return errors.New("not confirmed, so nothing was done; type yes, or give --" + flagYes)
 }
 
 // send sends one request and prints its response.
@@ -99,7 +99,7 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 		}
 		value, err := wanted.value.read(cmd, text)
 		if err != nil {
-			return "", nil, fmt.Errorf("%s: %w", wanted.name, err)
+			return "", nil, wanted.value.wrong(wanted.name, text, err)
 		}
 		if wanted.member != "" {
 			members[wanted.member] = value

@@ -20,11 +20,12 @@ var apiAction = action{arguments: []argument{
 func newAPI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "api METHOD PATH [JSON|-]",
-		Short: "Make any request of the API and print the response as it is",
-		Long: `Make any request of the API and print the response as it is.
+		Short: "Send any request to the API and print the response unchanged",
+		Long: `Send any request to the API and print the response unchanged.
 
-PATH may leave out /api/v1/ and the slashes at its ends. It may have a query. JSON is the body. Use - to read it
-from the standard input. If the request fails, so does the command: it prints the response, and the status as an error.`,
+PATH may leave out /api/v1/ and the slash at the end. PATH may have a query. JSON is the body of the request. If JSON
+is -, the command reads the body from the standard input. If the request fails, the command prints the response, and the
+exit code is 1.`,
 		Example: `  keyhook api GET whoami
   keyhook api PATCH plans/growth '{"api_rate_limit_per_minute": 1200}'
   keyhook api POST events - <event.json
@@ -50,7 +51,7 @@ func runAPI(cmd *cobra.Command, args []string) error {
 	if len(args) == 3 {
 		value, err := anyJSON.read(cmd, args[2])
 		if err != nil {
-			return output.UsageError{Err: fmt.Errorf("JSON: %w", err)}
+			return output.UsageError{Err: anyJSON.wrong("JSON", args[2], err)}
 		}
 		body = value.(json.RawMessage)
 	}

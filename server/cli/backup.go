@@ -22,19 +22,19 @@ func newBackup() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
-		Short: "Copy the database, also while a server is running",
+		Short: "Copy the database, with or without a running server",
 		Long: `Copy the database as it is at one moment, and check the copy. The copy gets its name only after the check. A server
-may run and write at the same time. The command does not call the server, and the server does not wait.
+may run and write at the same time. The server does not wait for the copy.
 
-FILE is the copy, or a directory for a copy with the date in its name. Without FILE, it is the directory "backups"
-beside the database. With --keep, the command removes older dated copies. The only setting that matters is storage.path.
+FILE is the name of the copy, or a directory. In a directory, the name of the copy contains the date. Without FILE, the
+copy goes to the directory "backups" beside the database. With --keep, the command deletes the oldest dated copies. The
+command uses only one setting: storage.path.
 
-The encryption key is not in the copy. Keep the key in another place: the copy and the key together give the signing
-secrets, and a copy without the key cannot be restored.`,
+The copy does not contain the encryption key. Keep the key in another place. Without the key, nobody can restore the
+copy. With the copy and the key, anybody can read the signing secrets.`,
 		Example: `  keyhook backup
   keyhook backup /var/backups/keyhook --keep 7
   keyhook backup before-upgrade.db`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				o.To = args[0]
@@ -44,7 +44,7 @@ secrets, and a copy without the key cannot be restored.`,
 	}
 	databaseFlags(cmd)
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
-	cmd.Flags().IntVar(&o.Keep, "keep", 0, "keep this many dated copies in the directory, including the new one; 0 keeps all")
+	cmd.Flags().IntVar(&o.Keep, "keep", 0, "number of dated copies to keep, including the new one; 0 keeps all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

@@ -30,9 +30,9 @@ func New(o Options) *cobra.Command {
 		Short: "API keys and signed webhooks in one process and one file",
 		Long: `API keys and signed webhooks in one process and one file.
 
-"keyhook serve" runs the server. Most other commands call its API. For a server on the same machine they use the
-socket beside its database. They need no token there, and act as the operator "system". For a server on another
-machine, give --url and --token.`,
+"keyhook serve" runs the server. Most other commands call its API. On the machine of the server, they use the local
+socket beside the database. They need no token there. The audit log shows such a command as "system". To call a
+server on another machine, give --url and --token.`,
 		Example: `  keyhook serve --dev
   keyhook subscriptions create --url http://127.0.0.1:9000/hook
   keyhook keys create --name backend --scope events:write
@@ -74,7 +74,7 @@ var groups = []struct {
 	{groupOther, "Try and test:", []string{"demo", "bench", "listen", "verify", "version"}},
 }
 
-// groupCommands puts all commands into their groups, also the ones that main added. Other commands stand below the groups.
+// groupCommands puts all commands into their groups, including those of main. The help lists other commands below the groups.
 func groupCommands(root *cobra.Command) {
 	of := map[string]string{}
 	for _, g := range groups {

@@ -57,20 +57,20 @@ func TestRun(t *testing.T) {
 		{"a command that succeeds gives 0 and no error", "serve --listen :1", nil, cli.ExitOK, ""},
 		{"a command that fails gives 1 and its error in one line", "serve", errors.New("the file is locked"), cli.ExitFailure,
 			"keyhook: the file is locked\n"},
-		{"an unknown flag gives 2", "serve --lsten :1", nil, cli.ExitUsage, "keyhook: unknown flag: --lsten; see keyhook serve --help\n"},
+		{"an unknown flag gives 2", "serve --lsten :1", nil, cli.ExitUsage, "keyhook: there is no flag --lsten (see keyhook serve --help)\n"},
 		{"a flag without its value gives 2", "serve --listen", nil, cli.ExitUsage,
-			"keyhook: flag needs an argument: --listen; see keyhook serve --help\n"},
+			"keyhook: --listen needs a value (see keyhook serve --help)\n"},
 		{"an unexpected argument gives 2", "serve now", nil, cli.ExitUsage,
-			"keyhook: unknown command \"now\" for \"keyhook serve\"; see keyhook serve --help\n"},
+			"keyhook: \"now\" is one argument too many (see keyhook serve --help)\n"},
 		{"too many arguments give 2", "config init a b", nil, cli.ExitUsage,
-			"keyhook: accepts at most 1 arg(s), received 2; see keyhook config init --help\n"},
+			"keyhook: \"b\" is one argument too many (see keyhook config init --help)\n"},
 		{"an unknown command gives 2 and the nearest one", "sevre", nil, cli.ExitUsage,
-			"keyhook: unknown command \"sevre\", did you mean serve?; see keyhook --help\n"},
+			"keyhook: unknown command \"sevre\"; did you mean serve? (see keyhook --help)\n"},
 		{"an unknown command of a group gives 2", "config validate", nil, cli.ExitUsage,
-			"keyhook: unknown command \"validate\"; see keyhook config --help\n"},
+			"keyhook: unknown command \"validate\" (see keyhook config --help)\n"},
 		{"a wrong setting gives 2", "serve --webhooks.timeout=5", nil, cli.ExitUsage,
-			"keyhook: configuration: webhooks.timeout (--webhooks.timeout): \"5\" has no unit; write \"5s\"\n"},
-		{"several wrong settings are all named", "serve --webhooks.timeout=5 --keys.prefix=X", nil, cli.ExitUsage, "2 problems"},
+			"keyhook: wrong setting: --webhooks.timeout: \"5\" has no unit; write \"5s\"\n"},
+		{"several wrong settings are all named", "serve --webhooks.timeout=5 --keys.prefix=X", nil, cli.ExitUsage, "2 wrong settings"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +248,7 @@ func TestConfigInit(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, stderr := run(t, []string{"config", "init", path})
-		if code != cli.ExitFailure || stderr != "keyhook: "+path+" exists already; name another file, or remove it first\n" {
+		if code != cli.ExitFailure || stderr != "keyhook: "+path+" exists already; remove it, or give another file\n" {
 			t.Errorf("code %d, errors %q", code, stderr)
 		}
 		if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {

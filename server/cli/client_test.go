@@ -194,7 +194,7 @@ func TestRefusals(t *testing.T) {
 			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusMovedPermanently)
 		})
 		code, _, stderr := s.ask(t, aToken, "keys get "+anID)
-		want := "keyhook: " + s.URL + " redirects to \"" + other.URL + "/api/v1/api-keys/" + anID + "/\"; give the address that it redirects to as --url\n"
+		want := "keyhook: " + s.URL + " redirects to \"" + other.URL + "/api/v1/api-keys/" + anID + "/\"; give that URL with --url\n"
 		if code != cli.ExitFailure || stderr != want || len(other.asked) > 0 {
 			t.Errorf("code %d, errors %q, asked elsewhere %q", code, stderr, other.asked)
 		}

@@ -23,8 +23,8 @@ func newConfigShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the value of each setting, and where it comes from",
-		Long: `Show the value of each setting, and where it comes from. These are the settings that serve uses with the same flags,
-environment and file. Secrets are not shown.
+		Long: `Show the value of each setting, and where it comes from. Use the same flags, environment and file as for serve. The
+command does not show secrets.
 
 Each setting is also a flag of this command and of serve, such as --webhooks.timeout=5s.`,
 		Example: "  keyhook config show --config keyhook.yaml",
@@ -49,9 +49,9 @@ const defaultFile = "keyhook.yaml"
 func newConfigInit(example []byte) *cobra.Command {
 	return &cobra.Command{
 		Use:     "init [FILE]",
-		Short:   "Create a settings file with every setting and its default (" + defaultFile + ")",
+		Short:   "Create a file with every setting and its default",
+		Long:    "Create a file with every setting and its default.\n\nWithout FILE, the file is " + defaultFile + ". The command does not replace a file.",
 		Example: "  keyhook config init\n  keyhook config init /etc/keyhook/keyhook.yaml",
-		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := defaultFile
 			if len(args) == 1 {
@@ -70,13 +70,13 @@ func newConfigInit(example []byte) *cobra.Command {
 func create(name string, text []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; name another file, or remove it first", name)
+		return fmt.Errorf("%s exists already; remove it, or give another file", name)
 	} else if err != nil {
-		return fmt.Errorf("create the file: %w", err)
+		return fmt.Errorf("cannot create the file: %w; give a file in an existing directory that you may write to", err)
 	}
 	_, err = file.Write(text)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("write the file: %w", errors.Join(err, os.Remove(name)))
+		return fmt.Errorf("cannot write the file: %w", errors.Join(err, os.Remove(name)))
 	}
 	return nil
 }

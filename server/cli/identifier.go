@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/client"
-	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/storage/access"
 )
 
@@ -36,17 +35,15 @@ func idOf(wanted idType) valueType {
 	return valueType{name: "id", listPath: wanted.listPath, parse: func(text string) (any, error) {
 		found, ok := access.IDTypeOf(text)
 		switch {
-		case text == "":
-			return nil, fmt.Errorf("it is empty; give the id of %s, %s_…", wanted.of, wanted.prefix)
 		case !ok:
-			return nil, fmt.Errorf("%s is not an id; the id of %s is %s_ and 26 letters and digits", output.Quote(text), wanted.of, wanted.prefix)
+			return nil, fmt.Errorf("must be the id of %s: %s_ and 26 letters and digits", wanted.of, wanted.prefix)
 		case found != wanted.prefix:
 			for _, other := range idTypes {
 				if found == other.prefix {
-					return nil, fmt.Errorf("%s is the id of %s; the id of %s begins with %s_", text, other.of, wanted.of, wanted.prefix)
+					return nil, fmt.Errorf("must be the id of %s (%s_…), not the id of %s", wanted.of, wanted.prefix, other.of)
 				}
 			}
-			return nil, fmt.Errorf("%s is not the id of %s, which begins with %s_", text, wanted.of, wanted.prefix)
+			return nil, fmt.Errorf("must be the id of %s (%s_…)", wanted.of, wanted.prefix)
 		}
 		return text, nil
 	}}
@@ -56,7 +53,7 @@ func idOf(wanted idType) valueType {
 func nameOf(thing, listPath string) valueType {
 	return valueType{name: "name", listPath: listPath, parse: func(text string) (any, error) {
 		if !access.ValidName(text) {
-			return nil, fmt.Errorf("%s is not the name of a %s; a name has small letters, digits, _ and -, and begins with a letter", output.Quote(text), thing)
+			return nil, fmt.Errorf("must be the name of a %s: small letters, digits, _ and -, beginning with a letter", thing)
 		}
 		return text, nil
 	}}
@@ -65,7 +62,7 @@ func nameOf(thing, listPath string) valueType {
 // permission is the key of a permission.
 var permission = valueType{name: "permission", listPath: pathPermissions, parse: func(text string) (any, error) {
 	if !access.ValidPermissionKey(text) {
-		return nil, fmt.Errorf("%s is not a permission; a permission is words with colons between them, such as orders:read", output.Quote(text))
+		return nil, errors.New("must be a permission: words with colons between them, such as orders:read")
 	}
 	return text, nil
 }}
@@ -77,7 +74,7 @@ var permissionList = valueType{name: "permissions", repeatable: true, listPath: 
 var scope = valueType{name: "permissions", repeatable: true, listPath: pathPermissions, parse: func(text string) (any, error) {
 	list, err := words.parse(text)
 	if err == nil && len(list.([]string)) == 0 {
-		err = errors.New("it is empty; give permissions, such as events:write")
+		err = errors.New("must be a list of permissions, such as events:write")
 	}
 	if err != nil {
 		return nil, err
@@ -88,7 +85,7 @@ var scope = valueType{name: "permissions", repeatable: true, listPath: pathPermi
 // apiKey is an API key. On the command line, everybody on the machine can see it, so "-" reads it from the standard input.
 var apiKey = valueType{name: "key", fromStdin: true, parse: func(text string) (any, error) {
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("it takes an API key, svc_…")
+		return nil, errors.New("must be an API key, svc_…")
 	}
 	return text, nil
 }}
@@ -105,7 +102,7 @@ var apiKeyOrID = valueType{name: "key|id", listPath: pathKeys, fromStdin: true, 
 var method = valueType{name: "method", choices: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, parse: func(text string) (any, error) {
 	upper := strings.ToUpper(text)
 	if upper == "" || strings.ContainsFunc(upper, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		return nil, fmt.Errorf("%s is not a method; give GET, POST, PUT, PATCH or DELETE", output.Quote(text))
+		return nil, errors.New("must be GET, POST, PUT, PATCH or DELETE")
 	}
 	return upper, nil
 }}
@@ -114,23 +111,23 @@ var method = valueType{name: "method", choices: []string{"GET", "POST", "PUT", "
 var apiPath = valueType{name: "path", parse: func(text string) (any, error) {
 	switch {
 	case text == "":
-		return nil, errors.New("it is empty; give a path of the API, such as whoami")
+		return nil, errors.New("must be a path of the API, such as whoami")
 	case strings.Contains(text, "://"):
-		return nil, fmt.Errorf("%s is a URL; give only the path, and the server as --%s", output.Quote(text), client.FlagURL)
+		return nil, errors.New("must be a path, not a URL; give the server with --" + client.FlagURL)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }):
-		return nil, fmt.Errorf("%s contains a character that paths do not have; write the character percent-encoded", output.Quote(text))
+		return nil, errors.New("must be a path without spaces, control characters and #; percent-encode such a character")
 	}
 	path := strings.TrimLeft(text, "/")
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "api/v1"), "/")
 	first, _, _ = strings.Cut(first, "?")
-	if strings.HasPrefix(path, "api/v1/") || path == "api/v1" || besideAPI[first] {
+	if strings.HasPrefix(path, "api/v1/") || path == "api/v1" || pathsOutsideAPI[first] {
 		return "/" + path, nil
 	}
 	return "/api/v1/" + path, nil
 }}
 
-// besideAPI are the paths of a server that are not below /api/v1/.
-var besideAPI = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
+// pathsOutsideAPI are the paths of a server that are not below /api/v1/.
+var pathsOutsideAPI = map[string]bool{"healthz": true, "readyz": true, "metrics": true, "openapi.yaml": true, "openapi.json": true}
 
 // anyPath is the path of any API if it begins with a slash, and else a path of the API of Keyhook.
 var anyPath = valueType{name: "path", parse: func(text string) (any, error) {

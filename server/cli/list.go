@@ -26,8 +26,8 @@ const (
 // listFlags gives cmd the flags of a list.
 func listFlags(cmd *cobra.Command) {
 	limit := defaultItems
-	flag.Int(cmd.Flags(), &limit, flagLimit, 1, maxItems, "show at most this many of the newest items")
-	cmd.Flags().String(flagCursor, "", "continue where an earlier list ended")
+	flag.Int(cmd.Flags(), &limit, flagLimit, 1, maxItems, "number of newest items to show")
+	cmd.Flags().String(flagCursor, "", "cursor that the previous list printed")
 	cmd.Flags().Bool(flagAll, false, "show all items")
 	cmd.MarkFlagsMutuallyExclusive(flagLimit, flagAll)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// mends says what an operator can do about an error of the store, in terms of flags, which the store does not know. It is for
-// errors without a mend of their own.
+// mends says which flag helps against an error of the store. The store does not know the flags. An error with a mend of its own
+// keeps it.
 var mends = []struct {
 	is   error
 	mend string
 }{
-	{storage.ErrExists, "name another file, or replace it with --force"},                                        // of backup
+	{storage.ErrExists, "give another file, or replace it with --force"},                                        // of backup
 	{storage.ErrKeyMissing, "give the file of the key that encrypted the signing secrets with --" + flagOldKey}, // of rekey
 }
 

@@ -137,7 +137,7 @@ func (a action) command(parent string) *cobra.Command {
 		listFlags(cmd)
 	}
 	if a.question != "" {
-		cmd.Flags().Bool(flagYes, false, "do not ask")
+		cmd.Flags().Bool(flagYes, false, "do not ask for confirmation")
 	}
 	return cmd
 }
@@ -151,19 +151,17 @@ func must(err error) {
 
 // check refuses wrong arguments and missing flags before the command begins.
 func (a action) check(cmd *cobra.Command, args []string) error {
-	for i, wanted := range a.arguments {
-		switch {
-		case i >= len(args) && wanted.fallback == "":
-			return fmt.Errorf("%s is missing; write %s %s", wanted.name, cmd.Parent().CommandPath(), cmd.Use)
-		case i >= len(args), wanted.value.fromStdin && args[i] == "-":
+	if err := checkArguments(cmd, args); err != nil {
+		return err
+	}
+	for i, text := range args {
+		wanted := a.arguments[i]
+		if wanted.value.fromStdin && text == "-" {
 			continue
 		}
-		if _, err := wanted.value.parse(args[i]); err != nil {
-			return fmt.Errorf("%s: %w", wanted.name, err)
+		if _, err := wanted.value.parse(text); err != nil {
+			return wanted.value.wrong(wanted.name, text, err)
 		}
-	}
-	if len(args) > len(a.arguments) {
-		return fmt.Errorf("%s is one argument too many", output.Quote(args[len(a.arguments)]))
 	}
 	return a.checkFlags(cmd)
 }
@@ -187,7 +185,7 @@ func (a action) checkFlags(cmd *cobra.Command) error {
 	case len(missing) > 1:
 		return fmt.Errorf("%s are missing", strings.Join(missing, " and "))
 	case a.method == "PATCH" && a.fixedBody == nil && !hasChange:
-		return errors.New("there is nothing to change; give at least one of " + strings.Join(all, ", "))
+		return errors.New("nothing to change; give at least one of " + strings.Join(all, ", "))
 	}
 	return nil
 }

@@ -22,17 +22,17 @@ var nouns = []noun{
 	keyNoun, subscriptionNoun, deliveryNoun, eventNoun, organizationNoun, userNoun, roleNoun, permissionNoun, planNoun, auditNoun, queueNoun, clockNoun,
 }
 
-// week is the longest overlap of two keys or secrets that the API accepts.
-const week = 7 * 24 * time.Hour
+// maxOverlap is the longest overlap of two keys or secrets that the API accepts.
+const maxOverlap = 7 * 24 * time.Hour
 
 // expiryFields say when a credential expires.
 var expiryFields = []field{
-	{member: "expires_at", usage: "when it expires (default: never)", value: timestamp},
-	{member: "expires_at", flag: "expires-in", usage: "how long it is valid, such as 720h", value: fromNow},
+	{member: "expires_at", usage: "time of expiry (default: never)", value: timestamp},
+	{member: "expires_at", flag: "expires-in", usage: "time until expiry, such as 720h", value: fromNow},
 }
 
 // periodFields select a part of a log.
 var periodFields = []field{
-	{member: "since", usage: "only from this time on; a duration such as 24h is the time before now", value: timeOrAgo},
-	{member: "until", usage: "only before this time; a duration such as 1h is the time before now", value: timeOrAgo},
+	{member: "since", usage: "only from this time; 24h means 24 hours ago", value: timeOrAgo},
+	{member: "until", usage: "only before this time; 1h means one hour ago", value: timeOrAgo},
 }

@@ -10,9 +10,9 @@ var (
 )
 
 // externalID is the id of a thing in the product that uses Keyhook.
-var externalID = field{member: "external_id", usage: "its id in your own system; \"\" removes the id", value: textOrNull}
+var externalID = field{member: "external_id", usage: "id in your own product; \"\" removes the id", value: textOrNull}
 
-var keyNoun = noun{name: "keys", short: "API keys, for the scripts and servers of customers", verbs: []action{
+var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts and servers of customers", verbs: []action{
 	{
 		use: "list", short: "List the API keys of an organization", example: "list --status all",
 		method: "GET", path: pathKeys, columns: "id name status key_prefix scope created_at expires_at last_used_at",
@@ -23,8 +23,8 @@ var keyNoun = noun{name: "keys", short: "API keys, for the scripts and servers o
 		method: "GET", path: pathKeys + "{}/", arguments: []argument{keyArgument},
 	},
 	{
-		use: "create", short: "Create an API key and show it, only this once",
-		long:    "The key gets the requested permissions that you have yourself. Over the local socket you have all permissions.",
+		use: "create", short: "Create an API key and show it once",
+		long:    "The key gets those permissions of --scope that you have. Over the local socket, you have all permissions.",
 		example: "create --name backend --scope events:write\ncreate --name ci --scope \"events:read events:write\" --expires-in 720h --quiet",
 		method:  "POST", path: pathKeys, secret: "key",
 		body: append([]field{
@@ -33,32 +33,34 @@ var keyNoun = noun{name: "keys", short: "API keys, for the scripts and servers o
 		}, expiryFields...),
 	},
 	{
-		use: "rotate ID", short: "Replace an API key with a new one that has the same scope, and show it, only this once",
+		use: "rotate ID", short: "Replace an API key with a new key of the same scope, and show the new key once",
 		example: "rotate key_01h455vb4pex5vsknk084sn02q --grace 1h",
 		method:  "POST", path: pathKeys + "{}/rotate/", arguments: []argument{keyArgument}, secret: "key",
-		body: []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 168h (default 0s)", value: durationUpTo(week)}},
+		body: []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 168h (default 0s)", value: durationUpTo(maxOverlap)}},
 	},
 	{
-		use: "delete ID", short: "Revoke an API key; the next request with it is refused", example: "delete key_01h455vb4pex5vsknk084sn02q",
+		use: "delete ID", short: "Revoke an API key at once", example: "delete key_01h455vb4pex5vsknk084sn02q",
 		method: "DELETE", path: pathKeys + "{}/", arguments: []argument{keyArgument}, done: "Revoked API key %s.",
 	},
 	{
 		use: "verify KEY", short: "Check whether an API key is valid, and whether it has a permission",
-		long:    "KEY may be - to read the key from the standard input, where nobody sees it. The check counts as one request of the key. The\ncommand fails if the key is not valid or lacks the permission.",
+		long: "If KEY is -, the command reads the key from the standard input. This is safer, because ps shows arguments. The check\n" +
+			"counts as one request of the key. The exit code is 1 if the key is refused.",
 		example: "verify - <key.txt\nverify svc_… --permission events:write",
 		method:  "POST", path: "/api/v1/auth/verify/", arguments: []argument{{name: "KEY", member: "key", value: apiKey}},
 		body: []field{{member: "permission", usage: "the permission that the key must have", value: permission}},
-		id:   "code", condition: "valid=true", failure: "the key is not valid for this",
+		id:   "code", condition: "valid=true", failure: "the key is refused",
 	},
 	{
-		use: "explain KEY|ID METHOD PATH", short: "Explain, check by check, why a request with an API key is allowed or refused",
-		long: "KEY may be - to read the key from the standard input. PATH is a path of Keyhook, or with --permission a path of your own\n" +
-			"API. The check does not count as a request of the key. The command fails if the request would be refused.",
+		use: "explain KEY|ID METHOD PATH", short: "Explain why a request with an API key is allowed or refused",
+		long: "The command shows the result of each check. It does not count as a request of the key. If KEY is -, the command reads\n" +
+			"the key from the standard input. PATH is a path of Keyhook. With --permission, PATH is a path of your own API. The exit\n" +
+			"code is 1 if the request would be refused.",
 		example: "explain key_01h455vb4pex5vsknk084sn02q POST /api/v1/events/\nexplain key_01h455vb4pex5vsknk084sn02q GET /orders --permission orders:read",
 		method:  "POST", path: "/api/v1/auth/explain/", id: "code", table: "checks: check verdict value detail",
 		condition: "allowed=true", failure: "the request would be refused",
 		arguments: []argument{{name: "KEY|ID", member: "key", value: apiKeyOrID}, {name: "METHOD", member: "method", value: method}, {name: "PATH", member: "path", value: anyPath}},
-		body:      []field{{member: "permission", usage: "another permission that the request needs", value: permission}},
+		body:      []field{{member: "permission", usage: "permission that your own API requires for PATH", value: permission}},
 	},
 }}
 
@@ -75,16 +77,16 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		use: "create", short: "Create an organization", example: "create --name Acme --plan growth",
 		method: "POST", path: pathOrganizations, body: []field{
 			{member: "name", usage: "the name of the organization", value: someText, required: true},
-			{member: "plan", usage: "the name of its plan", value: planName, required: true},
+			{member: "plan", usage: "the plan of the organization", value: planName, required: true},
 			externalID,
 		},
 	},
 	{
-		use: "update ORGANIZATION", short: "Change an organization; a new plan applies from the next request on",
+		use: "update ORGANIZATION", short: "Change an organization", long: "A new plan applies from the next request.",
 		example: "update org_01h455vb4pex5vsknk084sn02q --plan business",
 		method:  "PATCH", path: pathOrganizations + "{}/", arguments: []argument{organizationArgument}, body: []field{
 			{member: "name", usage: "the name of the organization", value: someText},
-			{member: "plan", usage: "the name of its plan", value: planName},
+			{member: "plan", usage: "the plan of the organization", value: planName},
 			externalID,
 		},
 	},
@@ -100,13 +102,13 @@ var organizationNoun = noun{name: "organizations", short: "Organizations: your c
 		use: "add-member ORGANIZATION USER", short: "Add a user to an organization, or change the role of a member",
 		example: "add-member org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q --role owner",
 		method:  "PUT", path: pathOrganizations + "{}/members/{}/", arguments: []argument{organizationArgument, userArgument}, id: "user_id",
-		body: []field{{member: "role", usage: "the role of the member: owner, member, operator, or a role of your own", value: roleName, required: true}},
+		body: []field{{member: "role", usage: "the role of the member: owner, member, operator, or your own role", value: roleName, required: true}},
 	},
 	{
 		use: "remove-member ORGANIZATION USER", short: "Remove a user from an organization, and revoke the user's credentials there",
 		example: "remove-member org_01h455vb4pex5vsknk084sn02q usr_01h455vb4pex5vsknk084sn02q",
 		method:  "DELETE", path: pathOrganizations + "{}/members/{}/", arguments: []argument{organizationArgument, userArgument},
-		done: "Removed from organization %s: user %s.",
+		done: "Changed organization %s: removed user %s.",
 	},
 }}
 
@@ -129,7 +131,7 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		},
 	},
 	{
-		use: "update USER", short: "Change a user; an inactive user is refused from the next request on",
+		use: "update USER", short: "Change a user", long: "If you make a user inactive, the server refuses the next request of that user.",
 		example: "update usr_01h455vb4pex5vsknk084sn02q --is-active=false",
 		method:  "PATCH", path: pathUsers + "{}/", arguments: []argument{userArgument}, body: []field{
 			{member: "email", usage: "the e-mail address of the user", value: someText},
@@ -143,15 +145,15 @@ var userNoun = noun{name: "users", short: "Users: people and machines that are m
 		method: "DELETE", path: pathUsers + "{}/", arguments: []argument{userArgument}, done: "Deleted user %s.",
 	},
 	{
-		use: "tokens USER", short: "List the access tokens of a user; create one with \"keyhook token create\"",
+		use: "tokens USER", short: "List the access tokens of a user", long: "To create an access token, use \"keyhook token create\".",
 		example: "tokens usr_01h455vb4pex5vsknk084sn02q",
 		method:  "GET", path: pathUsers + "{}/access-tokens/", arguments: []argument{userArgument},
 		columns: "id name status token_prefix organization_id created_at expires_at last_used_at",
 	},
 	{
-		use: "revoke-token USER TOKEN", short: "Revoke an access token; the next request with it is refused",
+		use: "revoke-token USER TOKEN", short: "Revoke an access token at once",
 		example: "revoke-token usr_01h455vb4pex5vsknk084sn02q tok_01h455vb4pex5vsknk084sn02q",
 		method:  "DELETE", path: pathUsers + "{}/access-tokens/{}/",
-		arguments: []argument{userArgument, {name: "TOKEN", value: idOf(tokenID)}}, done: "Revoked for user %s: access token %s.",
+		arguments: []argument{userArgument, {name: "TOKEN", value: idOf(tokenID)}}, done: "Changed user %s: revoked access token %s.",
 	},
 }}

@@ -1,6 +1,6 @@
 package cli
 
-var auditNoun = noun{name: "audit", short: "The audit log: who changed what", verbs: []action{{
+var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs: []action{{
 	use: "list", short: "List the audit log of an organization, newest first", example: "list --type api_key_created --since 24h",
 	method: "GET", path: pathAudit, columns: "at type actor.type actor.name target.type target.id details",
 	query: append([]field{
@@ -12,31 +12,32 @@ var auditNoun = noun{name: "audit", short: "The audit log: who changed what", ve
 // queueTable shows which subscriptions have the most pending deliveries.
 const queueTable = "pending: pending subscription_id url_host organization_id oldest_due"
 
-var queueNoun = noun{name: "queue", short: "The queue of all pending deliveries, and whether it is held", verbs: []action{
+var queueNoun = noun{name: "queue", short: "Queue: all pending deliveries, and how to stop sending them", verbs: []action{
 	{
-		use: "show", short: "Show whether the queue is held, and the pending deliveries by subscription", example: "show",
+		use: "show", short: "Show the pending deliveries by subscription, and whether the queue is held", example: "show",
 		method: "GET", path: pathQueue, table: queueTable, id: "held",
 	},
 	{
-		use: "hold", short: "Send nothing to any receiver until you release or discard the queue",
-		long:    "Requests that are being sent are finished. The server still accepts events. The hold survives restarts.",
+		use: "hold", short: "Stop sending to all receivers until you release or discard the queue",
+		long:    "The server finishes the attempts in progress, and still accepts events. The hold survives restarts.",
 		example: "hold --reason \"the new version sends wrong events\"",
 		method:  "POST", path: pathQueue + "hold/", table: queueTable, id: "held",
-		body: []field{{member: "reason", usage: "a note for the person who looks at the queue later", value: anyText}},
+		body: []field{{member: "reason", usage: "note for other operators", value: anyText}},
 	},
 	{
 		use: "release", short: "End the hold and send all pending deliveries",
-		long:    "To drop the deliveries that were pending when the queue was held, use \"keyhook queue discard\" instead.",
+		long:    "To drop the deliveries that were pending when the hold began, use \"keyhook queue discard\" instead.",
 		example: "release",
 		method:  "POST", path: pathQueue + "release/", table: queueTable, id: "released",
 	},
 	{
-		use: "discard", short: "End the hold, and drop the deliveries that were pending when the queue was held",
-		long: "It drops the deliveries of every organization. Events that were published after the hold began are sent. The dropped events\n" +
-			"stay in the database, and you can replay them to a subscription. To drop nothing, use \"keyhook queue release\" instead.",
+		use: "discard", short: "End the hold and drop the deliveries that were pending when the hold began",
+		long: "The command drops these deliveries in every organization. It sends the events that were published during the hold. The\n" +
+			"dropped events stay in the database, so you can replay them to a subscription. To drop nothing, use \"keyhook queue\n" +
+			"release\" instead.",
 		example: "discard --yes",
 		method:  "POST", path: pathQueue + "discard/", table: queueTable, id: "dropped",
-		question: "Drop all deliveries that were pending when the queue was held?",
+		question: "Drop all deliveries that were pending when the hold began?",
 	},
 }}
 
@@ -44,11 +45,12 @@ var clockNoun = noun{
 	name: "clock", short: "The clock of the server, and whether it is trusted",
 	noVerb: &action{
 		use: "clock", short: "Show the clock of the server, and whether it is trusted",
-		long:    "A clock that jumps by more than an hour is not trusted, also after a stop of the server. Until you accept the clock, nothing is\ndeleted by age.",
+		long: "If the clock jumps by more than an hour, the server does not trust it. This includes a jump while the server was stopped.\n" +
+			"Until you accept the clock, the server does not delete old data.",
 		example: "clock", method: "GET", path: pathClock, id: "trusted",
 	},
 	verbs: []action{{
-		use: "accept", short: "Confirm that the clock of the server is right, so that old rows are deleted again",
+		use: "accept", short: "Confirm that the clock of the server is right, so that the server deletes old data again",
 		example: "accept", method: "POST", path: pathClock + "accept/", id: "trusted",
 	}},
 }

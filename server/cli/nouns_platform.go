@@ -23,7 +23,7 @@ var roleNoun = noun{name: "roles", short: "Roles: what members may do", verbs: [
 		},
 	},
 	{
-		use: "update NAME", short: "Replace the permissions of a role, from the next request on", example: "update clerk --permissions orders:read",
+		use: "update NAME", short: "Replace the permissions of a role at once", example: "update clerk --permissions orders:read",
 		method: "PATCH", path: pathRoles + "{}/", arguments: []argument{roleArgument}, id: "name",
 		body: []field{{member: "permissions", usage: "all permissions of the role", value: permissionList}},
 	},
@@ -33,7 +33,7 @@ var roleNoun = noun{name: "roles", short: "Roles: what members may do", verbs: [
 	},
 }}
 
-var permissionNoun = noun{name: "permissions", short: "Permissions: what roles and API keys consist of", verbs: []action{
+var permissionNoun = noun{name: "permissions", short: "Permissions: what a role or an API key may do", verbs: []action{
 	{
 		use: "list", short: "List the permissions", example: "list --all",
 		method: "GET", path: pathPermissions, columns: "key built_in description", id: "key",
@@ -43,7 +43,7 @@ var permissionNoun = noun{name: "permissions", short: "Permissions: what roles a
 		method: "GET", path: pathPermissions + "{}/", arguments: []argument{permissionArgument}, id: "key",
 	},
 	{
-		use: "create", short: "Create a permission of your own product", example: "create --key orders:read --description \"Read orders\"",
+		use: "create", short: "Create a permission for your own product", example: "create --key orders:read --description \"Read orders\"",
 		method: "POST", path: pathPermissions, id: "key", body: []field{
 			{member: "key", usage: "words with colons between them, such as orders:read", value: permission, required: true},
 			{member: "description", usage: "what the permission allows", value: anyText},
@@ -65,14 +65,14 @@ func planFields(isNew bool) []field {
 	return []field{
 		{member: "api_keys", usage: "whether the plan includes API keys", value: boolean},
 		{member: "webhooks", usage: "whether the plan includes webhooks", value: boolean},
-		{member: "api_rate_limit_per_minute", usage: "requests per minute and API key, or unlimited", value: limit(0, 1_000_000_000), required: isNew},
-		{member: "max_subscriptions", usage: "webhook subscriptions per organization, or unlimited, which means 5000", value: limit(0, 5_000)},
-		{member: "max_api_keys", usage: "active API keys per organization, or unlimited, which means 10000", value: limit(0, 10_000)},
-		{member: "max_stored_bytes_per_day", usage: "bytes that an organization may store per day (UTC), or unlimited", value: limit(0, 1_000_000_000_000_000)},
+		{member: "api_rate_limit_per_minute", usage: "requests per minute of one API key, or unlimited", value: limit(0, 1_000_000_000), required: isNew},
+		{member: "max_subscriptions", usage: "subscriptions per organization; unlimited means 5000", value: limit(0, 5_000)},
+		{member: "max_api_keys", usage: "active API keys per organization; unlimited means 10000", value: limit(0, 10_000)},
+		{member: "max_stored_bytes_per_day", usage: "bytes that one organization may store per day (UTC), or unlimited", value: limit(0, 1_000_000_000_000_000)},
 	}
 }
 
-var planNoun = noun{name: "plans", short: "Plans: the features and limits that organizations have bought", verbs: []action{
+var planNoun = noun{name: "plans", short: "Plans: the features and limits of organizations", verbs: []action{
 	{
 		use: "list", short: "List the plans", example: "list",
 		method: "GET", path: pathPlans, columns: "name api_keys webhooks api_rate_limit_per_minute max_subscriptions max_api_keys max_stored_bytes_per_day", id: "name",
@@ -87,7 +87,7 @@ var planNoun = noun{name: "plans", short: "Plans: the features and limits that o
 		body: append([]field{{member: "name", usage: "the name of the plan", value: planName, required: true}}, planFields(true)...),
 	},
 	{
-		use: "update NAME", short: "Change a plan for all its organizations, from the next request on",
+		use: "update NAME", short: "Change a plan for all its organizations at once",
 		example: "update growth --api-rate-limit-per-minute 1200\nupdate free --webhooks=false",
 		method:  "PATCH", path: pathPlans + "{}/", arguments: []argument{planArgument}, id: "name", body: planFields(false),
 	},

@@ -11,7 +11,7 @@ var (
 const attemptColumns = "id attempted_at event_type attempt_number trigger outcome response_status duration_ms error next_attempt_at"
 
 // urlIsReceiver is for the commands whose --url is a field of the API.
-const urlIsReceiver = "Here --url is the URL of the receiver. Use " + client.EnvURL + " and " + client.EnvToken + " to name a server on another machine."
+const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server on another machine, set " + client.EnvURL + " and " + client.EnvToken + "."
 
 // subscriptionFields are the settings of a subscription.
 func subscriptionFields(isNew bool) []field {
@@ -23,10 +23,10 @@ func subscriptionFields(isNew bool) []field {
 	return []field{
 		{member: "url", usage: "the URL of the receiver", value: someText, required: isNew},
 		{member: "event_types", usage: eventTypes, value: words},
-		{member: "audit_events", usage: "whether to send audit events too; true needs the permission audit:read", value: boolean},
-		{member: "description", usage: "a note for people", value: anyText},
+		{member: "audit_events", usage: "whether to send audit events too; needs the permission audit:read", value: boolean},
+		{member: "description", usage: "note for people", value: anyText},
 		{member: "is_active", usage: isActive, value: boolean},
-		{member: "rate_limit_per_second", usage: "the most requests per second, or unlimited", value: limit(1, 10_000)},
+		{member: "rate_limit_per_second", usage: "maximum number of requests per second, or unlimited", value: limit(1, 10_000)},
 	}
 }
 
@@ -41,7 +41,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument},
 	},
 	{
-		use: "create", short: "Create a subscription and show its signing secret, only this once",
+		use: "create", short: "Create a subscription and show its signing secret once",
 		long:    urlIsReceiver,
 		example: "create --url https://example.com/hook\ncreate --url https://example.com/hook --event-types order.*,user.created",
 		method:  "POST", path: pathSubscriptions, secret: "secret", body: subscriptionFields(true),
@@ -52,46 +52,47 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, body: subscriptionFields(false),
 	},
 	{
-		use: "delete SUBSCRIPTION", short: "Delete a subscription; nothing more is sent to it", example: "delete sub_01h455vb4pex5vsknk084sn02q",
+		use: "delete SUBSCRIPTION", short: "Delete a subscription and stop sending to it", example: "delete sub_01h455vb4pex5vsknk084sn02q",
 		method: "DELETE", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, done: "Deleted subscription %s.",
 	},
 	{
-		use: "rotate-secret SUBSCRIPTION", short: "Replace the signing secret and show the new one, only this once",
-		long:    "The command is refused while the secret from before the last rotation still signs. Use --force to rotate anyway.",
+		use: "rotate-secret SUBSCRIPTION", short: "Replace the signing secret and show the new secret once",
+		long: "After a rotation, the old secret signs too until the overlap ends. Another rotation is refused until then. To rotate\n" +
+			"anyway, use --force.",
 		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{subscriptionArgument}, secret: "secret",
 		body: []field{
-			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret still signs too, up to 168h (default 24h)", value: durationUpTo(week)},
-			{member: "force", usage: "end the overlap of the last rotation now; receivers that still have the older secret then refuse deliveries", value: boolean},
+			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 168h (default 24h)", value: durationUpTo(maxOverlap)},
+			{member: "force", usage: "end the last overlap now; receivers with the secret from before it will refuse deliveries", value: boolean},
 		},
 	},
 	{
-		use: "test SUBSCRIPTION", short: "Send a test event now, and fail if the receiver does not accept it",
+		use: "test SUBSCRIPTION", short: "Send a test event now", long: "The exit code is 1 if the receiver does not accept the event.",
 		example: "test sub_01h455vb4pex5vsknk084sn02q",
 		method:  "POST", path: pathSubscriptions + "{}/test/", arguments: []argument{subscriptionArgument},
 		condition: "outcome=succeeded", failure: "the receiver did not accept the test event",
 	},
 	{
-		use: "replay SUBSCRIPTION", short: "Send the events again that a subscription did not get",
-		long: "These are events whose delivery failed in the end, and events that came while the subscription was disabled or its plan had no\n" +
-			"webhooks. The operation is idempotent.",
+		use: "replay SUBSCRIPTION", short: "Send the events that a subscription did not get",
+		long: "These are failed deliveries and missed events. A delivery has failed after its last attempt. An event was missed if the\n" +
+			"subscription was disabled, or its plan had no webhooks. The operation is idempotent.",
 		example: "replay sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
 		method:  "POST", path: pathSubscriptions + "{}/replay/", arguments: []argument{subscriptionArgument}, id: "deliveries",
 		body: []field{
-			{member: "since", usage: "events from this time on; a duration such as 24h is the time before now", value: timeOrAgo, required: true},
-			{member: "until", usage: "events before this time; a duration such as 1h is the time before now", value: timeOrAgo},
+			{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
+			{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
 			{member: "event_types", usage: "only events of these types", value: words},
 			{member: "only", usage: "only failed deliveries, or only missed events (default all)", value: oneOf("failed", "missed", "all")},
 			{member: "dry_run", usage: "count the events, and send nothing", value: boolean},
 		},
 	},
 	{
-		use: "reactivate SUBSCRIPTION", short: "Send to a disabled or paused subscription again, pending deliveries first",
+		use: "reactivate SUBSCRIPTION", short: "Resume sending to a disabled or paused subscription, pending deliveries first",
 		example: "reactivate sub_01h455vb4pex5vsknk084sn02q",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": true},
 	},
 	{
-		use: "pause SUBSCRIPTION", short: "Send nothing to a subscription until you reactivate it; new deliveries are kept",
+		use: "pause SUBSCRIPTION", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",
 		example: "pause sub_01h455vb4pex5vsknk084sn02q",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": false},
 	},
@@ -116,7 +117,7 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 	},
 }}
 
-var eventNoun = noun{name: "events", short: "Events: what happened, and which subscriptions got it", verbs: []action{
+var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
 		use: "list", short: "List the events of an organization, newest first", example: "list --limit 10",
 		method: "GET", path: pathEvents, columns: "id timestamp type deliveries",
@@ -127,12 +128,12 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and which su
 		table: "deliveries: subscription_id state attempts next_attempt_at",
 	},
 	{
-		use: "publish TYPE [JSON|-]", short: "Publish an event; when the command returns, the event is on disk",
-		long:    "JSON is the data of the event, an object. Use - to read it from the standard input.",
+		use: "publish TYPE [JSON|-]", short: "Publish an event and wait until it is on disk",
+		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
 		example: "publish order.created '{\"number\": 1001}' --idempotency-key order-1001",
 		method:  "POST", path: pathEvents, arguments: []argument{
 			{name: "TYPE", member: "type", value: someText}, {name: "JSON", member: "data", value: jsonObject, fallback: "{}"},
 		},
-		body: []field{{member: "idempotency_key", usage: "a second event with the same key is not published", value: someText}},
+		body: []field{{member: "idempotency_key", usage: "the server ignores a second event with the same key", value: someText}},
 	},
 }}

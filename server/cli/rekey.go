@@ -21,25 +21,27 @@ func newRekey(schema string) *cobra.Command {
 	var oldFile, newFile string
 	cmd := &cobra.Command{
 		Use:   "rekey",
-		Short: "Encrypt the signing secrets with another encryption key; the server must be stopped",
-		Long: `Encrypt the signing secrets of all subscriptions with another encryption key. The server must be stopped.
+		Short: "Encrypt the signing secrets with a new encryption key (stop the server first)",
+		Long: `Encrypt the signing secrets of all subscriptions with a new encryption key. Stop the server first.
 
-Without flags, and without encryption.key in the settings, the command makes a new key in the key file beside the
-database. If you keep the key in the settings, make a new key and give its file:
+If the key is in the key file beside the database, run the command without flags. It makes a new key and a new key file.
+
+If the key is the setting encryption.key, make a new key and give its file:
 
   (umask 077 && openssl rand -base64 32 > new.key)
   keyhook rekey --new-key-file new.key
 
-The setting encryption.key is then the old key. Set it to the new key afterwards. If the setting is the new key
-already, give the file of the old key with --old-key-file. The command changes all secrets or none. If it is interrupted
-or killed, run it again in the same way.`,
+Then set encryption.key to the new key. If encryption.key is the new key already, give the file of the old key with
+--old-key-file.
+
+The command changes all secrets or none. If it was interrupted, run it again with the same flags.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRekey(cmd, schema, oldFile, newFile)
 		},
 	}
 	databaseFlags(cmd)
-	cmd.Flags().StringVar(&oldFile, flagOldKey, "", "the `file` of the old key, if encryption.key is the new key already")
-	cmd.Flags().StringVar(&newFile, flagNewKey, "", "the `file` of the new key")
+	cmd.Flags().StringVar(&oldFile, flagOldKey, "", "`file` with the old key, if encryption.key is the new key already")
+	cmd.Flags().StringVar(&newFile, flagNewKey, "", "`file` with the new key")
 	return cmd
 }
 
@@ -85,11 +87,11 @@ func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.R
 			fmt.Fprintf(out, "That key is encryption.key. To use another key, give its file with --%s.\n", flagNewKey)
 		}
 	} else {
-		fmt.Fprintf(out, "Encrypted %d signing secrets with the key %s. Before, they were encrypted with %s.\n", done.Secrets, done.KeyID, done.Before)
+		fmt.Fprintf(out, "Encrypted %d signing secrets with the key %s. The old key was %s.\n", done.Secrets, done.KeyID, done.Before)
 	}
 	switch {
 	case done.KeyFile != "":
-		fmt.Fprintf(out, "The key is in %s. Keep a copy of that file, in another place than backups of the database.\n", done.KeyFile)
+		fmt.Fprintf(out, "The key is in %s. Keep a copy of that file, but not beside the backups of the database.\n", done.KeyFile)
 	case newFile != "":
 		fmt.Fprintf(out, "Before the next start, set encryption.key to the new key: KEYHOOK_ENCRYPTION_KEY_FILE=%s\n", newFile)
 	}
@@ -97,9 +99,9 @@ func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.R
 		fmt.Fprintf(out, "The old key was moved to %s.\n", name)
 	}
 	if done.Before != "" {
-		fmt.Fprintln(out, "Older backups need the old key. Keep it as long as you keep them.")
+		fmt.Fprintln(out, "Older backups need the old key. Keep the old key as long as you keep those backups.")
 	}
 	if len(done.Unreadable) > 0 {
-		fmt.Fprintf(out, "\nThe secrets of %s could not be decrypted before, and cannot be decrypted now. Replace them: keyhook subscriptions rotate-secret ID\n", strings.Join(done.Unreadable, ", "))
+		fmt.Fprintf(out, "\nThe secrets of these subscriptions could not be decrypted: %s. Replace each of them with: keyhook subscriptions rotate-secret ID\n", strings.Join(done.Unreadable, ", "))
 	}
 }

@@ -18,18 +18,19 @@ import (
 func newRestore(schema string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Replace the database of a stopped server with a backup",
-		Long: `Replace the database of a stopped server with a backup. The command first checks that FILE is complete and that the
-encryption key is right. The key is not in the backup. It is the setting encryption.key, or the key file beside the
-database. The command renames the present database and does not delete it.
+		Short: "Replace the database with a backup (stop the server first)",
+		Long: `Replace the database with a backup. Stop the server first.
 
-Deliveries that are pending in FILE may have succeeded after the backup was made. So the queue is held after a restore:
-the server accepts requests and events, but sends nothing. To end the hold, run one of these two commands:
+The command first checks that FILE is complete and that the encryption key is right. The backup does not contain the
+key. The key is the setting encryption.key, or the key file beside the database. The command does not delete the
+present database. It renames it.
+
+Some deliveries that are pending in FILE may have succeeded after the backup. So the queue is held after a restore: the
+server accepts requests and events, but sends nothing. To end the hold, run one of these two commands:
 
   keyhook queue release   sends all pending deliveries
   keyhook queue discard   drops the deliveries that are pending in the backup, and sends only new ones`,
 		Example: "  keyhook restore backups/keyhook-20300131-120000.000.db",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(cmd.Flags())
 			if err != nil {
@@ -58,9 +59,9 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 	t.Add("contains", contents(r.Contents))
 	t.Add("key", r.KeyID+" is right")
 	if r.Aside != "" {
-		t.Add("before", "renamed to "+filepath.Base(r.Aside))
+		t.Add("old database", "renamed to "+filepath.Base(r.Aside))
 	}
-	t.Add("queue", "held: nothing is sent until you release or discard it")
+	t.Add("queue", "held: the server sends nothing until you release or discard the queue")
 	for i, waiting := range r.Waiting {
 		name := ""
 		if i == 0 {
@@ -77,8 +78,8 @@ Start the server. Look at the pending deliveries with "keyhook queue show". Then
   keyhook queue release   sends the pending deliveries; receivers may get events a second time
   keyhook queue discard   drops the pending deliveries, and sends only events that are published from now on
 
-Keys, tokens and signing secrets are the ones of the backup, too. Those that were revoked or rotated after the backup are
-valid again. Revoke or rotate them again. The renamed database shows which ones they are.
+The keys, tokens and signing secrets of the backup are valid again. If you revoked or rotated some of them after the
+backup, do that again. The audit log of the renamed database lists them.
 `)
 	return err
 }

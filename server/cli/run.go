@@ -13,30 +13,31 @@ import (
 )
 
 // Run runs the command that args name, prints its error to the error stream of root, and returns the exit code. A command
-// without Args takes no arguments, and a command that only groups others prints its help. Call Run once per root.
+// without Args takes the arguments in its Use. A command that only groups others prints its help. Call Run once per root.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
-	begun := false
+	started := false
 	groupCommands(root)
-	prepare(root, &begun)
+	root.SetFlagErrorFunc(flagError)
+	prepare(root, &started)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
 	}
 	var usage output.UsageError
-	if !begun || errors.As(err, &usage) {
+	if !started || errors.As(err, &usage) {
 		// An error before the command begins is about the command line. Cobra has no type for that.
-		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v; see %s --help\n", err, cmd.CommandPath())
+		fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v (see %s --help)\n", err, cmd.CommandPath())
 		return ExitUsage
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "keyhook: %v\n", withMend(err))
 	return exitCode(err)
 }
 
-// prepare makes cmd and all commands below it refuse unknown arguments, and set begun when they begin.
-func prepare(cmd *cobra.Command, begun *bool) {
+// prepare makes cmd and all commands below it refuse unknown arguments, and set started when they begin.
+func prepare(cmd *cobra.Command, started *bool) {
 	for _, child := range cmd.Commands() {
-		prepare(child, begun)
+		prepare(child, started)
 	}
 	if !cmd.Runnable() {
 		cmd.SuggestionsMinimumDistance = 2 // cobra sets its default only if it refuses the command itself
@@ -44,7 +45,7 @@ func prepare(cmd *cobra.Command, begun *bool) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	if cmd.Args == nil {
-		cmd.Args = cobra.NoArgs // the default of cobra ignores all arguments
+		cmd.Args = checkArguments // the default of cobra ignores all arguments
 	}
 	run := cmd.RunE
 	if run == nil {
@@ -52,7 +53,7 @@ func prepare(cmd *cobra.Command, begun *bool) {
 		run = func(cmd *cobra.Command, args []string) error { plain(cmd, args); return nil }
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		*begun = true
+		*started = true
 		return run(cmd, args)
 	}
 }
@@ -68,7 +69,7 @@ func refuseUnknown(cmd *cobra.Command, args []string) error {
 		near = slices.DeleteFunc(near, func(name string) bool { return !begins(name) })
 	}
 	if len(near) > 0 {
-		return fmt.Errorf("unknown command %q, did you mean %s?", args[0], strings.Join(near, " or "))
+		return fmt.Errorf("unknown command %q; did you mean %s?", args[0], strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

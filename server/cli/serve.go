@@ -54,23 +54,31 @@ func Listen(setting, address string) (net.Listener, error) {
 	if err == nil {
 		return l, nil
 	}
-	mend := "choose another address"
+	mend := "set another address"
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		mend = "stop the program that listens there, or choose another address"
+		mend = "stop the program that uses this port, or set another port"
 	case errors.Is(err, syscall.EACCES):
-		mend = "only root may use ports below 1024, so choose another port, such as 8080"
+		mend = "only root may use ports below 1024, so set another port, such as 8080"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		mend = "choose an address of this machine, or 0.0.0.0 for all of them"
+		mend = "set an address of this machine, or 0.0.0.0 for all of them"
 	}
-	return nil, fault.Advise(fmt.Errorf("%w: %s: %w", errListen, setting, err), "%s", mend)
+	return nil, fault.Advise(fmt.Errorf("%w on %s (%s): %w", errListen, address, setting, reason(err)), "%s", mend)
+}
+
+// reason returns the error of the system without the operation and the address, which the sentence names.
+func reason(err error) error {
+	if system, is := errors.AsType[syscall.Errno](err); is {
+		return system
+	}
+	return err
 }
 
 // Welcome prints the first steps for the first operator. token is empty if it comes from the settings. Then the operator knows
 // it, and Welcome prints no secret.
 func Welcome(out io.Writer, database, url, token string) {
 	fmt.Fprintf(out, `
-Welcome to Keyhook. Its database is %s, with the organization "Default" and the operator "admin".
+Welcome to Keyhook. The database is %s. It has the organization "Default" and the operator "admin".
 
   address  %s
 `, database, url)
@@ -94,11 +102,11 @@ Create a token that does not expire, on this machine:
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.
 func LogNotices(log *slog.Logger, store *storage.Store) {
 	if hold := store.Held(); hold != nil {
-		log.Warn("nothing is sent: the queue is held; look at it with `keyhook queue show`, then run `keyhook queue release` or `keyhook queue discard`",
+		log.Warn("the queue is held, so nothing is sent; run `keyhook queue show`, and then `keyhook queue release` or `keyhook queue discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
 	}
 	if store.BootstrapRefused() {
-		log.Warn("bootstrap.token is not a valid access token: it was revoked, or it was set after the first authenticated request; " +
+		log.Warn("bootstrap.token is not a valid access token: the token was revoked, or the setting was made after the first authenticated request; " +
 			"create a token with `keyhook token create`")
 	}
 }

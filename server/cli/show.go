@@ -10,8 +10,8 @@ import (
 	"github.com/keyhook/keyhook/server/cli/output"
 )
 
-// widestCell is the number of characters that a cell of a list may have.
-const widestCell = 60
+// maxCellWidth is the number of characters that a cell of a list may have.
+const maxCellWidth = 60
 
 // show prints the response to an action about one thing.
 func (a action) show(out output.Printer, body []byte) error {
@@ -66,7 +66,7 @@ func (a action) showList(out output.Printer, found client.Page) error {
 		out.Note("The list is empty.")
 		return nil
 	}
-	if err := out.Write(table(out.Palette, columns, rows, widestCell)); err != nil {
+	if err := out.Write(table(out.Palette, columns, rows, maxCellWidth)); err != nil {
 		return err
 	}
 	if found.HasMore && found.NextCursor != nil {

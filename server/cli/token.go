@@ -16,7 +16,7 @@ const flagUser = "user"
 
 // newToken returns the command for access tokens. An operator who has lost the first token creates another one with it.
 func newToken() *cobra.Command {
-	group := &cobra.Command{Use: "token", Short: "Access tokens, for people and back ends"}
+	group := &cobra.Command{Use: "token", Short: "Access tokens: credentials for people and back ends"}
 	client.Flags(group)
 	output.Flags(group)
 	group.AddCommand(newTokenCreate())
@@ -25,9 +25,10 @@ func newToken() *cobra.Command {
 
 // tokenCreate is the request. createToken adds the user and the organization.
 var tokenCreate = action{
-	use: "create", short: "Create an access token and show it, only this once",
-	long: "Without --user, the token is for the first operator. Use this after you have lost the operator's token. Without --organization,\n" +
-		"the token is for the organization that you act in. Over the local socket, that is the first organization.",
+	use: "create", short: "Create an access token and show it once",
+	long: "Without --user, the token is for the first operator. So you can replace a lost token of the operator.\n\n" +
+		"A token is valid in one organization. Without --organization, it is the organization of your own credential. Over the\n" +
+		"local socket, it is the first organization.",
 	example: "create\ncreate --user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 720h",
 	method:  "POST", path: pathUsers + "{}/access-tokens/", secret: "token",
 	body: append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
@@ -35,12 +36,12 @@ var tokenCreate = action{
 
 func newTokenCreate() *cobra.Command {
 	cmd := tokenCreate.command("keyhook token")
-	cmd.Flags().String(flagUser, "admin", "the `user`: an id, e-mail address or name")
+	cmd.Flags().String(flagUser, "admin", "`user` of the token: an id, e-mail address or name")
 	must(cmd.RegisterFlagCompletionFunc(flagUser, idOf(userID).complete))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		user := cmd.Flags().Lookup(flagUser).Value.String()
 		if _, err := someText.parse(user); err != nil {
-			return output.UsageError{Err: fmt.Errorf("--%s: %w", flagUser, err)}
+			return output.UsageError{Err: someText.wrong("--"+flagUser, user, err)}
 		}
 		out, err := output.New(cmd)
 		if err != nil {
@@ -109,9 +110,9 @@ func findUser(ctx context.Context, c client.Client, meant string) (id string, er
 	}
 	switch len(named) {
 	case 0:
-		return "", fmt.Errorf("there is no user %s; see \"keyhook users list\"", output.Quote(meant))
+		return "", fmt.Errorf("there is no user %s; choose one from \"keyhook users list\"", output.Quote(meant))
 	case 1:
 		return named[0], nil
 	}
-	return "", fmt.Errorf("%d users have the name %s; give the id of one of them, see \"keyhook users list\"", len(named), output.Quote(meant))
+	return "", fmt.Errorf("%d users have the name %s; choose an id from \"keyhook users list\"", len(named), output.Quote(meant))
 }

@@ -22,12 +22,21 @@ import (
 // possible without the server.
 type valueType struct {
 	name       string                         // in the help
-	parse      func(text string) (any, error) // returns the JSON value for the API; an error says what to write instead
+	parse      func(text string) (any, error) // returns the JSON value for the API; an error says what the value must be
 	whenBare   string                         // the value of a flag that is given without a value
 	repeatable bool                           // a second flag adds to the first
 	choices    []string                       // for shell completion
 	listPath   string                         // for shell completion: the list of the API with the possible values
 	fromStdin  bool                           // "-" reads the value from the standard input
+}
+
+// wrong returns the error for a value that parse refused. Values that may come from the standard input may be secret or long, so
+// the error does not show them.
+func (v valueType) wrong(name, text string, err error) error {
+	if v.fromStdin {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	return wrongValue(name, text, err.Error())
 }
 
 // read parses an argument, or the standard input if the argument is "-".
@@ -37,10 +46,10 @@ func (v valueType) read(cmd *cobra.Command, text string) (any, error) {
 	}
 	all, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), client.MaxBody+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the standard input: %w", err)
+		return nil, fmt.Errorf("cannot be read from the standard input: %w", err)
 	}
 	if len(all) > client.MaxBody {
-		return nil, errors.New("the standard input is larger than 16 MiB")
+		return nil, errors.New("must not be larger than 16 MiB")
 	}
 	return v.parse(strings.TrimSpace(string(all)))
 }
@@ -48,7 +57,7 @@ func (v valueType) read(cmd *cobra.Command, text string) (any, error) {
 // anyText is text that may be empty.
 var anyText = valueType{name: "text", parse: func(text string) (any, error) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
-		return nil, errors.New("it contains a control character")
+		return nil, errors.New("must not contain a control character")
 	}
 	return text, nil
 }}
@@ -56,7 +65,7 @@ var anyText = valueType{name: "text", parse: func(text string) (any, error) {
 // someText is text that must not be empty.
 var someText = valueType{name: "text", parse: func(text string) (any, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, errors.New("it is empty")
+		return nil, errors.New("must be text that is not empty")
 	}
 	return anyText.parse(text)
 }}
@@ -72,7 +81,7 @@ var textOrNull = valueType{name: "text", parse: func(text string) (any, error) {
 // boolean is true or false.
 var boolean = valueType{name: "bool", whenBare: "true", choices: []string{"true", "false"}, parse: func(text string) (any, error) {
 	if text != "true" && text != "false" {
-		return nil, errors.New("it takes true or false")
+		return nil, errors.New("must be true or false")
 	}
 	return text == "true", nil
 }}
@@ -82,7 +91,7 @@ func integer(least, most int64) valueType {
 	return valueType{name: "n", parse: func(text string) (any, error) {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < least || n > most {
-			return nil, fmt.Errorf("it takes a whole number from %d to %d", least, most)
+			return nil, fmt.Errorf("must be a whole number from %d to %d", least, most)
 		}
 		return n, nil
 	}}
@@ -110,7 +119,7 @@ var words = valueType{name: "list", repeatable: true, parse: func(text string) (
 		list = []string{}
 	}
 	if strings.ContainsFunc(text, unicode.IsControl) {
-		return nil, errors.New("it contains a control character")
+		return nil, errors.New("must not contain a control character")
 	}
 	return list, nil
 }}
@@ -121,14 +130,16 @@ func oneOf(choices ...string) valueType {
 		if slices.Contains(choices, text) {
 			return text, nil
 		}
-		return nil, fmt.Errorf("it takes one of %s", strings.Join(choices, ", "))
+		return nil, fmt.Errorf("must be one of %s", strings.Join(choices, ", "))
 	}}
 }
+
+const mustBeDuration = "must be a duration with a unit, such as 90s, 30m or 720h"
 
 func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, errors.New("it takes a duration with its unit, such as 90s, 30m or 720h")
+		return 0, errors.New(mustBeDuration)
 	}
 	return d, nil
 }
@@ -138,7 +149,7 @@ func durationUpTo(most time.Duration) valueType {
 	return valueType{name: "duration", parse: func(text string) (any, error) {
 		d, err := parseDuration(text)
 		if err == nil && (d < 0 || d > most || d%time.Second != 0) {
-			err = fmt.Errorf("it takes whole seconds from 0s to %gh", most.Hours())
+			err = fmt.Errorf("must be whole seconds from 0s to %gh", most.Hours())
 		}
 		return int64(d / time.Second), err
 	}}
@@ -148,7 +159,7 @@ func durationUpTo(most time.Duration) valueType {
 var fromNow = valueType{name: "duration", parse: func(text string) (any, error) {
 	d, err := parseDuration(text)
 	if err == nil && d <= 0 {
-		err = errors.New("it takes more than 0s")
+		err = errors.New("must be more than 0s")
 	}
 	return apiTime(time.Now().Add(d)), err
 }}
@@ -157,10 +168,10 @@ var fromNow = valueType{name: "duration", parse: func(text string) (any, error) 
 var timestamp = valueType{name: "time", parse: func(text string) (any, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return nil, errors.New("it takes a time such as 2030-01-31T12:00:00Z")
+		return nil, errors.New("must be a time such as 2030-01-31T12:00:00Z")
 	}
 	if year := at.UTC().Year(); year < 1 || year > 9999 {
-		return nil, errors.New("it takes a time before the year 10000")
+		return nil, errors.New("must be a time before the year 10000")
 	}
 	return apiTime(at), nil
 }}
@@ -182,7 +193,7 @@ func apiTime(at time.Time) string { return at.UTC().Format(webhook.TimeFormat) }
 // jsonObject is a JSON object.
 var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
-		return nil, errors.New("it takes a JSON object such as '{\"number\": 1001}'")
+		return nil, errors.New("must be a JSON object such as '{\"number\": 1001}'")
 	}
 	return anyJSON.parse(text)
 }}
@@ -191,7 +202,7 @@ var jsonObject = valueType{name: "json", fromStdin: true, parse: func(text strin
 var anyJSON = valueType{name: "json", fromStdin: true, parse: func(text string) (any, error) {
 	var value json.RawMessage
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		return nil, fmt.Errorf("it takes JSON: %w", err)
+		return nil, fmt.Errorf("must be valid JSON: %w", err)
 	}
 	return value, nil
 }}

@@ -20,40 +20,40 @@ func advise(what, mend string) error { return &fault.Advice{What: what, Mend: me
 
 const maxText = 4096 // bytes of a value
 
-// isLine accepts text that fits in a line. Any other text is a mistake.
-func isLine(s string) error {
+// checkLine accepts text that fits in a line. Any other text is a mistake.
+func checkLine(s string) error {
 	switch {
 	case len(s) > maxText:
-		return advise(fmt.Sprintf("is longer than %d bytes", maxText), "shorten it")
+		return advise(fmt.Sprintf("the value is longer than %d bytes", maxText), "write a shorter value")
 	case !utf8.ValidString(s):
-		return advise("is not valid UTF-8", "save the file as UTF-8")
+		return advise("the value is not valid UTF-8", "save the file as UTF-8")
 	case strings.ContainsFunc(s, unicode.IsControl):
-		return advise("has a line break or another control character", "write it in one line")
+		return advise("the value has a line break or another control character", "write the value in one line")
 	case s != strings.TrimSpace(s):
-		return advise("begins or ends with a space", "remove the space")
+		return advise("the value begins or ends with a space", "remove the space")
 	}
 	return nil
 }
 
-func isDatabase(s string) error {
+func checkDatabasePath(s string) error {
 	const mend = "write the path of a file, such as ./keyhook.db"
 	switch {
 	case s == "":
-		return advise("is empty", mend)
+		return advise("the value is empty", mend)
 	case strings.HasPrefix(s, "file:") || strings.HasPrefix(s, ":"):
-		return advise(shown(s)+" is not a path", mend)
+		return advise(quote(s)+" is not a path", mend)
 	case strings.HasSuffix(s, "/"):
-		return advise(shown(s)+" is a directory", mend)
+		return advise(quote(s)+" is a directory", mend)
 	}
-	return isLine(s)
+	return checkLine(s)
 }
 
-func isKeyPrefix(s string) error {
+func checkKeyPrefix(s string) error {
 	if s == access.TokenPrefix {
-		return advise(shown(s)+" is the prefix of access tokens", "choose another prefix")
+		return advise(quote(s)+" is the prefix of access tokens", "write another prefix")
 	}
 	if !access.ValidKeyPrefix(s) {
-		return advise(shown(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter")
+		return advise(quote(s)+" cannot be the prefix of keys", "write 1 to 16 of a-z and 0-9, beginning with a letter")
 	}
 	return nil
 }
@@ -61,12 +61,12 @@ func isKeyPrefix(s string) error {
 // headerPrefixForm allows less than RFC 9110 section 5.6.2: only names that every receiver and proxy passes on.
 var headerPrefixForm = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,38}[0-9A-Za-z])?$`)
 
-func isHeaderPrefix(s string) error {
+func checkHeaderPrefix(s string) error {
 	if strings.EqualFold(s, "webhook") {
-		return advise("would give webhook-timestamp and webhook-signature, which belong to Standard Webhooks", "choose another prefix")
+		return advise("this prefix gives webhook-timestamp and webhook-signature, which are headers of Standard Webhooks", "write another prefix")
 	}
 	if !headerPrefixForm.MatchString(s) {
-		return advise(shown(s)+" cannot begin a header name", "write 1 to 40 letters, digits and inner hyphens, such as X-Service")
+		return advise(quote(s)+" cannot begin a header name", "write 1 to 40 letters, digits and inner hyphens, such as X-Service")
 	}
 	return nil
 }
@@ -74,60 +74,60 @@ func isHeaderPrefix(s string) error {
 // encryptionKeyForm is 32 bytes as hexadecimal digits, or in either alphabet of base64, with or without padding.
 var encryptionKeyForm = regexp.MustCompile(`^([0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=?|[0-9A-Za-z_-]{43}=?)$`)
 
-// isEncryptionKey checks only the form, so that the problem names the setting. Storage decodes the key.
-func isEncryptionKey(s string) error {
+// checkEncryptionKey checks only the form, so that the problem names the setting. Storage decodes the key.
+func checkEncryptionKey(s string) error {
 	if !encryptionKeyForm.MatchString(s) {
-		return advise("must be 32 random bytes in base64, or as 64 hex digits", "make one with: openssl rand -base64 32")
+		return advise("the key must be 32 random bytes in base64, or as 64 hex digits", "make one with: openssl rand -base64 32")
 	}
 	return nil
 }
 
-func isToken(s string) error {
+func checkToken(s string) error {
 	if _, ok := access.Opaque(s); !ok {
-		return advise("must be 20 to 200 visible ASCII characters", "make one with: openssl rand -hex 24")
+		return advise("the token must be 20 to 200 visible ASCII characters", "make one with: openssl rand -hex 24")
 	}
 	return nil
 }
 
-func isBaseURL(s string) error {
+func checkBaseURL(s string) error {
 	if _, err := parseURL(s); err != nil {
 		return err
 	}
 	if strings.HasSuffix(s, "/") {
-		return advise(shown(s)+" ends with a slash", "write "+shown(strings.TrimRight(s, "/")))
+		return advise(quote(s)+" ends with a slash", "write "+quote(strings.TrimRight(s, "/")))
 	}
 	return nil
 }
 
-// isIssuer refuses plain HTTP, except on this machine: an attacker on the network path could replace the issuer's keys, and
+// checkIssuer refuses plain HTTP, except on this machine: an attacker on the network path could replace the issuer's keys, and
 // those decide who may sign in.
-func isIssuer(s string) error {
+func checkIssuer(s string) error {
 	u, err := parseURL(s)
 	if err != nil {
 		return err
 	}
 	if addr, _ := netip.ParseAddr(u.Hostname()); u.Scheme == "http" && u.Hostname() != "localhost" && !addr.IsLoopback() {
-		return advise(shown(s)+" is plain HTTP", "write an https:// URL")
+		return advise(quote(s)+" is plain HTTP", "write an https:// URL")
 	}
 	return nil
 }
 
 // parseURL parses an http or https URL of a host and an optional path.
 func parseURL(s string) (*url.URL, error) {
-	if err := isLine(s); err != nil {
+	if err := checkLine(s); err != nil {
 		return nil, err
 	}
 	if strings.Contains(s, "@") { // not shown: it may have a password
-		return nil, advise("has a user name or password", "remove everything up to the @")
+		return nil, advise("the URL has a user name or a password", "remove everything up to the @")
 	}
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, advise(shown(s)+" is not an http or https URL", "write one like https://keys.example.com")
+		return nil, advise(quote(s)+" is not an http or https URL", "write a URL such as https://keys.example.com")
 	case strings.ContainsAny(s, "?#"):
-		return nil, advise(shown(s)+" has a query or fragment", "remove it")
+		return nil, advise(quote(s)+" has a query or a fragment", "remove that part")
 	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port(), 1):
-		return nil, advise(shown(s)+" has no valid port", "write one from 1 to 65535")
+		return nil, advise(quote(s)+" has no valid port", "write a port from 1 to 65535")
 	}
 	return u, nil
 }
@@ -135,16 +135,16 @@ func parseURL(s string) (*url.URL, error) {
 // hostForm is a DNS name, as far as needed to find typing mistakes.
 var hostForm = regexp.MustCompile(`^[0-9A-Za-z_]([-0-9A-Za-z_.]{0,251}[0-9A-Za-z_])?$`)
 
-func isAddress(s string) error {
+func checkAddress(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return advise(shown(s)+" is not host:port", "write one like 127.0.0.1:8080 or [::1]:8080")
+		return advise(quote(s)+" is not host:port", "write an address such as 127.0.0.1:8080 or [::1]:8080")
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostForm.MatchString(host) {
-		return advise(shown(s)+" has no valid host", "write an address or a name")
+		return advise(quote(s)+" has no valid host", "write an address or a name")
 	}
 	if !isPort(port, 0) {
-		return advise(shown(s)+" has no valid port", "write a number from 0 to 65535")
+		return advise(quote(s)+" has no valid port", "write a port from 0 to 65535")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func isPort(s string, least int) bool {
 // IPv4 network in IPv6 form would match nothing, because addresses are unmapped before they are compared.
 func parseNetwork(s string) (netip.Prefix, error) {
 	if s == "" {
-		return netip.Prefix{}, advise("has an empty item", "remove the comma")
+		return netip.Prefix{}, advise("the list has an empty item", "remove the extra comma")
 	}
 	p, err := netip.ParsePrefix(s)
 	if addr, notAddr := netip.ParseAddr(s); notAddr == nil && addr.Zone() == "" {
@@ -166,11 +166,11 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	}
 	switch {
 	case err != nil:
-		return p, advise(shown(s)+" is not an address or a network", "write one like 10.0.0.0/8 or fd00::1")
+		return p, advise(quote(s)+" is not an address or a network", "write an item such as 10.0.0.0/8 or fd00::1")
 	case p.Addr().Is4In6():
-		return p, advise(shown(s)+" is an IPv4 network in IPv6 form", "write it as IPv4")
+		return p, advise(quote(s)+" is an IPv4 network in IPv6 form", "write the network as IPv4")
 	case p != p.Masked():
-		return p, advise(shown(s)+" has address bits beyond its prefix length", "write "+shown(p.Masked().String())+" or "+shown(p.Addr().String()))
+		return p, advise(quote(s)+" has address bits beyond its prefix length", "write "+quote(p.Masked().String())+" or "+quote(p.Addr().String()))
 	}
 	return p, nil
 }

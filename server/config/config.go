@@ -77,7 +77,7 @@ func (s Server) Certificate() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
 	if err != nil {
 		return nil, Problems{NewProblem("server.tls_cert_file, server.tls_key_file", "",
-			fault.Advise(err, "write the paths of a PEM certificate chain and of its private key"))}
+			fault.Advise(err, "set both to PEM files that this process may read: the certificate chain and its private key"))}
 	}
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }

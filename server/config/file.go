@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 const maxFile = 1 << 20
@@ -35,10 +33,10 @@ func readFile(path, source string) *file {
 	}
 	data, err := readAtMost(path, maxFile)
 	if err != nil {
-		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", shown(path), reason(err)), "check the path and its permissions"))}
+		f.problems = Problems{NewProblem("", source, advise(fmt.Sprintf("cannot read the file %s: %v", quote(path), reason(err)), "check the path and its permissions"))}
 	} else if err := f.decode(data); err != nil {
 		message := quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "'…'")
-		f.problems = append(f.problems, NewProblem("", path, advise("is not valid YAML: "+message, "correct that line")))
+		f.problems = append(f.problems, NewProblem("", path, advise("the file is not valid YAML: "+message, "correct that line")))
 	}
 	return f
 }
@@ -55,14 +53,14 @@ func (f *file) decode(data []byte) error {
 		return err
 	}
 	if err := decoder.Decode(&second); err == nil {
-		f.wrong("", &second, advise("begins a second document", "keep all settings in one document"))
+		f.wrong("", &second, advise("a second document begins here", "write all settings in one document"))
 	} else if !errors.Is(err, io.EOF) {
 		return err
 	}
 	if top := root.Content[0]; top.Kind == yaml.MappingNode {
 		f.section("", top)
 	} else if !isEmpty(top) {
-		f.wrong("", top, advise("is not a mapping", "begin with a section, such as server:"))
+		f.wrong("", top, advise("the file is not a mapping", "begin the file with a section, such as server:"))
 	}
 	return nil
 }
@@ -78,9 +76,9 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 		lines[name] = key.Line
 		switch {
 		case key.Tag != "!!str":
-			f.wrong("", key, advise("has a key that is not a plain name", "write the name of a setting"))
+			f.wrong("", key, advise("the key is not a plain name", "write the name of a setting"))
 		case again:
-			f.wrong(name, key, advise(fmt.Sprintf("is in line %d already", first), "keep one of the two"))
+			f.wrong(name, key, advise(fmt.Sprintf("the same name is in line %d already", first), "remove one of the two"))
 		case isSetting && prefix != "":
 			f.setting(setting, value)
 		case prefix != "" || !isSection(name):
@@ -88,7 +86,7 @@ func (f *file) section(prefix string, mapping *yaml.Node) {
 		case value.Kind == yaml.MappingNode:
 			f.section(name+".", value)
 		case !isEmpty(value):
-			f.wrong(name, value, advise("is a section", "write its settings below it, indented"))
+			f.wrong(name, value, advise("this name is a section", "write the settings below it, indented"))
 		}
 	}
 }
@@ -99,7 +97,7 @@ func (f *file) unknown(name string, key *yaml.Node) {
 		section, setting, _ := strings.Cut(name, ".")
 		mend = "write " + setting + " below " + section + ":, indented"
 	}
-	f.wrong("", key, advise(shown(name)+" is not a setting", mend))
+	f.wrong("", key, advise(quote(name)+" is not a setting", mend))
 }
 
 func (f *file) setting(s Setting, value *yaml.Node) {
@@ -107,8 +105,8 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 	var err error
 	if isList := s.Kind == networks.label; isList && value.Kind == yaml.SequenceNode {
 		text, err = listText(value)
-	} else if text, err = scalarText(value); err == nil && isList {
-		err = advise("is a list", "write [10.0.0.0/8], or one item per line with a hyphen before it")
+	} else if text, err = scalarText("the setting", value); err == nil && isList {
+		err = advise("the setting is a list", "write [10.0.0.0/8], or one item per line with a hyphen before it")
 	}
 	if err != nil {
 		f.wrong(s.Name, value, err)
@@ -118,13 +116,13 @@ func (f *file) setting(s Setting, value *yaml.Node) {
 }
 
 // scalarText returns a scalar as it was written: 0600 keeps its zero, and a long number keeps its digits. The error does not
-// show the text, which may be a secret.
-func scalarText(node *yaml.Node) (string, error) {
+// show the text, which may be a secret. subject names the scalar in the error.
+func scalarText(subject string, node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!!null":
-		return "", advise("has no value", `write one, or "" for none, or remove the line`)
+		return "", advise(subject+" has no value", `write a value, or "" for none, or remove the line`)
 	case node.Kind != yaml.ScalarNode || !plain.MatchString(node.Tag):
-		return "", advise("is not a single plain value", "write one, in quotes if it begins with * or !")
+		return "", advise(subject+" is not a single plain value", "write one value, in quotes if it begins with * or !")
 	}
 	return node.Value, nil
 }
@@ -135,10 +133,9 @@ var plain = regexp.MustCompile(`^!!(str|int|float|bool|timestamp)$`)
 func listText(list *yaml.Node) (string, error) {
 	var items []string
 	for _, node := range list.Content {
-		item, err := scalarText(node)
+		item, err := scalarText("an item of the list", node)
 		if err != nil {
-			what, mend := fault.Split(err)
-			return "", advise("has an item that "+what, mend)
+			return "", err
 		}
 		items = append(items, item)
 	}
@@ -163,7 +160,7 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	defer file.Close() //nolint:errcheck // nothing was written
 	data, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("it is larger than %d bytes", most)
+		err = fmt.Errorf("the file is larger than %d bytes", most)
 	}
 	return data, err
 }

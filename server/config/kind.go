@@ -52,7 +52,7 @@ func choice[T any](values ...T) kind {
 		if i := slices.Index(texts, s); i >= 0 {
 			return values[i], nil
 		}
-		return nil, advise(shown(s)+" is not one of its values", "write "+strings.Join(texts, " or "))
+		return nil, advise(quote(s)+" is not a value of this setting", "write "+strings.Join(texts, " or "))
 	}}
 }
 
@@ -63,7 +63,7 @@ func limited[T int | int64 | float64 | time.Duration](label, example string, rea
 		value, err := read(s)
 		switch {
 		case err != nil:
-			return nil, advise(shown(s)+" is not a "+label, "write one like "+example+", "+limits)
+			return nil, advise(quote(s)+" is not a "+label, "write a value such as "+example+", "+limits)
 		case value < least || value > most:
 			return nil, advise(show(value)+" is out of range", "write a value "+limits)
 		}
@@ -81,7 +81,7 @@ func duration(least, most time.Duration) kind {
 	inner := limited("duration", `"500ms", "15s" or "720h"`, time.ParseDuration, least, most)
 	return kind{inner.label, func(s string) (any, error) {
 		if decimal.MatchString(s) {
-			return nil, advise(shown(s)+" has no unit", "write "+shown(s+"s"))
+			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s"))
 		}
 		return inner.parse(s)
 	}}
@@ -137,7 +137,7 @@ var networks = kind{"networks", func(s string) (any, error) {
 		all, wrong = append(all, network), append(wrong, err)
 	}
 	if len(all) > maxNetworks {
-		return nil, advise(fmt.Sprintf("has more than %d items", maxNetworks), "join them to larger networks")
+		return nil, advise(fmt.Sprintf("the list has more than %d items", maxNetworks), "combine them into larger networks")
 	}
 	return all, errors.Join(wrong...)
 }}
@@ -168,5 +168,5 @@ func show(value any) string {
 // zeros are the zeros at the end of Duration.String: 720h0m0s is 720h.
 var zeros = regexp.MustCompile(`([hm])(0m)?0s$`)
 
-// shown is a text in a message: quoted, without control characters, and cut if it is long.
-func shown(text string) string { return fmt.Sprintf("%.80q", text) }
+// quote returns a text in a message: quoted, without control characters, and cut if it is long.
+func quote(text string) string { return fmt.Sprintf("%.80q", text) }

@@ -54,7 +54,7 @@ func newLoader(flags *pflag.FlagSet) *loader {
 	}
 	l := &loader{flags: flags, file: &file{}, viper: viper.New(), sources: map[string]string{}}
 	l.bind(configFile)
-	for _, s := range all {
+	for _, s := range allSettings {
 		l.bind(s)
 	}
 	l.file = readFile(l.viper.GetString(configFile.Name), l.source(configFile))
@@ -139,9 +139,9 @@ func (l *loader) text(s Setting) (string, error) {
 		l.sources[s.Name] = from
 		return readSecret(l.viper.GetString(companion.Name))
 	case from != fromDefault:
-		return "", advise("is set, and so is "+companion.Name+" ("+from+")", "keep one of the two")
+		return "", advise(companion.Name+" ("+from+") is set too", "remove one of the two")
 	case text == "":
-		return "", advise("is empty", "write a value, or remove the setting")
+		return "", advise("the value is empty", "write a value, or remove the setting")
 	}
 	return text, nil
 }

@@ -256,7 +256,7 @@ func TestLoad(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)
 		}
-		if !strings.HasPrefix(err.Error(), "configuration: 4 problems\n") {
+		if !strings.HasPrefix(err.Error(), "4 wrong settings:\n") {
 			t.Errorf("the error does not count them: %v", err)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Problem is one thing wrong with the configuration. It never holds the text of a secret.
+// Problem is one wrong setting. It never holds the text of a secret.
 type Problem struct {
 	Setting string // dotted name; empty if there is no such setting
 	Source  string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL" or "--log.level"; empty if none is known
@@ -24,7 +24,7 @@ func NewProblem(setting, source string, err error) Problem {
 // Where returns the setting and its source.
 func (p Problem) Where() string {
 	switch {
-	case p.Setting == "":
+	case p.Setting == "" || p.Source == "--"+p.Setting: // a flag with the name of the setting
 		return p.Source
 	case p.Source == "" || p.Source == fromDefault:
 		return p.Setting
@@ -42,17 +42,17 @@ func (p Problem) String() string {
 	return text
 }
 
-// Problems is everything that is wrong with the configuration. Load returns it as its error. Find it with
+// Problems are all wrong settings. Load returns it as its error. Find it with
 // errors.As.
 type Problems []Problem
 
 // Error returns one line for a single problem. For several it returns a line with their number, and one line for each.
 func (p Problems) Error() string {
 	if len(p) == 1 {
-		return "configuration: " + p[0].String()
+		return "wrong setting: " + p[0].String()
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "configuration: %d problems", len(p))
+	fmt.Fprintf(&text, "%d wrong settings:", len(p))
 	for _, problem := range p {
 		text.WriteString("\n  " + problem.String())
 	}

@@ -94,8 +94,8 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 		{"without the line break at its end", secret(canary+"\n", 0o400), ""},
 		{"without the line break of another system", secret(canary+"\r\n", 0o644), ""},
 		{"but not without two of them", secret(canary+"\n\n", 0o600), "make one with"},
-		{"unless it is empty", secret("", 0o600), "empty file"},
-		{"unless it is an empty line", secret("\n", 0o600), "empty file"},
+		{"unless it is empty", secret("", 0o600), "the file is empty"},
+		{"unless it is an empty line", secret("\n", 0o600), "the file is empty"},
 		{"unless it is larger than 4 KiB", secret(strings.Repeat("x", 4097), 0o600), "larger than 4096 bytes"},
 		{"unless anyone may write it", secret(canary, 0o602), "chmod o-w"},
 		{"unless it is not there", func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no such file"},
@@ -128,7 +128,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 		t.Parallel()
 		path := write(t, "secret", canary, 0o600)
 		_, err := loadFile(t, "bootstrap:\n  token: "+canary+"\n", "--bootstrap.token_file", path)
-		if p := problemsOf(t, err); len(p) != 1 || !strings.Contains(p[0].String(), "bootstrap.token_file (--bootstrap.token_file); keep one") {
+		if p := problemsOf(t, err); len(p) != 1 || !strings.Contains(p[0].String(), "bootstrap.token_file (--bootstrap.token_file) is set too") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -21,22 +21,22 @@ func readSecret(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", advise("names a file that cannot be read: "+reason(err).Error(), "check the path and its permissions")
+		return "", advise("cannot read the file: "+reason(err).Error(), "check the path and its permissions")
 	case !info.Mode().IsRegular():
-		return "", advise("does not name a regular file", "write the path of a file that holds only the secret")
+		return "", advise("the path is not that of a regular file", "write the path of a file that contains only the secret")
 	case info.Mode().Perm()&0o002 != 0:
-		return "", advise("names a file that anyone may write", "run chmod o-w on it")
+		return "", advise("every user may change the file", "run chmod o-w on the file")
 	}
 	data, err := readAtMost(path, maxSecretFile)
 	if err != nil {
-		return "", advise("names a file that cannot be read: "+reason(err).Error(), "write only the secret into it, and check its permissions")
+		return "", advise("cannot read the file: "+reason(err).Error(), "write only the secret into the file, and check its permissions")
 	}
 	text, found := strings.CutSuffix(string(data), "\n")
 	if found {
 		text = strings.TrimSuffix(text, "\r")
 	}
 	if text == "" {
-		return "", advise("names an empty file", "write the secret into it")
+		return "", advise("the file is empty", "write the secret into the file")
 	}
 	return text, nil
 }

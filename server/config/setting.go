@@ -37,13 +37,13 @@ func newSetting(name, fallback string, kind kind, description string) Setting {
 
 // companion returns the setting of the file that holds a secret.
 func (s Setting) companion() Setting {
-	return newSetting(s.Name+"_file", "", text("path", isLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
+	return newSetting(s.Name+"_file", "", text("path", checkLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
 }
 
 // Settings returns all settings in the order of the table. A secret is followed by the setting of the file that may hold it.
-func Settings() []Setting { return slices.Clone(all) }
+func Settings() []Setting { return slices.Clone(allSettings) }
 
-var all = func() (list []Setting) {
+var allSettings = func() (list []Setting) {
 	for _, s := range table {
 		list = append(list, s)
 		if s.Secret {
@@ -53,26 +53,26 @@ var all = func() (list []Setting) {
 	return list
 }()
 
-// index returns the place of a setting in all; -1 if there is no setting of that name.
+// index returns the place of a setting in allSettings; -1 if there is no setting of that name.
 func index(name string) int {
-	return slices.IndexFunc(all, func(s Setting) bool { return s.Name == name })
+	return slices.IndexFunc(allSettings, func(s Setting) bool { return s.Name == name })
 }
 
 func find(name string) (Setting, bool) {
 	if i := index(name); i >= 0 {
-		return all[i], true
+		return allSettings[i], true
 	}
 	return Setting{}, false
 }
 
 // isSection reports whether a name stands before the dot in the name of a setting.
 func isSection(name string) bool {
-	return slices.ContainsFunc(all, func(s Setting) bool { return strings.HasPrefix(s.Name, name+".") })
+	return slices.ContainsFunc(allSettings, func(s Setting) bool { return strings.HasPrefix(s.Name, name+".") })
 }
 
 // names returns the names of all sections and settings.
 func names() (list []string) {
-	for _, s := range all {
+	for _, s := range allSettings {
 		section, _, _ := strings.Cut(s.Name, ".")
 		list = append(list, section, s.Name)
 	}
@@ -96,7 +96,7 @@ var serviceLink = regexp.MustCompile(`^KEYHOOK_(.*_)?(SERVICE_HOST|SERVICE_PORT(
 // unknownVariables returns a problem for each variable with our prefix that nothing reads, such as a misspelt setting.
 func unknownVariables(environ []string) (found Problems) {
 	known := slices.Clone(otherVariables)
-	for _, s := range all {
+	for _, s := range allSettings {
 		known = append(known, s.Env)
 	}
 	slices.Sort(environ)
@@ -107,9 +107,9 @@ func unknownVariables(environ []string) (found Problems) {
 		}
 		mend := suggest(name, known, "unset it")
 		if serviceLink.MatchString(name) {
-			mend = "Kubernetes sets it for a Service of that name: add enableServiceLinks: false to the pod's spec"
+			mend = "add enableServiceLinks: false to the spec of the pod, because Kubernetes sets this variable for a Service"
 		}
-		found = append(found, NewProblem("", name, advise("is not a setting", mend)))
+		found = append(found, NewProblem("", name, advise("this variable is not a setting", mend)))
 	}
 	return found
 }
@@ -172,9 +172,9 @@ func Flags(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(flagName(name))
 	})
-	flags.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
-	flags.Bool(flagDev, false, "for development: deliver also to http:// and to this machine, and log as text")
-	for _, s := range all {
+	flags.String(flagConfig, "", "YAML `file` with settings (or "+EnvFile+")")
+	flags.Bool(flagDev, false, "development mode: allow deliveries to http:// and to this machine, and log as text")
+	for _, s := range allSettings {
 		flags.String(s.Flag, s.Default, strings.Replace(s.Description, s.Kind, "`"+s.Kind+"`", 1))
 		flag := flags.Lookup(s.Flag)
 		flag.Hidden = s.Flag != flagListen
@@ -186,7 +186,7 @@ func Flags(flags *pflag.FlagSet) {
 
 // DatabaseFlags defines --config and --storage.path, for commands that look for the database of a server.
 func DatabaseFlags(flags *pflag.FlagSet) {
-	flags.String(flagConfig, "", "read settings from this YAML `file` (or "+EnvFile+")")
+	flags.String(flagConfig, "", "YAML `file` with settings (or "+EnvFile+")")
 	s, _ := find("storage.path")
-	flags.String(s.Flag, s.Default, "the database `file` of the server")
+	flags.String(s.Flag, s.Default, "database `file` of the server")
 }

@@ -12,87 +12,87 @@ const day = 24 * time.Hour
 
 // table has every setting in the order in which they are shown, except the companions of secrets.
 var table = []Setting{
-	newSetting("server.listen", "127.0.0.1:8080", text("host:port", isAddress),
-		"host:port to serve on; a host other than loopback opens it to the network, and port 0 means any free port"),
-	newSetting("server.base_url", "", text("URL", optional(isBaseURL)),
-		"public URL of this server, if it is behind a proxy; empty: made from listen"),
+	newSetting("server.listen", "127.0.0.1:8080", text("host:port", checkAddress),
+		"host:port to listen on; 0.0.0.0 lets other machines connect, and port 0 means any free port"),
+	newSetting("server.base_url", "", text("URL", optional(checkBaseURL)),
+		"public URL of this server if it is behind a proxy; empty: made from server.listen"),
 	newSetting("server.trusted_proxies", "", networks,
-		"addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count; from other clients they are ignored"),
-	newSetting("server.tls_cert_file", "", text("path", isLine),
-		"PEM certificate chain, to serve HTTPS without a proxy; needs tls_key_file"),
-	newSetting("server.tls_key_file", "", text("path", isLine),
+		"addresses and networks of your proxies; X-Forwarded-For and X-Forwarded-Proto of other clients are ignored"),
+	newSetting("server.tls_cert_file", "", text("path", checkLine),
+		"PEM certificate chain for HTTPS without a proxy; needs server.tls_key_file"),
+	newSetting("server.tls_key_file", "", text("path", checkLine),
 		"PEM private key of that certificate"),
 	newSetting("server.shutdown_grace", "20s", duration(0, 10*time.Minute),
-		"time for requests and attempts in flight when the server stops; a little more than webhooks.timeout loses none"),
+		"time for current requests and attempts to end when the server stops; make it longer than webhooks.timeout"),
 	newSetting("server.token_rate", "100", number(1, 1_000_000),
-		"requests per second of one organization without an API key, with bursts of twice as many; platform:act_as has no limit"),
+		"requests per second of one organization without an API key, and twice as many in a burst; platform:act_as has no limit"),
 	newSetting("server.connections_per_address", "128", number(1, 1024),
-		"connections that one client address (IPv6: one /64) may have at once; trusted_proxies have no limit"),
+		"open connections of one client address (IPv6: one /64); server.trusted_proxies have no limit"),
 	newSetting("server.body_memory", "64MiB", size(64<<20, 64<<30),
-		"memory for the bodies of all requests in progress; one organization may use up to two thirds of it"),
+		"memory for the bodies of all current requests; one organization may use two thirds of it"),
 
-	newSetting("storage.path", "keyhook.db", text("path", isDatabase),
-		"the database file; its directory must be writable, because other files are next to it"),
+	newSetting("storage.path", "keyhook.db", text("path", checkDatabasePath),
+		"database file; Keyhook also writes other files in the same directory"),
 	newSetting("storage.synchronous", SynchronousFull, choice(SynchronousFull, SynchronousNormal),
-		"with full, acknowledged writes survive a power cut; normal is faster, but a power cut may lose the last writes"),
+		"full survives a power cut; normal is faster, but a power cut may lose the last writes"),
 	newSetting("storage.retention_events", "720h", duration(time.Second, 3650*day),
-		"how long events, deliveries and attempts are kept after nothing is pending"),
+		"how long to keep events, deliveries and attempts that are not pending"),
 	newSetting("storage.retention_audit", "8760h", duration(time.Second, 36500*day),
-		"how long audit events are kept"),
+		"how long to keep audit events"),
 
-	newSetting("keys.prefix", access.DefaultKeyPrefix, text("text", isKeyPrefix),
-		"prefix of new API keys, by which people and secret scanners recognize them; older keys stay valid"),
+	newSetting("keys.prefix", access.DefaultKeyPrefix, text("text", checkKeyPrefix),
+		"prefix of new API keys, for people and secret scanners; existing keys stay valid"),
 
-	newSetting("webhooks.header_prefix", "X-Service", text("text", isHeaderPrefix),
-		"prefix of the headers of a delivery: X-Service gives X-Service-Signature; receivers depend on it"),
+	newSetting("webhooks.header_prefix", "X-Service", text("text", checkHeaderPrefix),
+		"prefix of the headers of a delivery, such as X-Service-Signature; receivers depend on it"),
 	newSetting("webhooks.max_attempts", "5", number(1, 100),
-		"attempts of one delivery, including the first, before Keyhook gives it up"),
+		"maximum number of attempts for one delivery, including the first"),
 	newSetting("webhooks.retry_base", "15s", duration(time.Millisecond, day),
 		"delay before the second attempt"),
 	newSetting("webhooks.retry_factor", "4", factor(1, 100),
-		"each further delay is this many times longer than the one before"),
+		"each delay is this many times longer than the delay before it"),
 	newSetting("webhooks.retry_max", "600s", duration(time.Millisecond, 7*day),
-		"the longest delay, even if a receiver's Retry-After asks for more"),
+		"maximum delay, even if Retry-After of a receiver asks for more"),
 	newSetting("webhooks.timeout", "15s", duration(10*time.Millisecond, 5*time.Minute),
 		"time limit of one attempt, from the DNS lookup to the end of the response"),
 	newSetting("webhooks.concurrency", "256", number(1, 10000),
-		"attempts in flight at once, over all subscriptions"),
+		"maximum number of attempts in progress, over all subscriptions"),
 	newSetting("webhooks.concurrency_per_subscription", "16", number(1, 10000),
-		"attempts in flight at once for one subscription, so that a slow receiver does not delay the others"),
+		"maximum number of attempts in progress for one subscription, so a slow receiver does not delay the others"),
 	newSetting("webhooks.poll_interval", "1s", duration(10*time.Millisecond, time.Minute),
-		"how often the dispatcher reads due deliveries from the database; new ones also reach it in memory"),
+		"how often to read due deliveries from the database; most deliveries do not wait for this"),
 	newSetting("webhooks.failing_after", "5", number(1, 1000),
 		"consecutive failed attempts after which a subscription is failing and gets one attempt at a time"),
 	newSetting("webhooks.disabled_after", "15", number(2, 10000),
-		"consecutive failed attempts after which a subscription is disabled, until someone sets it active again"),
+		"consecutive failed attempts after which a subscription is disabled, until somebody reactivates it"),
 
 	newSetting("egress.allow_http", "false", choice(true, false),
-		"allow http:// URLs for subscriptions; only for development, because payloads are not encrypted"),
+		"allow http:// URLs for subscriptions; only for development, because http:// is not encrypted"),
 	newSetting("egress.allowed_networks", "", networks,
-		"private or loopback networks to which deliveries may go; each is an exception from the guard, so keep them small"),
+		"private or loopback networks that deliveries may go to; keep them small, because customers choose the URLs"),
 	newSetting("egress.denied_networks", "", networks,
-		"networks to which deliveries never go, even if public or allowed: list the public addresses of your own machines"),
-	newSetting("egress.ca_file", "", text("path", isLine),
-		"PEM certificates of authorities to trust in addition to the system's, for your own receivers and issuer"),
+		"networks that deliveries never go to, even if allowed; list the public addresses of your own machines"),
+	newSetting("egress.ca_file", "", text("path", checkLine),
+		"PEM file with more certificate authorities to trust, for your own receivers and issuer"),
 
-	newSetting("encryption.key", "", secret(isEncryptionKey),
-		"encrypts the signing secrets; empty: the first start makes one in <database>.key, which you must keep as safe as the database"),
+	newSetting("encryption.key", "", secret(checkEncryptionKey),
+		"key that encrypts the signing secrets; empty: the first start makes one in <database>.key, and you must back up that file"),
 
-	newSetting("bootstrap.token", "", secret(isToken),
-		"access token of the first operator, valid from the first start; empty: each start prints a new one until one is used"),
+	newSetting("bootstrap.token", "", secret(checkToken),
+		"access token of the first operator; empty: each start prints a new token until the first authenticated request"),
 
-	newSetting("oidc.issuer", "", text("URL", optional(isIssuer)),
-		"issuer whose tokens are accepted as Bearer tokens; Keyhook finds its keys by OpenID Connect discovery"),
-	newSetting("oidc.audience", "", text("text", isLine),
-		"audience that such a token must have, so that a token for another service is refused"),
-	newSetting("oidc.organization_claim", "", text("text", isLine),
-		"claim with the id or external_id of the organization; empty: the user's only membership, or X-Organization-Id"),
+	newSetting("oidc.issuer", "", text("URL", optional(checkIssuer)),
+		"issuer of Bearer tokens that the server accepts; its keys come from OpenID Connect discovery"),
+	newSetting("oidc.audience", "", text("text", checkLine),
+		"audience that a token of the issuer must have, so that tokens for other services are refused"),
+	newSetting("oidc.organization_claim", "", text("text", checkLine),
+		"claim with the id or external_id of the organization; empty: the only organization of the user, or X-Organization-Id"),
 
-	newSetting("metrics.listen", "", text("host:port", optional(isAddress)),
-		"host:port that serves only /metrics, without credentials; empty: the main listener, for platform:read or loopback"),
+	newSetting("metrics.listen", "", text("host:port", optional(checkAddress)),
+		"host:port for /metrics without credentials; empty: server.listen, for loopback clients and platform:read"),
 
 	newSetting("log.level", "info", choice(slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
-		"the lowest level that is logged: debug, info, warn or error"),
+		"lowest level to log: debug, info, warn or error"),
 	newSetting("log.format", LogJSON, choice(LogJSON, LogText),
 		"json for machines, text for people"),
 }
@@ -107,35 +107,35 @@ type rule struct {
 var rules = []rule{
 	{[]string{"server.tls_cert_file", "server.tls_key_file"}, func(c Config) (what, mend string) {
 		if (c.Server.TLSCertFile == "") != (c.Server.TLSKeyFile == "") {
-			return "needs server.tls_key_file, and the reverse", "set both, or neither"
+			return "one of server.tls_cert_file and server.tls_key_file is missing", "set both, or neither"
 		}
 		return
 	}},
 	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) (what, mend string) {
 		token := c.Bootstrap.Token.Reveal()
 		if _, minted := access.LooksMinted(token); minted || strings.HasPrefix(token, c.Keys.Prefix+"_") {
-			return "looks like a key or token that Keyhook makes, so it would be refused as a mistyped one", "choose a token of another form"
+			return "the token looks like a key or token that Keyhook makes, so its checksum would be wrong", "set a token of another form, such as from: openssl rand -hex 24"
 		}
 		return
 	}},
 	{[]string{"webhooks.disabled_after", "webhooks.failing_after"}, func(c Config) (what, mend string) {
 		if c.Webhooks.DisabledAfter <= c.Webhooks.FailingAfter {
-			return "must be more than webhooks.failing_after, because a subscription is failing before it is disabled", "raise it, or lower webhooks.failing_after"
+			return "the value must be more than webhooks.failing_after, because a subscription is failing before it is disabled", "set a larger value, or a smaller webhooks.failing_after"
 		}
 		return
 	}},
 	{[]string{"oidc.issuer", "oidc.audience", "oidc.organization_claim"}, func(c Config) (what, mend string) {
 		if c.OIDC.Issuer != "" && c.OIDC.Audience == "" {
-			return "needs oidc.audience, because tokens for any other service would be accepted without it", "set oidc.audience"
+			return "oidc.audience is missing, so tokens for any other service would be accepted", "set oidc.audience"
 		}
 		if c.OIDC.Issuer == "" && c.OIDC.Audience+c.OIDC.OrganizationClaim != "" {
-			return "is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or none of them"
+			return "the setting is missing, but oidc.audience or oidc.organization_claim is set", "set oidc.issuer, or remove the other two"
 		}
 		return
 	}},
 	{[]string{"metrics.listen", "server.listen"}, func(c Config) (what, mend string) {
 		if c.Metrics.Listen == c.Server.Listen && !strings.HasSuffix(c.Metrics.Listen, ":0") {
-			return "is the same as server.listen", "choose another port, or leave it empty to serve /metrics on server.listen"
+			return "the address is the same as server.listen", "set another port, or remove metrics.listen to serve /metrics on server.listen"
 		}
 		return
 	}},

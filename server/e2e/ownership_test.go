@@ -119,7 +119,7 @@ func TestRootActsAsOwner(t *testing.T) {
 		stop()
 		give(t, nobody, hidden, filepath.Join(hidden, "keyhook.db"))
 		for _, command := range []string{"backup", "rekey", "serve"} {
-			if code, said := onDatabase(t, hidden, command); code != 8 || !strings.Contains(said, within+" belongs to uid 0") || !strings.Contains(said, "if it is for Keyhook only") || !strings.Contains(said, "mount namespace") {
+			if code, said := onDatabase(t, hidden, command); code != 8 || !strings.Contains(said, within+" belongs to uid 0") || !strings.Contains(said, "if only Keyhook uses ") || !strings.Contains(said, "mount namespace") {
 				t.Errorf("%s: exit code %d: %s", command, code, said)
 			}
 		}

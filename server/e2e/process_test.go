@@ -88,7 +88,7 @@ func (p *process) follow(logged io.Reader, ready chan<- struct{}) {
 			continue
 		}
 		switch line.Msg {
-		case "metrics have a listener of their own":
+		case "listening for metrics":
 			p.metrics = line.Address
 		case "ready":
 			p.url = line.URL

@@ -119,7 +119,7 @@ func TestRefusedSettings(t *testing.T) {
 		refusal{"an unknown setting", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Env = append(cmd.Env, "KEYHOOK_WEBHOOKS_TIMOUT=5s")
 			return []string{"KEYHOOK_WEBHOOKS_TIMEOUT"}
-		}, 2, "KEYHOOK_WEBHOOKS_TIMOUT: is not a setting"},
+		}, 2, "KEYHOOK_WEBHOOKS_TIMOUT: this variable is not a setting"},
 		refusal{"a certificate that does not exist", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Args = append(cmd.Args, "--server.tls_cert_file=none.crt", "--server.tls_key_file=none.key")
 			return []string{"none.crt"}
@@ -133,12 +133,12 @@ func TestRefusedSettings(t *testing.T) {
 			noError(t, err)
 			t.Cleanup(func() { l.Close() })
 			cmd.Args = append(cmd.Args, "--listen="+l.Addr().String())
-			return []string{"server.listen", l.Addr().String(), "stop the program that listens there"}
+			return []string{"server.listen", l.Addr().String(), "stop the program that uses this port"}
 		}, 7, "cannot listen"},
 		refusal{"an address of another machine", func(_ *testing.T, cmd *exec.Cmd) []string {
 			cmd.Args = append(cmd.Args, "--metrics.listen=192.0.2.1:80")
 			return []string{"metrics.listen"}
-		}, 7, "choose an address of this machine"},
+		}, 7, "set an address of this machine"},
 	)
 }
 
@@ -218,7 +218,7 @@ func TestRefusedKey(t *testing.T) {
 			noError(t, os.Chmod(file+".key", 0o000))
 			give(t, uid, cmd.Dir, file, file+".key")
 			return []string{"mode 0000", "; run: chmod u+rw " + file + ".key,"}
-		}, 8, "keyhook.db.key may not be used by this process"},
+		}, 8, "keyhook.db.key, because it belongs to"},
 	)
 }
 
@@ -236,21 +236,21 @@ func TestRefusedPlace(t *testing.T) {
 			if uid != nobody {
 				return []string{"chmod u+rwx " + cmd.Dir}
 			}
-			return []string{"uid 65534, gid 65534", "uid 0, gid 0, mode 0555", "run as root: chown 65534:65534 " + cmd.Dir + ",", "storage.path"}
-		}, 8, "may not be used by this process"},
+			return []string{"uid 65534, gid 65534", "uid 0, gid 0 (mode 0555)", "run as root: chown 65534:65534 " + cmd.Dir + ",", "storage.path"}
+		}, 8, "because it belongs to"},
 		refusal{"a database of another user", func(t *testing.T, cmd *exec.Cmd) []string {
 			if asNobody(t, cmd) != nobody {
 				require(t, "root")
 			}
 			give(t, nobody, cmd.Dir)
-			return []string{"uid 0, gid 0, mode 0600", "run as root: chown 65534:65534 " + filepath.Join(cmd.Dir, "keyhook.db") + ","}
-		}, 8, "keyhook.db may not be used by this process"},
+			return []string{"uid 0, gid 0 (mode 0600)", "run as root: chown 65534:65534 " + filepath.Join(cmd.Dir, "keyhook.db") + ","}
+		}, 8, "keyhook.db, because it belongs to"},
 		refusal{"a database that may not be written", func(t *testing.T, cmd *exec.Cmd) []string {
 			uid, file := asNobody(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
 			noError(t, os.Chmod(file, 0o444))
 			give(t, uid, cmd.Dir, file, file+".key")
 			return []string{"mode 0444", "; run: chmod u+rw " + file + ","}
-		}, 8, "keyhook.db may not be used by this process"},
+		}, 8, "keyhook.db, because it belongs to"},
 		refusal{"a network file system", onNetwork, 8, "is on nfs4"},
 	)
 }

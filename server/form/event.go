@@ -23,31 +23,31 @@ const (
 	maxIdempotencyKey = 255  // characters
 )
 
-// codeReserved says of an event type that only Keyhook publishes events of it.
+// CodeReservedType is the code of an event type that only Keyhook publishes.
 const CodeReservedType = "reserved_type"
 
-// event reads the body of a publication; header is what Idempotency-Key says.
+// Event reads the body of a request that publishes one event. header has the values of Idempotency-Key. Errors are faults.
 func (f *Form) Event(header []string) (webhook.NewEvent, error) {
 	f.Require("type", "data")
-	e := f.newEvent()
+	e := f.event()
 	if len(header) > 0 {
 		key := f.idempotencyHeader(header)
 		if e.IdempotencyKey != "" && key != e.IdempotencyKey {
-			f.Refuse("idempotency_key", "conflicting", "This differs from the header Idempotency-Key; give one of them.")
+			f.Refuse("idempotency_key", "conflicting", "This differs from the header Idempotency-Key; send only one of them.")
 		}
 		e.IdempotencyKey = key
 	}
 	if err := f.Err(); err != nil {
 		return e, err
 	}
-	return digested(e), nil
+	return withDigest(e), nil
 }
 
-// batch reads the body of a publication of several events.
+// Events reads the body of a request that publishes a batch. Errors are faults.
 func (f *Form) Events(header []string) ([]webhook.NewEvent, error) {
 	f.Require("events")
 	if len(header) > 0 {
-		// Passed over in silence, it would look like protection.
+		// A client would believe that an ignored key protects it.
 		f.Refuse("idempotency_key", "not_for_batches",
 			"The header Idempotency-Key names one event; in a batch, each event has its own idempotency_key.")
 	}
@@ -57,44 +57,44 @@ func (f *Form) Events(header []string) ([]webhook.NewEvent, error) {
 		values = nil
 	}
 	events := make([]webhook.NewEvent, 0, len(values))
-	keys := map[string]int{} // the first event that has it
+	keys := map[string]int{} // the first event with the key
 	item := &Form{}
 	for i, value := range values {
 		if f.full() {
 			break
 		}
-		if err := f.open(item, "events."+strconv.Itoa(i), value); err != nil {
+		if err := f.readEvent(item, "events."+strconv.Itoa(i), value); err != nil {
 			return nil, err
 		}
-		e := item.newEvent()
+		e := item.event()
 		if e.IdempotencyKey != "" {
 			first, taken := keys[e.IdempotencyKey]
 			if taken {
-				item.Refuse("idempotency_key", "duplicate", "Event %d of this batch has the same key.", first)
+				item.Refuse("idempotency_key", "duplicate", "Event %d of this batch has the same key; give each event its own key.", first)
 			} else {
 				keys[e.IdempotencyKey] = i
 			}
 		}
-		item.leftovers()
-		f.problems = append(f.problems, item.problems...) // each holds a few more than are listed at most
-		events = append(events, digested(e))
+		item.refuseUnknown()
+		f.problems = append(f.problems, item.problems...) // a few more than a response lists
+		events = append(events, withDigest(e))
 	}
 	return events, f.Err()
 }
 
-// open has item read one event of a batch next; its members take the place of those of the event before. Faults: TooLarge
-// where it exceeds the limit of an event, Malformed where it gives a name twice.
-func (f *Form) open(item *Form, name string, value jsontext.Value) error {
+// readEvent makes item the form of the next event of a batch. It reuses the memory of the event before. Faults: TooLarge if the
+// event is too large, Malformed if a name occurs twice.
+func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 	if len(value) > webhook.MaxEvent {
-		return fault.New(fault.TooLarge, "too_large", "The limit of one event is %d bytes, and %s is larger.", webhook.MaxEvent, name)
+		return fault.New(fault.TooLarge, "too_large", "%[2]s is too large; an event may have at most %[1]d bytes.", webhook.MaxEvent, name)
 	}
 	*item = Form{members: item.members[:0], path: name + ".", compact: f.compact}
 	if value.Kind() != jsontext.KindBeginObject {
 		f.Refuse(name, "wrong_type", "This must be an object.")
 		return nil
 	}
-	// The whole body is known to be valid: the second look leaves out the checks that have been made.
-	members, err := split(item.members, value, jsontext.AllowDuplicateNames(!f.unchecked), jsontext.AllowInvalidUTF8(true))
+	// The whole body is known to be valid JSON, so this pass omits the checks that were made already.
+	members, err := parseObject(item.members, value, jsontext.AllowDuplicateNames(!f.unchecked), jsontext.AllowInvalidUTF8(true))
 	switch {
 	case errors.Is(err, errTooManyFields):
 		field := tooManyFields(name)
@@ -110,8 +110,8 @@ func (f *Form) open(item *Form, name string, value jsontext.Value) error {
 	return nil
 }
 
-// newEvent reads the fields of an event.
-func (f *Form) newEvent() webhook.NewEvent {
+// event reads the fields of an event.
+func (f *Form) event() webhook.NewEvent {
 	e := webhook.NewEvent{Data: f.object("data")}
 	if eventType := f.Text("type", webhook.MaxEventType); eventType != nil {
 		e.Type = *eventType
@@ -119,7 +119,7 @@ func (f *Form) newEvent() webhook.NewEvent {
 		case !webhook.ValidType(e.Type):
 			f.Refuse("type", "invalid", "This must be an event type such as user.created.")
 		case access.IsAuditType(e.Type), e.Type == webhook.TestType:
-			f.Refuse("type", CodeReservedType, "Only Keyhook itself publishes events of this type; choose another, such as one with a dot: app.%s.", e.Type)
+			f.Refuse("type", CodeReservedType, "Only Keyhook publishes events of this type; choose another type, such as app.%s.", e.Type)
 		}
 	}
 	if key := f.Line("idempotency_key", maxIdempotencyKey); key != nil {
@@ -128,7 +128,7 @@ func (f *Form) newEvent() webhook.NewEvent {
 	return e
 }
 
-// object returns a JSON object without white space; its numbers and strings stay as they were written.
+// object returns a JSON object without white space. Its numbers and strings are unchanged.
 func (f *Form) object(name string) []byte {
 	value := f.take(name)
 	if value == nil {
@@ -147,7 +147,7 @@ func (f *Form) object(name string) []byte {
 	return value
 }
 
-// idempotencyHeader reads Idempotency-Key under the rules of the field.
+// idempotencyHeader reads Idempotency-Key. The rules are those of the field.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
 	if len(values) > 1 || strings.TrimSpace(key) == "" || utf8.RuneCountInString(key) > maxIdempotencyKey ||
@@ -157,22 +157,23 @@ func (f *Form) idempotencyHeader(values []string) string {
 	return key
 }
 
-// digested fills in what tells a repetition from another event under the same key.
-func digested(e webhook.NewEvent) webhook.NewEvent {
+// withDigest sets the digest of an event with an idempotency key. The digest distinguishes a repeated event from another event
+// with the same key.
+func withDigest(e webhook.NewEvent) webhook.NewEvent {
 	if e.IdempotencyKey == "" {
 		return e
 	}
 	h := sha256.New()
 	h.Write([]byte(e.Type))
-	h.Write([]byte{0}) // no type holds it, so no other type and data come to the same bytes
+	h.Write([]byte{0}) // no type contains it, so two different events never give the same bytes
 	h.Write(e.Data)
 	h.Sum(e.Digest[:0])
 	return e
 }
 
-// envelopeData cuts the data of an event out of the body that is sent.
+// EventData returns the data of an event from the body that is delivered.
 func EventData(body []byte) (json.RawMessage, error) {
-	members, err := split(nil, body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	members, err := parseObject(nil, body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return nil, fmt.Errorf("split envelope: %w", err)
 	}
@@ -180,7 +181,7 @@ func EventData(body []byte) (json.RawMessage, error) {
 	return json.RawMessage(f.take("data")), nil
 }
 
-// eventTypes returns the event types and prefixes that a subscription wants, each once.
+// EventTypes returns event types and prefixes, without duplicates.
 func (f *Form) EventTypes(name string) *webhook.Types {
 	list := f.Strings(name)
 	if list == nil {
@@ -189,13 +190,13 @@ func (f *Form) EventTypes(name string) *webhook.Types {
 	types := make(webhook.Types, 0, len(list))
 	for _, e := range list {
 		if !webhook.ValidPattern(e.Text) {
-			f.Refuse(e.Field, "invalid", "This must be an event type such as user.created, or user.* for all that begin so.")
+			f.Refuse(e.Field, "invalid", "This must be an event type such as user.created, or a prefix such as user.*.")
 		}
 		types = append(types, e.Text)
 	}
 	types = types.Unique()
 	if len(types) > webhook.MaxEventTypes {
-		f.Refuse(name, "too_many", "There may be at most %d.", webhook.MaxEventTypes)
+		f.Refuse(name, "too_many", "This may have at most %d event types.", webhook.MaxEventTypes)
 	}
 	return &types
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// form hands out the members of a JSON object one by one, each by what it must be, and collects all that is wrong with
-// them. A getter returns nil for a member that is not there or not right; the difference is for end to tell.
+// Form reads the fields of a JSON object and collects their problems. Each method reads one field of a type. It returns nil if the
+// field is missing or has a problem; Err tells which. The zero value is an empty object.
 type Form struct {
 	members   []member
 	compact   bool   // no white space between tokens
-	unchecked bool   // names given twice in nested objects have not been looked for
-	path      string // before the names of fields in problems, as "events.3."
+	unchecked bool   // nested objects may contain a name twice
+	path      string // before the names of fields in problems, such as "events.3."
 	problems  []fault.Field
-	failed    error // of a look-up, which tells nothing about the field
+	failed    error // a lookup that failed, which is no problem of the field
 }
 
-// refuse notes what is wrong with a field. One problem more than an answer lists is enough to say that there are more.
+// Refuse adds a problem of a field. It keeps one problem more than a response lists, which shows that there are more.
 func (f *Form) Refuse(name, code, format string, args ...any) {
 	if f.full() {
 		return
@@ -32,52 +32,53 @@ func (f *Form) Refuse(name, code, format string, args ...any) {
 	f.problems = append(f.problems, fault.Field{Field: f.path + name, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// MaxProblems is how many problems a response lists. One more item says that there are more.
+// MaxProblems is how many problems a response lists. One more item then says that there are more.
 const MaxProblems = 100
 
-// full reports whether there is no use in looking for more problems.
+// full reports whether more problems would not be listed.
 func (f *Form) full() bool { return len(f.problems) > MaxProblems }
 
-// fail notes that something could not be found out; only the first such failure counts.
+// Fail records that a lookup failed. Err returns the first such failure.
 func (f *Form) Fail(err error) {
 	if f.failed == nil {
 		f.failed = err
 	}
 }
 
-// end reports all that is wrong, or that it could not be found out.
+// Err returns all problems as one fault (Invalid), or the failure of a lookup. Handlers call it last, because fields that nobody
+// read are problems too.
 func (f *Form) Err() error {
 	if f.failed != nil {
 		return f.failed
 	}
-	f.leftovers()
+	f.refuseUnknown()
 	return fault.Fields(f.problems)
 }
 
-// leftovers notes what nobody asked for: a name that differs in case only is another name.
-func (f *Form) leftovers() {
+// refuseUnknown adds a problem for every field that was not read. Names are case-sensitive.
+func (f *Form) refuseUnknown() {
 	for _, m := range f.members {
 		if f.full() {
 			return
 		}
-		if !m.taken {
-			f.Refuse(shortened(m.name, MaxName), "unknown_field", "There is no such field here.")
+		if !m.read {
+			f.Refuse(truncate(m.name, MaxName), "unknown_field", "This field is unknown; remove it or correct its name.")
 		}
 	}
 }
 
-// take returns the value of a member, nil where there is none.
+// take returns the value of a field, or nil if it is missing.
 func (f *Form) take(name string) jsontext.Value {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
-			f.members[i].taken = true
+			f.members[i].read = true
 			return f.members[i].value
 		}
 	}
 	return nil
 }
 
-// has reports whether the member is there.
+// has reports whether a field is present.
 func (f *Form) has(name string) bool {
 	for i := range f.members {
 		if string(f.members[i].name) == name {
@@ -87,7 +88,7 @@ func (f *Form) has(name string) bool {
 	return false
 }
 
-// require notes the members that are missing.
+// Require adds a problem for every field that is missing.
 func (f *Form) Require(names ...string) {
 	for _, name := range names {
 		if !f.has(name) {
@@ -96,22 +97,22 @@ func (f *Form) Require(names ...string) {
 	}
 }
 
-// null takes the member if it is null, for the fields in which that is a value of its own.
+// Null reports whether a field is null, for fields where null is a value.
 func (f *Form) Null(name string) bool {
 	for i := range f.members {
 		if string(f.members[i].name) == name && f.members[i].value.Kind() == jsontext.KindNull {
-			f.members[i].taken = true
+			f.members[i].read = true
 			return true
 		}
 	}
 	return false
 }
 
-// maxEscaped is how many bytes one character takes at most: two escapes of a surrogate pair. The quotes of a string that
-// is not too long make no difference to its length divided by it.
+// maxEscaped is the most bytes of one character in JSON: two escapes of a surrogate pair. The quotes do not change the result of
+// dividing the length by it.
 const maxEscaped = len(`\ud83d\ude00`)
 
-// plain returns a string of at most max characters, as it is.
+// Text returns a string of at most max characters, unchanged.
 func (f *Form) Text(name string, max int) *string {
 	value := f.take(name)
 	if value == nil {
@@ -138,7 +139,7 @@ func (f *Form) Text(name string, max int) *string {
 	return &text
 }
 
-// flag returns a boolean.
+// Bool returns a boolean.
 func (f *Form) Bool(name string) *bool {
 	value := f.take(name)
 	switch {
@@ -152,7 +153,7 @@ func (f *Form) Bool(name string) *bool {
 	return nil
 }
 
-// number returns a whole number between least and most.
+// Integer returns a whole number from least to most.
 func (f *Form) Integer(name string, least, most int64) *int64 {
 	value := f.take(name)
 	if value == nil {
@@ -173,14 +174,13 @@ func (f *Form) Integer(name string, least, most int64) *int64 {
 	return &n
 }
 
-// element is a string of an array.
+// Element is a string in an array.
 type Element struct {
-	Field string // its name in problems, as "event_types.3"
+	Field string // its name in problems, such as "event_types.3"
 	Text  string
 }
 
-// list returns the strings of an array, without judging them; nil where there is none. What is no string is refused and
-// left out.
+// Strings returns the strings of an array, or nil if the field is missing. Other values are problems and are left out.
 func (f *Form) Strings(name string) []Element {
 	values := f.array(name, maxList)
 	if len(values) > maxList {
@@ -203,11 +203,11 @@ func (f *Form) Strings(name string) []Element {
 	return list
 }
 
-// maxList is how many elements a list of strings may have.
+// maxList is the most elements of a list of strings.
 const maxList = 1000
 
-// array returns the values of an array; nil where there is none. Of one that is longer than max it returns one value more,
-// so that it need not be held in memory.
+// array returns the values of an array, or nil if the field is missing. Of an array with more than max values it returns max+1, so
+// that the rest takes no memory.
 func (f *Form) array(name string, max int) []jsontext.Value {
 	value := f.take(name)
 	if value == nil {
@@ -217,11 +217,11 @@ func (f *Form) array(name string, max int) []jsontext.Value {
 		f.Refuse(name, "wrong_type", "This must be a list.")
 		return nil
 	}
-	return elements(value, max+1)
+	return arrayElements(value, max+1)
 }
 
-// rate returns a limit, nil for none. given tells that from a limit that is not there.
-func (f *Form) Limit(name string, least, most int64) (given bool, limit *int64) {
+// Limit returns a limit, where null means no limit. present tells null from a missing field.
+func (f *Form) Limit(name string, least, most int64) (present bool, limit *int64) {
 	if f.Null(name) {
 		return true, nil
 	}

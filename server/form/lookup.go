@@ -9,43 +9,42 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// referenceStore is what forms ask of the store: whether what a body names is there.
+// LookupStore is the part of the store that finds resources by the names in a body.
 type LookupStore interface {
 	Plan(ctx context.Context, name string) (access.Plan, error)
 	Role(ctx context.Context, name string) (access.Role, error)
 	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
-	// UnknownPermissions returns the part of a scope that is not in the vocabulary.
+	// UnknownPermissions returns the permissions of a scope that do not exist.
 	UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error)
 }
 
-// references read the fields that name something else. The store looks again in the transaction of the change; what is
-// missing is told here already so that a caller learns all problems of a body at once.
+// Lookup reads fields that name stored resources: plans, roles, organizations and permissions. A resource that does not exist is a
+// problem of the field, so a caller learns all problems of a body at once. The store checks again in the transaction.
 type Lookup struct {
 	Store LookupStore
 }
 
 func (r Lookup) Plan(ctx context.Context, f *Form, name string) *string {
-	return existing(ctx, f, name, "plan", r.Store.Plan)
+	return lookUp(ctx, f, name, "plan", r.Store.Plan)
 }
 
 func (r Lookup) Role(ctx context.Context, f *Form, name string) *string {
-	return existing(ctx, f, name, "role", r.Store.Role)
+	return lookUp(ctx, f, name, "role", r.Store.Role)
 }
 
 func (r Lookup) Organization(ctx context.Context, f *Form, name string) *string {
-	return existing(ctx, f, name, "organization", r.Store.OrganizationByID)
+	return lookUp(ctx, f, name, "organization", r.Store.OrganizationByID)
 }
 
-// existing returns the name or the id of something that find finds. A malformed one is as unknown as one that names
-// nothing.
-func existing[T any](ctx context.Context, f *Form, name, sort string, find func(context.Context, string) (T, error)) *string {
+// lookUp returns the name or the id of an existing resource. A malformed name is an unknown name.
+func lookUp[T any](ctx context.Context, f *Form, name, sort string, find func(context.Context, string) (T, error)) *string {
 	text := f.Line(name, MaxName)
 	if text == nil {
 		return nil
 	}
 	switch _, err := find(ctx, *text); {
 	case fault.KindOf(err) == fault.NotFound:
-		f.Refuse(name, "unknown_"+sort, "There is no such %s; GET /api/v1/%ss/ lists them.", sort, sort)
+		f.Refuse(name, "unknown_"+sort, "There is no such %s; list them with GET /api/v1/%ss/.", sort, sort)
 		return nil
 	case err != nil:
 		f.Fail(fmt.Errorf("look up %s: %w", sort, err))
@@ -54,7 +53,7 @@ func existing[T any](ctx context.Context, f *Form, name, sort string, find func(
 	return text
 }
 
-// permissions returns a list of permission keys.
+// Permissions returns a list of permissions.
 func (r Lookup) Permissions(ctx context.Context, f *Form, name string) *access.Scope {
 	list := f.Strings(name)
 	if list == nil {
@@ -71,22 +70,22 @@ func (r Lookup) Permissions(ctx context.Context, f *Form, name string) *access.S
 	for _, e := range list {
 		switch {
 		case !access.ValidPermissionKey(e.Text):
-			f.Refuse(e.Field, CodeUnknownPermission, "There is no such permission; a permission has the form orders:read, and GET /api/v1/permissions/ lists them.")
+			f.Refuse(e.Field, CodeUnknownPermission, "This is not a permission; permissions look like orders:read, and GET /api/v1/permissions/ lists them.")
 		case unknown.Has(e.Text):
-			f.Refuse(e.Field, CodeUnknownPermission, "There is no permission %s; an operator can add it to the vocabulary.", e.Text)
+			f.Refuse(e.Field, CodeUnknownPermission, "There is no permission %s; correct it, or ask an operator to create it at /api/v1/permissions/.", e.Text)
 		}
 	}
 	return &scope
 }
 
-// How much of a scope an error shows.
+// Limits of a scope.
 const (
-	maxShown     = 10       // words
-	maxScope     = 64 << 10 // characters that are read
+	maxShown     = 10       // words in an error
+	maxScope     = 64 << 10 // characters
 	maxShownWord = access.MaxPermissionKey
 )
 
-// scope returns a space-delimited list of permission keys. What is wrong with it is one problem: it is one field.
+// Scope returns a space-delimited list of permissions. It adds one problem at most, because it is one field.
 func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
 	text := f.Text(name, maxScope)
 	if text == nil {
@@ -94,7 +93,7 @@ func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
 	}
 	scope, wrong := access.ParseScope(*text)
 	if len(wrong) == 0 && scope.Empty() {
-		f.Refuse(name, "blank", "Name at least one permission, with spaces between several.")
+		f.Refuse(name, "blank", "This must name at least one permission; separate several with spaces.")
 		return scope
 	}
 	wrong = append(wrong, r.unknown(ctx, f, scope).Keys()...)
@@ -109,7 +108,7 @@ func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
 	for i, word := range wrong {
 		wrong[i] = Printable(word, maxShownWord)
 	}
-	f.Refuse(name, CodeUnknownPermission, "There is no permission %s%s; an operator can add to the vocabulary.", strings.Join(wrong, ", "), more)
+	f.Refuse(name, CodeUnknownPermission, "There is no permission %s%s; correct the scope, or ask an operator to create permissions at /api/v1/permissions/.", strings.Join(wrong, ", "), more)
 	return scope
 }
 

@@ -7,77 +7,78 @@ import (
 	"strconv"
 )
 
-// How many items a page has.
+// The number of items on a page.
 const (
 	defaultPage = 50
 	largestPage = 200
 )
 
-// position is where a list goes on: after the item with this row id, and at this time where a list is ordered by it.
+// Position is the last item of a page: its row id, and its time in a list that is ordered by time.
 type Position struct {
 	Row, At int64
 }
 
-// page is the part of a list that is asked for.
+// Page is the part of a list that a request asks for.
 type Page struct {
 	Limit int
-	After Position // zero is the beginning
-	List  string   // which list, for the cursor
-	Ended Position // where the store ended its search before the page was full; zero where it did not
+	After Position // zero means the start of the list
+	List  string   // the name of the list, for the cursor
+	Ended Position // where the store ended its search early; zero if it did not
 }
 
-// more is how many items to ask the store for: one beyond the page tells whether there is another.
+// More is the number of items to read from the store: one more than the page has tells whether another page follows.
 func (p Page) More() int { return p.Limit + 1 }
 
-// page reads limit and cursor of the list with that name, the last of the query to be read, and reports all that is wrong with it.
+// Page reads limit and cursor. list names the list, so that a cursor of another list is refused. Handlers call it last, because it
+// returns all problems of the query.
 func (q *Query) Page(list string) (Page, error) {
 	p := Page{Limit: defaultPage, List: list}
-	if limit, given := q.values["limit"]; given {
+	if limit, present := q.values["limit"]; present {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 || n > largestPage {
 			q.Refuse("limit", "must be a number from 1 to "+strconv.Itoa(largestPage))
 		}
 		p.Limit = n
 	}
-	if cursor, given := q.values["cursor"]; given {
+	if cursor, present := q.values["cursor"]; present {
 		after, ok := parseCursor(p.List, cursor)
 		if !ok {
-			q.note("cursor", codeInvalidCursor, "The cursor does not belong to this list; begin without one.")
+			q.add("cursor", codeInvalidCursor, "The cursor does not belong to this list; start without a cursor.")
 		}
 		p.After = after
 	}
 	return p, q.Err()
 }
 
-// next returns the cursor of what follows after.
+// Next returns the cursor of the page that follows after.
 func (p Page) Next(after Position) string { return cursor(p.List, after) }
 
-// A cursor is a position, its two numbers as varints, followed by a digest of the list and the position. The digest is
-// no signature: who forges a position reads on there in a list that is its own to read. It keeps a cursor from being
-// taken for a place in another list, and damage from going unnoticed.
+// A cursor is a position as two varints, followed by a digest of the list and the position. The digest is not a signature: a caller
+// who forges a cursor only reads another page of a list that it may read anyway. It detects cursors of other lists and damaged
+// cursors.
 const cursorDigest = 8
 
 // cursor writes a position in a list.
 func cursor(list string, p Position) string {
 	b := binary.AppendVarint(nil, p.Row)
 	b = binary.AppendVarint(b, p.At)
-	return base64.RawURLEncoding.EncodeToString(seal(list, b))
+	return base64.RawURLEncoding.EncodeToString(appendDigest(list, b))
 }
 
-// seal appends the digest.
-func seal(list string, b []byte) []byte {
+// appendDigest appends the digest of the list and b.
+func appendDigest(list string, b []byte) []byte {
 	sum := sha256.Sum256(append([]byte(list+"\n"), b...))
 	return append(b, sum[:cursorDigest]...)
 }
 
-// parseCursor reads what cursor has written for the same list.
+// parseCursor reads a cursor of the list.
 func parseCursor(list, text string) (p Position, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) < cursorDigest+2 {
 		return p, false
 	}
 	body := b[:len(b)-cursorDigest]
-	if string(seal(list, body[:len(body):len(body)])) != string(b) {
+	if string(appendDigest(list, body[:len(body):len(body)])) != string(b) {
 		return p, false
 	}
 	var n, m int

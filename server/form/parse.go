@@ -18,51 +18,51 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxDepth bounds how deep a body may nest. Common parsers of receivers stop at 64 to 1,000 levels, and what we take we
-// must be able to deliver.
+// maxDepth is the deepest nesting of a body. Common JSON parsers stop at 64 to 1,000 levels, and receivers must be able to read
+// what Keyhook accepts.
 const maxDepth = 100
 
-// member is one name and value of a JSON object. The value is a part of the body.
+// member is one name and value of a JSON object. The value is a slice of the body.
 type member struct {
 	name  []byte
 	value jsontext.Value
-	taken bool
+	read  bool
 }
 
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
-// parsers is how many texts longer than quickText are parsed at once, as many as can make progress. To find names given
-// twice, the parser may remember ten times the bytes of the text.
+// parsers limits how many texts longer than quickText are parsed at the same time, to the number of processors. To find duplicate
+// names, the parser may use ten times the memory of the text.
 var parsers = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 const quickText = 16 << 10
 
-// newForm splits a body into the members of its object. It refuses what RFC 7493 calls not interoperable: names given
-// twice, invalid UTF-8, lone surrogates. It also refuses a byte order mark and anything that follows the object.
+// Parse reads a body that is one JSON object. It refuses what RFC 7493 calls not interoperable: duplicate names, invalid UTF-8, lone
+// surrogates. It also refuses a byte order mark and text after the object. Faults: Malformed, Invalid.
 //
-// To find a name given twice in nested objects, the parser remembers all names of an object, which takes many times the
-// bytes of the body. So in a body larger than one event only the names of the object itself are compared here, and the
-// names within each event are compared when its size has been checked; see item.
+// To find duplicate names in nested objects, the parser remembers all names of an object, which takes many times the memory of the
+// body. So for a body larger than one event, Parse compares only the names of the outer object. readEvent compares the names in
+// each event after it has checked its size.
 func Parse(body []byte) (*Form, error) {
-	depth, compact := survey(body)
+	depth, compact := measure(body)
 	if depth > maxDepth {
-		return nil, fault.New(fault.Malformed, "invalid_json", "The body nests deeper than %d levels.", maxDepth)
+		return nil, fault.New(fault.Malformed, "invalid_json", "The body is nested too deeply; use at most %d levels.", maxDepth)
 	}
 	large := len(body) > webhook.MaxEvent
-	members, err := split(nil, body, jsontext.AllowDuplicateNames(large))
+	members, err := parseObject(nil, body, jsontext.AllowDuplicateNames(large))
 	if err != nil {
 		return nil, notJSON(err, "")
 	}
 	if large {
-		if name, twice := repeatedName(members); twice {
-			return nil, givenTwice(Printable(name, MaxName))
+		if name, twice := duplicateMember(members); twice {
+			return nil, duplicateName(Printable(name, MaxName))
 		}
 	}
 	return &Form{members: members, compact: compact, unchecked: large}, nil
 }
 
-// repeatedName returns the first name that an object gives twice.
-func repeatedName(members []member) (name string, twice bool) {
+// duplicateMember returns the first name that occurs twice in an object.
+func duplicateMember(members []member) (name string, twice bool) {
 	seen := make(map[string]struct{}, len(members))
 	for _, m := range members {
 		if _, twice := seen[string(m.name)]; twice {
@@ -73,11 +73,12 @@ func repeatedName(members []member) (name string, twice bool) {
 	return "", false
 }
 
-func givenTwice(name string) *fault.Error {
-	return fault.New(fault.Malformed, "invalid_json", "The body gives \"%s\" twice in one object.", name)
+func duplicateName(name string) *fault.Error {
+	return fault.New(fault.Malformed, "invalid_json", "The body has \"%s\" twice in one object; send each name once.", name)
 }
 
-// notJSON says where the text at path stops being JSON. What the parser says of the text is ours to know only: it quotes it.
+// notJSON says where the body is not valid JSON. path is the field in which the parser started. The error of the parser is for the
+// log only, because it quotes the body.
 func notJSON(err error, path string) error {
 	var at *jsontext.SyntacticError
 	switch {
@@ -86,18 +87,18 @@ func notJSON(err error, path string) error {
 	case errors.Is(err, errNotObject):
 		return fault.New(fault.Malformed, "invalid_json", "The body must be a JSON object.")
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &at):
-		return givenTwice(path + where(at.JSONPointer)).Because(err)
+		return duplicateName(path + fieldPath(at.JSONPointer)).Because(err)
 	case errors.As(err, &at):
 		return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON at byte %d.", at.ByteOffset).Because(err)
 	}
 	return fault.New(fault.Malformed, "invalid_json", "The body is not valid JSON.").Because(err)
 }
 
-// maxPath bounds the part of a path that leads to a name, in characters. What is nearest to the name is kept.
+// maxPath is the most characters of a path before a name. The end of a longer path is kept.
 const maxPath = 200
 
-// where names a value in a body as problems with fields do: "data.list.0.name".
-func where(p jsontext.Pointer) string {
+// fieldPath names a value in a body as in problems: "data.list.0.name".
+func fieldPath(p jsontext.Pointer) string {
 	path := []string{}
 	length := 0
 	for name := range p.Tokens() {
@@ -111,7 +112,7 @@ func where(p jsontext.Pointer) string {
 	return strings.Join(path, ".")
 }
 
-// maxFields is how many members an object may have that is read field by field. What an event carries in "data" is not.
+// maxFields is the most fields of an object. It does not apply to the data of an event, which is not read field by field.
 const maxFields = 1000
 
 var (
@@ -120,17 +121,17 @@ var (
 )
 
 func tooManyFields(name string) fault.Field {
-	return fault.Field{Field: name, Code: "too_many_fields", Message: fmt.Sprintf("An object here may have at most %d fields.", maxFields)}
+	return fault.Field{Field: name, Code: "too_many_fields", Message: fmt.Sprintf("This object may have at most %d fields.", maxFields)}
 }
 
-// split appends to members those of the one JSON object that text is.
-func split(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
+// parseObject appends the members of a JSON object to members.
+func parseObject(members []member, text []byte, options ...jsontext.Options) ([]member, error) {
 	if len(text) > quickText {
 		parsers <- struct{}{}
 		defer func() { <-parsers }()
 	}
 	decoder := decoders.Get().(*jsontext.Decoder)
-	defer giveBack(decoder)
+	defer putDecoder(decoder)
 	decoder.Reset(bytes.NewBuffer(text), options...)
 	if kind := decoder.PeekKind(); kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid {
 		return nil, errNotObject
@@ -142,19 +143,8 @@ func split(members []member, text []byte, options ...jsontext.Options) ([]member
 		members = make([]member, 0, 4)
 	}
 	for decoder.PeekKind() != jsontext.KindEndObject {
-		name, err := decoder.ReadValue()
+		m, err := readMember(decoder, text)
 		if err != nil {
-			return nil, err
-		}
-		m := member{name: text[decoder.InputOffset()-int64(len(name)) : decoder.InputOffset()]}
-		value, err := decoder.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		m.value = text[decoder.InputOffset()-int64(len(value)) : decoder.InputOffset()]
-		if bytes.IndexByte(m.name, '\\') < 0 {
-			m.name = m.name[1 : len(m.name)-1]
-		} else if m.name, err = jsontext.AppendUnquote(nil, m.name); err != nil {
 			return nil, err
 		}
 		if len(members) == maxFields {
@@ -166,21 +156,41 @@ func split(members []member, text []byte, options ...jsontext.Options) ([]member
 		return nil, err
 	}
 	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, errors.Join(err, errTrailing)
+		return nil, errors.Join(err, errTrailingText)
 	}
 	return members, nil
 }
 
-// giveBack puts a decoder into the pool, without the body that it has read.
-func giveBack(decoder *jsontext.Decoder) {
+// readMember reads the next member of an object in text.
+func readMember(decoder *jsontext.Decoder, text []byte) (m member, err error) {
+	name, err := decoder.ReadValue()
+	if err != nil {
+		return m, err
+	}
+	m.name = text[decoder.InputOffset()-int64(len(name)) : decoder.InputOffset()]
+	value, err := decoder.ReadValue()
+	if err != nil {
+		return m, err
+	}
+	m.value = text[decoder.InputOffset()-int64(len(value)) : decoder.InputOffset()]
+	if bytes.IndexByte(m.name, '\\') < 0 {
+		m.name = m.name[1 : len(m.name)-1]
+		return m, nil
+	}
+	m.name, err = jsontext.AppendUnquote(nil, m.name)
+	return m, err
+}
+
+// putDecoder returns a decoder to the pool and drops its reference to the body.
+func putDecoder(decoder *jsontext.Decoder) {
 	decoder.Reset(http.NoBody)
 	decoders.Put(decoder)
 }
 
-// elements returns the first values of an array that is known to be valid, max of them at most.
-func elements(array jsontext.Value, max int) []jsontext.Value {
+// arrayElements returns the values of a valid array, at most max of them.
+func arrayElements(array jsontext.Value, max int) []jsontext.Value {
 	decoder := decoders.Get().(*jsontext.Decoder)
-	defer giveBack(decoder)
+	defer putDecoder(decoder)
 	decoder.Reset(bytes.NewBuffer(array), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	values := []jsontext.Value{}
 	for _, err := decoder.ReadToken(); err == nil && len(values) < max && decoder.PeekKind() != jsontext.KindEndArray; {
@@ -193,11 +203,11 @@ func elements(array jsontext.Value, max int) []jsontext.Value {
 	return values
 }
 
-var errTrailing = errors.New("something follows the object")
+var errTrailingText = errors.New("text follows the object")
 
-// survey measures a text before it is parsed: how deep it nests, and whether it is free of white space between tokens.
-// Of a text that is no JSON it says nothing useful, and harms nothing.
-func survey(text []byte) (deepest int, compact bool) {
+// measure returns the depth of a JSON text, and whether it has no white space between tokens. For other texts the result has no
+// meaning.
+func measure(text []byte) (deepest int, compact bool) {
 	depth, quoted := 0, false
 	compact = true
 	for i := 0; i < len(text); i++ {

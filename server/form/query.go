@@ -8,22 +8,21 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// query hands out the parameters of a query one by one, each by what it must be, and collects all that is wrong with
-// them. The zero value has none.
+// Query reads the parameters of a query string and collects their problems. The zero value has no parameters.
 type Query struct {
 	values   map[string]string // of the parameters that the route knows
 	problems []fault.Field
 }
 
-// The codes of what is wrong with a query.
+// The codes of problems with a query.
 const (
 	CodeInvalidParameter = "invalid_parameter"
 	codeUnknownParameter = "unknown_parameter"
 	codeInvalidCursor    = "invalid_cursor"
 )
 
-// newQuery reads the parameters that are known. Any other is a problem rather than passed over: a filter that is misspelt
-// would show everything. Problems are noted in the order written.
+// ParseQuery reads the parameters with known names. Any other parameter is a problem: an ignored filter with a spelling mistake would
+// show everything. Problems are in the order of the query string.
 func ParseQuery(raw string, known []string) Query {
 	q := Query{values: map[string]string{}}
 	for part := range strings.SplitSeq(raw, "&") {
@@ -36,7 +35,7 @@ func ParseQuery(raw string, known []string) Query {
 		case !ok:
 			q.Refuse(name, "must be percent-encoded, as in a%20b")
 		case !slices.Contains(known, name):
-			q.note(name, codeUnknownParameter, "There is no parameter "+Printable(name, MaxName)+" here; "+those(known)+".")
+			q.add(name, codeUnknownParameter, "The parameter "+Printable(name, MaxName)+" is unknown; "+parameterList(known)+".")
 		case again:
 			q.Refuse(name, "may be given once")
 		default:
@@ -46,8 +45,8 @@ func ParseQuery(raw string, known []string) Query {
 	return q
 }
 
-// parameter splits a name and its value; ok is false where one of them cannot be decoded. A semicolon separates nothing
-// (url.ParseQuery), and would be taken for doing so by others.
+// parameter splits a name and its value. ok is false if one of them cannot be decoded. A semicolon is refused, because some programs
+// take it for a separator and others do not (url.ParseQuery).
 func parameter(part string) (name, value string, ok bool) {
 	written, encoded, _ := strings.Cut(part, "=")
 	name, err := url.QueryUnescape(written)
@@ -58,23 +57,23 @@ func parameter(part string) (name, value string, ok bool) {
 	return name, value, err == nil && !strings.Contains(part, ";")
 }
 
-func those(known []string) string {
+func parameterList(known []string) string {
 	if len(known) == 0 {
-		return "there is none at all"
+		return "this path has no parameters"
 	}
-	return "there are " + strings.Join(known, ", ")
+	return "the parameters are " + strings.Join(known, ", ")
 }
 
-func (q *Query) note(name, code, message string) {
+func (q *Query) add(name, code, message string) {
 	q.problems = append(q.problems, fault.Field{Field: Printable(name, MaxName), Code: code, Message: message})
 }
 
-// refuse notes what a parameter must be and is not.
+// Refuse adds a problem: what the parameter must be.
 func (q *Query) Refuse(name, must string) {
-	q.note(name, CodeInvalidParameter, "The parameter "+Printable(name, MaxName)+" "+must+".")
+	q.add(name, CodeInvalidParameter, "The parameter "+Printable(name, MaxName)+" "+must+".")
 }
 
-// end reports all that is wrong. Where that is one thing, or several of one sort, its code is the code of the whole.
+// Err returns all problems as one fault (Malformed). If all problems have the same code, the fault has that code too.
 func (q *Query) Err() error {
 	if len(q.problems) == 0 {
 		return nil
@@ -90,20 +89,20 @@ func (q *Query) Err() error {
 	return e
 }
 
-// value returns a parameter as it was given.
-func (q *Query) Value(name string) (value string, given bool) {
-	value, given = q.values[name]
-	return value, given
+// Value returns a parameter as it was sent.
+func (q *Query) Value(name string) (value string, present bool) {
+	value, present = q.values[name]
+	return value, present
 }
 
-// valid reports whether nothing is wrong so far.
+// Valid reports whether there is no problem so far.
 func (q *Query) Valid() bool { return len(q.problems) == 0 }
 
-// choice returns a parameter that has one of a few values, or otherwise where it is not given.
+// Choice returns a parameter that must have one of the values. If it is missing, the result is otherwise.
 func (q *Query) Choice(name, otherwise string, values ...string) string {
-	value, given := q.values[name]
+	value, present := q.values[name]
 	switch {
-	case !given:
+	case !present:
 		return otherwise
 	case !slices.Contains(values, value):
 		q.Refuse(name, "must be one of "+strings.Join(values, ", "))
@@ -111,10 +110,10 @@ func (q *Query) Choice(name, otherwise string, values ...string) string {
 	return value
 }
 
-// matching returns a parameter that is valid, empty where it is not given.
+// Matching returns a parameter that must be valid. If it is missing, the result is empty.
 func (q *Query) Matching(name, must string, valid func(string) bool) string {
-	value, given := q.values[name]
-	if given && !valid(value) {
+	value, present := q.values[name]
+	if present && !valid(value) {
 		q.Refuse(name, must)
 	}
 	return value

@@ -18,7 +18,7 @@ const (
 	maxDescription = 500
 )
 
-// prose returns a text that may be empty and have several lines.
+// Multiline returns a text that may be empty and may have several lines.
 func (f *Form) Multiline(name string) *string {
 	text := f.Text(name, maxDescription)
 	if text != nil && strings.ContainsFunc(*text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
@@ -28,7 +28,7 @@ func (f *Form) Multiline(name string) *string {
 	return text
 }
 
-// line returns a text without control characters that is not blank.
+// Line returns a text of one line that is not blank.
 func (f *Form) Line(name string, max int) *string {
 	text := f.Text(name, max)
 	switch {
@@ -43,9 +43,9 @@ func (f *Form) Line(name string, max int) *string {
 	return text
 }
 
-// label returns a name as people give it: one line, trimmed.
+// Label returns a name that people read: one line, without white space around it.
 func (f *Form) Label(name string) *string {
-	// Blanks around a name do not count, so they are cut before it is measured.
+	// White space around a name does not count, so it is removed before the length is checked.
 	text := f.Text(name, math.MaxInt)
 	if text == nil {
 		return nil
@@ -64,17 +64,17 @@ func (f *Form) Label(name string) *string {
 	return nil
 }
 
-// word returns a name by which a plan or a role is addressed.
+// Slug returns a name that is used in paths, as of a plan or a role.
 func (f *Form) Slug(name string) *string {
 	text := f.Text(name, MaxName)
 	if text != nil && !access.ValidName(*text) {
-		f.Refuse(name, "invalid", "This must begin with a small letter and go on with at most 62 small letters, digits, _ and -.")
+		f.Refuse(name, "invalid", "This must start with a lower-case letter, followed by at most 62 lower-case letters, digits, _ and -.")
 		return nil
 	}
 	return text
 }
 
-// email returns a bare e-mail address.
+// Email returns an e-mail address without a display name.
 func (f *Form) Email(name string) *string {
 	text := f.Line(name, maxEmail)
 	if text == nil {
@@ -87,7 +87,7 @@ func (f *Form) Email(name string) *string {
 	return text
 }
 
-// externalID returns an id of the host product; null removes it, which the store knows as the empty string.
+// ExternalID returns an id of the host product. Null removes the id: the result is the empty string.
 func (f *Form) ExternalID(name string) *string {
 	if f.Null(name) {
 		return new(string)
@@ -95,8 +95,8 @@ func (f *Form) ExternalID(name string) *string {
 	return f.Line(name, maxExternalID)
 }
 
-// shortened returns at most max characters of a text, whatever they are.
-func shortened(text []byte, max int) string {
+// truncate returns at most max characters of a text.
+func truncate(text []byte, max int) string {
 	end := 0
 	for range max {
 		_, size := utf8.DecodeRune(text[end:])
@@ -107,7 +107,7 @@ func shortened(text []byte, max int) string {
 	return string(text[:end]) + "…"
 }
 
-// shown returns what a request says as a message may quote it: at most max characters, and none that is not printed.
+// Printable returns a part of a request for use in a message: at most max characters, all of them printable.
 func Printable(text string, max int) string {
 	var b strings.Builder
 	n := 0

@@ -7,23 +7,23 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// timeForm is the form of RFC 3339 section 5.6. It is needed because time.Parse takes other forms too, such as 2:00:00.
+// timeForm is the form of RFC 3339 section 5.6. time.Parse also accepts other forms, such as 2:00:00.
 var timeForm = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// parseTime reads a time of a request: RFC 3339, with a year from 1 to 9999 in UTC, so that answers can show it again. The
-// problem is nil, or says with its code what the time must be.
+// parseTime reads a time in RFC 3339. Its year in UTC is from 1 to 9999, so that responses can show it. The problem is nil, or says
+// what the time must be.
 func parseTime(text string) (at time.Time, problem *fault.Field) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || !timeForm.MatchString(text) {
 		return at, &fault.Field{Code: "invalid", Message: "must be a time such as 2030-01-31T12:00:00Z"}
 	}
 	if year := at.UTC().Year(); year < 1 || year > 9999 {
-		return at, &fault.Field{Code: "out_of_range", Message: "must lie from 0001-01-01T00:00:00Z on, and before 10000-01-01T00:00:00Z"}
+		return at, &fault.Field{Code: "out_of_range", Message: "must be from 0001-01-01T00:00:00Z on and before 10000-01-01T00:00:00Z"}
 	}
 	return at, nil
 }
 
-// moment returns a time.
+// Time returns a time.
 func (f *Form) Time(name string) *time.Time {
 	text := f.Text(name, MaxName)
 	if text == nil {
@@ -37,7 +37,7 @@ func (f *Form) Time(name string) *time.Time {
 	return &at
 }
 
-// expiry returns a time that lies in the future, in milliseconds. Null is no expiry, like leaving it out.
+// Expiry returns a time in the future, in milliseconds. Null and a missing field mean no expiry.
 func (f *Form) Expiry(name string) *int64 {
 	if f.Null(name) {
 		return nil
@@ -47,21 +47,21 @@ func (f *Form) Expiry(name string) *int64 {
 		return nil
 	}
 	if !at.After(time.Now()) {
-		f.Refuse(name, "in_the_past", "This must lie in the future.")
+		f.Refuse(name, "in_the_past", "This must be in the future.")
 		return nil
 	}
 	ms := at.UnixMilli()
 	return &ms
 }
 
-// span returns the times since and until in milliseconds, 0 where they are not given.
+// Period returns the times since and until in milliseconds. A missing one is 0.
 func (q *Query) Period() (since, until int64) { return q.time("since"), q.time("until") }
 
-// time returns a time in milliseconds. It is never 0 where it is given, because 0 does not narrow; nothing here is as
-// old as that.
+// time returns a time in milliseconds, or 0 if the parameter is missing. A time that is present is at least 1, because 0 means no
+// limit; no data is that old.
 func (q *Query) time(name string) int64 {
-	value, given := q.values[name]
-	if !given {
+	value, present := q.values[name]
+	if !present {
 		return 0
 	}
 	at, problem := parseTime(value)

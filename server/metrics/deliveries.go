@@ -32,7 +32,7 @@ func newDeliveries(f factory) deliveries {
 			"Time from the DNS lookup of the receiver to the end of its response, by outcome.",
 			[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30}, "outcome"),
 		ended:       f.counters("deliveries_ended_total", "Deliveries that ended with an attempt, without tests, by state.", "state"),
-		transitions: f.counters("subscription_transitions_total", "Changes of the status of subscriptions, by new status.", "status"),
+		transitions: f.counters("subscription_transitions_total", "Status changes of subscriptions, by new status.", "status"),
 	}
 	for _, outcome := range []webhook.Outcome{webhook.Succeeded, webhook.Failed, webhook.Interrupted} {
 		d.attempts.WithLabelValues(outcome.String())
@@ -57,7 +57,7 @@ func newDeliveries(f factory) deliveries {
 func (m *Metrics) Published(events int) { m.deliveries.published.Add(float64(events)) }
 
 // Ended counts a finished attempt, and its delivery if that ended with it.
-func (m *Metrics) Ended(r webhook.Result, made webhook.Settled) {
+func (m *Metrics) Ended(r webhook.Result, settled webhook.Settled) {
 	d := &m.deliveries
 	outcome := webhook.Succeeded
 	if !r.Succeeded {
@@ -66,12 +66,12 @@ func (m *Metrics) Ended(r webhook.Result, made webhook.Settled) {
 	}
 	d.attempts.WithLabelValues(outcome.String()).Inc()
 	d.seconds.WithLabelValues(outcome.String()).Observe(float64(r.DurationMS) / 1000)
-	if r.Trigger != webhook.ByTest && (made.State == webhook.Delivered || made.State == webhook.Exhausted) {
-		d.ended.WithLabelValues(made.State.String()).Inc()
+	if r.Trigger != webhook.ByTest && (settled.State == webhook.Delivered || settled.State == webhook.Exhausted) {
+		d.ended.WithLabelValues(settled.State.String()).Inc()
 	}
 }
 
-// label returns the label of a class. Unknown classes share one, so a mistake elsewhere cannot add series.
+// label returns the label of a class. All unknown classes share one label, so a mistake in another package cannot add series.
 func label(class webhook.FailureClass) string {
 	if !slices.Contains(webhook.FailureClasses(), class) {
 		return other

@@ -26,10 +26,10 @@ func newRequests(f factory) requests {
 			"Time from the header of a request to the end of its response, by route pattern and method.",
 			[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}, "route", "method"),
 		rateLimited: f.counter("http_rate_limited_total",
-			"Requests refused because their key used up its window, or their organization used up its rate without API keys."),
+			"Requests refused because an API key used its rate limit, or an organization used server.token_rate."),
 		throttled: f.counter("http_throttled_total",
-			"Requests refused because their address failed to authenticate too often."),
-		unauthenticated: f.counters("authentication_failures_total", "Requests answered with 401, by problem code.", "code"),
+			"Requests refused because the client address sent too many invalid credentials."),
+		unauthenticated: f.counters("authentication_failures_total", "Responses with the status 401, by problem code.", "code"),
 	}
 }
 

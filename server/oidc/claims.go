@@ -44,7 +44,7 @@ func (v *Verifier) identify(payload []byte) (access.Identity, error) {
 	}
 	switch {
 	case c.Issuer != "" && c.Issuer != v.issuer:
-		return access.Identity{}, unauthenticated("wrong_issuer", "This token is from another issuer than the one that is trusted here.",
+		return access.Identity{}, unauthenticated("wrong_issuer", "This token is not from the issuer that this server trusts.",
 			fmt.Errorf("iss is %.200q; oidc.issuer is %q", c.Issuer, v.issuer))
 	case c.Audience != nil && !slices.Contains(c.Audience, v.audience):
 		return access.Identity{}, unauthenticated("wrong_audience", "This token was made for another service.",
@@ -52,7 +52,7 @@ func (v *Verifier) identify(payload []byte) (access.Identity, error) {
 	case c.Issuer == "" || c.Audience == nil || c.Subject == "" || len(c.Subject) > maxSubject:
 		return access.Identity{}, invalidClaims(errors.New("iss, aud or sub is missing, or sub is too long"))
 	case c.Events != nil: // RFC 8417 section 2.2
-		return access.Identity{}, wrongType(errors.New("it has an events claim, so it is a security event, such as a logout token"))
+		return access.Identity{}, wrongType(errors.New("the token has an events claim, so it is a security event, such as a logout token"))
 	}
 	if err := c.checkTimes(time.Now()); err != nil {
 		return access.Identity{}, err
@@ -61,7 +61,7 @@ func (v *Verifier) identify(payload []byte) (access.Identity, error) {
 	if c.EmailVerified == true {
 		email, isText := c.Email.(string)
 		if !isText {
-			return access.Identity{}, invalidClaims(errors.New("email_verified is true, and email is not a string"))
+			return access.Identity{}, invalidClaims(errors.New("email_verified is true, but email is not a string"))
 		}
 		identity.Email = email
 	}
@@ -115,7 +115,7 @@ func (c *claims) checkTimes(now time.Time) error {
 			return invalidClaims(err)
 		}
 		if now.Before(begin.Add(-leeway)) {
-			return unauthenticated("token_not_yet_valid", "This token is not valid yet; the clocks may differ.",
+			return unauthenticated("token_not_yet_valid", "This token is not valid yet, perhaps because the clocks differ; try again later.",
 				fmt.Errorf("%s is %s, more than %s after the time of this machine", claim.name, begin.Format(time.RFC3339), leeway))
 		}
 	}
@@ -142,7 +142,7 @@ func unauthenticated(code, message string, why error) error {
 }
 
 func invalidClaims(why error) error {
-	return unauthenticated("invalid_claims", "This token must have iss, aud, exp and sub, each once and of its type; see the server's log.",
+	return unauthenticated("invalid_claims", "This token has a missing or wrong claim (iss, aud, exp or sub); see the log of the server.",
 		shorten(fmt.Errorf("claims: %w", why)))
 }
 

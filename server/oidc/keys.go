@@ -14,8 +14,8 @@ import (
 )
 
 // How often the issuer is asked for its keys. A key that the issuer removes is accepted for refreshInterval at most, or
-// until the issuer answers again. A key that it adds is found at the first token that names it, unless the issuer was asked
-// less than tryInterval ago. Until the first answer, firstInterval counts, because both are often started together.
+// until the issuer answers again. The first token that names a new key makes Run ask again, at most once in
+// tryInterval. Until the first answer, firstInterval counts, because both are often started together.
 const (
 	refreshInterval = 5 * time.Minute
 	tryInterval     = 30 * time.Second
@@ -82,7 +82,7 @@ func (s *keySet) wait(ctx context.Context) {
 	}
 }
 
-// update stores the answer of the issuer. The known keys stay if keys is nil, which is no answer. news reports whether the
+// update stores the answer of the issuer. If keys is nil, there was no answer, and the known keys stay. news reports whether the
 // issuer answers now and did not before, or the reverse. again is how long to wait before the next request.
 func (s *keySet) update(keys []jose.JSONWebKey, err error) (news bool, again time.Duration) {
 	s.mu.Lock()
@@ -134,15 +134,15 @@ func (v *Verifier) refresh(ctx context.Context) time.Duration {
 	news, again := v.keys.update(keys, err)
 	switch {
 	case err == nil && news:
-		v.log.LogAttrs(ctx, slog.LevelInfo, "received the issuer's keys", slog.String("issuer", v.issuer), slog.Int("keys", len(keys)))
+		v.log.LogAttrs(ctx, slog.LevelInfo, "received the keys of the issuer", slog.String("issuer", v.issuer), slog.Int("keys", len(keys)))
 	case err != nil && news && ctx.Err() == nil:
 		v.log.LogAttrs(ctx, slog.LevelWarn, "cannot get the keys of oidc.issuer, so tokens with an unknown key get 503; "+
-			"Keyhook tries again every few seconds without further log lines", slog.String("issuer", v.issuer), slog.Any("cause", err))
+			"the server tries again every few seconds and does not log that", slog.String("issuer", v.issuer), slog.Any("cause", err))
 	}
 	return again
 }
 
 func unavailable(why error) error {
 	return fault.New(fault.Unavailable, "issuer_unavailable",
-		"This token cannot be verified at the moment, because the identity provider does not answer; try again later.").Because(why)
+		"This token cannot be verified now, because the identity provider does not respond; try again later.").Because(why)
 }

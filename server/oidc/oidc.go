@@ -63,12 +63,12 @@ var algorithms = []jose.SignatureAlgorithm{
 var types = []string{"", "jwt", "at+jwt"}
 
 // Verify returns the identity in a token. It verifies the signature each time, so a key that the issuer removes stops
-// counting as soon as Run learns of that.
+// counting as soon as Run has the new keys.
 //
-// Faults: Unauthenticated, with the code invalid_key if the token is malformed or not signed by the issuer, and
-// wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type or invalid_claims if it is signed;
-// Unavailable if its key is unknown and the issuer does not answer. Each fault has the reason as its private cause, without
-// the token.
+// Faults: Unauthenticated and Unavailable. The code invalid_key means that the token is malformed or not signed by the issuer.
+// The codes for a signed token are wrong_issuer, wrong_audience, token_expired, token_not_yet_valid, wrong_token_type and
+// invalid_claims. Unavailable means that the key is unknown and the issuer does not respond. Each fault has the reason as its
+// private cause, without the token.
 func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Identity, error) {
 	payload, err := v.verifySignature(ctx, c.Reveal())
 	if err != nil {
@@ -77,8 +77,8 @@ func (v *Verifier) Verify(ctx context.Context, c access.Credential) (access.Iden
 	return v.identify(payload)
 }
 
-// verifySignature returns the payload of a token if a key of the issuer has signed it. It uses two fields of the header:
-// the algorithm, which must be accepted and fit the key, and the key id, which only selects among the keys of the issuer. It
+// verifySignature returns the payload of a token if a key of the issuer has signed it. It uses two fields of the header.
+// The algorithm must be accepted and fit the key. The key id only selects among the keys of the issuer. verifySignature
 // ignores keys that the token contains or points to (jwk, jku, x5c, x5u).
 func (v *Verifier) verifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)
@@ -87,7 +87,7 @@ func (v *Verifier) verifySignature(ctx context.Context, token string) ([]byte, e
 	}
 	header := jws.Signatures[0].Header
 	if _, found := header.ExtraHeaders["crit"]; found {
-		return nil, invalid(errors.New("its header has crit, so it needs an extension that Keyhook does not support"))
+		return nil, invalid(errors.New("the header has crit, so the token needs an extension that Keyhook does not support"))
 	}
 	keys, err := v.keys.find(ctx, header.KeyID, header.Algorithm)
 	if err != nil {
@@ -98,17 +98,17 @@ func (v *Verifier) verifySignature(ctx context.Context, token string) ([]byte, e
 			return payload, checkType(header)
 		}
 	}
-	return nil, invalid(fmt.Errorf("its signature does not match the issuer's key %.100q", header.KeyID))
+	return nil, invalid(fmt.Errorf("the signature does not match the key %.100q of the issuer", header.KeyID))
 }
 
 func checkType(header jose.Header) error {
 	typ, found := header.ExtraHeaders[jose.HeaderType]
 	text, isText := typ.(string)
 	if found && !isText || !slices.Contains(types, strings.TrimPrefix(strings.ToLower(text), "application/")) {
-		return wrongType(fmt.Errorf("its typ is %.100q", fmt.Sprint(typ)))
+		return wrongType(fmt.Errorf("typ is %.100q", fmt.Sprint(typ)))
 	}
 	if cty, found := header.ExtraHeaders[jose.HeaderContentType]; found {
-		return wrongType(fmt.Errorf("its cty is %.100q", fmt.Sprint(cty)))
+		return wrongType(fmt.Errorf("cty is %.100q", fmt.Sprint(cty)))
 	}
 	return nil
 }

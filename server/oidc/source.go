@@ -53,23 +53,23 @@ func newSource(o Options) source {
 	return source{issuer: o.Issuer, client: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
-			return fmt.Errorf("the issuer redirects to %s, and Keyhook follows no redirects; set oidc.issuer to the final URL", to.URL.Redacted())
+			return fmt.Errorf("the issuer redirects to %s, but Keyhook follows no redirects; set oidc.issuer to the final URL", to.URL.Redacted())
 		},
 	}}
 }
 
 // fetch returns the keys of the issuer. It discovers their URL first if that is unknown or failed last time.
 func (s *source) fetch(ctx context.Context) (keys []jose.JSONWebKey, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("no answer within %s", fetchTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("no response within %s", fetchTime))
 	defer cancel()
 	if s.keys == "" {
 		if s.keys, err = s.discover(ctx); err != nil {
-			return nil, fmt.Errorf("discover: %w", err)
+			return nil, fmt.Errorf("cannot discover the keys: %w", err)
 		}
 	}
 	if keys, err = s.download(ctx); err != nil {
 		defer func() { s.keys = "" }() // the keys may have moved
-		return keys, fmt.Errorf("get keys from %s: %w", s.keys, err)
+		return keys, fmt.Errorf("cannot get the keys from %s: %w", s.keys, err)
 	}
 	return keys, nil
 }
@@ -84,15 +84,15 @@ func (s *source) discover(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if document.Issuer != s.issuer {
-		return "", fmt.Errorf("its document is that of the issuer %.100q; set oidc.issuer to exactly that, if you trust it", document.Issuer)
+		return "", fmt.Errorf("the discovery document names the issuer %.100q; if you trust that issuer, set oidc.issuer to it", document.Issuer)
 	}
 	keys, err := url.Parse(document.JWKSURI)
 	issuer, _ := url.Parse(s.issuer) // config has checked it
 	switch {
 	case err != nil || keys.Host == "" || keys.User != nil:
-		return "", errors.New("its jwks_uri is missing or not a URL")
+		return "", errors.New("jwks_uri in the discovery document is missing or not a URL")
 	case keys.Scheme != "https" && (keys.Scheme != "http" || keys.Scheme != issuer.Scheme || keys.Hostname() != issuer.Hostname()):
-		return "", errors.New("its jwks_uri is not https, so anybody on the network path could replace the keys")
+		return "", errors.New("jwks_uri in the discovery document is not https, so anybody on the network could replace the keys")
 	}
 	return keys.String(), nil
 }
@@ -114,7 +114,7 @@ func (s *source) download(ctx context.Context) ([]jose.JSONWebKey, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return keys, errors.New("none of its keys can verify a signature")
+		return keys, errors.New("the document has no key that can verify a signature")
 	}
 	return keys, nil
 }
@@ -138,7 +138,7 @@ func (s *source) get(ctx context.Context, address string, document any) error {
 		return err
 	}
 	if err := json.Unmarshal(body, document); err != nil {
-		return fmt.Errorf("decode its JSON: %w", err)
+		return fmt.Errorf("cannot decode the JSON: %w", err)
 	}
 	return nil
 }

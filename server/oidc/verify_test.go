@@ -271,8 +271,8 @@ func TestBrokenIssuers(t *testing.T) {
 		"a page":               {answers("<html>" + strings.Repeat("x", 5000)), "decode"},
 		"nothing":              {answers(""), "decode"},
 		"an empty object":      {answers("{}"), "issuer"},
-		"another issuer":       {discovers(elsewhere.url, elsewhere.url+keysPath), "is that of the issuer"},
-		"the issuer, almost":   {discovers("{url}/", "{url}"+keysPath), "is that of the issuer"},
+		"another issuer":       {discovers(elsewhere.url, elsewhere.url+keysPath), "names the issuer"},
+		"the issuer, almost":   {discovers("{url}/", "{url}"+keysPath), "names the issuer"},
 		"no address of keys":   {discovers("{url}", ""), "jwks_uri"},
 		"keys in a file":       {discovers("{url}", "file:///etc/passwd"), "jwks_uri"},
 		"keys over plain HTTP": {discovers("{url}", "http://keys.example.com/keys"), "jwks_uri"},
@@ -286,11 +286,11 @@ func TestBrokenIssuers(t *testing.T) {
 			return func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 		}, "EOF"},
 		"keys that are a page":  {publishes("<html>"), "decode"},
-		"no keys":               {publishes(`{"keys":[]}`), "none of its keys"},
-		"a set of something":    {publishes(`{"keys":[1,"x",null,{},{"kty":"x"}]}`), "none of its keys"},
-		"a secret":              {publishes(`{"keys":[{"kty":"oct","kid":"ed","k":"` + b64(make([]byte, 64)) + `"}]}`), "none of its keys"},
-		"a key to encrypt with": {publishes(`{"keys":[` + strings.Replace(keyText(keys().ed), `"sig"`, `"enc"`, 1) + `]}`), "none of its keys"},
-		"a weak key":            {publishes(`{"keys":[` + weak + `]}`), "none of its keys"},
+		"no keys":               {publishes(`{"keys":[]}`), "no key that can verify"},
+		"a set of something":    {publishes(`{"keys":[1,"x",null,{},{"kty":"x"}]}`), "no key that can verify"},
+		"a secret":              {publishes(`{"keys":[{"kty":"oct","kid":"ed","k":"` + b64(make([]byte, 64)) + `"}]}`), "no key that can verify"},
+		"a key to encrypt with": {publishes(`{"keys":[` + strings.Replace(keyText(keys().ed), `"sig"`, `"enc"`, 1) + `]}`), "no key that can verify"},
+		"a weak key":            {publishes(`{"keys":[` + weak + `]}`), "no key that can verify"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -61,7 +61,7 @@ func TestOthersStayOut(t *testing.T) {
 	if said != "" || errors.Is(err, os.ErrPermission) {
 		t.Errorf("with the mode changed, another user was told %q, error %v", said, err)
 	}
-	if !strings.Contains(log.String(), "refused a process of another user") || !strings.Contains(log.String(), "uid=65534") {
+	if !strings.Contains(log.String(), "refused a connection to the local socket") || !strings.Contains(log.String(), "uid=65534") {
 		t.Errorf("the log says %s", log)
 	}
 	if said, err := ask(t, path); said != "in" {
@@ -99,7 +99,7 @@ func TestStranger(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn, err := socket.Dial(t.Context(), database+".sock")
-		if isStranger := owner != nobody; errors.Is(err, socket.ErrStranger) != isStranger || isStranger && !strings.Contains(err.Error(), "uid 65534") {
+		if isForeign := owner != nobody; errors.Is(err, socket.ErrForeignProcess) != isForeign || isForeign && !strings.Contains(err.Error(), "uid 65534") {
 			t.Errorf("the database belongs to %d: error %v", owner, err)
 		}
 		if conn != nil {

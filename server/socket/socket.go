@@ -31,8 +31,8 @@ func Path(database string) (string, error) {
 // suffix is what Path adds to the path of the database.
 const suffix = ".sock"
 
-// ErrInTheWay is returned by Listen if the path of the socket is taken by something that is not a socket.
-var ErrInTheWay = errors.New("not a socket")
+// ErrPathTaken is returned by Listen if the path of the socket is taken by something that is not a socket.
+var ErrPathTaken = errors.New("the path of the local socket is taken")
 
 // Listen listens next to a database that this process owns. A socket that is there already belonged to a server that was
 // killed, so Listen replaces it. Only processes of this user and of root may connect. Closing the listener removes the socket.
@@ -42,14 +42,14 @@ var ErrInTheWay = errors.New("not a socket")
 func Listen(database string, log *slog.Logger) (net.Listener, error) {
 	path, err := Path(database)
 	if err != nil {
-		return nil, fmt.Errorf("local socket: %w", err)
+		return nil, fmt.Errorf("cannot make the local socket: %w", err)
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
 	l, err := listen(path)
 	if err != nil {
-		log.Warn("cannot make the local socket; commands on this machine need --url and --token", "path", path, "cause", err)
+		log.Warn("cannot make the local socket, so commands on this machine need --url and --token", "path", path, "cause", err)
 		return nil, nil
 	}
 	return &listener{UnixListener: l, path: path, log: log}, nil
@@ -62,12 +62,12 @@ func removeStale(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("local socket: %w", err)
+		return fmt.Errorf("cannot look at the local socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: %s is at the path of the local socket; move it away, or set storage.path to another file", ErrInTheWay, path)
+		return fmt.Errorf("%w: %s is not a socket; look at it and move it away, or set storage.path to another file", ErrPathTaken, path)
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("remove the local socket of a killed server: %w", err)
+		return fmt.Errorf("cannot remove the local socket of a killed server: %w", err)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	defer release()
-	config := net.ListenConfig{Control: private}
+	config := net.ListenConfig{Control: setPrivateMode}
 	found, err := config.Listen(context.Background(), "unix", name)
 	if err != nil {
 		return nil, err
@@ -104,12 +104,16 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, known, err := peer(conn)
+		uid, known, err := peerUser(conn)
 		if err == nil && (!known || uid == 0 || uid == os.Geteuid()) {
 			return conn, nil
 		}
-		l.log.Warn("refused a process of another user at the local socket", "path", l.path, "uid", uid, "cause", err)
-		_ = conn.Close() // the process learns no more
+		if err != nil {
+			l.log.Warn("refused a connection to the local socket, because its user is unknown", "path", l.path, "cause", err)
+		} else {
+			l.log.Warn("refused a connection to the local socket from another user", "path", l.path, "uid", uid)
+		}
+		_ = conn.Close() // the other process gets no reason
 	}
 }
 
@@ -124,12 +128,12 @@ func (l *listener) Close() error {
 	return err
 }
 
-// ErrStranger is returned by Dial if the process that listens cannot be the server of the database.
-var ErrStranger = errors.New("a process of another user listens")
+// ErrForeignProcess is returned by Dial if the process that listens cannot be the server of the database.
+var ErrForeignProcess = errors.New("a process of another user listens")
 
-// Dial connects to the socket at a path. It returns ErrStranger unless the process that listens belongs to this user, to root
-// or to the owner of the database. In a directory that anyone may write to, such as /tmp, anyone can make a socket of that
-// name while no server runs.
+// Dial connects to the socket at a path. It returns ErrForeignProcess unless the process that listens belongs to this user, to root
+// or to the owner of the database. While no server runs, anyone can make a socket of that name in a directory such as
+// /tmp.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	name, release, err := address(path)
 	if err != nil {
@@ -146,9 +150,9 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// checkListener returns ErrStranger if the process at the other end is not trusted.
+// checkListener returns ErrForeignProcess if the process at the other end is not trusted.
 func checkListener(conn *net.UnixConn, path string) error {
-	uid, known, err := peer(conn)
+	uid, known, err := peerUser(conn)
 	if err != nil || !known || uid == 0 || uid == os.Geteuid() {
 		return err
 	}
@@ -157,24 +161,24 @@ func checkListener(conn *net.UnixConn, path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w on %s (uid %d), so nothing was sent to it; find out who made that socket, and remove it", ErrStranger, path, uid)
+	return fmt.Errorf("%w on the socket %s (uid %d), so nothing was sent; find out who made that socket, and remove it", ErrForeignProcess, path, uid)
 }
 
-// longest is how many bytes the address of a socket may have, without the NUL at its end.
-const longest = len(syscall.RawSockaddrUnix{}.Path) - 1
+// maxAddress is how many bytes the address of a socket may have, without the NUL at its end.
+const maxAddress = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 // address returns a name of the socket that is short enough for the system. Call release after using it.
 func address(path string) (name string, release func(), err error) {
-	if len(path) <= longest {
+	if len(path) <= maxAddress {
 		return path, func() {}, nil
 	}
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return "", nil, err
 	}
-	name, err = nameIn(dir, filepath.Base(path))
-	if err == nil && len(name) > longest {
-		err = fmt.Errorf("its path has %d bytes, and the system allows %d; choose a shorter storage.path", len(path), longest)
+	name, err = pathInDirectory(dir, filepath.Base(path))
+	if err == nil && len(name) > maxAddress {
+		err = fmt.Errorf("the path of the socket has %d bytes, but the system allows only %d; set a shorter storage.path", len(path), maxAddress)
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, dir.Close())

@@ -143,7 +143,7 @@ func TestListen(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := socket.Listen(database, quiet)
-			if !errors.Is(err, socket.ErrInTheWay) || !strings.Contains(err.Error(), "move it away") {
+			if !errors.Is(err, socket.ErrPathTaken) || !strings.Contains(err.Error(), "move it away") {
 				t.Errorf("error %v", err)
 			}
 			if _, err := os.Lstat(database + ".sock"); err != nil {
@@ -169,7 +169,7 @@ func TestListen(t *testing.T) {
 		database := filepath.Join(t.TempDir(), strings.Repeat("n", 150))
 		log := &text{}
 		l, err := socket.Listen(database, slog.New(slog.NewTextHandler(log, nil)))
-		if l != nil || err != nil || !strings.Contains(log.String(), "choose a shorter storage.path") {
+		if l != nil || err != nil || !strings.Contains(log.String(), "set a shorter storage.path") {
 			t.Errorf("listener %v, error %v, log %s", l, err, log)
 		}
 		if _, err := ask(t, database+".sock"); err == nil || !strings.Contains(err.Error(), "shorter storage.path") {

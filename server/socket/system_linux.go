@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// peer returns the user that the process at the other end had when it connected (unix(7), SO_PEERCRED).
-func peer(conn *net.UnixConn) (uid int, known bool, err error) {
+// peerUser returns the user that the process at the other end had when it connected (unix(7), SO_PEERCRED).
+func peerUser(conn *net.UnixConn) (uid int, known bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, false, err
@@ -26,9 +26,9 @@ func peer(conn *net.UnixConn) (uid int, known bool, err error) {
 	return int(credentials.Uid), true, nil
 }
 
-// private sets the mode of a socket to 0600 before bind(2) makes its file with that mode. Changing the mode of the file later
+// setPrivateMode sets the mode of a socket to 0600 before bind(2) makes its file with that mode. Changing the mode of the file later
 // could change another file that has its name by then.
-func private(_, _ string, raw syscall.RawConn) error {
+func setPrivateMode(_, _ string, raw syscall.RawConn) error {
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) }); err != nil {
 		return err
@@ -36,7 +36,7 @@ func private(_, _ string, raw syscall.RawConn) error {
 	return failed
 }
 
-// nameIn names a file by its open directory, so that the length of the directory's path does not matter.
-func nameIn(dir *os.File, base string) (string, error) {
+// pathInDirectory names a file by its open directory, so that the length of the directory's path does not matter.
+func pathInDirectory(dir *os.File, base string) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), base), nil
 }

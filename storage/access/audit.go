@@ -63,7 +63,7 @@ func AuditTypes() []string { return slices.Clone(auditTypes) }
 func IsAuditType(eventType string) bool { return slices.Contains(auditTypes, eventType) }
 
 // HealthNews reports whether events of a type announce a change in the health of a subscription. One customer can cause any
-// number of them with receivers that fail. So these events go only to healthy subscriptions of another host, and an
+// number of them with receivers that fail. So these events go only to healthy subscriptions of another host. An
 // organization gets a limited number of such deliveries per minute. The audit log has all of them.
 func HealthNews(eventType string) bool {
 	return eventType == SubscriptionFailing || eventType == SubscriptionDisabled

@@ -114,7 +114,7 @@ func isBase62(s string) bool {
 	return true
 }
 
-// Opaque wraps a token of any form, such as the one that an operator sets for the first start. ok is false unless it is 20
+// Opaque wraps a token of any form, such as bootstrap.token. ok is false unless it is 20
 // to 200 visible ASCII characters.
 func Opaque(raw string) (c Credential, ok bool) {
 	if len(raw) < 20 || len(raw) > 200 {

@@ -3,8 +3,8 @@ package access
 // Check is one of the checks that Keyhook makes for every use of an API key.
 type Check uint8
 
-// The checks of an API key, in their order. The order is the same for a request with the key, for a proxy or a back end that
-// asks about the key, and for an explanation. The first check that fails decides the response, and the later ones are not
+// The checks of an API key, in their order. The order is the same for requests, for questions of a proxy or a back
+// end, and for explanations. The first check that fails decides the response, and the later ones are not
 // made. A request that fails before CheckRateLimit does not count against the window.
 const (
 	CheckParse        Check = iota // the form and the checksum are right

@@ -1,5 +1,11 @@
 package access
 
+import (
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
 // Plan says what an organization may use. A change takes effect on the next request and the next attempt.
 type Plan struct {
 	RowID              int64  `db:"id"`
@@ -30,6 +36,46 @@ const (
 	MostSubscriptions = 5_000
 	MostAPIKeys       = 10_000
 )
+
+// CheckSubscriptions refuses one more subscription where an organization has so many. Faults: Conflict.
+func (p Plan) CheckSubscriptions(have int64) error {
+	return planBound{p.Name, "max_subscriptions", "subscriptions", "Delete", p.MaxSubscriptions, MostSubscriptions}.check(have)
+}
+
+// CheckKeys refuses one more API key where an organization has so many live ones. Faults: Conflict.
+func (p Plan) CheckKeys(have int64) error {
+	return planBound{p.Name, "max_api_keys", "live API keys", "Revoke", p.MaxAPIKeys, MostAPIKeys}.check(have)
+}
+
+// planBound is how many things of a sort a plan allows.
+type planBound struct {
+	plan, field, sort, remove string
+	limit                     *int64 // nil is most
+	most                      int64
+}
+
+// check refuses one more than allowed where there are so many.
+func (b planBound) check(have int64) error {
+	switch {
+	case b.limit != nil && have >= *b.limit:
+		return fault.New(fault.Conflict, "limit_reached",
+			"The plan %q allows %d %s (%s), and the organization has %d. %sAsk an operator for a higher %s (at most %d) or another plan.",
+			b.plan, *b.limit, b.sort, b.field, have, b.less(have), b.field, b.most)
+	case have >= b.most:
+		return fault.New(fault.Conflict, "limit_reached",
+			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise, and the organization has %d. %s some that are no longer used.",
+			b.plan, b.field, b.most, b.sort, have, b.remove)
+	}
+	return nil
+}
+
+// less says how to make room, if that is possible.
+func (b planBound) less(have int64) string {
+	if have == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s some that are no longer used. ", b.remove)
+}
 
 // PlanChange is a partial update of a plan; nil leaves a field as it is. Fields for which nil is a value have a field Set…
 // before them, which says whether to change them.

@@ -22,8 +22,8 @@ func (p Principal) In(o Organization) Principal {
 	return p
 }
 
-// Authority names, by row ids, the credential of an actor. A transaction uses it to read the actor's present permissions,
-// because the credential or the role may have changed since the request began.
+// Authority names, by row ids, the credential of an actor. A transaction reads the present permissions of the actor with
+// it, because they may have changed since the request began.
 type Authority struct {
 	User  int64
 	Home  int64 // the credential's own organization

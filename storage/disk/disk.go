@@ -14,11 +14,29 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Reasons to refuse a place. Each is wrapped in a sentence that says what to do.
+// Reasons to refuse a place. Each error of this package that is one of them says what happened, why, and what to do.
 var (
 	ErrAccess     = errors.New("the files cannot be used")
 	ErrFileSystem = errors.New("the file system cannot hold a database")
 )
+
+// refusal is a complete sentence with the reasons that errors.Is finds. The sentence does not repeat their texts.
+type refusal struct {
+	sentence string
+	reasons  []error
+}
+
+func (r refusal) Error() string   { return r.sentence }
+func (r refusal) Unwrap() []error { return r.reasons }
+
+// refuse returns an error that is ErrAccess and, if it is not nil, also cause.
+func refuse(cause error, sentence, mend string) error {
+	reasons := []error{ErrAccess}
+	if cause != nil {
+		reasons = append(reasons, cause)
+	}
+	return fault.Advise(refusal{sentence, reasons}, "%s", mend)
+}
 
 // Modes of access(2).
 const (
@@ -36,8 +54,8 @@ func Resolve(path string) (resolved string, user User, err error) {
 		return "", user, err
 	}
 	if _, err := os.Lstat(filepath.Dir(resolved)); errors.Is(err, fs.ErrNotExist) {
-		return "", user, fault.Advise(fmt.Errorf("%w: storage.path is %s, but there is no directory %s", ErrAccess, path, filepath.Dir(path)),
-			"create it (mkdir -p %s), or set storage.path", quote(filepath.Dir(path)))
+		return "", user, refuse(nil, fmt.Sprintf("storage.path is %s, but there is no directory %s", path, filepath.Dir(path)),
+			fmt.Sprintf("create the directory (mkdir -p %s), or set storage.path", quote(filepath.Dir(path))))
 	}
 	if _, err := os.Lstat(resolved); user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
 		_, user, err = Locate(resolved + Key) // a lost database had the owner of its key
@@ -82,8 +100,7 @@ func Check(path string) error {
 		return Explain(dir, err)
 	}
 	if !info.IsDir() {
-		return fault.Advise(fmt.Errorf("%w: storage.path is %s, but %s is not a directory", ErrAccess, path, dir),
-			"set storage.path to a file in one")
+		return refuse(nil, fmt.Sprintf("storage.path is %s, but %s is not a directory", path, dir), "set storage.path to a file in a directory")
 	}
 	if err := access(dir, mayRead|mayWrite|maySearch); err != nil {
 		return Explain(dir, err)
@@ -127,61 +144,59 @@ func checkKinds(path string, names []string) error {
 }
 
 // Explain turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
-// that fixes it. The result is ErrAccess and also wraps err.
+// that gives access. The result is ErrAccess and also wraps err.
 func Explain(name string, err error) error {
 	if pathed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathed.Err // the sentence names the path
 	}
 	switch {
 	case errors.Is(err, syscall.EROFS):
-		return fault.Advise(fmt.Errorf("%w: %s is on a read-only file system (%w)", ErrAccess, name, err),
-			"mount it writable, or set storage.path to a file elsewhere")
+		return refuse(err, name+" is on a read-only file system", "mount the file system writable, or use a directory on another one")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fault.Advise(fmt.Errorf("%w: there is no room for %s (%w)", ErrAccess, name, err),
-			"make room on that disk, or set storage.path to a file elsewhere")
+		return refuse(err, fmt.Sprintf("cannot write %s: %v", name, err), "free space on that disk, or use a directory on another disk")
 	case errors.Is(err, fs.ErrPermission):
-		who := fmt.Sprintf("uid %d, gid %d", os.Geteuid(), os.Getegid())
-		owner, mend := owner(name)
-		return fault.Advise(fmt.Errorf("%w: %s may not be used by this process (%s, %w): %s", ErrAccess, name, who, err, owner),
-			"%s, or set storage.path to a file elsewhere", mend)
+		why, mend := whyDenied(name)
+		return refuse(err, fmt.Sprintf("this process (%s) may not use %s, because %s", Self(), name, why), mend+", or set storage.path to another file")
 	}
-	return fmt.Errorf("%w: %s: %w", ErrAccess, name, err)
+	return refuse(err, fmt.Sprintf("cannot use %s: %v", name, err), "look at each directory of this path, or set storage.path to another file")
 }
 
-// owner says who owns name, and how to give this process access. If a directory hides name, the answer is about
-// that directory.
-func owner(name string) (belongs, fix string) {
+// whyDenied says why this process may not use name, and how to give it access. If this process may not enter a directory
+// on the way to name, the answer is about that directory.
+func whyDenied(name string) (why, mend string) {
 	if target, err := os.Readlink(name); err == nil {
-		// No chown, because it would give away the target of the link, and the link may have been planted.
-		return "it is a symbolic link to " + target, "remove the link if it is not yours, or let this user read where it leads"
+		// No chown, because it would give away the target of the link, and an attacker may have made the link.
+		return "it is a symbolic link to " + target, "remove the link if you did not make it, or give this user access to its target"
 	}
+	subject := "it"
 	info, err := os.Stat(name)
 	isHidden := false // by a directory that this process may not search, not missing
 	for err != nil && name != filepath.Dir(name) {
 		isHidden = errors.Is(err, fs.ErrPermission)
 		name = filepath.Dir(name)
+		subject = name
 		info, err = os.Stat(name)
 	}
 	if err != nil {
-		return "it cannot be seen", "look at its directories"
+		return "it may not see the directories of this path", "look at each directory of this path"
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "mode " + octal(info), "change its owner"
+	owner, known := ownerOf(info)
+	if !known {
+		return subject + " has mode " + octal(info), "change the owner of " + quote(name)
 	}
-	belongs = fmt.Sprintf("%s belongs to uid %d, gid %d, mode %s", name, stat.Uid, stat.Gid, octal(info))
-	if int(stat.Uid) == os.Geteuid() {
+	why = fmt.Sprintf("%s belongs to %s (mode %s)", subject, owner, octal(info))
+	if owner.UID == os.Geteuid() {
 		bits := "u+rw"
 		if info.IsDir() {
 			bits = "u+rwx"
 		}
-		return belongs, "run: chmod " + bits + " " + quote(name)
+		return why, "run: chmod " + bits + " " + quote(name)
 	}
+	chown := fmt.Sprintf("run as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), quote(name))
 	if isHidden { // the directory may protect other files too, as /root and /var/lib/private do
-		return belongs, fmt.Sprintf("this user may not enter it; if it is for Keyhook only, run as root: chown %d:%d %s; if not, run the command where the server runs, such as in its container or its mount namespace (nsenter)",
-			os.Geteuid(), os.Getegid(), quote(name))
+		return why, "if only Keyhook uses " + quote(name) + ", " + chown + "; if not, run the command in the container or mount namespace of the server (nsenter)"
 	}
-	return belongs, fmt.Sprintf("run as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), quote(name))
+	return why, chown
 }
 
 func octal(info fs.FileInfo) string { return fmt.Sprintf("%04o", info.Mode().Perm()) }

@@ -61,7 +61,7 @@ func TestMounts(t *testing.T) {
 			if tt.refused && (!strings.Contains(err.Error(), tt.kind) || !strings.Contains(err.Error(), tt.path) || !strings.Contains(err.Error(), "storage.path")) {
 				t.Errorf("the sentence does not say enough: %v", err)
 			}
-			if w := m.Passing(); (w == "") != (tt.warning == "") || !strings.Contains(w, tt.warning) {
+			if w := m.LossWarning(); (w == "") != (tt.warning == "") || !strings.Contains(w, tt.warning) {
 				t.Errorf("warning %q", w)
 			}
 		})
@@ -69,7 +69,7 @@ func TestMounts(t *testing.T) {
 
 	t.Run("unknown file systems are accepted", func(t *testing.T) {
 		t.Parallel()
-		if m, err := disk.MountIn("/data/keyhook.db", ""); err != nil || m != (disk.Mount{}) || m.CheckMount("x") != nil || m.Passing() != "" {
+		if m, err := disk.MountIn("/data/keyhook.db", ""); err != nil || m != (disk.Mount{}) || m.CheckMount("x") != nil || m.LossWarning() != "" {
 			t.Errorf("%+v, error %v", m, err)
 		}
 	})

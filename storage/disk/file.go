@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 	"syscall"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // safeOpenFlags are for every name that another user may have planted. A link is an error, and a pipe without a writer
@@ -20,7 +18,7 @@ const safeOpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 func Create(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|safeOpenFlags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, inTheWay(name, err)
+		return nil, nameTaken(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -33,7 +31,7 @@ func Create(name string) (*os.File, error) {
 func OpenOwn(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|safeOpenFlags, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) {
-		return nil, inTheWay(name, err)
+		return nil, nameTaken(name, err)
 	}
 	if err != nil {
 		return nil, Explain(name, err)
@@ -55,7 +53,7 @@ func OpenRegular(name string) (*os.File, error) {
 		return nil, Explain(name, err)
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrAccess, name), "move it away"), err, f.Close())
+		return nil, errors.Join(refuse(nil, name+" is not a regular file", "move it away, or give another file"), err, f.Close())
 	}
 	return f, nil
 }
@@ -73,7 +71,7 @@ func Remove(name string) error {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EPERM):
-		return inTheWay(name, err)
+		return nameTaken(name, err)
 	}
 	return Explain(name, err)
 }
@@ -81,11 +79,10 @@ func Remove(name string) error {
 // checkPlain refuses anything except a regular file without other hard links.
 func checkPlain(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return inTheWay(name, nil)
+		return nameTaken(name, nil)
 	}
 	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
-		return fault.Advise(fmt.Errorf("%w: %s has another name too (it is a hard link), so writing to it could change another file", ErrAccess, name),
-			"remove it: rm %s", quote(name))
+		return refuse(nil, name+" is a hard link, so a write to it could change another file", "run: rm "+quote(name))
 	}
 	return nil
 }
@@ -93,8 +90,7 @@ func checkPlain(name string, info fs.FileInfo) error {
 // checkOwnedBy refuses a file of any other user.
 func checkOwnedBy(users []int, name string, info fs.FileInfo) error {
 	if owner, known := ownerOf(info); known && !slices.Contains(users, owner.UID) {
-		return fault.Advise(fmt.Errorf("%w: %s belongs to %s and was not made by this process (%s)", ErrAccess, name, owner, Self()),
-			"look at it and move it away")
+		return refuse(nil, fmt.Sprintf("%s belongs to another user (%s), and this process is %s", name, owner, Self()), "look at the file and move it away")
 	}
 	return nil
 }
@@ -104,8 +100,8 @@ func checkOwned(name string, info fs.FileInfo) error {
 	return checkOwnedBy([]int{Self().UID}, name, info)
 }
 
-// inTheWay describes the file that has a name which Keyhook needs.
-func inTheWay(name string, err error) error {
+// nameTaken describes the file that has a name which Keyhook needs.
+func nameTaken(name string, err error) error {
 	kind := "a file"
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		kind = map[fs.FileMode]string{
@@ -113,20 +109,31 @@ func inTheWay(name string, err error) error {
 		}[info.Mode().Type()]
 	}
 	if kind == "" {
-		kind = "no regular file"
+		kind = "not a regular file"
 	}
-	sentence := fault.Advise(fmt.Errorf("%w: %s is in the way: it is %s, and Keyhook did not make it", ErrAccess, name, kind),
-		"look at it and move it away")
-	if err == nil {
-		return sentence
-	}
-	return inTheWayError{sentence, err}
+	return refuse(err, fmt.Sprintf("cannot use the name %s, because it is %s that Keyhook did not make", name, kind), "look at it and move it away")
 }
 
-// inTheWayError keeps the system's error for errors.Is. Its text would only repeat the sentence.
-type inTheWayError struct {
-	error
-	cause error
+// Exists reports whether something has the name, be it a link that leads nowhere.
+func Exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
 
-func (e inTheWayError) Unwrap() []error { return []error{e.error, e.cause} }
+// SyncFile sees what was written to a file of ours onto the disk.
+func SyncFile(name string) error {
+	f, err := OpenOwn(name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// SyncDir sees the names in a directory onto the disk.
+func SyncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

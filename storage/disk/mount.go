@@ -45,17 +45,17 @@ func (m Mount) CheckMount(path string) error {
 	if !m.Remote() {
 		return nil
 	}
-	return fault.Advise(fmt.Errorf("%w: %s is on %s (mounted at %s), a network or pass-through file system, where SQLite's files break without any error", ErrFileSystem, path, m.Type, m.Point),
-		"put it on a local disk or a named volume and set storage.path")
+	sentence := fmt.Sprintf("%s is on %s (mounted at %s), a network or pass-through file system, where a database breaks without any error", path, m.Type, m.Point)
+	return fault.Advise(refusal{sentence, []error{ErrFileSystem}}, "set storage.path to a file on a local disk or a named volume")
 }
 
-// Passing returns a warning if the file system is lost with the container or the power, otherwise "".
-func (m Mount) Passing() string {
+// LossWarning returns a warning if the file system is lost with the container or the power, otherwise "".
+func (m Mount) LossWarning() string {
 	switch {
 	case m.Layer():
-		return "the database is on the container's own layer and is lost with the container; mount a volume at its directory"
+		return "the database is on the container's own layer and is lost with the container; mount a volume at the directory of storage.path"
 	case m.Memory():
-		return "the database is in memory (tmpfs) and is lost with the machine's power; set storage.path to a file on a disk"
+		return "the database is in memory (tmpfs) and is lost at a power cut; set storage.path to a file on a disk"
 	}
 	return ""
 }

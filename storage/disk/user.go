@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // User is a user who accesses files.
@@ -26,7 +24,7 @@ func (u User) String() string { return fmt.Sprintf("uid %d, gid %d", u.UID, u.GI
 // A process that is not root accesses files as itself. Root acts as the user who can change what the path leads to: the
 // last owner on the way that is not root. Otherwise that user could replace a directory by a link between two system
 // calls. Root would then write to the link's target. Root follows a link of another user with the rights of the link's
-// owner, whoever owns its target.
+// owner. The owner of the target does not matter.
 func Locate(path string) (resolved string, user User, err error) {
 	user = Self()
 	isDecided := user.UID != 0
@@ -105,8 +103,8 @@ func (u User) CheckReplaceable(dir string) error {
 			return Explain(dir, err)
 		}
 		if err == nil && isReplaceable(info) {
-			return fault.Advise(fmt.Errorf("%w: others than root may replace files in %s (mode %s), so root makes none there", ErrAccess, dir, octal(info)),
-				"run: chmod go-w %s, or: chmod +t %s, or name another directory", quote(dir), quote(dir))
+			return refuse(nil, fmt.Sprintf("users other than root may replace files in %s (mode %s), so root does not create a file there", dir, octal(info)),
+				fmt.Sprintf("run: chmod go-w %s, or run: chmod +t %s, or give another directory", quote(dir), quote(dir)))
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
@@ -149,6 +147,5 @@ func (u User) Do(fn func() error) error {
 }
 
 func (u User) refused(err error) error {
-	return fault.Advise(fmt.Errorf("%w: they belong to %s, and this process is root but may not act as that user (%w)", ErrAccess, u, err),
-		"run the command as that user")
+	return refuse(err, fmt.Sprintf("the files belong to %s, and root could not act as that user: %v", u, err), "run the command as that user")
 }

@@ -42,7 +42,7 @@ func (u User) borrow() (undo func() error, err error) {
 // access is access(2) with the effective ids.
 func access(name string, mode uint32) error {
 	const effective = 0x200 // AT_EACCESS
-	return syscall.Faccessat(atCurrent, name, mode, effective)
+	return syscall.Faccessat(atFDCWD, name, mode, effective)
 }
 
-const atCurrent = -100 // AT_FDCWD
+const atFDCWD = -100 // AT_FDCWD

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-var errOnlyLinux = errors.New("only Linux lets all threads of a process do so")
+var errOnlyLinux = errors.New("a process can change the user of all its threads only on Linux")
 
 func (u User) become() error { return errOnlyLinux }
 

@@ -60,7 +60,7 @@ func Fields(fields []Field) error {
 	}
 	return &Error{
 		Kind: Invalid, Code: "validation_failed",
-		Message: "One or more fields are invalid; see errors.",
+		Message: "One or more fields are invalid.",
 		Fields:  fields,
 	}
 }

@@ -6,8 +6,8 @@
 //	v1.<key id>.<base64url of nonce, ciphertext and tag>
 //
 // It is AES-256-GCM with a random nonce (NIST SP 800-38D, section 8.2.2). The key is derived from the operator's key by
-// HKDF-SHA256 (RFC 5869), so another use of the operator's key reveals nothing about it. Version, key id and the caller's name
-// are associated data, so a text that somebody moves to another row or relabels does not open.
+// HKDF-SHA256 (RFC 5869). So another use of the operator's key reveals nothing about the derived key. Version, key id and the
+// caller's name are associated data. So a text does not open in another row or with another label.
 package seal
 
 import (
@@ -25,8 +25,8 @@ import (
 
 // The reasons why a text cannot be opened, besides UnknownKeyError.
 var (
-	ErrDamaged = errors.New("the sealed text is damaged, or was sealed for something else")
-	ErrVersion = errors.New("the sealed text has a form that this version of Keyhook does not know")
+	ErrDamaged = errors.New("the sealed text is damaged, or belongs to another row")
+	ErrVersion = errors.New("the sealed text has a format that this version of Keyhook does not know")
 )
 
 // UnknownKeyError says that the key of a text is not in the ring.
@@ -106,7 +106,7 @@ func (r *Ring) IDs() []string {
 // plaintext twice gives two texts. One key may seal 2^32 texts.
 func (r *Ring) Seal(plaintext []byte, associated string) []byte {
 	active := r.keys[0]
-	ciphertext := active.aead.Seal(nil, nil, plaintext, binding(active.id, associated))
+	ciphertext := active.aead.Seal(nil, nil, plaintext, associatedData(active.id, associated))
 	sealed := append(make([]byte, 0, len(version)+idSize+2+encoding.EncodedLen(len(ciphertext))), version...)
 	sealed = append(append(append(sealed, '.'), active.id...), '.')
 	return encoding.AppendEncode(sealed, ciphertext)
@@ -129,7 +129,7 @@ func (r *Ring) Open(sealed []byte, associated string) ([]byte, error) {
 			continue
 		}
 		known = true
-		if plaintext, err := k.aead.Open(nil, nil, ciphertext, binding(id, associated)); err == nil {
+		if plaintext, err := k.aead.Open(nil, nil, ciphertext, associatedData(id, associated)); err == nil {
 			return plaintext, nil
 		}
 	}
@@ -162,7 +162,7 @@ func split(sealed []byte) (id string, encoded []byte, err error) {
 	return id, encoded, nil
 }
 
-// binding returns the associated data. The first two parts have a fixed form, so different parts give different bytes.
-func binding(id, associated string) []byte {
+// associatedData returns the associated data. The first two parts have a fixed form, so different parts give different bytes.
+func associatedData(id, associated string) []byte {
 	return []byte(version + "." + id + "." + associated)
 }

@@ -11,8 +11,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -157,4 +160,23 @@ func Publish(tb testing.TB, store *storage.Store, p access.Principal, eventType 
 		tb.Fatalf("publish: %v", err)
 	}
 	return published[0]
+}
+
+// ExpectFault expects a fault of that kind and code, about those fields and no others.
+func ExpectFault(tb testing.TB, err error, kind fault.Kind, code string, fields ...string) {
+	tb.Helper()
+	f, ok := fault.As(err)
+	if !ok {
+		tb.Fatalf("the error is %v, want %s", err, code)
+	}
+	got := []string{}
+	for _, field := range f.Fields {
+		got = append(got, field.Field+" "+field.Code)
+	}
+	if f.Kind != kind || f.Code != code || f.Message == "" {
+		tb.Errorf("the fault is %d %s %q, want %d %s", f.Kind, f.Code, f.Message, kind, code)
+	}
+	if d := cmp.Diff(append([]string{}, fields...), got); d != "" {
+		tb.Errorf("fields (-want +got):\n%s", d)
+	}
 }

@@ -82,7 +82,7 @@ type AttemptFilter struct {
 }
 
 // AttemptPage is a part of a log, newest first. If Next is not 0, the search reached its limit of rows before the page was
-// full. The page may then have few attempts or none, and Next and NextAt are the row id and the time of the next page.
+// full. The page may then have few attempts or none. Next and NextAt are the row id and the time of the next page.
 type AttemptPage struct {
 	Attempts []Attempt
 	Next     int64

@@ -37,12 +37,12 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure how fast Keyhook is on this machine",
-		Long: `Measure how fast Keyhook is on this machine: events published, deliveries to one and to several endpoints, batches, latency
-at a steady rate, and checks of a key.
+		Long: `Measure how fast Keyhook is on this machine: published events, deliveries, batches, latency and checks of an API key.
 
-It starts a server and a receiver in a temporary directory and uses the HTTP API. Direct requests to the same receiver, without
-Keyhook, show what the machine itself can do. Each commit waits for the disk: set TMPDIR to a directory on the disk that
-will hold the database. It takes about a minute, and less with fewer --events. It leaves nothing behind.`,
+The command starts a server and a receiver in a temporary directory and uses the HTTP API. It also sends requests to the
+receiver without Keyhook, to show the speed of the machine itself. Each commit waits for the disk. So set TMPDIR to a
+directory on the disk that will hold the database. The command takes about a minute, or less with fewer --events. At the
+end, it removes the directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b, err := o.run(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -56,9 +56,9 @@ will hold the database. It takes about a minute, and less with fewer --events. I
 	}
 	flags := cmd.Flags()
 	flag.Int(flags, &o.events, "events", 1, 10_000_000, "events to publish in each section")
-	flag.Int(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that receive each event of the fan-out")
-	flag.Int(flags, &o.body, "body", 128, 256<<10, "bytes of an event")
-	flag.Int(flags, &o.connections, "connections", 1, maxConnections, "connections to publish over")
+	flag.Int(flags, &o.fanout, "fanout", 1, 1000, "subscriptions that get each event in the section fan-out")
+	flag.Int(flags, &o.body, "body", 128, 256<<10, "bytes of one event")
+	flag.Int(flags, &o.connections, "connections", 1, maxConnections, "connections for publishing")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

@@ -24,7 +24,7 @@ type load struct {
 	status      int // expected
 	n           int
 	connections int
-	rate        int // requests a second; 0 sends each as soon as the one before on its connection is answered
+	rate        int // requests a second; 0 means that a connection sends the next request after each response
 }
 
 // run returns how long all requests took.

@@ -25,7 +25,7 @@ type figure struct {
 	title string // in the table
 }
 
-// add adds a rate in requests, events or deliveries a second. to names the figure to compare with; "" is none.
+// add adds a rate in requests, events or deliveries a second. to names the figure to compare with; empty for none.
 func (b *bench) add(name, title string, rate float64, to string) {
 	f := figure{name: name, title: title, Value: rate, Unit: "1/s", RatioTo: to}
 	if i := slices.IndexFunc(b.figures, func(other figure) bool { return other.name == to }); i >= 0 {

@@ -23,10 +23,10 @@ func (b *bench) runSections(ctx context.Context, progress io.Writer) error {
 	}{
 		{"direct requests, without Keyhook", b.measureDirect},
 		{"latency at a steady rate", b.measureSteady}, // first, while the disk is idle
-		{"events without a subscription", b.flow("publish", "events published and on disk", 0, 1)},
-		{"deliveries to one endpoint", b.flow("end_to_end", "deliveries to one endpoint", 1, 1)},
-		{"fan-out", b.flow("fanout", fmt.Sprintf("deliveries, %d subscriptions for each event", b.fanout), b.fanout, 1)},
-		{"batches", b.flow("batch", fmt.Sprintf("deliveries, events published in batches of %d", batchSize), 1, batchSize)},
+		{"events without a subscription", b.measureDeliveries("publish", "events published and on disk", 0, 1)},
+		{"deliveries to one endpoint", b.measureDeliveries("end_to_end", "deliveries to one endpoint", 1, 1)},
+		{"fan-out", b.measureDeliveries("fanout", fmt.Sprintf("deliveries, %d subscriptions for each event", b.fanout), b.fanout, 1)},
+		{"batches", b.measureDeliveries("batch", fmt.Sprintf("deliveries, events published in batches of %d", batchSize), 1, batchSize)},
 		{"checks of a key", b.measureKeys},
 	}
 	for i, section := range sections {
@@ -46,9 +46,9 @@ func (b *bench) measureDirect(ctx context.Context) error {
 	})
 }
 
-// flow publishes events to so many subscriptions and waits until each delivery is recorded. Its figure is deliveries a second, or
+// measureDeliveries publishes events to so many subscriptions and waits until each delivery is recorded. Its figure is deliveries a second, or
 // events a second without a subscription. It makes about as many deliveries as there are events, whatever the fan-out.
-func (b *bench) flow(name, title string, fanout, batch int) func(context.Context) error {
+func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		subscriptions, err := b.subscribe(ctx, name, fanout)
 		if err != nil {

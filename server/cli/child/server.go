@@ -32,8 +32,8 @@ type Server struct {
 // readyTimeout bounds a start.
 const readyTimeout = 15 * time.Second
 
-// Start runs `serve` with its database and log in dir, on a free port of the loopback address, and waits until it is ready.
-// settings are more variables for its environment. It may send to the loopback address.
+// Start runs `serve` and waits until it is ready. The database and the log are in dir. The server listens on a free port of the
+// loopback address, and may send deliveries there. settings are more variables for its environment.
 func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -57,19 +57,19 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 	s.process.Stderr = log
 	s.process.SysProcAttr = dieWithParent()
 	if err := s.process.Start(); err != nil {
-		return nil, fmt.Errorf("start a server: %w", err)
+		return nil, fmt.Errorf("cannot start a server: %w", err)
 	}
 	go func() { s.ended <- s.process.Wait() }()
 	if err := s.awaitReady(ctx); err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("start a server: %w", err)
+		return nil, fmt.Errorf("cannot start a server: %w", err)
 	}
 	return s, nil
 }
 
 // awaitReady waits for the line of the log that says "ready" and holds the URL.
 func (s *Server) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("it was not ready within %s", readyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the server was not ready within %s", readyTimeout))
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -92,7 +92,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		case <-ticker.C:
 		case err := <-s.ended:
 			s.ended <- err // for Kill
-			return fmt.Errorf("it ended at once: %w\n%s", err, s.Tail())
+			return fmt.Errorf("the server stopped at once: %w\n%s", err, s.Tail())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -19,7 +19,7 @@ import (
 type Client struct {
 	Base          string // the URL of the server, without a slash at the end
 	Authorization string // the header; empty sends none
-	Organization  string // the id of the organization to act in; empty means the one of the credential
+	Organization  string // the id of the organization to act in; empty means the organization of the credential
 
 	transport http.RoundTripper // nil means the common one
 	explain   func(error) error // says what to do if the server does not respond; nil leaves the error as it is
@@ -49,7 +49,7 @@ type Response struct {
 func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
 
 // Send makes one request and returns the response, whatever its status. A body is sent as JSON; nil sends none. Redirects
-// are not followed, because they would take the credential elsewhere.
+// are not followed, because the credential would go to another server.
 func (c Client) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
 	req, err := c.request(ctx, method, path, body)
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 func Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	config.DatabaseFlags(flags)
-	flags.Var(new(serverURL), FlagURL, "the `address` of a server on another machine (or "+EnvURL+"). Needs --"+FlagToken)
-	flags.String(FlagToken, "", "the access `token` or API key to use (or "+EnvToken+", which ps does not show)")
+	flags.Var(new(serverURL), FlagURL, "`URL` of a server on another machine (or "+EnvURL+"); needs --"+FlagToken)
+	flags.String(FlagToken, "", "access `token` or API key (or "+EnvToken+", which is safer: ps shows flags)")
 	flags.String(FlagOrganization, "", "act in the organization with this `id`")
 }
 
@@ -57,9 +57,9 @@ func Connect(cmd *cobra.Command) (Client, error) {
 	case address == "" && token == "":
 		return local(cmd, c)
 	case token == "":
-		return c, usage("a URL needs a token; give --%s or set %s, or unset %s to use the server on this machine", FlagToken, EnvToken, EnvURL)
+		return c, usage("a URL needs a token; give --%s, or set %s; for the server on this machine, unset %s", FlagToken, EnvToken, EnvURL)
 	case address == "":
-		return c, usage("a token needs a URL; give --%s or set %s, or unset %s to use the server on this machine", FlagURL, EnvURL, EnvToken)
+		return c, usage("a token needs a URL; give --%s, or set %s; for the server on this machine, unset %s", FlagURL, EnvURL, EnvToken)
 	}
 	return remote(c, address, token)
 }
@@ -82,7 +82,7 @@ func local(cmd *cobra.Command, c Client) (Client, error) {
 	c.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return socket.Dial(ctx, path)
 	}}
-	c.explain = func(err error) error { return noLocalServer(err, settings.Storage.Path, path) }
+	c.explain = func(err error) error { return explainLocal(err, settings.Storage.Path, path) }
 	return c, nil
 }
 
@@ -91,15 +91,15 @@ func remote(c Client, address, token string) (Client, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return c, usage("%s is not the URL of a server; write one like https://keys.example.com", output.Quote(address))
+		return c, usage("%s is not the URL of a server; give a URL such as https://keys.example.com", output.Quote(address))
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return c, usage("the URL of a server must not have a user, a query or a fragment; write one like https://keys.example.com")
+		return c, usage("the URL of a server must not have a user, a query or a fragment; give a URL such as https://keys.example.com")
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return c, usage("the token contains a space or another character that tokens do not have; copy it again, without anything around it")
+		return c, usage("the token contains a space or another wrong character; copy the token again")
 	}
 	c.Base = strings.TrimSuffix(address, "/")
 	c.Authorization = authorization(token)
-	c.explain = func(err error) error { return unreachable(err, c.Base) }
+	c.explain = func(err error) error { return explainRemote(err, c.Base) }
 	return c, nil
 }
 

@@ -37,7 +37,7 @@ func (c Client) List(ctx context.Context, path, cursor string, items int) (Page,
 		}
 		next := Page{}
 		if err := json.Unmarshal(body, &next); err != nil {
-			return list, fmt.Errorf("the response is not a list of Keyhook's; check --%s", FlagURL)
+			return list, fmt.Errorf("the response is not a list, so it does not come from Keyhook; check --%s", FlagURL)
 		}
 		list.Data = append(list.Data, next.Data...)
 		list.HasMore, list.NextCursor = next.HasMore, next.NextCursor

@@ -39,7 +39,7 @@ func (p problem) Error() string {
 // refusal returns the error for a response that is no success.
 func (c Client) refusal(r Response) error {
 	if r.Status >= 300 && r.Status < 400 {
-		return fmt.Errorf("%s redirects to %s; give the address that it redirects to as --%s", c.Base, output.Quote(r.Header.Get("Location")), FlagURL)
+		return fmt.Errorf("%s redirects to %s; give that URL with --%s", c.Base, output.Quote(r.Header.Get("Location")), FlagURL)
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	var p problem

@@ -15,19 +15,19 @@ import (
 	"github.com/keyhook/keyhook/server/socket"
 )
 
-// noLocalServer says why the server of a database on this machine does not respond, and what to do.
-func noLocalServer(err error, database, path string) error {
+// explainLocal says why the server of a database on this machine does not respond, and what to do.
+func explainLocal(err error, database, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the socket %s belongs to %s; run this command as that user or as root, or name a server with --%s and --%s",
+		return fmt.Errorf("the socket %s belongs to %s; run this command as that user or as root, or give --%s and --%s",
 			path, owner(path), FlagURL, FlagToken)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no server is running on %s (%s); start it with \"keyhook serve\", or name another database with --storage.path, or a remote server with --%s and --%s",
+		return fmt.Errorf("no server is running for %s (socket %s); start the server with \"keyhook serve\", give another database with --storage.path, or give --%s and --%s",
 			database, path, FlagURL, FlagToken)
-	case errors.Is(err, socket.ErrStranger):
+	case errors.Is(err, socket.ErrForeignProcess):
 		return err
 	}
-	return fmt.Errorf("the server on %s does not respond: %w; look at its log", database, err)
+	return fmt.Errorf("the server of the database %s does not respond: %w; look at the log of the server", database, err)
 }
 
 // owner returns the name of the user who owns a file.
@@ -47,16 +47,16 @@ func owner(path string) string {
 	return "uid " + id
 }
 
-// unreachable says why a server at a URL does not respond, and what to do.
-func unreachable(err error, base string) error {
+// explainRemote says why a server at a URL does not respond, and what to do.
+func explainRemote(err error, base string) error {
 	var unverified *tls.CertificateVerificationError
 	var notTLS tls.RecordHeaderError
 	var unknown *net.DNSError
 	switch {
 	case errors.As(err, &unverified):
-		return fmt.Errorf("the certificate of %s is not trusted: %w; add its authority to the system's, or to the file that SSL_CERT_FILE names", base, unverified.Err)
+		return fmt.Errorf("the certificate of %s is not trusted: %w; add its authority to those of the system, or set SSL_CERT_FILE to a file with it", base, unverified.Err)
 	case errors.As(err, &notTLS):
-		return fmt.Errorf("%s does not speak TLS; use http://, if you trust the network in between", base)
+		return fmt.Errorf("%s does not speak TLS; give an http:// URL if you trust the network", base)
 	case errors.As(err, &unknown):
 		return fmt.Errorf("cannot reach %s: there is no host %s; check --%s", base, output.Quote(unknown.Name), FlagURL)
 	}

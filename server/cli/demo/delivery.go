@@ -12,7 +12,7 @@ import (
 )
 
 // publish publishes an event with the API key and returns its id.
-func (s *stage) publish(ctx context.Context, eventType string, data map[string]any) (string, error) {
+func (s *demo) publish(ctx context.Context, eventType string, data map[string]any) (string, error) {
 	var event struct {
 		created
 		Deliveries int `json:"deliveries"`
@@ -26,7 +26,7 @@ func (s *stage) publish(ctx context.Context, eventType string, data map[string]a
 	return event.ID, nil
 }
 
-func (s *stage) deliver(ctx context.Context) error {
+func (s *demo) deliver(ctx context.Context) error {
 	began := time.Now()
 	id, err := s.publish(ctx, "order.created", map[string]any{"number": 1001, "total": "19.90"})
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *stage) deliver(ctx context.Context) error {
 }
 
 // verify checks the signatures of a delivery in both schemes, and that they are wrong for a body with one changed byte.
-func (s *stage) verify(got delivery, secret string) error {
+func (s *demo) verify(got delivery, secret string) error {
 	forged := append([]byte{}, got.body...)
 	forged[len(forged)/2] ^= 1
 	for name, check := range map[string]func(body []byte) error{
@@ -71,7 +71,7 @@ func (s *stage) verify(got delivery, secret string) error {
 	return nil
 }
 
-func (s *stage) retry(ctx context.Context) error {
+func (s *demo) retry(ctx context.Context) error {
 	s.receiver.fail(2)
 	id, err := s.publish(ctx, "order.paid", map[string]any{"number": 1001})
 	if err != nil {
@@ -92,16 +92,16 @@ func (s *stage) retry(ctx context.Context) error {
 }
 
 // checkRecovery checks the log of an event whose third attempt succeeded, and the health of its subscription.
-func (s *stage) checkRecovery(ctx context.Context, id string) error {
+func (s *demo) checkRecovery(ctx context.Context, id string) error {
 	attempts, err := s.log(ctx, id, 3)
 	if err != nil {
 		return err
 	}
 	outcomes := []string{}
 	for _, a := range attempts { // newest first
-		outcomes = append(outcomes, fmt.Sprintf("%d %s", a.Number, a.Outcome))
+		outcomes = append(outcomes, fmt.Sprintf("attempt %d %s", a.Number, a.Outcome))
 	}
-	if err := expect("the log", strings.Join(outcomes, ", "), "3 succeeded, 2 failed, 1 failed"); err != nil {
+	if err := expect("the log", strings.Join(outcomes, ", "), "attempt 3 succeeded, attempt 2 failed, attempt 1 failed"); err != nil {
 		return err
 	}
 	var sub struct {
@@ -125,7 +125,7 @@ type attempt struct {
 }
 
 // log returns the attempts for an event. It waits until the last of n has a result, which is recorded after the response.
-func (s *stage) log(ctx context.Context, event string, n int) ([]attempt, error) {
+func (s *demo) log(ctx context.Context, event string, n int) ([]attempt, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("the log does not show %d attempts after %s", n, wait))
 	defer cancel()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
@@ -146,7 +146,7 @@ func (s *stage) log(ctx context.Context, event string, n int) ([]attempt, error)
 	}
 }
 
-func (s *stage) rotate(ctx context.Context) error {
+func (s *demo) rotate(ctx context.Context) error {
 	var sub struct {
 		Secret string `json:"secret"`
 	}

@@ -21,11 +21,11 @@ import (
 func New() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show what Keyhook does in a few seconds, in a temporary directory",
-		Long: `Show what Keyhook does in a few seconds. The demo starts a server and a receiver in a temporary directory. It creates
-an API key and a subscription, publishes events, lets deliveries fail and recover, rotates a secret and revokes the key.
-Each step prints what was sent and how it was checked. At the end the demo removes the directory. The exit code is 0
-only if every check passed.`,
+		Short: "Show all of Keyhook in a few seconds, in a temporary directory",
+		Long: `Show all of Keyhook in a few seconds. The demo starts a server and a receiver in a temporary directory. It creates an
+API key and a subscription. It publishes events, and lets deliveries fail and recover. Then it rotates the signing
+secret and revokes the key. Each step prints what it did and what it checked. At the end, the demo removes the
+directory. The exit code is 0 only if every check passed.`,
 		Example: "  keyhook demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("the demo took longer than %s", limit))
@@ -41,17 +41,17 @@ const (
 	wait  = 15 * time.Second
 )
 
-// run plays the scenes. A scene returns an error if a check fails.
+// run runs the steps. A step returns an error if a check fails.
 func run(ctx context.Context, out io.Writer) (err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "keyhook-demo-")
 	if err != nil {
-		return fmt.Errorf("make a temporary directory: %w; set TMPDIR to one that is writable", err)
+		return fmt.Errorf("cannot make a temporary directory: %w; set TMPDIR to a directory that you may write to", err)
 	}
 	defer os.RemoveAll(dir)
-	s := &stage{out: out}
+	s := &demo{out: out}
 	if s.receiver, err = newReceiver(filepath.Join(dir, "receiver.pem")); err != nil {
-		return fmt.Errorf("start a receiver: %w", err)
+		return fmt.Errorf("cannot start a receiver: %w", err)
 	}
 	defer func() { _ = s.receiver.Close() }()
 	s.server, err = child.Start(ctx, dir, "KEYHOOK_EGRESS_CA_FILE="+filepath.Join(dir, "receiver.pem"), "KEYHOOK_WEBHOOKS_RETRY_BASE=300ms")
@@ -60,9 +60,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	defer s.server.Kill()
 	s.operator = client.Client{Base: s.server.URL, Authorization: "Bearer " + s.server.Token}
-	for i, scene := range []struct {
+	for i, step := range []struct {
 		title string
-		play  func(context.Context) error
+		run   func(context.Context) error
 	}{
 		{"A server and a receiver", s.begin},
 		{"The operator creates a customer", s.customer},
@@ -74,17 +74,17 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		{"The API key is revoked", s.revoke},
 		{"The server stops without losing anything", s.stop},
 	} {
-		fmt.Fprintf(out, "\n%d. %s\n", i+1, scene.title)
-		if err := scene.play(ctx); err != nil {
-			return fmt.Errorf("scene %d (%s): %w\n\nThe last lines of the server's log:\n%s", i+1, scene.title, err, s.server.Tail())
+		fmt.Fprintf(out, "\n%d. %s\n", i+1, step.title)
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("step %d (%s): %w\n\nThe last lines of the server's log:\n%s", i+1, step.title, err, s.server.Tail())
 		}
 	}
 	fmt.Fprintf(out, "\nAll checks passed, in %.1f s.\n", time.Since(began).Seconds())
 	return nil
 }
 
-// stage is the state that the scenes share.
-type stage struct {
+// demo is the state that the steps share.
+type demo struct {
 	out      io.Writer
 	server   *child.Server
 	receiver *receiver
@@ -96,9 +96,9 @@ type stage struct {
 }
 
 // say prints one sentence.
-func (s *stage) say(format string, args ...any) { fmt.Fprintf(s.out, "   "+format+"\n", args...) }
+func (s *demo) say(format string, args ...any) { fmt.Fprintf(s.out, "   "+format+"\n", args...) }
 
-func (s *stage) begin(ctx context.Context) error {
+func (s *demo) begin(ctx context.Context) error {
 	var me struct {
 		User struct {
 			Name string `json:"name"`
@@ -114,7 +114,7 @@ func (s *stage) begin(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) customer(ctx context.Context) error {
+func (s *demo) customer(ctx context.Context) error {
 	var organization, user created
 	var token struct {
 		Token string `json:"token"`
@@ -140,7 +140,7 @@ func (s *stage) customer(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) key(ctx context.Context) error {
+func (s *demo) key(ctx context.Context) error {
 	var key struct {
 		created
 		Key             string `json:"key"`
@@ -165,7 +165,7 @@ func (s *stage) key(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) subscribe(ctx context.Context) error {
+func (s *demo) subscribe(ctx context.Context) error {
 	var sub struct {
 		created
 		Secret string `json:"secret"`
@@ -182,7 +182,7 @@ func (s *stage) subscribe(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) revoke(ctx context.Context) error {
+func (s *demo) revoke(ctx context.Context) error {
 	if err := s.owner.Call(ctx, "DELETE", "/api/v1/api-keys/"+s.keyID+"/", nil, http.StatusNoContent, nil); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *stage) revoke(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) stop(ctx context.Context) error {
+func (s *demo) stop(ctx context.Context) error {
 	if err := s.server.Stop(ctx); err != nil {
 		return err
 	}

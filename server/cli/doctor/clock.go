@@ -23,9 +23,9 @@ func (r *report) checkSkew(who string, header http.Header, now time.Time) {
 	}
 	switch by := now.Sub(at).Round(time.Second); {
 	case by.Abs() > largeSkew:
-		r.problem(check, "set both clocks by NTP. Receivers refuse signatures of another time", "The clock of %s differs from the clock of this machine by %s.", who, by)
+		r.problem(check, "synchronize both clocks with NTP, because receivers refuse old signatures", "The clock of %s differs from the clock of this machine by %s.", who, by)
 	case by.Abs() > smallSkew:
-		r.warning(check, "set both clocks by NTP", "The clock of %s differs from the clock of this machine by %s.", who, by)
+		r.warning(check, "synchronize both clocks with NTP", "The clock of %s differs from the clock of this machine by %s.", who, by)
 	default:
 		r.ok(check, "The clock of %s agrees with the clock of this machine.", who)
 	}
@@ -43,7 +43,7 @@ func (r *report) checkHardwareClock() {
 		return
 	}
 	if by := time.Since(time.Unix(seconds, 0)).Round(time.Second); by.Abs() > largeSkew {
-		r.warning("clock", "set the system's clock by NTP, and then run: hwclock --systohc --utc",
-			"The system's clock and the hardware clock differ by %s. One of them is wrong.", by)
+		r.warning("clock", "synchronize the system clock with NTP, and then run: hwclock --systohc --utc",
+			"The system clock and the hardware clock differ by %s, so one of them is wrong.", by)
 	}
 }

@@ -32,7 +32,7 @@ func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) 
 	r.checkSpace(path)
 	r.checkModes(c, path)
 	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
-		r.warning("database", "look for a client that reads for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
+		r.warning("database", "look for a program that reads the database for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
 	}
 	var pid string
 	if err := owner.Do(func() error { pid, isRunning = storage.Owner(path); return nil }); err != nil {
@@ -40,7 +40,7 @@ func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) 
 		return false
 	}
 	if isRunning {
-		r.ok("database", "The process %s owns %s. Doctor did not touch the file.", pid, path)
+		r.ok("database", "The process %s owns %s. Doctor did not open the file.", pid, path)
 		r.checkServer(ctx, c)
 		return true
 	}
@@ -56,11 +56,11 @@ func (r *report) checkDirectory(path string, owner disk.User) {
 	const check = "directory"
 	mount, err := disk.MountOf(path)
 	if err != nil {
-		r.warning(check, "", "Cannot find out the file system: %v", err)
+		r.warning(check, "", "Cannot find out the type of the file system: %v", err)
 	}
 	if err := mount.CheckMount(path); err != nil {
 		r.failure(check, err)
-	} else if warning := mount.Passing(); warning != "" {
+	} else if warning := mount.LossWarning(); warning != "" {
 		r.warning(check, "", "%s", warning)
 	}
 	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {
@@ -112,11 +112,11 @@ func (r *report) checkModes(c config.Config, path string) {
 		}
 		if mode := info.Mode().Perm(); mode&0o077 != 0 {
 			isOpen = true
-			r.warning("modes", "run: chmod 600 "+name, "%s has mode %04o, so other users may use it.", name, mode)
+			r.warning("modes", "run: chmod 600 "+name, "%s has mode %04o, so other users may read or change the file.", name, mode)
 		}
 	}
 	if !isOpen {
-		r.ok("modes", "Only their owner may use the database, its key and the files of secrets.")
+		r.ok("modes", "Other users may not read the database, the key file or the files with secrets.")
 	}
 }
 
@@ -134,11 +134,11 @@ func (r *report) checkFile(ctx context.Context, c config.Config, o Options, owne
 	case state == storage.None:
 		r.ok(check, "There is no database yet. The first start of serve creates it.")
 	case state == storage.LeftOpen:
-		r.warning(check, "start the server, which first checks the file", "The last owner did not close the database. That happens after a crash.")
+		r.warning(check, "start the server, which checks the file first", "The last process did not close the database, as after a crash.")
 	case state == storage.Outdated:
-		r.ok(check, "The schema is an older one. The next start makes a copy and upgrades the database. The encryption key is right.")
+		r.ok(check, "The schema is older than this version. The next start copies and upgrades the database. The encryption key is right.")
 	default:
-		r.ok(check, "The schema is the one of this version, and the encryption key is right. No server is running.")
+		r.ok(check, "The schema fits this version, and the encryption key is right. No server is running.")
 	}
 }
 

@@ -21,19 +21,18 @@ func New(o Options) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor [URL]",
-		Short: "Find problems of the installation, or of a receiver, and say how to fix them",
-		Long: `Find problems and say how to fix them. Doctor checks settings, secrets, directory, disk, database, certificate and
-clock. Run it with the flags and the environment of serve. It changes nothing. If a server is running, doctor
-asks it for its state and does not touch the database.
+		Short: "Find problems of the installation or of a receiver, and say how to fix them",
+		Long: `Find problems of the installation or of a receiver, and say how to fix them. Doctor checks settings, secrets, directory,
+disk, database, certificate and clock. Use the same flags, environment and file as for serve. Doctor changes nothing. If
+a server is running, doctor asks the server and does not open the database.
 
-With a URL, doctor also checks a receiver of webhooks as a delivery would reach it: name, addresses, certificate,
-redirects, response times and clock. For that it sends one HEAD request without a body to the URL, and nothing else.
+With a URL, doctor also checks that receiver: name, addresses, certificate, redirects, response times and clock. Doctor
+connects as a delivery does. It sends one HEAD request without a body, and nothing else.
 
 The exit code is 1 if there is a problem.`,
 		Example: `  keyhook doctor
   keyhook doctor https://example.com/hook
   keyhook doctor --dev http://127.0.0.1:9000/hook`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, r := cmd.Context(), &report{}
 			c, err := config.Load(cmd.Flags())

@@ -187,14 +187,14 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 		{"the certificate of a receiver", receiver.URL + "/hook", let, "ok", "tls", "TLS 1.3", true},
 		{"the response times of a receiver", receiver.URL + "/hook", let, "ok", "times", "first byte after another", true},
 		{"a receiver that accepts only POST", receiver.URL + "/post", let, "ok", "receiver", "HEAD and not POST", true},
-		{"a receiver that redirects", receiver.URL + "/moved", let, "problem", "receiver", "Deliveries follow no redirect", true},
+		{"a receiver that redirects", receiver.URL + "/moved", let, "problem", "receiver", "a delivery follows no redirect", true},
 		{"a receiver with control characters for a terminal", receiver.URL + "/rude", let, "problem", "receiver", `302 to /\u009b31m)`, true},
 		{"a receiver with a wrong clock", receiver.URL + "/late", let, "problem", "clock", "differs from the clock of this machine by 10m", true},
 		{"a receiver that wants a login", receiver.URL + "/closed", let, "warning", "receiver", "no other credential", true},
 		{"a certificate of an unknown authority", receiver.URL, let[:1], "problem", "tls", "egress.ca_file", false},
 		{"an internal address", receiver.URL, nil, "problem", "url", "address_not_allowed", false},
 		{"how to allow an internal address", receiver.URL, nil, "problem", "url", "add 127.0.0.1 to egress.allowed_networks", false},
-		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove its network from egress.denied_networks", false},
+		{"a denied network", receiver.URL, append(let[:2:2], "--egress.denied_networks=127.0.0.0/8"), "problem", "url", "remove the network of this address from egress.denied_networks", false},
 		{"a URL without TLS", "http://example.com/", nil, "problem", "url", "https_required", false},
 		{"a receiver that does not listen", "https://127.0.0.1:1/", let, "problem", "receiver", "cannot be reached", false},
 	} {
@@ -218,8 +218,8 @@ func TestDoctorChecksAReceiver(t *testing.T) {
 func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ arg, check, text, mend string }{
-		{"--webhooks.timeout=5", "settings", `webhooks.timeout (--webhooks.timeout): "5" has no unit`, `write "5s"`},
-		{"--storage.path=/no/such/keyhook.db", "directory", "there is no directory /no/such", "create it (mkdir -p /no/such), or set storage.path"},
+		{"--webhooks.timeout=5", "settings", `--webhooks.timeout: "5" has no unit`, `write "5s"`},
+		{"--storage.path=/no/such/keyhook.db", "directory", "there is no directory /no/such", "create the directory (mkdir -p /no/such), or set storage.path"},
 	} {
 		_, got := examine(t, tt.arg)
 		for _, f := range got.Findings {
@@ -255,13 +255,13 @@ func TestDoctorIsReadable(t *testing.T) {
 		t.Errorf("code %d, errors %q", code, stderr)
 	}
 	lines := strings.Split(stdout, "\n")
-	column := strings.Index(lines[0], "Settings are valid")
+	column := strings.Index(lines[0], "The settings are valid")
 	for _, line := range lines[:len(lines)-1] {
 		if column < 0 || len(line) <= column || line[column-1] != ' ' || line[column] == ' ' {
 			t.Errorf("not aligned: %q in\n%s", line, stdout)
 		}
 	}
-	if !strings.Contains(stdout, "→ create it (mkdir -p /no/such), or set storage.path\n") {
+	if !strings.Contains(stdout, "→ create the directory (mkdir -p /no/such), or set storage.path\n") {
 		t.Errorf("no mend in\n%s", stdout)
 	}
 }

@@ -16,8 +16,8 @@ func NewHealthcheck() *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Ask the running server whether it is ready",
 		Long: `Ask the running server whether it is ready, and wait at most three seconds. The exit code is 0 if the server is ready.
-It is 1 if the server is not ready, or if there is no server. The command reads the settings of serve to find the
-server. It never touches the database.`,
+The exit code is 1 if the server is not ready or not running. Use the same flags, environment and file as for serve. The
+command does not open the database.`,
 		Example: `  keyhook healthcheck
   keyhook healthcheck --config keyhook.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -44,7 +44,7 @@ func (r readiness) failures() []string {
 		}
 	}
 	if len(list) == 0 {
-		list = append(list, "it does not say why")
+		list = append(list, "the server does not say why")
 	}
 	return list
 }
@@ -81,7 +81,7 @@ func listenURL(s config.Server) (base, address string, err error) {
 		return "", "", err
 	}
 	if port == "0" {
-		return "", "", fmt.Errorf("server.listen is %s, so its port is unknown; set a port", s.Listen)
+		return "", "", fmt.Errorf("server.listen is %s, so the port is unknown; set a port", s.Listen)
 	}
 	switch host {
 	case "", "0.0.0.0":
@@ -114,12 +114,12 @@ func askAt(ctx context.Context, base string, dial func(context.Context) (net.Con
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return r, fmt.Errorf("ask %s: %w", base, err)
+		return r, fmt.Errorf("cannot ask %s: %w", base, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return r, fmt.Errorf("ask %s: %w", base, err)
+		return r, fmt.Errorf("cannot ask %s: %w", base, err)
 	}
 	r.header = resp.Header
 	if err := json.Unmarshal(text, &r); err != nil || r.Status == "" {
@@ -133,13 +133,13 @@ func (r *report) checkServer(ctx context.Context, c config.Config) {
 	const check = "server"
 	ready, err := askReady(ctx, c)
 	if err != nil {
-		r.problem(check, "run doctor with the settings of that server. If they are the same, look at its log",
-			"The server owns the database and does not respond: %v", err)
+		r.problem(check, "run doctor with the same settings as the server, and look at the log of the server",
+			"A server owns the database, but does not respond: %v", err)
 		return
 	}
 	failures := ready.failures()
 	for _, failure := range failures {
-		r.problem(check, "look at its log", "%s", failure)
+		r.problem(check, "look at the log of the server", "%s", failure)
 	}
 	if len(failures) == 0 {
 		r.ok(check, "%s is ready.", ready.where)

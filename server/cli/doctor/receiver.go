@@ -19,20 +19,20 @@ import (
 )
 
 // checkReceiver checks a receiver as a delivery would reach it. isRunning says that a server is running, perhaps with other
-// settings than the ones of this command.
+// settings than this command.
 func (r *report) checkReceiver(ctx context.Context, c config.Config, raw string, isRunning bool) {
 	policy := policyOf(c)
 	canonical, err := policy.CheckURL(raw)
 	if err != nil {
 		if _, err := policyOf(c.Dev()).CheckURL(raw); err == nil && isRunning {
 			r.warning("url", "if the server runs with --dev, run: keyhook doctor --dev "+raw,
-				"The settings of this command refuse a subscription to it. A server that runs with --dev allows one.")
+				"A subscription to this URL is refused with these settings, but allowed on a server that runs with --dev.")
 			return
 		}
 		r.explainRefusal(policy, raw, err)
 		return
 	}
-	r.ok("url", "Subscriptions may have the URL %s.", canonical)
+	r.ok("url", "A subscription may have the URL %s.", canonical)
 	u, err := url.Parse(canonical)
 	if err != nil {
 		r.failure("url", err)
@@ -65,17 +65,17 @@ func (r *report) explainRefusal(policy egress.Policy, raw string, err error) {
 	if u, err := url.Parse(raw); err == nil && refusal.Code == egress.CodeAddressNotAllowed {
 		if a, err := netip.ParseAddr(strings.TrimSuffix(u.Hostname(), ".")); err == nil {
 			blocked := policy.CheckAddr(a)
-			r.problem("url", allowAddress(a, blocked), "A subscription to it is refused: %s: %v", refusal.Code, blocked)
+			r.problem("url", allowAddress(a, blocked), "A subscription to this URL is refused (%s): %v", refusal.Code, blocked)
 			return
 		}
 	}
-	r.problem("url", refusal.Message, "A subscription to it is refused: %s", refusal.Code)
+	r.problem("url", refusal.Message, "A subscription to this URL is refused (%s).", refusal.Code)
 }
 
 // allowAddress says how the operator allows deliveries to a blocked address.
 func allowAddress(a netip.Addr, blocked error) string {
 	if errors.Is(blocked, egress.ErrDenied) {
-		return "to allow deliveries there, remove its network from egress.denied_networks"
+		return "to allow deliveries there, remove the network of this address from egress.denied_networks"
 	}
 	return "if it is your own receiver, add " + a.Unmap().String() + " to egress.allowed_networks"
 }
@@ -158,14 +158,14 @@ func (r *report) explainFailure(err error) {
 	var host x509.HostnameError
 	switch {
 	case errors.As(err, &unknown):
-		r.problem("tls", "let the receiver send its whole chain. For an authority of your own, set egress.ca_file",
-			"The authority of the receiver's certificate is unknown here, or the certificate chain is incomplete.")
+		r.problem("tls", "let the receiver send its whole certificate chain, or set egress.ca_file for your own authority",
+			"The authority of the receiver's certificate is unknown, or the certificate chain is incomplete.")
 	case errors.As(err, &host):
 		r.problem("tls", "give the receiver a certificate for this name", "%v", host)
 	case errors.As(err, &invalid):
 		r.problem("tls", "renew the receiver's certificate", "%v", invalid)
 	default:
-		r.problem("receiver", "check whether it is running, and whether a firewall is in between", "The receiver cannot be reached: %v", err)
+		r.problem("receiver", "check whether the receiver is running, and whether a firewall blocks the connection", "The receiver cannot be reached: %v", err)
 	}
 }
 
@@ -174,15 +174,15 @@ func (r *report) explainStatus(resp *http.Response) {
 	const check = "receiver"
 	switch status := resp.StatusCode; {
 	case status >= 300 && status < 400:
-		r.problem(check, "subscribe the URL that it redirects to", "It redirects (%d to %s). Deliveries follow no redirect.", status, resp.Header.Get("Location"))
+		r.problem(check, "use the final URL for the subscription", "The receiver redirects (%d to %s), but a delivery follows no redirect.", status, resp.Header.Get("Location"))
 	case status < 300:
-		r.ok(check, "It responds to HEAD with %d.", status)
+		r.ok(check, "The receiver responds to HEAD with %d.", status)
 	case status == http.StatusMethodNotAllowed || status == http.StatusNotFound || status == http.StatusNotImplemented:
-		r.ok(check, "It responds with %d, perhaps because the request is HEAD and not POST.", status)
+		r.ok(check, "The receiver responds with %d, perhaps because the request is HEAD and not POST.", status)
 	case status >= 500:
-		r.warning(check, "look at the receiver's log", "It responds to HEAD with %d.", status)
+		r.warning(check, "look at the log of the receiver", "The receiver responds to HEAD with %d.", status)
 	default:
-		r.warning(check, "let it accept POST requests that have a signature and no other credential", "It responds to HEAD with %d.", status)
+		r.warning(check, "let the receiver accept POST requests that have a signature and no other credential", "The receiver responds to HEAD with %d.", status)
 	}
 }
 
@@ -222,7 +222,7 @@ func (r *report) checkTimes(t *timing) {
 	}
 	text += ", first byte after another " + took(last, t.answered)
 	if total := t.answered.Sub(t.began); total > 2*time.Second {
-		r.warning("times", "let the receiver respond at once and do its work afterwards", "%s", text)
+		r.warning("times", "let the receiver respond first and do the work afterwards", "%s", text)
 		return
 	}
 	r.ok("times", "%s", text)

@@ -22,11 +22,11 @@ func (r *report) checkSecrets(c config.Config) {
 		}
 		if defect := defectOf(secret.Reveal()); defect != "" {
 			found = true
-			r.warning("secrets", "check where the secret is set. Do not change a key that a database was created with", "%s: %s", name, defect)
+			r.warning("secrets", "check where the secret is set, but do not change the key of an existing database", "%s: %s", name, defect)
 		}
 	}
 	if !found {
-		r.ok("secrets", "No damage found in the secrets that are set.")
+		r.ok("secrets", "The secrets in the settings look right.")
 	}
 }
 
@@ -54,29 +54,29 @@ func defectOf(text string) string {
 	trimmed := strings.TrimSpace(text)
 	switch {
 	case strings.HasPrefix(text, "\ufeff"):
-		return "it begins with a byte order mark, which some editors write"
+		return "the value begins with a byte order mark, which some editors write"
 	case strings.ContainsAny(trimmed, "\r\n"):
-		return "it has more than one line"
+		return "the value has more than one line"
 	case trimmed != text:
-		return "it has white space around it"
+		return "the value has white space around it"
 	case strings.HasSuffix(text, `\n`):
-		return `it ends with the two characters \n instead of a line break`
+		return `the value ends with the two characters \n instead of a line break`
 	case len(text) > 1 && strings.ContainsRune(`"'`, rune(text[0])) && text[len(text)-1] == text[0]:
-		return "it has quotes around it, which are part of the value"
+		return "the value includes the quotes around it"
 	case strings.HasPrefix(text, "${") || strings.HasPrefix(text, "$("):
-		return "it looks like a variable that was not substituted"
+		return "the value looks like a variable that was not replaced"
 	}
 	inner, err := base64.StdEncoding.DecodeString(text)
 	if err == nil && len(inner) >= 16 && !strings.ContainsFunc(strings.TrimSuffix(string(inner), "\n"), func(r rune) bool { return r > '~' || !unicode.IsPrint(r) }) {
-		return "it looks like base64 of another text. Kubernetes wants base64 under data, and plain text under stringData"
+		return "the value looks like base64 of another text (Kubernetes needs base64 under data, and plain text under stringData)"
 	}
-	if distinct(text) < 8 {
-		return "it has fewer than 8 different characters, so it is easy to guess"
+	if countDistinct(text) < 8 {
+		return "the value has fewer than 8 different characters, so it is easy to guess"
 	}
 	return ""
 }
 
-func distinct(text string) int {
+func countDistinct(text string) int {
 	seen := map[rune]bool{}
 	for _, r := range text {
 		seen[r] = true

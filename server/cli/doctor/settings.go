@@ -45,9 +45,9 @@ func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
 		}
 	}
 	if len(changed) == 0 {
-		r.ok(check, "Settings are valid. All have their defaults.")
+		r.ok(check, "The settings are valid. All settings have their defaults.")
 	} else {
-		r.ok(check, "Settings are valid. Changed from the defaults: %s", strings.Join(changed, ", "))
+		r.ok(check, "The settings are valid. Changed from the defaults: %s", strings.Join(changed, ", "))
 	}
 	return true
 }
@@ -66,15 +66,15 @@ func (r *report) checkEgress(e config.Egress) {
 		r.problem(check, "set egress.ca_file to a file of PEM certificates", "egress.ca_file: %v", err)
 	}
 	if e.AllowHTTP {
-		r.warning(check, "use --dev and egress.allow_http only for development", "Deliveries may go to http:// URLs. Everybody on the way can read them.")
+		r.warning(check, "use --dev and egress.allow_http only for development", "Deliveries may go to http:// URLs, where everybody on the network can read them.")
 	}
 	for _, n := range e.AllowedNetworks {
 		if n.Bits() == 0 || n.Addr().IsLoopback() || n.Contains(netip.MustParseAddr("169.254.169.254")) {
-			r.warning(check, "list only the addresses of your own receivers in egress.allowed_networks", "Customers may have deliveries sent to %s.", n)
+			r.warning(check, "list only the addresses of your own receivers in egress.allowed_networks", "Customers can send deliveries to %s.", n)
 		}
 		for _, denied := range e.DeniedNetworks {
 			if denied.Overlaps(n) {
-				r.warning(check, "remove one of the two", "egress.denied_networks (%s) blocks addresses that egress.allowed_networks (%s) allows.", denied, n)
+				r.warning(check, "remove one of the two networks", "egress.denied_networks (%s) blocks addresses that egress.allowed_networks (%s) allows.", denied, n)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (r *report) checkCertificate(c config.Config) {
 	}
 	leaf, err := x509.ParseCertificate(pair.Certificates[0].Certificate[0])
 	if err != nil {
-		r.problem(check, "put another certificate into server.tls_cert_file", "%v", err)
+		r.problem(check, "set server.tls_cert_file to a valid certificate", "%v", err)
 		return
 	}
 	r.checkExpiry(check, "renew server.tls_cert_file and restart the server", "The server's certificate", leaf)
@@ -124,7 +124,7 @@ func (r *report) checkProxies(c config.Config) {
 	for _, n := range c.Server.TrustedProxies {
 		if least := map[bool]int{true: 8, false: 32}[n.Addr().Is4()]; n.Bits() < least {
 			r.problem("proxies", "list only the addresses of your own proxies in server.trusted_proxies",
-				"The server believes what %s says about callers, so most of the internet can claim any address.", n)
+				"The server trusts X-Forwarded-For from %s, so most of the internet can claim any address.", n)
 		}
 	}
 }
@@ -141,10 +141,10 @@ func (r *report) checkAddress(c config.Config) {
 		r.warning(check, "set server.base_url to the https:// address", "The server speaks TLS, but server.base_url is %s.", c.Server.BaseURL)
 	case !isLocal && !hasTLS && !isSecure:
 		r.warning(check, "put a proxy with TLS in front of the server and set server.base_url to its https:// address, or set server.tls_cert_file",
-			"Other machines can connect to %s, and credentials travel there unencrypted.", c.Server.Listen)
+			"Other machines can connect to %s without TLS, so credentials travel unencrypted.", c.Server.Listen)
 	case !hasTLS && isSecure && len(c.Server.TrustedProxies) == 0:
-		r.warning(check, "list the proxy in server.trusted_proxies",
-			"The server does not trust the proxy in front of it, so all callers share the proxy's address in limits and records.")
+		r.warning(check, "add the address of the proxy to server.trusted_proxies",
+			"The server does not trust your proxy, so all callers share the address of the proxy in limits and logs.")
 	default:
 		r.ok(check, "%s, as %s", c.Server.Listen, c.Server.URL(c.Server.Listen))
 	}

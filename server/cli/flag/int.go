@@ -23,7 +23,7 @@ func Int(flags *pflag.FlagSet, value *int, name string, min, max int, usage stri
 func (n *number) Set(text string) error {
 	v, err := strconv.Atoi(text)
 	if err != nil || v < n.min || v > n.max {
-		return fmt.Errorf("it takes a whole number from %d to %d", n.min, n.max)
+		return fmt.Errorf("must be a whole number from %d to %d", n.min, n.max)
 	}
 	*n.value = v
 	return nil

@@ -35,7 +35,7 @@ func New(cmd *cobra.Command) (Printer, error) {
 	p.JSON, _ = cmd.Flags().GetBool(FlagJSON) // false for commands without this flag
 	p.Quiet, _ = cmd.Flags().GetBool(FlagQuiet)
 	if p.JSON && p.Quiet {
-		return p, UsageError{Err: errors.New("--json and --quiet exclude each other; give one of them")}
+		return p, UsageError{Err: errors.New("--json and --quiet exclude each other; give only one of them")}
 	}
 	return p, nil
 }

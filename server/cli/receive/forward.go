@@ -37,12 +37,12 @@ func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) ans
 	resp, err := send(ctx, r, to, body)
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
-		return answer{http.StatusBadGateway, fmt.Sprintf("it could not be forwarded: %v", err)}
+		return answer{http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)}
 	}
 	maps.Copy(w.Header(), resp.header)
 	w.WriteHeader(resp.status)
 	_, _ = w.Write(resp.body) // an error means that the sender is gone
-	note := "by " + to
+	note := "from " + to
 	if text := output.Escape(output.Shorten(string(bytes.TrimSpace(resp.body)), 200)); text != "" {
 		note += ": " + text
 	}

@@ -43,19 +43,19 @@ func NewListen() *cobra.Command {
 	var secret redact.Text
 	cmd := &cobra.Command{
 		Use:   "listen",
-		Short: "Receive deliveries on this machine: verify, print, forward, save, or fail",
-		Long: `Receive deliveries on this machine. For each delivery, listen verifies the signatures, prints it, and answers 204, or 401 if a
-signature is wrong. For a wrong signature it prints the mistake that explains it.
+		Short: "Receive deliveries on this machine: verify, print, forward, save or refuse them",
+		Long: `Receive deliveries on this machine. The command prints each delivery and verifies its signatures. It responds with 204,
+or with 401 if a signature is wrong. It also explains a wrong signature.
 
-With --forward, your program gets each delivery, and its answer goes back to the server. With --fail and --delay, listen
-behaves like a bad receiver. With --save, it keeps each request in a file for "keyhook verify --request".
+With --forward, the command sends each delivery to your program, and returns the response of your program. With --fail
+and --delay, it behaves like a failing or slow receiver. With --save, it writes each request to a file for
+"keyhook verify --request".
 
-It listens on the loopback address only. A server sends there if it runs with --dev.`,
+The command listens only on the loopback address. To send there, the server must run with --dev.`,
 		Example: `  keyhook listen --secret-file secret.txt
   keyhook listen --secret-file secret.txt --forward http://127.0.0.1:3000/hook
   keyhook listen --secret-file secret.txt --save deliveries
   keyhook listen --fail 503:3`,
-		Args: cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) (err error) {
 			if secret, err = o.secret.read(); err != nil {
 				return err
@@ -67,25 +67,25 @@ It listens on the loopback address only. A server sends there if it runs with --
 		},
 	}
 	flags := cmd.Flags()
-	flag.Int(flags, &o.port, "port", 0, 65535, "port of 127.0.0.1; 0 takes a free one")
+	flag.Int(flags, &o.port, "port", 0, 65535, "port on 127.0.0.1; 0 means any free port")
 	o.secret.define(flags)
-	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "the server's webhooks.header_prefix")
-	flags.StringVar(&o.forward, "forward", "", "URL of your program, which gets each delivery and answers it")
-	flags.Var(&o.fail, "fail", "answer with this status, such as 503, or 503:3 for the first 3 requests only")
-	flags.DurationVar(&o.delay, "delay", 0, "wait before each answer, such as 3s")
-	flags.StringVar(&o.save, "save", "", "directory that gets each request as a file: 1.http, 2.http, …")
-	flags.BoolVar(&o.asJSON, "json", false, "print each delivery as one line of JSON, with its complete body")
+	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
+	flags.StringVar(&o.forward, "forward", "", "`URL` of your program, which gets each delivery and responds")
+	flags.Var(&o.fail, "fail", "respond with this status, such as 503; 503:3 means only the first 3 requests")
+	flags.DurationVar(&o.delay, "delay", 0, "wait before each response, such as 3s")
+	flags.StringVar(&o.save, "save", "", "`directory` for the requests: 1.http, 2.http, …")
+	flags.BoolVar(&o.asJSON, "json", false, "print each delivery as one line of JSON with the complete body")
 	return cmd
 }
 
 // check finds mistakes in the options.
 func (o *listenOptions) check() error {
 	if o.delay < 0 {
-		return errors.New("--delay must not be negative")
+		return errors.New("--delay must be 0s or more")
 	}
 	if o.forward != "" {
 		if u, err := url.Parse(o.forward); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return errors.New("--forward needs a URL such as http://127.0.0.1:3000/hook")
+			return errors.New("--forward must be a URL, such as http://127.0.0.1:3000/hook")
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 	}
 	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(o.port))
 	if err != nil {
-		return fmt.Errorf("%w; choose another port with --port", err)
+		return fmt.Errorf("cannot listen: %w; give another port with --port", err)
 	}
 	notes := out // for people; with --json, the output has only lines of JSON
 	if o.asJSON {
@@ -121,7 +121,7 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 func welcome(w io.Writer, url string, verifies bool) {
 	fmt.Fprintf(w, "Listening on %s (any path). Stop with Ctrl-C.\n", url)
 	if !verifies {
-		fmt.Fprint(w, "There is no secret, so signatures are not verified: use --secret-file, or set "+config.EnvWebhookSecret+".\n")
+		fmt.Fprint(w, "There is no secret, so signatures are not verified. Give --secret-file, or set "+config.EnvWebhookSecret+".\n")
 	}
 	fmt.Fprintf(w, `
 To send something here from a server that runs with --dev:

@@ -106,8 +106,8 @@ func TestListen(t *testing.T) {
 		}
 		for _, want := range []string{
 			"keyhook subscriptions create --url " + l.url + "\n", "order.paid  evt_1  attempt 1  /hook\n",
-			"X-Service-Signature right · webhook-signature right\n", "answered 204 after", "                \"type\": \"order.paid\",\n",
-			"Deliveries: 1. Answered with success: 1, with a failure: 0. Wrong signatures: 0, not verified: 0.\n",
+			"X-Service-Signature right · webhook-signature right\n", "response 204 after", "                \"type\": \"order.paid\",\n",
+			"Deliveries: 1. Accepted: 1. Refused: 0. Wrong signatures: 0. Signatures not verified: 0.\n",
 		} {
 			if !strings.Contains(l.out.String(), want) {
 				t.Errorf("no %q in:\n%s", want, l.out.String())
@@ -157,7 +157,7 @@ func TestListenMisbehaves(t *testing.T) {
 			}
 		}
 		l.stop()
-		if got := l.out.String(); strings.Count(got, "(because of --fail)") != 1 || !strings.Contains(got, "Deliveries: 3. Answered with success: 2, with a failure: 1.") {
+		if got := l.out.String(); strings.Count(got, "(because of --fail)") != 1 || !strings.Contains(got, "Deliveries: 3. Accepted: 2. Refused: 1.") {
 			t.Error(got)
 		}
 	})
@@ -271,7 +271,7 @@ func TestListenBounds(t *testing.T) {
 			l.post(t, right, long)
 			l.stop()
 		}
-		if got := short.out.String(); !strings.Contains(got, "… 78 more lines, 1400 bytes in all; --json prints and --save keeps all of it") || strings.Contains(got, "yyy") {
+		if got := short.out.String(); !strings.Contains(got, "… 78 more lines, 1400 bytes in total; use --json or --save for the complete body") || strings.Contains(got, "yyy") {
 			t.Error(got)
 		}
 		if got := whole.out.String(); !strings.Contains(got, strings.Repeat("y", 1000)) || strings.Contains(got, "more lines") {
@@ -294,7 +294,7 @@ func TestListenBounds(t *testing.T) {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 		l.stop()
-		if got := l.out.String(); !strings.Contains(got, "answered 405 to GET /:") || !strings.Contains(got, "answered 413:") || !strings.Contains(got, "Deliveries: 0") {
+		if got := l.out.String(); !strings.Contains(got, "responded with 405 to GET /,") || !strings.Contains(got, "responded with 413,") || !strings.Contains(got, "Deliveries: 0") {
 			t.Error(got)
 		}
 	})
@@ -328,7 +328,7 @@ func TestListenForwards(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	l.stop()
-	if out := l.out.String(); !strings.Contains(out, "answered 418 after") || !strings.Contains(out, `: short and \x1bstout)`) || !strings.Contains(out, "it could not be forwarded") {
+	if out := l.out.String(); !strings.Contains(out, "response 418 after") || !strings.Contains(out, `: short and \x1bstout)`) || !strings.Contains(out, "the delivery could not be forwarded") {
 		t.Error(out)
 	}
 }
@@ -342,15 +342,15 @@ func TestListenRefuses(t *testing.T) {
 		code       int
 		stderr     string
 	}{
-		{"a port that is taken", "--port " + port, cli.ExitFailure, "choose another port with --port"},
-		{"a port that is none", "--port 70000", cli.ExitUsage, "it takes a whole number from 0 to 65535"},
-		{"a status of success", "--fail 204", cli.ExitUsage, "it takes a status from 300 to 599"},
+		{"a port that is taken", "--port " + port, cli.ExitFailure, "give another port with --port"},
+		{"a port that is none", "--port 70000", cli.ExitUsage, "must be a whole number from 0 to 65535"},
+		{"a status of success", "--fail 204", cli.ExitUsage, "must be a status from 300 to 599"},
 		{"a count of none", "--fail 503:0", cli.ExitUsage, "such as 503:3"},
-		{"what is no status", "--fail often", cli.ExitUsage, "it takes a status from 300 to 599"},
-		{"a delay below none", "--delay -1s", cli.ExitUsage, "--delay must not be negative"},
-		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward needs a URL such as"},
+		{"what is no status", "--fail often", cli.ExitUsage, "must be a status from 300 to 599"},
+		{"a delay below none", "--delay -1s", cli.ExitUsage, "--delay must be 0s or more"},
+		{"a place to forward to that is none", "--forward localhost:3000", cli.ExitUsage, "--forward must be a URL, such as"},
 		{"a directory to save in that is a file", "--save " + saved(t, ""), cli.ExitFailure, "--save: mkdir"},
-		{"two secrets", "--secret a --secret-file b", cli.ExitUsage, "there are two secrets"},
+		{"two secrets", "--secret a --secret-file b", cli.ExitUsage, "exclude each other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

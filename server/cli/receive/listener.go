@@ -32,7 +32,7 @@ type delivery struct {
 	eventID   string
 	eventType string
 	attempt   string
-	verdicts  []verdict // none without a secret
+	results   []signatureResult // none without a secret
 	body      []byte
 	answer    answer
 	took      time.Duration
@@ -54,8 +54,8 @@ const maxBody = 4 << 20
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		http.Error(w, "keyhook listen takes POST requests only", http.StatusMethodNotAllowed)
-		l.printer.note(fmt.Sprintf("answered 405 to %s %s: a delivery is a POST", output.Escape(r.Method), output.Escape(output.Shorten(r.URL.Path, 80))))
+		http.Error(w, "keyhook listen accepts only POST requests", http.StatusMethodNotAllowed)
+		l.printer.note(fmt.Sprintf("responded with 405 to %s %s, because a delivery is a POST request", output.Escape(r.Method), output.Escape(output.Shorten(r.URL.Path, 80))))
 		return
 	}
 	at := time.Now()
@@ -85,7 +85,7 @@ func (l *listener) refuse(w http.ResponseWriter, err error) {
 		status = http.StatusRequestEntityTooLarge
 	}
 	w.WriteHeader(status)
-	l.printer.note(fmt.Sprintf("answered %d: the body could not be read: %v", status, err))
+	l.printer.note(fmt.Sprintf("responded with %d, because the body could not be read: %v", status, err))
 }
 
 // read reads and verifies a delivery.
@@ -97,7 +97,7 @@ func (l *listener) read(r *http.Request, body []byte, at time.Time) *delivery {
 		attempt:   r.Header.Get(l.prefix + "-Attempt"),
 	}
 	if !l.secret.IsZero() {
-		d.verdicts = judge(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
+		d.results = checkSignatures(diagnosis.Delivery{Header: r.Header, Body: body, Secret: l.secret.Reveal(), HeaderPrefix: l.prefix, Now: at})
 	}
 	return d
 }
@@ -112,7 +112,7 @@ func (l *listener) answer(w http.ResponseWriter, r *http.Request, d *delivery) a
 		return answer{l.fail.status, "because of --fail"}
 	case l.forward != "":
 		return forward(w, r, l.forward, d.body)
-	case !isRight(d.verdicts):
+	case !isRight(d.results):
 		http.Error(w, "wrong signature", http.StatusUnauthorized)
 		return answer{status: http.StatusUnauthorized}
 	}
@@ -139,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 type failure struct {
 	status int // 0 is no failure
 	count  int // 0 is every request
-	made   atomic.Int64
+	sent   atomic.Int64
 }
 
 // Set parses the flag.
@@ -150,7 +150,7 @@ func (f *failure) Set(text string) error {
 		f.count, err = strconv.Atoi(count)
 	}
 	if err != nil || f.status < 300 || f.status > 599 || counted && f.count < 1 {
-		return errors.New("it takes a status from 300 to 599, or a status and a count of requests, such as 503:3")
+		return errors.New("must be a status from 300 to 599, or a status and a number of requests, such as 503:3")
 	}
 	return nil
 }
@@ -163,5 +163,5 @@ func (f *failure) Type() string { return "status" }
 
 // next reports whether the next request must fail.
 func (f *failure) next() bool {
-	return f.status != 0 && (f.count == 0 || f.made.Add(1) <= int64(f.count))
+	return f.status != 0 && (f.count == 0 || f.sent.Add(1) <= int64(f.count))
 }

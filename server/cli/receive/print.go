@@ -58,7 +58,7 @@ func (p *printer) delivery(d *delivery) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s  %s  attempt %s  %s\n", p.clock(d.at), p.palette.Paint(output.Bold, orDash(d.eventType)), orDash(d.eventID),
 		orDash(d.attempt), p.palette.Paint(output.Faint, orDash(d.path)))
-	p.verdicts(&b, d.verdicts)
+	p.results(&b, d.results)
 	p.answer(&b, d)
 	if d.file != "" {
 		fmt.Fprintf(&b, "%ssaved as %s\n", indent, d.file)
@@ -74,9 +74,9 @@ func (p *printer) count(d *delivery) {
 		p.succeeded++
 	}
 	switch {
-	case len(d.verdicts) == 0:
+	case len(d.results) == 0:
 		p.unverified++
-	case !isRight(d.verdicts):
+	case !isRight(d.results):
 		p.wrong++
 	}
 }
@@ -85,7 +85,7 @@ func (p *printer) count(d *delivery) {
 func (p *printer) summary(w io.Writer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(w, "\nDeliveries: %d. Answered with success: %d, with a failure: %d. Wrong signatures: %d, not verified: %d.\n",
+	fmt.Fprintf(w, "\nDeliveries: %d. Accepted: %d. Refused: %d. Wrong signatures: %d. Signatures not verified: %d.\n",
 		p.deliveries, p.succeeded, p.deliveries-p.succeeded, p.wrong, p.unverified)
 }
 
@@ -99,27 +99,27 @@ func orDash(text string) string {
 // indent stands before the details of a delivery.
 const indent = "              "
 
-func (p *printer) verdicts(b *bytes.Buffer, verdicts []verdict) {
-	if len(verdicts) == 0 {
+func (p *printer) results(b *bytes.Buffer, results []signatureResult) {
+	if len(results) == 0 {
 		fmt.Fprintf(b, "%ssignatures not verified: there is no secret\n", indent)
 		return
 	}
 	var parts []string
-	for _, v := range verdicts {
-		text := v.Header + " " + v.Verdict
+	for _, v := range results {
+		text := v.Header + " " + v.Result
 		switch {
 		case v.Previous:
-			text = p.palette.Paint(output.Green, text+" (by the previous secret)")
-		case v.Verdict == right:
+			text = p.palette.Paint(output.Green, text+" (with the previous secret)")
+		case v.Result == right:
 			text = p.palette.Paint(output.Green, text)
-		case v.Verdict == wrong:
+		case v.Result == wrong:
 			text = p.palette.Paint(output.Red, v.Header+" WRONG")
 		}
 		parts = append(parts, text)
 	}
 	fmt.Fprintf(b, "%s%s\n", indent, strings.Join(parts, " · "))
-	for i, v := range verdicts {
-		if i > 0 && sameMistakes(verdicts[i-1], v) {
+	for i, v := range results {
+		if i > 0 && sameMistakes(results[i-1], v) {
 			continue
 		}
 		for _, m := range v.Mistakes {
@@ -129,10 +129,10 @@ func (p *printer) verdicts(b *bytes.Buffer, verdicts []verdict) {
 }
 
 func (p *printer) answer(b *bytes.Buffer, d *delivery) {
-	text, style := fmt.Sprintf("answered %d", d.answer.status), output.Red
+	text, style := fmt.Sprintf("response %d", d.answer.status), output.Red
 	switch {
 	case d.answer.status == 0:
-		text = "not answered"
+		text = "no response"
 	case d.answer.succeeded():
 		style = output.Green
 	}
@@ -159,7 +159,7 @@ func (p *printer) body(b *bytes.Buffer, body []byte) {
 		fmt.Fprintf(b, "%s%s\n", indent, output.Escape(output.Shorten(line, maxWidth)))
 	}
 	if more := len(lines) - maxLines; more > 0 {
-		text := fmt.Sprintf("… %d more lines, %d bytes in all; --json prints and --save keeps all of it", more, len(body))
+		text := fmt.Sprintf("… %d more lines, %d bytes in total; use --json or --save for the complete body", more, len(body))
 		fmt.Fprintf(b, "%s%s\n", indent, p.palette.Paint(output.Faint, text))
 	}
 }
@@ -171,19 +171,19 @@ func (p *printer) line(d *delivery) {
 		encoding = "lossy" // invalid UTF-8 is replaced
 	}
 	_ = output.WriteJSONLine(p.out, struct { // an error means that nobody reads the output
-		At         time.Time `json:"at"`
-		Path       string    `json:"path"`
-		EventID    string    `json:"event_id"`
-		EventType  string    `json:"event_type"`
-		Attempt    string    `json:"attempt"`
-		Verified   bool      `json:"verified"` // there is a secret, and no signature is wrong
-		Signatures []verdict `json:"signatures"`
-		Status     int       `json:"status"` // 0: not answered
-		Note       string    `json:"note,omitempty"`
-		DurationMS float64   `json:"duration_ms"`
-		File       string    `json:"file,omitempty"`
-		Body       string    `json:"body"`
-		Encoding   string    `json:"body_encoding"`
-	}{d.at.UTC(), d.path, d.eventID, d.eventType, d.attempt, len(d.verdicts) > 0 && isRight(d.verdicts), d.verdicts,
+		At         time.Time         `json:"at"`
+		Path       string            `json:"path"`
+		EventID    string            `json:"event_id"`
+		EventType  string            `json:"event_type"`
+		Attempt    string            `json:"attempt"`
+		Verified   bool              `json:"verified"` // there is a secret, and no signature is wrong
+		Signatures []signatureResult `json:"signatures"`
+		Status     int               `json:"status"` // 0: not answered
+		Note       string            `json:"note,omitempty"`
+		DurationMS float64           `json:"duration_ms"`
+		File       string            `json:"file,omitempty"`
+		Body       string            `json:"body"`
+		Encoding   string            `json:"body_encoding"`
+	}{d.at.UTC(), d.path, d.eventID, d.eventType, d.attempt, len(d.results) > 0 && isRight(d.results), d.results,
 		d.answer.status, d.answer.note, float64(d.took.Microseconds()) / 1000, d.file, string(d.body), encoding})
 }

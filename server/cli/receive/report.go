@@ -12,11 +12,11 @@ import (
 
 // report is what verify prints.
 type report struct {
-	Valid     bool      `json:"valid"`
-	At        time.Time `json:"at"` // the receiver's clock
-	BodyBytes int       `json:"body_bytes"`
-	Schemes   []verdict `json:"schemes"`
-	Computed  *computed `json:"computed,omitempty"`
+	Valid     bool              `json:"valid"`
+	At        time.Time         `json:"at"` // the receiver's clock
+	BodyBytes int               `json:"body_bytes"`
+	Schemes   []signatureResult `json:"schemes"`
+	Computed  *computed         `json:"computed,omitempty"`
 }
 
 // computed is the result for a signature that a program computed.
@@ -32,12 +32,12 @@ func (c *computed) right() bool { return c.Explained && len(c.Mistakes) == 0 }
 func (r report) write(w io.Writer) {
 	for i, v := range r.Schemes {
 		switch {
-		case v.Verdict == right && v.Previous:
-			fmt.Fprintf(w, "%s is right, but only by the previous secret.\n", v.Header)
+		case v.Result == right && v.Previous:
+			fmt.Fprintf(w, "%s is right, but only with the previous secret.\n", v.Header)
 			fmt.Fprint(w, "    This receiver has the old secret.\n    → Change to the new secret before the overlap ends.\n")
-		case v.Verdict == right:
+		case v.Result == right:
 			fmt.Fprintf(w, "%s is right.\n", v.Header)
-		case v.Verdict == absent:
+		case v.Result == absent:
 			fmt.Fprintf(w, "%s is not present.\n", v.Header)
 		case i > 0 && sameMistakes(r.Schemes[i-1], v):
 			fmt.Fprintf(w, "%s: the same mistake.\n", v.Header)

@@ -22,11 +22,11 @@ const maxSaved = 16 << 20
 func (o *verifyOptions) checkSources() error {
 	switch {
 	case o.request == "" && o.body == "":
-		return errors.New("there is no delivery: use --request, or --body with --header or --headers-file")
+		return errors.New("there is no delivery; give --request, or --body with --header or --headers-file")
 	case o.request == "" && o.headersFile == "" && len(o.headers) == 0:
-		return errors.New("there are no headers: use --header or --headers-file")
+		return errors.New("there are no headers; give --header or --headers-file")
 	case o.request == "-" && o.body == "-":
-		return errors.New("--request and --body cannot both read the standard input")
+		return errors.New("--request and --body cannot both read the standard input; give a file for one of them")
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func readSaved(in io.Reader, name string) ([]byte, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cannot read the file: %w; check the path and its permissions", err)
 		}
 		defer file.Close()
 		in = file
@@ -95,7 +95,7 @@ func parseRequest(text []byte) (http.Header, []byte, error) {
 		end, gap = other, 2
 	}
 	if end < 0 {
-		return nil, nil, errors.New("the request has no empty line between headers and body")
+		return nil, nil, errors.New("the request has no empty line between headers and body; save it again with \"keyhook listen --save\"")
 	}
 	header, err := parseHeaders(text[:end])
 	if err != nil {
@@ -123,7 +123,7 @@ func parseHeaders(text []byte) (http.Header, error) {
 		switch {
 		case strings.TrimSpace(line) == "", strings.HasPrefix(line, ":"), number == 1 && strings.Contains(line, " HTTP/"):
 		case !found || name == "" || strings.ContainsAny(name, " \t"):
-			return nil, fmt.Errorf("line %d is not a header: %s", number, output.Quote(line))
+			return nil, fmt.Errorf("line %d is not a header, such as \"Name: value\": %s", number, output.Quote(line))
 		default:
 			header.Add(name, strings.TrimSpace(value))
 		}
@@ -137,7 +137,7 @@ func parseJSONHeaders(text []byte) (http.Header, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&object); err != nil {
-		return nil, fmt.Errorf("the text begins like a JSON object but is not one: %w", err)
+		return nil, fmt.Errorf("the headers begin like a JSON object, but are not valid JSON: %w", err)
 	}
 	header := http.Header{}
 	for name, value := range object {

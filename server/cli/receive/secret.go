@@ -19,22 +19,22 @@ type secretFlags struct {
 }
 
 func (s *secretFlags) define(flags *pflag.FlagSet) {
-	flags.StringVar(&s.text, "secret", "", "signing secret of the subscription, whsec_…; "+config.EnvWebhookSecret+" is safer, because ps does not show it")
-	flags.StringVar(&s.file, "secret-file", "", "file with the signing secret")
+	flags.StringVar(&s.text, "secret", "", "signing `secret`, whsec_… (or "+config.EnvWebhookSecret+", which is safer: ps shows flags)")
+	flags.StringVar(&s.file, "secret-file", "", "`file` with the signing secret")
 }
 
 // read returns the secret of the flag, of the file, or of the environment. It returns none if all are empty.
 func (s *secretFlags) read() (redact.Text, error) {
 	switch {
 	case s.text != "" && s.file != "":
-		return redact.Text{}, errors.New("there are two secrets: give --secret or --secret-file")
+		return redact.Text{}, errors.New("--secret and --secret-file exclude each other; give only one of them")
 	case s.file != "":
 		text, err := os.ReadFile(s.file)
 		if err != nil {
-			return redact.Text{}, fmt.Errorf("--secret-file: %w", err)
+			return redact.Text{}, fmt.Errorf("--secret-file: cannot read the file: %w; check the path and its permissions", err)
 		}
 		if text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")); len(text) == 0 {
-			return redact.Text{}, fmt.Errorf("--secret-file: %s is empty", s.file)
+			return redact.Text{}, fmt.Errorf("--secret-file: %s is empty; write the signing secret into it", s.file)
 		}
 		return redact.New(string(text)), nil
 	case s.text != "":

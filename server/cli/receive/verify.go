@@ -37,17 +37,16 @@ func NewVerify() *cobra.Command {
 	var d diagnosis.Delivery
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check the signatures of a delivery, and say why one is wrong",
-		Long: `Check the signatures of a delivery. If one is wrong, verify names the mistake: the raw body was not used, a line break was added,
-the JSON was written again, the secret is another one, the signature is in hex instead of base64, a prefix was kept or cut,
-the timestamp is old, or a header is missing.
+		Short: "Check the signatures of a delivery, and explain a wrong signature",
+		Long: `Check the signatures of a delivery, and explain a wrong signature. The command knows the common mistakes: wrong secret,
+missing header, old timestamp, added line break, JSON that was parsed and written again, hex instead of base64.
 
-A mistake is proved if the signature is right without it. Otherwise verify says what is probable.
+"Proved" means that undoing this one mistake makes the signature right. "Probably" means that the command guesses.
 
-The delivery is a saved request ("keyhook listen --save" saves requests), or headers and a body. With --computed, verify
-explains the signature that your program computed for this delivery.
+Give the delivery as a saved request, or as headers and a body. To save requests, use "keyhook listen --save". With
+--computed, the command explains a signature that your program computed for this delivery.
 
-The exit code is 0 if no signature is wrong, 1 if one is, and 2 if the command line is wrong.`,
+The exit code is 1 if a signature is wrong, and 2 if the command line is wrong.`,
 		Example: `  keyhook verify --secret-file secret.txt --request deliveries/1.http --at sent
   keyhook verify --secret-file secret.txt --headers-file headers.txt --body body.json`,
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -58,15 +57,15 @@ The exit code is 0 if no signature is wrong, 1 if one is, and 2 if the command l
 	}
 	flags := cmd.Flags()
 	o.secret.define(flags)
-	flags.StringVar(&o.previous, "previous-secret", "", "another secret that may have signed, such as the one before a rotation")
-	flags.StringVar(&o.request, "request", "", "file with the complete request; - is the standard input")
-	flags.StringArrayVarP(&o.headers, "header", "H", nil, "a header, as 'Name: value'; repeat it for more")
-	flags.StringVar(&o.headersFile, "headers-file", "", "file with headers, one on each line or as a JSON object")
-	flags.StringVar(&o.body, "body", "", "file with the body; - is the standard input")
-	flags.StringVar(&o.computed, "computed", "", "the signature that your program computed")
-	flags.StringVar(&o.at, "at", "now", "the receiver's clock: now, sent (the time of the delivery), RFC 3339, or Unix seconds")
-	flags.DurationVar(&o.tolerance, "tolerance", signature.DefaultTolerance, "how far the timestamp may be from that clock")
-	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "the server's webhooks.header_prefix")
+	flags.StringVar(&o.previous, "previous-secret", "", "second `secret` to try, such as the old secret after a rotation")
+	flags.StringVar(&o.request, "request", "", "`file` with the complete request; - means the standard input")
+	flags.StringArrayVarP(&o.headers, "header", "H", nil, "one `header`, as 'Name: value'; repeat the flag for more")
+	flags.StringVar(&o.headersFile, "headers-file", "", "`file` with headers, one on each line or as a JSON object")
+	flags.StringVar(&o.body, "body", "", "`file` with the body; - means the standard input")
+	flags.StringVar(&o.computed, "computed", "", "`signature` that your program computed")
+	flags.StringVar(&o.at, "at", "now", "`time` of the check: now, sent (when the delivery was sent), RFC 3339, or Unix seconds")
+	flags.DurationVar(&o.tolerance, "tolerance", signature.DefaultTolerance, "maximum difference between the timestamp and --at")
+	flags.StringVar(&o.prefix, "header-prefix", signature.DefaultHeaderPrefix, "`text` of the server's setting webhooks.header_prefix")
 	flags.BoolVar(&o.asJSON, "json", false, "print a JSON object")
 	return cmd
 }
@@ -78,7 +77,7 @@ func (o *verifyOptions) delivery(in io.Reader, now time.Time) (d diagnosis.Deliv
 	case err != nil:
 		return d, err
 	case secret.IsZero():
-		return d, errors.New("there is no secret: use --secret-file, or set " + config.EnvWebhookSecret)
+		return d, errors.New("there is no secret; give --secret-file, or set " + config.EnvWebhookSecret)
 	case o.tolerance <= 0:
 		return d, errors.New("--tolerance must be more than 0")
 	}
@@ -106,19 +105,19 @@ func (o *verifyOptions) clock(d diagnosis.Delivery, now time.Time) (time.Time, e
 		return time.Unix(n, 0), nil
 	}
 	if o.at == "sent" {
-		return now, nil // the verdict says what is wrong with the timestamp
+		return now, nil // the result says what is wrong with the timestamp
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, fmt.Errorf("--at %q is none of: now, sent, a time such as 2027-01-15T08:00:00Z, Unix seconds", o.at)
+		return t, fmt.Errorf("--at is %q, but must be now, sent, a time such as 2027-01-15T08:00:00Z, or Unix seconds", o.at)
 	}
 	return t, nil
 }
 
 // verify checks the delivery, prints the report, and returns an error if something is wrong.
 func (o *verifyOptions) verify(out io.Writer, d diagnosis.Delivery) error {
-	verdicts := judge(d)
-	r := report{Valid: isRight(verdicts), At: d.Now.UTC(), BodyBytes: len(d.Body), Schemes: verdicts}
+	results := checkSignatures(d)
+	r := report{Valid: isRight(results), At: d.Now.UTC(), BodyBytes: len(d.Body), Schemes: results}
 	if o.computed != "" {
 		r.Computed = explain(d, o.computed)
 	}

@@ -110,11 +110,11 @@ func TestVerify(t *testing.T) {
 			[]string{"signature_upper_case (proved)"}, nil},
 		{"no header of either scheme", []string{"-H", "Host: a.example", "--body", saved(t, hookBody)}, cli.ExitFailure,
 			[]string{"X-Service-Signature is WRONG: a signature header is missing", "header_missing (probably)"}, nil},
-		{"judged by a clock that is off", []string{"--request", saved(t, whole), "--at", "1800000600"}, cli.ExitFailure,
+		{"checked by a clock that is off", []string{"--request", saved(t, whole), "--at", "1800000600"}, cli.ExitFailure,
 			[]string{"clock_ahead (proved)", "600 seconds before the receiver's clock", "--at sent"}, nil},
-		{"judged by a clock in RFC 3339", []string{"--request", saved(t, whole), "--at", "2027-01-15T08:10:00Z", "--tolerance", "11m"}, cli.ExitOK,
+		{"checked by a clock in RFC 3339", []string{"--request", saved(t, whole), "--at", "2027-01-15T08:10:00Z", "--tolerance", "11m"}, cli.ExitOK,
 			[]string{"X-Service-Signature is right."}, nil},
-		{"judged by the clock of today", []string{"--request", saved(t, whole), "--at", "now"}, cli.ExitFailure, []string{"clock_"}, nil},
+		{"checked by the clock of today", []string{"--request", saved(t, whole), "--at", "now"}, cli.ExitFailure, []string{"clock_"}, nil},
 		{"a signature that was computed well", []string{"--request", saved(t, whole), "--computed", h.Get("X-Service-Signature")}, cli.ExitOK,
 			[]string{"The computed signature is right, in the scheme hex."}, nil},
 		{"a signature that was computed with another secret", []string{"--request", saved(t, whole), "--computed", strings.Repeat("0", 64)}, cli.ExitFailure,
@@ -156,24 +156,24 @@ func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	body, secret := saved(t, hookBody), saved(t, hookSecret)
 	for _, tt := range []struct{ name, args, stderr string }{
-		{"no secret", "--request " + body, "there is no secret: use --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
-		{"two secrets", "--secret a --secret-file b", "there are two secrets"},
+		{"no secret", "--request " + body, "there is no secret; give --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
+		{"two secrets", "--secret a --secret-file b", "exclude each other"},
 		{"a secret file that is empty", "--secret-file " + saved(t, "\n"), "is empty"},
 		{"a secret file that is not there", "--secret-file /none", "no such file"},
 		{"no delivery", "--secret-file " + secret, "there is no delivery"},
 		{"no headers", "--body " + body + " --secret-file " + secret, "there are no headers"},
 		{"the standard input twice", "--request - --body - --secret-file " + secret, "cannot both read the standard input"},
 		{"a request without an end of its headers", "--request " + body + " --secret-file " + secret, "has no empty line between headers and body"},
-		{"a header that is none", "--body " + body + " -H nonsense --secret-file " + secret, `line 1 is not a header: "nonsense"`},
-		{"headers in JSON that is none", "--body " + body + " --headers-file " + saved(t, "{x") + " --secret-file " + secret, "begins like a JSON object"},
-		{"a clock that is none", "--at yesterday -H a:b --body " + body + " --secret-file " + secret, `--at "yesterday" is none of`},
+		{"a header that is none", "--body " + body + " -H nonsense --secret-file " + secret, `line 1 is not a header, such as "Name: value": "nonsense"`},
+		{"headers in JSON that is none", "--body " + body + " --headers-file " + saved(t, "{x") + " --secret-file " + secret, "begin like a JSON object"},
+		{"a clock that is none", "--at yesterday -H a:b --body " + body + " --secret-file " + secret, `--at is "yesterday", but must be`},
 		{"no tolerance", "--tolerance 0s -H a:b --body " + body + " --secret-file " + secret, "--tolerance must be more than 0"},
-		{"an argument", "now", `unknown command "now"`},
+		{"an argument", "now", `"now" is one argument too many`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := execute(t, append([]string{"verify"}, strings.Fields(tt.args)...))
-			if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, tt.stderr) || !strings.HasSuffix(stderr, "; see keyhook verify --help\n") {
+			if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, tt.stderr) || !strings.HasSuffix(stderr, " (see keyhook verify --help)\n") {
 				t.Errorf("code %d, output %q, errors %q", code, stdout, stderr)
 			}
 		})

@@ -20,7 +20,7 @@ import (
 // Scheme is one of the two ways in which a delivery is signed.
 type Scheme string
 
-// The schemes, in the order of the verdicts.
+// The schemes, in the order of the results.
 const (
 	Hex      Scheme = "hex"      // X-Service-Signature
 	Standard Scheme = "standard" // webhook-signature, as in Standard Webhooks
@@ -31,7 +31,7 @@ type Delivery struct {
 	Header       http.Header
 	Body         []byte
 	Secret       string
-	Previous     string        // another secret that may have signed the delivery; "" is none
+	Previous     string        // second secret to try; empty for none
 	HeaderPrefix string        // "" is X-Service
 	Now          time.Time     // by the receiver's clock
 	Tolerance    time.Duration // 0 is five minutes
@@ -45,29 +45,29 @@ type Mistake struct {
 	Proved bool   `json:"proved"` // undoing this one change makes the signature match; otherwise it is a guess
 }
 
-// Verdict is the result for one scheme.
-type Verdict struct {
+// Result is the result for one scheme.
+type Result struct {
 	Scheme   Scheme
 	Header   string    // name of the header with the signature
 	Err      error     // of dispatch/signature; nil if the signature is right and recent
-	Previous bool      // the signature is right, but only the one by the secret before the last rotation
+	Previous bool      // the signature is right, but only with the secret from before the last rotation
 	Mistakes []Mistake // at least one if Err is not nil
 }
 
-// Judge checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
-func Judge(d Delivery) []Verdict {
-	verdicts := []Verdict{d.judge(Hex), d.judge(Standard)}
-	for i := range verdicts {
-		if v := &verdicts[i]; v.Err != nil && len(v.Mistakes) == 0 {
-			v.Mistakes = d.guess(v.Scheme, v.Err, matches(verdicts[1-i].Err))
+// Check checks a delivery in both schemes. It takes milliseconds, and up to half a second for a wrong signature over the largest event.
+func Check(d Delivery) []Result {
+	results := []Result{d.check(Hex), d.check(Standard)}
+	for i := range results {
+		if v := &results[i]; v.Err != nil && len(v.Mistakes) == 0 {
+			v.Mistakes = d.guess(v.Scheme, v.Err, matches(results[1-i].Err))
 		}
 	}
-	return verdicts
+	return results
 }
 
-// judge checks one scheme. The verdict has no mistake yet if none is proved.
-func (d Delivery) judge(scheme Scheme) Verdict {
-	v := Verdict{Scheme: scheme, Header: d.names(scheme).signature, Err: d.verify(scheme)}
+// check checks one scheme. The result has no mistake yet if none is proved.
+func (d Delivery) check(scheme Scheme) Result {
+	v := Result{Scheme: scheme, Header: d.names(scheme).signature, Err: d.verify(scheme)}
 	switch {
 	case v.Err == nil:
 		v.Previous = d.isPrevious(scheme)
@@ -111,7 +111,7 @@ func (d Delivery) verify(scheme Scheme) error {
 	return v.VerifyStandard(d.Header, d.Body, d.Now)
 }
 
-// withSignature returns the delivery with another signature. Programs compute the one of Standard Webhooks with or without its "v1,".
+// withSignature returns the delivery with another signature. Programs compute a Standard Webhooks signature with or without its "v1,".
 func (d Delivery) withSignature(scheme Scheme, text string) Delivery {
 	d.Header = d.Header.Clone()
 	if scheme == Standard && !strings.HasPrefix(text, standardVersion) {
@@ -151,12 +151,12 @@ func (d Delivery) clock(scheme Scheme) Mistake {
 	off := d.Now.Sub(sent).Round(time.Second)
 	m := Mistake{
 		Name: "clock_ahead", Proved: true,
-		Advice: "If you saved the delivery, check it at its own time. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and keep it on NTP. If the clock is right, somebody delayed or repeated the request.",
+		Advice: "If you saved the delivery, check it at the time when it was sent. If it has just arrived, compare the receiver's clock with `date -u` on another machine, and use NTP. If the clock is right, somebody delayed or repeated the request.",
 	}
 	side := "before"
 	if off < 0 {
 		m.Name, side, off = "clock_behind", "after", -off
-		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and keep them on NTP."
+		m.Advice = "The receiver's clock is behind, or the sender's clock is ahead. Compare both with `date -u`, and use NTP."
 	}
 	m.What = fmt.Sprintf("The signature is right, but its timestamp, %s, is %d seconds %s the receiver's clock, %s. The limit is %s.",
 		utc(sent), int64(off.Seconds()), side, utc(d.Now), cmp.Or(d.Tolerance, signature.DefaultTolerance))

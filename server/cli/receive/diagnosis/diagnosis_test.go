@@ -71,9 +71,9 @@ func names(mistakes []diagnosis.Mistake) []string {
 // check judges a delivery and compares what is wrong with each scheme; nothing is what is right.
 func check(t *testing.T, d diagnosis.Delivery, hex, standard string) {
 	t.Helper()
-	verdicts := diagnosis.Judge(d)
+	results := diagnosis.Check(d)
 	for i, want := range []string{hex, standard} {
-		v := verdicts[i]
+		v := results[i]
 		if diff := cmp.Diff(strings.Fields(want), names(v.Mistakes), cmp.Transformer("empty", func(s []string) []string { return append([]string{}, s...) })); diff != "" {
 			t.Errorf("%s, error %v: %s%+v", v.Scheme, v.Err, diff, v.Mistakes)
 		}
@@ -103,13 +103,13 @@ func TestWhatIsRight(t *testing.T) {
 		d.Header.Set("X-Service-Signature-Previous", hexOf(oldSecret, body))
 		d.Header.Set("webhook-signature", standardOf(secret, body)+" "+standardOf(oldSecret, body))
 		check(t, d, "", "")
-		for _, v := range diagnosis.Judge(d) {
+		for _, v := range diagnosis.Check(d) {
 			if !v.Previous {
 				t.Errorf("%s does not say so", v.Scheme)
 			}
 		}
 		d.Secret = secret
-		for _, v := range diagnosis.Judge(d) {
+		for _, v := range diagnosis.Check(d) {
 			if v.Err != nil || v.Previous {
 				t.Errorf("%s with the new one: error %v, previous %t", v.Scheme, v.Err, v.Previous)
 			}
@@ -205,7 +205,7 @@ func TestClocks(t *testing.T) {
 			d := genuine(body)
 			d.Now = c.now
 			check(t, d, c.want, c.want)
-			for _, v := range diagnosis.Judge(d) {
+			for _, v := range diagnosis.Check(d) {
 				if c.says != "" && !strings.Contains(v.Mistakes[0].What, c.says) {
 					t.Errorf("it says %q", v.Mistakes[0].What)
 				}

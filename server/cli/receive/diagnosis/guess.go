@@ -29,13 +29,13 @@ func (d Delivery) guess(scheme Scheme, err error, otherMatches bool) []Mistake {
 		if scheme == Standard {
 			names = "webhook-id, " + names
 		}
-		return []Mistake{{Name: "header_altered", What: "The other signature is right, so the secret and the body are right. " + names + " was changed.",
+		return []Mistake{{Name: "header_altered", What: "The other signature is right, so the secret and the body are right. One of these headers was changed: " + names + ".",
 			Advice: "Find the program that writes or changes these headers."}}
 	}
 	found := append(d.guessSecret(), d.guessBody(scheme)...)
 	if len(found) == 0 {
-		found = []Mistake{{Name: "secret_wrong", What: "The secret is probably that of another subscription, or was replaced by a rotation. No other known mistake explains this signature.",
-			Advice: "Compare the secret with the one that creating the subscription showed, or rotate it. After a rotation, the old secret signs too for one day. If it is the same secret, the body was changed: compare the body with the event that was sent."}}
+		found = []Mistake{{Name: "secret_wrong", What: "The secret probably belongs to another subscription, or is older than the last rotation. No other known mistake explains this signature.",
+			Advice: "Compare the secret with the secret that \"keyhook subscriptions create\" showed, or rotate the secret. After a rotation, the old secret signs too for one day. If the secret is the same, the body was changed: compare the body with the event that was sent."}}
 	}
 	return found
 }
@@ -48,7 +48,7 @@ func (d Delivery) guessSecret() []Mistake {
 		return nil
 	}
 	return []Mistake{{Name: "secret_form", What: `The secret does not look like a signing secret of Keyhook: "whsec_" and 44 characters of base64.`,
-		Advice: "Use the complete secret that was shown when the subscription was created or its secret rotated. An API key is not a signing secret."}}
+		Advice: "Use the complete secret that the creation or the last rotation showed. An API key is not a signing secret."}}
 }
 
 func (d Delivery) guessBody(scheme Scheme) []Mistake {
@@ -64,14 +64,14 @@ func (d Delivery) guessBody(scheme Scheme) []Mistake {
 	name := d.names(scheme).id
 	isEvent, id := json.Unmarshal(d.Body, &event) == nil && event.ID != "", d.Header.Get(name)
 	add(isEvent && id != "" && event.ID != id, "body_of_another_event",
-		fmt.Sprintf("The body is that of event %s, but %s is %s.", output.Quote(event.ID), name, output.Quote(id)),
+		fmt.Sprintf("The body belongs to event %s, but %s is %s.", output.Quote(event.ID), name, output.Quote(id)),
 		"Use the headers and the body of the same request.")
 	add(isRewritten(d.Body), "body_reserialized", `The JSON was parsed and written again. Keyhook sends an event without white space and with "id" first.`, rawAdvice)
 	switch {
 	case len(d.Body) == 0:
-		add(true, "body_empty", "The body is empty.", "Something read the body of the request before. A body can be read once: keep its bytes. "+rawAdvice)
+		add(true, "body_empty", "The body is empty.", "Another part of the program has read the body before. A body can be read only once, so keep the bytes. "+rawAdvice)
 	case !json.Valid(d.Body):
-		add(true, "body_not_json", "The body is not valid JSON. Every delivery is, so this body was cut off or changed.", rawAdvice)
+		add(true, "body_not_json", "The body is not valid JSON. Each delivery is valid JSON, so this body was cut off or changed.", rawAdvice)
 	}
 	return found
 }
@@ -92,14 +92,14 @@ func (d Delivery) guessMissing(scheme Scheme, err error, otherMatches bool) Mist
 		switch {
 		case strings.EqualFold(other, name): // present and empty
 		case plain == strings.ToLower(name):
-			return Mistake{Name: "header_renamed", What: what, Advice: "CGI and WSGI rename headers in this way. Read the headers through your framework, or undo the renaming."}
+			return Mistake{Name: "header_renamed", What: what, Advice: "CGI and WSGI rename headers in this way. Read the headers with your framework, or rename them back."}
 		case scheme == Hex && strings.HasSuffix(plain, "-signature") && plain != "webhook-signature" && plain != strings.ToLower(d.names(Hex).signature):
 			return Mistake{Name: "header_prefix", What: what, Advice: "The operator has set webhooks.header_prefix. Set the same prefix here and in the receiver."}
 		}
 	}
-	advice := "Every delivery has this header. Check the proxies and gateways before the receiver: some forward only the headers that they are told to."
+	advice := "Every delivery has this header. Check the proxies in front of the receiver, because some forward only the headers in their settings."
 	if otherMatches {
-		advice += " The other signature is right, and one is enough."
+		advice += " The other signature is right, and one right signature is enough."
 	}
 	return Mistake{Name: "header_missing", What: name + " is missing.", Advice: advice}
 }

@@ -45,11 +45,11 @@ func TestTheVerdictIsThatOfTheVerifier(t *testing.T) {
 			d.Header.Del(name)
 		}
 
-		verdicts := diagnosis.Judge(d)
+		results := diagnosis.Check(d)
 		for i, err := range []error{
 			signature.Verify(d.Secret, d.Header, d.Body, d.Now, 0), signature.VerifyStandard(d.Secret, d.Header, d.Body, d.Now, 0),
 		} {
-			v := verdicts[i]
+			v := results[i]
 			if (v.Err == nil) != (err == nil) || (v.Err == nil) != (len(v.Mistakes) == 0) {
 				t.Fatalf("%s: verdict %v with %d mistakes, verifier %v", v.Scheme, v.Err, len(v.Mistakes), err)
 			}
@@ -69,7 +69,7 @@ func TestNothingIsProvedOfAForgery(t *testing.T) {
 		d, key := genuine(body), rand.Text()
 		d.Header.Set("X-Service-Signature", inHex(mac(key, stamp+"."+body)))
 		d.Header.Set("webhook-signature", inStandard(mac(key, id+"."+stamp+"."+body)))
-		for _, v := range diagnosis.Judge(d) {
+		for _, v := range diagnosis.Check(d) {
 			if v.Err == nil || len(v.Mistakes) == 0 || v.Mistakes[0].Proved {
 				t.Fatalf("%s: %+v", v.Scheme, v)
 			}
@@ -83,7 +83,7 @@ func BenchmarkJudge(b *testing.B) {
 			d := genuine(`{"id":"` + id + `","data":"` + strings.Repeat("x/é", size/4) + `"}`)
 			d.Secret = oldSecret
 			for b.Loop() {
-				diagnosis.Judge(d)
+				diagnosis.Check(d)
 			}
 		})
 	}

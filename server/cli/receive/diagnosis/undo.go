@@ -37,9 +37,9 @@ func (d Delivery) undoSecret(scheme Scheme, test try) {
 		d.Secret = secret
 		test(d, name, what, advice)
 	}
-	const rotated = "If the secret was rotated, use the new one that the rotation showed. Otherwise the two secrets belong to two subscriptions."
+	const rotated = "After a rotation, use the new secret. Without a rotation, the two secrets belong to two subscriptions."
 	const space = "Remove the white space when you read the secret, for example with strings.TrimSpace."
-	const quotes = "The quotes belong to the file or the shell, not to the secret. Some readers of .env files and docker's --env-file keep them."
+	const quotes = "Remove the quotes, which are not a part of the secret. Some readers of .env files, and docker --env-file, keep the quotes."
 	trimmed := strings.TrimSpace(s)
 	bare := strings.TrimPrefix(s, secretPrefix)
 	with(d.Previous, "secret_replaced", "The other secret signed this delivery.", rotated)
@@ -48,7 +48,7 @@ func (d Delivery) undoSecret(scheme Scheme, test try) {
 	with(strings.Trim(trimmed, `"'`), "secret_with_quotes", "The secret has quotes around it.", quotes)
 	with(`"`+s+`"`, "secret_with_quotes", "The key of the signature has quotes around it. The secret has none.", quotes)
 	if scheme == Hex {
-		const whole = `In this scheme, the key is the whole text of the secret. It includes "whsec_" and is not decoded.`
+		const whole = `In this scheme, the key is the complete text of the secret, with "whsec_" and not decoded.`
 		with(secretPrefix+bare, "secret_without_prefix", `The secret lacks its prefix "whsec_".`, whole)
 		with(bare, "secret_without_prefix", `The key of the signature is the secret without its prefix "whsec_".`, whole)
 		key, _ := base64.StdEncoding.DecodeString(bare) // no signature matches an empty key
@@ -110,5 +110,5 @@ func (d Delivery) undoBody(test try) {
 	with(bytes.TrimSuffix(b, []byte("\r\n")), "body_newline_added", added, newlineAdvice)
 	with(bytes.TrimSpace(b), "body_newline_added", "The body has white space around it that was not signed.", newlineAdvice)
 	with(slices.Concat(b, []byte("\n")), "body_newline_removed", "A line break at the end of the body was signed. This body has none.", newlineAdvice)
-	with(nil, "body_empty", "An empty body was signed.", "Something read the body of the request before. A body can be read once: keep its bytes. "+rawAdvice)
+	with(nil, "body_empty", "An empty body was signed.", "Another part of the program has read the body before. A body can be read only once, so keep the bytes. "+rawAdvice)
 }

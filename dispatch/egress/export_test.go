@@ -1,0 +1,27 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"syscall"
+)
+
+var errNoted = errors.New("noted, and not dialled")
+
+// NotingTransport is NewTransport, but it connects to nothing. It notes each address that the policy lets through.
+func NotingTransport(o Options, note func(address string)) *http.Transport {
+	transport, dialer := NewTransport(o), o.dialer()
+	check := dialer.ControlContext
+	dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
+		if check != nil {
+			if err := check(ctx, network, address, c); err != nil {
+				return err
+			}
+		}
+		note(address)
+		return errNoted
+	}
+	transport.DialContext = dialer.DialContext
+	return transport
+}

@@ -1,0 +1,353 @@
+// Package check decides whether a credential may make a request: it owns the checks, their order, and the limits on failures and
+// on requests. It knows no HTTP and writes no response.
+package check
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/limiter"
+	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// checks lists the checks of a credential in the order in which they are made. The first one that fails decides the
+// response. A request that fails before the rate limit does not count against it.
+//
+// This list is the only one. Requests, forward authentication, verify and explain all run it with Checker.Check.
+var checks = [access.CheckPassed]func(*Checker, context.Context, *Run) error{
+	access.CheckParse:        (*Checker).parsed,       // 401: the credential has no valid form; 429: too many failures from this address
+	access.CheckLookUp:       (*Checker).lookUp,       // 401: the credential is unknown; 429: too many failures from this address
+	access.CheckRevoked:      (*Checker).usable,       // 401: it was revoked
+	access.CheckExpired:      (*Checker).usable,       // 401: it has expired
+	access.CheckCreator:      (*Checker).usable,       // 401: its creator is not active, or no longer a member
+	access.CheckPlan:         (*Checker).plan,         // 403: the plan does not include API keys
+	access.CheckRateLimit:    (*Checker).rateLimit,    // 429: the key or its organization made too many requests
+	access.CheckOrganization: (*Checker).organization, // 404: it may not act in the organization that the request names
+	access.CheckPermission:   (*Checker).permission,   // 403: it lacks a permission
+}
+
+// Checker makes the checks. Use New.
+type Checker struct {
+	store    Store
+	issuer   Issuer // nil if there is none
+	limiter  *limiter.Limiter
+	throttle *throttle
+	tokens   *tokenRate
+}
+
+// New returns a checker. issuer may be nil. The limiter has the windows of API keys; tokenRate is how many requests a second each
+// organization may make with other credentials.
+func New(store Store, issuer Issuer, l *limiter.Limiter, tokenRate int) *Checker {
+	return &Checker{store, issuer, l, newThrottle(), newTokenRate(tokenRate)}
+}
+
+// FailedAddresses returns how many addresses have failures that count.
+func (k *Checker) FailedAddresses() int { return k.throttle.count() }
+
+// Run is one run of the checks. The caller fills in what to check, and the checks fill in the outcome.
+type Run struct {
+	credential.Presented
+	Needed  access.Scope // the permissions that are needed
+	Last    access.Check // the last check to make
+	Address netip.Addr   // of the client, for the limit on failures; the zero value has no limit
+	// Find looks up an API key in any state, to explain what would happen to a request with it. Then nothing is counted, and no
+	// use is recorded. If Find is nil, only keys that may be used are found.
+	Find func(context.Context) (access.CredentialState, error)
+
+	Outcome
+	state *access.CredentialState // from Find
+}
+
+// Outcome is what the checks found out.
+type Outcome struct {
+	At                 access.Check     // the check that is being made, or that failed
+	Principal          access.Principal // from the lookup on
+	Authenticated      bool             // Principal is set
+	Windowed           bool             // the key has a limit, and Window is set
+	Window             limiter.Result   // of the key
+	OrganizationWindow limiter.Result   // of all keys of the organization; set if Window allowed the request
+	RetryAfter         time.Duration    // how long to wait after a 429
+}
+
+// Check makes the checks up to c.Last and returns the error of the first one that fails. c.At tells which one that is. If all
+// pass, c.At is the check after the last one.
+func (k *Checker) Check(ctx context.Context, c *Run) error {
+	for c.At = access.CheckParse; c.At <= c.Last; c.At++ {
+		if err := checks[c.At](k, ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Store is what the checks ask of the store.
+type Store interface {
+	// PrincipalByKey returns the principal of an API key. It returns Unauthenticated if the key is unknown, revoked or
+	// expired, or if its creator may not act. It does not look at the plan.
+	PrincipalByKey(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// PrincipalByToken is the same for an access token.
+	PrincipalByToken(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// PrincipalBySession is the same for a session of the console.
+	PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error)
+	// PrincipalByIdentity is the same for a user whom an issuer names. named is the organization to act in. It is needed
+	// only if neither the issuer nor the user's memberships decide it: then NotFound means that the user is no member, and
+	// Malformed that named is empty.
+	PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error)
+	// PrincipalOfSystem returns the built-in operator.
+	PrincipalOfSystem(ctx context.Context) (access.Principal, error)
+	// OrganizationByID returns an organization, or NotFound.
+	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	// Used records that a credential was used. It does not block.
+	Used(p access.Principal)
+}
+
+// Issuer verifies the tokens of an identity provider.
+type Issuer interface {
+	// Verify returns what the issuer says about the holder of the token. Faults: Unauthenticated if the token is not
+	// valid, Unavailable if that cannot be found out.
+	Verify(ctx context.Context, token access.Credential) (access.Identity, error)
+}
+
+// parsed fails if the credential could not be read. A malformed credential counts as a failure of its address. A request
+// without a credential does not.
+func (k *Checker) parsed(_ context.Context, c *Run) error {
+	if !isGuess(c.Unreadable) {
+		return c.Unreadable
+	}
+	if wait, blocked := k.throttle.blocked(c.Address, access.Digest{}); blocked {
+		c.RetryAfter = wait
+		return errTooManyFailures
+	}
+	k.throttle.failed(c.Address, access.Digest{})
+	return c.Unreadable
+}
+
+// lookUp finds the principal of the credential. If its address failed too often, the credential is refused without a
+// lookup.
+func (k *Checker) lookUp(ctx context.Context, c *Run) error {
+	digest := c.Credential.Digest()
+	if c.Address.IsValid() {
+		if wait, blocked := k.throttle.blocked(c.Address, digest); blocked {
+			c.RetryAfter = wait
+			return errTooManyFailures
+		}
+	}
+	err := k.findPrincipal(ctx, c, digest)
+	switch {
+	case fault.KindOf(err) == fault.Unauthenticated:
+		if c.Address.IsValid() {
+			k.throttle.failed(c.Address, digest)
+		}
+		return sameAsMalformed(err, c.Kind)
+	case fault.KindOf(err) == fault.Internal && err != nil:
+		return fault.New(fault.Unavailable, "storage_unavailable",
+			"The credential cannot be checked at the moment; try again later.").Because(err)
+	case err != nil:
+		return err
+	}
+	c.Authenticated = true
+	if c.Address.IsValid() {
+		k.throttle.succeeded(digest)
+	}
+	if c.Find == nil {
+		k.store.Used(c.Principal)
+	}
+	return nil
+}
+
+func (k *Checker) findPrincipal(ctx context.Context, c *Run, digest access.Digest) (err error) {
+	switch {
+	case c.Find != nil:
+		var state access.CredentialState
+		state, err = c.Find(ctx)
+		c.state, c.Principal = &state, state.Principal
+	case c.Kind == credential.Key:
+		c.Principal, err = k.store.PrincipalByKey(ctx, digest)
+	case c.Kind == credential.Token:
+		c.Principal, err = k.store.PrincipalByToken(ctx, digest)
+	case c.Kind == credential.Session:
+		c.Principal, err = k.store.PrincipalBySession(ctx, digest)
+	case c.Kind == credential.IssuerToken:
+		var identity access.Identity
+		if identity, err = k.issuer.Verify(ctx, c.Credential); err == nil {
+			c.Principal, err = k.store.PrincipalByIdentity(ctx, identity, c.namedOrganization())
+		}
+	case c.Kind == credential.Socket:
+		c.Principal, err = k.store.PrincipalOfSystem(ctx)
+	}
+	return err
+}
+
+// usable fails if the key was revoked, has expired, or has a creator who may not act: three checks, one at a time. The store
+// makes them as part of the lookup. Only an explanation finds keys that fail them.
+func (k *Checker) usable(_ context.Context, c *Run) error {
+	if c.Find == nil || c.state.FailedCheck(time.Now().UnixMilli()) != c.At {
+		return nil
+	}
+	k.peek(c)
+	code := "key_revoked"
+	switch c.At {
+	case access.CheckExpired:
+		code = "key_expired"
+	case access.CheckCreator:
+		code = "creator_inactive"
+	}
+	return fault.New(fault.Unauthenticated, code, "This API key may not be used.")
+}
+
+// plan fails if the plan of the key's organization does not include API keys.
+func (k *Checker) plan(_ context.Context, c *Run) error {
+	if c.Principal.Key == nil || c.Principal.Plan.APIKeys {
+		return nil
+	}
+	k.peek(c)
+	return errPlan
+}
+
+// rateLimit counts the request in the window of its key and then in that of all keys of the organization. Both limits are
+// those of the key's own organization. Other credentials have a rate for each organization; a credential that may act in
+// every organization, as the host's own back end, has none.
+func (k *Checker) rateLimit(_ context.Context, c *Run) error {
+	p := &c.Principal
+	if p.Key == nil {
+		if p.Can(access.PlatformActAs) {
+			return nil
+		}
+		wait, allowed := k.tokens.take(p.Home.RowID)
+		if !allowed {
+			c.RetryAfter = wait
+			return fault.New(fault.Limited, codeRateLimited, "The organization's limit of %d requests a second without an API key is used up; "+
+				"try again later, or use an API key, which has the limit of the plan.", k.tokens.perSecond)
+		}
+		return nil
+	}
+	if p.Plan.RateLimitPerMinute == nil {
+		return nil
+	}
+	limit := *p.Plan.RateLimitPerMinute
+	c.Windowed, c.Window = true, k.count(c, p.Key.Window, limit)
+	if !c.Window.Allowed {
+		c.RetryAfter = c.Window.Reset
+		return fault.New(fault.Limited, codeRateLimited, "The key's limit of %d requests a minute is used up; "+
+			"try again later, or ask an operator for a plan with a higher api_rate_limit_per_minute.", limit)
+	}
+	organizationLimit := p.Plan.OrganizationRate()
+	c.OrganizationWindow = k.count(c, organizationWindow(p.Home), organizationLimit)
+	if !c.OrganizationWindow.Allowed {
+		c.RetryAfter = c.OrganizationWindow.Reset
+		return fault.New(fault.Limited, codeRateLimited, "The organization's API keys together made too many requests: their limit "+
+			"of %d a minute is used up; try again later.", organizationLimit)
+	}
+	return nil
+}
+
+// count counts a request in a window. A dry run only reads the window.
+func (k *Checker) count(c *Run, window, limit int64) limiter.Result {
+	if c.Find != nil {
+		return k.limiter.Peek(window, limit)
+	}
+	return k.limiter.Take(window, limit)
+}
+
+// organizationWindow is the window of all keys of an organization. The windows of keys are positive numbers.
+func organizationWindow(o access.Organization) int64 { return -o.RowID }
+
+// peek reads the window of a key that is refused before the rate limit, because the response shows it all the same.
+func (k *Checker) peek(c *Run) {
+	if limit := c.Principal.Plan.RateLimitPerMinute; limit != nil {
+		c.Windowed, c.Window = true, k.limiter.Peek(c.Principal.Key.Window, *limit)
+	}
+}
+
+// namedOrganization returns the organization that the request names. It is empty if there is none. It is also empty if there
+// are several: the organization check refuses those.
+func (c *Run) namedOrganization() string {
+	if len(c.Organizations) == 1 {
+		return c.Organizations[0]
+	}
+	return ""
+}
+
+// organization has the principal act in the named organization. For a principal that may not act in others, they do not
+// exist.
+func (k *Checker) organization(ctx context.Context, c *Run) error {
+	named := c.namedOrganization()
+	switch {
+	case len(c.Organizations) == 0 || len(c.Organizations) == 1 && named == c.Principal.Home.ID:
+		return nil
+	case len(c.Organizations) > 1:
+		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may be given once.", credential.OrganizationHeader)
+	case !c.Principal.Can(access.PlatformActAs) || !access.OrganizationID.Valid(named):
+		return fault.Missing("organization")
+	}
+	o, err := k.store.OrganizationByID(ctx, named)
+	if err != nil {
+		return err
+	}
+	c.Principal = c.Principal.In(o)
+	return nil
+}
+
+// permission fails if the principal lacks one of the needed permissions.
+func (k *Checker) permission(_ context.Context, c *Run) error {
+	if c.Principal.Permissions.HasAll(c.Needed) {
+		return nil
+	}
+	const advice = " Ask an operator for a role that grants this; an API key needs it in its scope too."
+	keys := c.Needed.Minus(c.Principal.Permissions).Keys()
+	if len(keys) == 1 {
+		return fault.New(fault.Forbidden, CodeDenied, "This needs the permission %s."+advice, keys[0])
+	}
+	return fault.New(fault.Forbidden, CodeDenied, "This needs the permissions %s."+advice, strings.Join(keys, ", "))
+}
+
+// IsRefusal reports whether err refuses the credential itself. Any other error means that a check could not be made.
+func IsRefusal(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Unauthenticated, fault.Forbidden, fault.Limited:
+		return true
+	}
+	return false
+}
+
+// CodeDenied is the code of a request that lacks a permission.
+const CodeDenied = "permission_denied"
+
+const codeRateLimited = "rate_limited"
+
+var (
+	errPlan = fault.New(fault.Forbidden, "plan_capability_required", "The organization's plan does not include API keys; ask an operator to change the plan.")
+
+	// errTooManyFailures refuses a credential without a lookup.
+	errTooManyFailures = fault.New(fault.Limited, "too_many_failures", "Too many failed authentications from this address; try again later.")
+)
+
+// isGuess reports whether err refuses a credential for its form. A request without a credential guesses nothing.
+func isGuess(err error) bool {
+	return fault.KindOf(err) == fault.Unauthenticated && !errors.Is(err, credential.ErrMissing)
+}
+
+// sameAsMalformed gives an unknown credential the same response as a malformed one. The message of the issuer says no more
+// than ours, and it has a cause for the log.
+func sameAsMalformed(err error, kind credential.Kind) error {
+	switch e, _ := fault.As(err); {
+	case e.Code != credential.CodeUnknown:
+		return err
+	case kind == credential.Key:
+		return credential.ErrKey
+	case kind == credential.Token:
+		return credential.ErrToken
+	case kind == credential.Session:
+		return credential.ErrSession
+	}
+	return err
+}
+
+// Seconds rounds a wait up to whole seconds, so that a caller who waits that long gets a new window.
+func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

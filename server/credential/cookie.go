@@ -1,0 +1,104 @@
+package credential
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/server/share"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// The name of the cookie. With the prefix __Host-, browsers accept it only over HTTPS and only from this host (RFC 6265bis
+// section 4.1.3.2).
+const (
+	cookieName       = "keyhook_session"
+	secureCookieName = "__Host-" + cookieName
+)
+
+// Cookies reads and writes the cookie of a console session. A browser sends the cookie by itself, so these rules keep other
+// sites from using it.
+type Cookies struct {
+	https   bool                        // every browser comes by HTTPS
+	origins *http.CrossOriginProtection // who may send requests with a cookie
+	trusted share.TrustedProxies
+}
+
+// NewCookies returns the cookies of a server that browsers reach at baseURL, which may be empty. https means that the server
+// itself speaks HTTPS. A proxy may hide from the server that browsers use HTTPS, and the origin of the console.
+func NewCookies(baseURL string, https bool, trusted share.TrustedProxies) (*Cookies, error) {
+	k := &Cookies{https: https, origins: http.NewCrossOriginProtection(), trusted: trusted}
+	u, err := url.Parse(baseURL)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return k, err
+	}
+	k.https = k.https || u.Scheme == "https"
+	return k, k.origins.AddTrustedOrigin(u.Scheme + "://" + u.Host)
+}
+
+// CheckOrigin refuses a request that a browser sends for another site (CSRF). Clients other than browsers pass: they send no
+// cookie without knowing.
+func (k *Cookies) CheckOrigin(r *http.Request) error {
+	if err := k.origins.Check(r); err != nil {
+		return fault.New(fault.Forbidden, "cross_origin",
+			"The request comes from another site than the console; if it does not, set server.base_url to the address of the console.").Because(err)
+	}
+	return nil
+}
+
+// isSecure reports whether the browser speaks HTTPS, with us or with a proxy that we trust.
+func (k *Cookies) isSecure(r *http.Request) bool {
+	if k.https {
+		return true
+	}
+	proto := r.Header["X-Forwarded-Proto"]
+	return len(proto) == 1 && strings.EqualFold(strings.TrimSpace(proto[0]), "https") && k.trusted.Contains(share.Peer(r))
+}
+
+func (k *Cookies) name(r *http.Request) string {
+	if k.isSecure(r) {
+		return secureCookieName
+	}
+	return cookieName
+}
+
+// of returns the cookies of a request that have the name of the session cookie.
+func (k *Cookies) of(r *http.Request) []*http.Cookie {
+	if len(r.Header["Cookie"]) == 0 {
+		return nil
+	}
+	return r.CookiesNamed(k.name(r))
+}
+
+// read reads the cookie of a request that has no other credential. The browser sends the cookie whoever caused the request, so
+// the cookie counts only in requests of the console.
+func (k *Cookies) read(r *http.Request, session *http.Cookie) Presented {
+	if err := k.CheckOrigin(r); err != nil {
+		return Presented{Kind: Session, Unreadable: err}
+	}
+	c, ok := access.ParseSession(session.Value)
+	if !ok {
+		return Presented{Kind: Session, Unreadable: ErrSession}
+	}
+	return Presented{Kind: Session, Credential: c}
+}
+
+// Set gives the browser the cookie of a session.
+func (k *Cookies) Set(w http.ResponseWriter, r *http.Request, credential access.Credential, session access.Session) {
+	left := time.Until(time.UnixMilli(session.ExpiresAt))
+	http.SetCookie(w, k.cookie(r, credential.Reveal(), max(1, int(left.Round(time.Second)/time.Second))))
+}
+
+// Clear has the browser forget the cookie.
+func (k *Cookies) Clear(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, k.cookie(r, "", -1))
+}
+
+func (k *Cookies) cookie(r *http.Request, value string, maxAge int) *http.Cookie {
+	return &http.Cookie{
+		Name: k.name(r), Value: value, Path: "/", MaxAge: maxAge,
+		Secure: k.isSecure(r), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	}
+}

@@ -1,0 +1,138 @@
+package server_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// fill replaces the parameters of a pattern by ids and names of the right type.
+func fill(key, sub, event, organization, user, token, attempt, name, permission string) *strings.Replacer {
+	return strings.NewReplacer(
+		"api-keys/{id}", "api-keys/"+key, "subscriptions/{id}", "subscriptions/"+sub, "events/{id}", "events/"+event,
+		"organizations/{id}", "organizations/"+organization, "users/{id}", "users/"+user, "{user_id}", user,
+		"{token_id}", token, "{attempt_id}", attempt, "plans/{name}", "plans/"+name, "roles/{name}", "roles/"+name, "{key}", permission,
+	)
+}
+
+// TestMissingBeforeWrong asks for resources that do not exist, or belong to others, with an invalid query or body. The response
+// must be 404, and no more.
+func TestMissingBeforeWrong(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	const none = "_01h455vb4pex5vsknk084sn02q"
+	missing := fill("key"+none, "sub"+none, "evt"+none, "org"+none, "usr"+none, "tok"+none, "att"+none, "nothing", "nothing:read")
+
+	victim, _ := storagetest.Tenant(t, f.store, "victim", "growth", access.RoleOwner)
+	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
+	sub, _ := storagetest.Subscription(t, f.store, victim, "https://example.com/", "user.created")
+	attempted(t, f, victim, sub, 1)
+	page, err := f.store.AttemptPage(t.Context(), victim.Organization.RowID, sub.ID, webhook.AttemptFilter{Limit: 1})
+	if err != nil || len(page.Attempts) != 1 {
+		t.Fatal(err)
+	}
+	token, err := f.store.CreateToken(t.Context(), victim.Actor("", ""), victim.User.ID, victim.Organization.ID, access.Mint("kat"), "t", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := storagetest.Publish(t, f.store, victim, "user.created")
+	f.plan(t, "clerk", true, true, "1")
+	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
+	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
+	theirs := fill(key.ID, sub.ID, event.ID, victim.Organization.ID, victim.User.ID, token.ID, page.Attempts[0].ID, "clerk", "orders:read")
+
+	withBody := []string{"PUT", "PATCH", "POST"}
+	withoutBody := []string{
+		"POST /api/v1/webhooks/subscriptions/{id}/test/", "POST /api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/",
+	}
+	for _, r := range f.server.Routes() {
+		if !strings.Contains(r.Pattern, "{") || r.Open || r.Proxied { // these paths name nothing that belongs to an organization
+			continue
+		}
+		t.Run(line(r), func(t *testing.T) {
+			type wrong struct {
+				query, body string
+				header      []string
+				status      int
+			}
+			tries := []wrong{{"?nobody=1", "", nil, 400}, {"?limit=%zz", "", nil, 400}}
+			for _, name := range r.Parameters {
+				tries = append(tries, wrong{"?" + name + "=%00", "", nil, 400})
+			}
+			if slices.Contains(withBody, r.Method) && !slices.Contains(withoutBody, line(r)) {
+				tries = append(tries, wrong{"", "{", nil, 400}, wrong{"", `{"x":1,"x":1}`, nil, 400}, wrong{"", `{"nobody":1}`, nil, 422},
+					wrong{"", "{}", []string{"Content-Type", "text/plain"}, 415}, wrong{"", strings.Repeat(" ", 65<<10), nil, 413})
+			}
+			own, _, _ := strings.Cut(r.Permissions[0], ":")
+			for _, try := range tries {
+				ask := func(names *strings.Replacer, as, organization string) testResponse {
+					header := append([]string{"X-Organization-Id", organization}, try.header...)
+					return f.do(t, call{r.Method + " " + names.Replace(r.Pattern) + try.query, as, try.body, header})
+				}
+				home := storagetest.Operator(t, f.store).Organization.ID
+				ask(missing, operator, home).want(t, 404, "not_found")
+				ask(theirs, operator, victim.Organization.ID).want(t, try.status, "")
+				if own != "platform" { // what the operator sees everywhere is nobody's
+					ask(theirs, operator, home).want(t, 404, "not_found")
+				}
+			}
+		})
+	}
+}
+
+// TestRemovedSubscription reads the log of a deleted subscription.
+func TestRemovedSubscription(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, stranger := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
+	attempted(t, f, owner, sub, 3)
+	as, path := bearer(token), "/api/v1/webhooks/subscriptions/"+sub.ID+"/"
+	attempt, _ := f.list(t, as, path+"deliveries/").Data[0]["id"].(string)
+	f.do(t, call{"DELETE " + path, as, "", nil}).want(t, 204, "")
+
+	if got := f.all(t, as, path+"deliveries/", "id", 2); len(got) != 3 || got[0] != attempt {
+		t.Errorf("the log has %q, want 3 attempts, %s first", got, attempt)
+	}
+	f.do(t, call{"GET " + path + "deliveries/?outcome=lost", as, "", nil}).want(t, 400, "invalid_parameter")
+	for _, c := range []call{
+		{"GET " + path, as, "", nil},
+		{"GET " + path + "?x=1", as, "", nil},
+		{"PATCH " + path, as, `{"is_active":"yes"}`, nil},
+		{"POST " + path + "rotate-secret/", as, `{`, nil},
+		{"POST " + path + "deliveries/" + attempt + "/redeliver/", as, "", nil},
+		{"POST " + path + "deliveries/" + attempt + "/redeliver/?x=1", as, "", nil},
+		{"GET " + path + "deliveries/", bearer(stranger), "", nil},
+		{"GET " + path + "deliveries/?outcome=lost", bearer(stranger), "", nil},
+	} {
+		f.do(t, c).want(t, 404, "not_found")
+	}
+}
+
+// unreadable is a store that cannot look up a resource.
+type unreadable struct{ server.Store }
+
+func (unreadable) Subscription(context.Context, int64, string) (webhook.Subscription, error) {
+	panic("looked for")
+}
+
+func (unreadable) Plan(context.Context, string) (access.Plan, error) { panic("looked for") }
+
+func (unreadable) User(context.Context, string) (access.User, error) { panic("looked for") }
+
+func TestWhatIsRightIsNotLookedForTwice(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *server.Options) { o.Store = unreadable{o.Store} })
+	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
+	f.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + sub.ID + "/", bearer(token), `{"is_active":false}`, nil}).want(t, 200, "")
+	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"name":"Ada"}`, nil}).want(t, 200, "")
+	f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil}).want(t, 200, "") // its plan comes with the token
+}

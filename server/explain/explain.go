@@ -1,0 +1,223 @@
+// Package explain writes the explanation of a request with an API key: for each check what it looked at, whether the key passes,
+// and what to do if it fails. It makes no check itself, and it knows no HTTP and no store.
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Request is the request to explain, after the run of the checks.
+type Request struct {
+	check.Run
+	State   access.CredentialState // of the key; the zero value if it was not found
+	ByID    bool                   // the key was named by its id
+	Length  int                    // of the key, in bytes, if it was not named by its id
+	Code    string                 // of the first check that failed
+	Unknown access.Scope           // needed permissions that do not exist; set if the permission check failed
+	Route   Route
+}
+
+// Route is the route of Keyhook that serves the request.
+type Route struct {
+	Found       bool
+	Open        bool     // no credential is read
+	ForwardAuth bool     // a proxy asks for another request
+	Allowed     []string // methods of the path, if it is not served with the method of the request
+}
+
+// Check is one check. Value is what it looked at; empty if there was nothing.
+type Check struct {
+	Check   string `json:"check"`
+	Value   string `json:"value"`
+	Verdict string `json:"verdict"`
+	Detail  string `json:"detail"`
+}
+
+// Verdicts.
+const (
+	verdictPassed        = "passed"
+	verdictFailed        = "failed"
+	verdictNotReached    = "not_reached"    // an earlier check failed, so this one was not made
+	verdictNotApplicable = "not_applicable" // nothing is needed that could fail
+)
+
+// Checks describes all checks, in order.
+func (r *Request) Checks() []Check {
+	var checks []Check
+	for c := range access.CheckPassed { // from CheckParse on
+		checks = append(checks, r.describe(c))
+	}
+	return checks
+}
+
+// describe describes one check. The text of a failure ends with what to do.
+func (r *Request) describe(c access.Check) Check {
+	value, passed, failed := r.factsOf(c)
+	b := Check{Check: c.String(), Value: value}
+	switch {
+	case r.Route.Open:
+		b.Verdict, b.Detail = verdictNotApplicable, "This route reads no credential."
+	case c > r.At:
+		b.Verdict, b.Detail = verdictNotReached, "An earlier check failed, so this check was not made."
+	case c == r.At:
+		b.Verdict, b.Detail = verdictFailed, failed
+	case c == access.CheckParse && r.ByID, c == access.CheckOrganization, c == access.CheckPermission && r.Needed.Empty():
+		b.Verdict, b.Detail = verdictNotApplicable, passed
+	default:
+		b.Verdict, b.Detail = verdictPassed, passed
+	}
+	return b
+}
+
+// factsOf returns the value that a check looked at, the text if it passed or does not apply, and the text if it failed.
+func (r *Request) factsOf(c access.Check) (value, passed, failed string) {
+	if c > access.CheckLookUp && r.State.Key == nil {
+		return "", "", "" // the key was not found
+	}
+	switch c {
+	case access.CheckParse:
+		return r.parseFacts()
+	case access.CheckLookUp:
+		return r.lookUpFacts()
+	case access.CheckRevoked:
+		at := timeOrNever(r.State.Key.RevokedAt)
+		return at, "The key has not been revoked.",
+			"The key was revoked, and that is final. Create another key: POST /api/v1/api-keys/."
+	case access.CheckExpired:
+		at := timeOrNever(r.State.Key.ExpiresAt)
+		return at, "The key has not expired.",
+			"The key has expired. Create another key with a later expires_at or none: POST /api/v1/api-keys/."
+	case access.CheckCreator:
+		return r.creatorFacts()
+	case access.CheckPlan:
+		return r.planFacts()
+	case access.CheckRateLimit:
+		return r.rateLimitFacts()
+	case access.CheckOrganization:
+		return r.State.Home.ID, "The key acts in its own organization unless the request has the header " + credential.OrganizationHeader +
+			". Resources of other organizations are not found: 404.", ""
+	case access.CheckPermission:
+		return r.permissionFacts()
+	}
+	return "", "", ""
+}
+
+// timeOrNever formats a time; nil is "never".
+func timeOrNever(at *int64) string {
+	if at == nil {
+		return "never"
+	}
+	return string(webhook.AppendTime(nil, *at))
+}
+
+func (r *Request) parseFacts() (value, passed, failed string) {
+	switch {
+	case r.ByID:
+		return "", "The key was named by its id, so there is no raw key to check.", ""
+	case r.Unreadable == nil:
+		return r.Credential.Display(), "The form and the checksum are valid.", ""
+	case r.Code != credential.CodeUnknown:
+		return fmt.Sprintf("%d characters", r.Length), "", message(r.Unreadable)
+	}
+	return fmt.Sprintf("%d characters", r.Length), "", "This is not a key: its form or its checksum is wrong, for example because a character is missing. " +
+		"Copy the whole key again: the prefix, an underscore, and 36 letters and digits."
+}
+
+func (r *Request) lookUpFacts() (value, passed, failed string) {
+	const unknown = "There is no such key in an organization that you may read. Look for its prefix in GET /api/v1/api-keys/?status=all, or create another key: POST /api/v1/api-keys/."
+	if r.State.Key == nil {
+		return "", "", unknown
+	}
+	return r.State.Key.ID, fmt.Sprintf("The key is %q of the organization %q.", r.State.Key.Name, r.State.Home.Name), unknown
+}
+
+func (r *Request) creatorFacts() (value, passed, failed string) {
+	s := r.State
+	switch {
+	case !s.User.IsActive:
+		failed = fmt.Sprintf("The creator, %s, is not active. Activate the user: PATCH /api/v1/users/%s/ {\"is_active\": true}. "+
+			"Or let another member create a key.", s.User.Email, s.User.ID)
+	case !s.Member:
+		failed = fmt.Sprintf("The creator, %s, is no longer a member of the organization. Add the user again: "+
+			"PUT /api/v1/organizations/%s/members/%s/ {\"role\": \"member\"}. Or let a member create a key.", s.User.Email, s.Home.ID, s.User.ID)
+	}
+	return s.User.ID, fmt.Sprintf("The creator, %s, is active and a member with the role %s.", s.User.Email, s.Role), failed
+}
+
+func (r *Request) planFacts() (value, passed, failed string) {
+	name := r.State.Plan.Name
+	return name, "The plan " + name + " includes API keys.",
+		fmt.Sprintf("The plan %s does not include API keys. Move the organization to one that does: PATCH /api/v1/organizations/%s/ {\"plan\": \"growth\"}.",
+			name, r.State.Home.ID)
+}
+
+func (r *Request) rateLimitFacts() (value, passed, failed string) {
+	const raise = "raise the limit: PATCH /api/v1/plans/%s/ {\"api_rate_limit_per_minute\": %d}."
+	limit, plan := r.State.Plan.RateLimitPerMinute, r.State.Plan.Name
+	switch {
+	case limit == nil:
+		return "unlimited", "The plan " + plan + " has no limit.", ""
+	case !r.Windowed:
+		return fmt.Sprintf("%d a minute", *limit), "", ""
+	case *limit == 0:
+		failed = fmt.Sprintf("The plan %s allows no requests at all. Move the organization to another plan, or "+raise, plan, plan, 60)
+	case r.Window.Allowed:
+		failed = fmt.Sprintf("All API keys of the organization together have used their %d requests of this minute: the limit of one key "+
+			"times max_api_keys. Wait %d s, or "+raise, r.OrganizationWindow.Limit, check.Seconds(r.OrganizationWindow.Reset), plan, 2**limit)
+	default:
+		failed = fmt.Sprintf("All %d requests of this minute are used. Wait %d s, or "+raise, *limit, check.Seconds(r.Window.Reset), plan, 2**limit)
+	}
+	return fmt.Sprintf("%d of %d left for %d s", r.Window.Remaining, *limit, check.Seconds(r.Window.Reset)),
+		"The key and its organization have requests left. This explanation has used none.", failed
+}
+
+// permissionFacts tells whether the creator's role or the key's scope lacks a permission.
+func (r *Request) permissionFacts() (value, passed, failed string) {
+	if r.Needed.Empty() {
+		return "", r.noPermissionNeeded(), ""
+	}
+	s, text := r.State, []string{}
+	if !r.Unknown.Empty() {
+		return r.Needed.String(), "", "There is no permission " + form.Printable(r.Unknown.String(), maxShownPermissions) +
+			", so no key has it. Correct the path, or create the permission: POST /api/v1/permissions/."
+	}
+	if missing := r.Needed.Minus(s.Granted); !missing.Empty() {
+		text = append(text, fmt.Sprintf("The creator's role, %s, does not grant %s. Give the creator a role that does: PUT /api/v1/organizations/%s/members/%s/.",
+			s.Role, missing, s.Home.ID, s.User.ID))
+	}
+	if missing := r.Needed.Minus(s.Key.Scope); !missing.Empty() {
+		text = append(text, fmt.Sprintf("The key's scope is fixed and does not include %s. Create another key with it in the scope: POST /api/v1/api-keys/.", missing))
+	}
+	return r.Needed.String(), "The creator's role grants it, and the key's scope includes it.", strings.Join(text, " ")
+}
+
+func (r *Request) noPermissionNeeded() string {
+	switch {
+	case r.Route.ForwardAuth:
+		return "The proxy needs no permission: every key that passes the other checks is allowed."
+	case r.Route.Found:
+		return "This route needs no permission: every valid credential is allowed."
+	case len(r.Route.Allowed) > 0:
+		return "Keyhook serves this path only with " + strings.Join(r.Route.Allowed, ", ") + "; the response would be 405."
+	}
+	return "Keyhook has no route for this path, and no permission is named. Name the permission that your API needs in \"permission\"."
+}
+
+// maxShownPermissions is the most characters of unknown permissions that a response shows.
+const maxShownPermissions = 200
+
+// message is the part of an error that a caller may see.
+func message(err error) string {
+	if f, ok := fault.As(err); ok {
+		return f.Message
+	}
+	return ""
+}

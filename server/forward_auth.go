@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// forwardAuthPath begins the paths of forward authentication. At /api/v1/authz/{dialect}/ a proxy asks whether the API key of
+// a request is valid, and at /api/v1/authz/{dialect}/{permission}/ whether the key has the permission too. A proxy uses the
+// method of the request that it holds, so every method is served.
+const forwardAuthPath = "/api/v1/authz/"
+
+// The dialects. Caddy, Traefik and HAProxy speak forward: they pass on every refusal unchanged. Envoy appends the path of
+// the request that it holds. nginx takes every status but 2xx, 401 and 403 for a failure of ours.
+const (
+	forwardDialect = "forward"
+	nginxDialect   = "nginx"
+	envoyDialect   = "envoy"
+)
+
+// noPermission is in the place of the permission if none is needed and a path follows.
+const noPermission = "-"
+
+// forwardAuth is the endpoint that proxies ask about the requests that they hold.
+type forwardAuth struct {
+	auth        *authenticator
+	permissions knownPermissions
+}
+
+// knownPermissions tells which permissions exist.
+type knownPermissions interface {
+	// UnknownPermissions returns the permissions of a scope that do not exist.
+	UnknownPermissions(ctx context.Context, named access.Scope) (access.Scope, error)
+}
+
+// parseForwardAuth reads the dialect and the needed permissions from a path of forward authentication. The first segment
+// after the dialect holds the permissions, joined by "+". More segments may follow only in the dialect of envoy.
+//
+// An empty segment is not valid: a variable of a proxy's configuration that is empty must not mean "no permission is needed".
+// A word that is not a permission is needed like one, and no key has it.
+func parseForwardAuth(path string) (dialect, needed string, ok bool) {
+	rest, found := strings.CutPrefix(path, forwardAuthPath)
+	if !found {
+		return "", "", false
+	}
+	dialect, rest, _ = strings.Cut(rest, "/")
+	needed, appended, _ := strings.Cut(rest, "/")
+	switch {
+	case dialect != forwardDialect && dialect != nginxDialect && dialect != envoyDialect,
+		appended != "" && dialect != envoyDialect,
+		needed == "" && rest != "":
+		return "", "", false
+	}
+	return dialect, needed, true
+}
+
+// isForwardAuth reports whether a path is one of forward authentication.
+func isForwardAuth(path string) bool {
+	_, _, ok := parseForwardAuth(path)
+	return ok
+}
+
+// neededPermissions reads the permissions that parseForwardAuth returned.
+func neededPermissions(needed string) access.Scope {
+	if needed == "" || needed == noPermission {
+		return access.Scope{}
+	}
+	return access.NewScope(strings.Split(needed, "+")...)
+}
+
+// authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the headers.
+// No is a problem. The API key of the request that the proxy holds is checked and counted as in a request to Keyhook. Everything else in the
+// request comes from the client and is ignored: the query, the body, the organization and the identity headers.
+func (h forwardAuth) authorize(x *exchange) error {
+	dialect, needed, _ := parseForwardAuth(x.request.URL.Path)
+	x.dialect = dialect
+	if x.request.ContentLength != 0 && x.request.ProtoMajor == 1 {
+		// Otherwise net/http reads the body before it responds. Some proxies pass on its length and never send it.
+		x.Header()["Connection"] = closing
+	}
+	x.Presented, x.Address = h.auth.reader.ReadKey(x.request), x.client
+	x.Needed, x.Last = neededPermissions(needed), access.CheckPermission
+	if err := h.auth.admit(x); err != nil {
+		return h.explainUnknown(x, err)
+	}
+	x.identifyKey()
+	return nil
+}
+
+// Values of headers that are always the same. Nobody may change them.
+var (
+	closing   = []string{"close"}
+	zeroBytes = []string{"0"}
+)
+
+// identifyKey allows the request and names its key, with the user and the organization. All headers are always present, so a proxy that copies them
+// overwrites headers of the same names that a client sent.
+func (x *exchange) identifyKey() {
+	p := &x.Principal
+	x.set("X-Service-Key-Id", p.Key.ID)
+	x.set("X-Service-User-Id", p.User.ID)
+	x.set("X-Service-Organization-Id", p.Organization.ID)
+	x.set("X-Service-Scope", p.Permissions.String())
+	x.set("X-Service-Plan", p.Plan.Name)
+	x.Header()["Content-Length"] = zeroBytes
+	x.WriteHeader(http.StatusOK)
+}
+
+// explainUnknown replaces the message of a refusal if a needed permission does not exist. Whoever configured the proxy
+// misspelt it, or has yet to create it; the client can do nothing about it.
+func (h forwardAuth) explainUnknown(x *exchange, err error) error {
+	if x.At != access.CheckPermission {
+		return err
+	}
+	missing := x.Needed.Minus(x.Principal.Permissions)
+	unknown, failed := h.permissions.UnknownPermissions(x.request.Context(), missing)
+	if failed != nil || unknown.Empty() {
+		return err
+	}
+	word := form.Printable(unknown.Keys()[0], access.MaxPermissionKey)
+	return fault.New(fault.Forbidden, check.CodeDenied, "There is no permission %q here, so no key has it: "+
+		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
+}
+
+// masked returns the status to send. nginx takes most statuses for a failure of ours, so its dialect gets 403 instead, with the
+// true status in a header. nginx also drops the body of a refusal, so another header has the code.
+func (x *exchange) masked(status int, code string) int {
+	if x.dialect != nginxDialect {
+		return status
+	}
+	x.set("X-Service-Code", code)
+	if status == http.StatusUnauthorized || status == http.StatusForbidden || status >= 500 {
+		return status
+	}
+	x.set("X-Service-Status", strconv.Itoa(status))
+	return http.StatusForbidden
+}

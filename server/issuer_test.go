@@ -1,0 +1,250 @@
+package server_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/keyhook/keyhook/server"
+	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// unsignedIssuer is an issuer that believes a token without a signature. The tests of package oidc cover the verification.
+type unsignedIssuer struct{ asked atomic.Int64 }
+
+func (i *unsignedIssuer) Verify(_ context.Context, token access.Credential) (access.Identity, error) {
+	i.asked.Add(1)
+	text, _ := base64.RawURLEncoding.DecodeString(token.Reveal()[strings.LastIndex(token.Reveal(), ".")+1:])
+	switch string(text) {
+	case "down":
+		return access.Identity{}, fault.New(fault.Unavailable, "issuer_unavailable", "Later.").Because(errors.New("no route to it"))
+	case "forged":
+		return access.Identity{}, fault.New(fault.Unauthenticated, "invalid_key", "No.").Because(errors.New("a strange key"))
+	}
+	subject, rest, _ := strings.Cut(string(text), ",")
+	email, organization, _ := strings.Cut(rest, ",")
+	return access.Identity{Subject: subject, Email: email, Organization: organization}, nil
+}
+
+// foreign returns the Authorization header of a token of the issuer with these claims.
+func foreign(says string) string {
+	b64 := base64.RawURLEncoding.EncodeToString
+	return "Bearer " + b64([]byte(`{"alg":"x"}`)) + "." + b64([]byte("{}")) + "." + b64([]byte(says))
+}
+
+func withIssuer(i check.Issuer) func(*server.Options) {
+	return func(o *server.Options) { o.Issuer = i }
+}
+
+func TestTokensOfAnIssuer(t *testing.T) {
+	t.Parallel()
+	f := start(t, withIssuer(new(unsignedIssuer)))
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "free", access.RoleOwner)
+	second, _ := storagetest.Tenant(t, f.store, "second", "growth", access.RoleMember)
+	patch := func(p access.Principal, body string) {
+		t.Helper()
+		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, body, nil}).want(t, 200, "")
+	}
+	patch(owner, `{"external_id":"owner"}`)
+	patch(second, `{"external_id":"second"}`)
+	patch(storagetest.Operator(t, f.store), `{"external_id":"root"}`)
+	whoami := func(says string, header ...string) testResponse {
+		t.Helper()
+		return f.do(t, call{"GET /api/v1/whoami/", foreign(says), "", header})
+	}
+	within := func(got testResponse, id string) {
+		t.Helper()
+		if got.want(t, 200, ""); !strings.Contains(got.body, `"organization":{"id":"`+id) {
+			t.Errorf("not in %s: %s", id, got.body)
+		}
+	}
+
+	t.Run("have all permissions of their user's role, and no rate window", func(t *testing.T) {
+		got := whoami("owner")
+		within(got, owner.Home.ID)
+		if !strings.Contains(got.body, `"id":"`+owner.User.ID) || !strings.Contains(got.body, access.WebhooksWrite) || !strings.Contains(got.body, `"key":null`) || got.Header.Get("RateLimit") != "" {
+			t.Errorf("%v %s", got.Header, got.body)
+		}
+		f.do(t, call{"GET /api/v1/plans/", foreign("owner"), "", nil}).want(t, 403, "permission_denied")
+	})
+	t.Run("act in the organization that they name", func(t *testing.T) {
+		within(whoami("owner,,"+owner.Home.ID), owner.Home.ID)
+		whoami("owner,,"+second.Home.ID).want(t, 401, "not_a_member")
+		whoami("owner,,"+owner.Home.ID, "X-Organization-Id", second.Home.ID).want(t, 404, "not_found")
+	})
+	t.Run("of a member of several organizations act in the one that the header names", func(t *testing.T) {
+		path := "/api/v1/organizations/" + owner.Home.ID + "/members/" + second.User.ID + "/"
+		f.do(t, call{"PUT " + path, operator, `{"role":"owner"}`, nil}).want(t, 200, "")
+		if got := whoami("second").want(t, 400, "organization_required"); !strings.Contains(got.body, "X-Organization-Id") {
+			t.Errorf("no mend in %s", got.body)
+		}
+		within(whoami("second", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
+		within(whoami("second", "X-Organization-Id", second.Home.ID), second.Home.ID)
+		within(whoami("second,,"+second.Home.ID), second.Home.ID)
+		whoami("second", "X-Organization-Id", storagetest.Operator(t, f.store).Home.ID).want(t, 404, "not_found")
+		f.do(t, call{"DELETE " + path, operator, "", nil}).want(t, 204, "")
+		within(whoami("second"), second.Home.ID)
+		whoami("second", "X-Organization-Id", owner.Home.ID).want(t, 404, "not_found")
+	})
+	t.Run("of an operator act in any organization", func(t *testing.T) {
+		within(whoami("root", "X-Organization-Id", owner.Home.ID), owner.Home.ID)
+	})
+	t.Run("are refused for an unknown user, and for the e-mail address of another user", func(t *testing.T) {
+		whoami("nobody").want(t, 401, "unknown_user")
+		got := whoami("nobody,"+owner.User.Email).want(t, 401, "subject_mismatch")
+		if strings.Contains(got.body, "another") || !strings.Contains(f.log.String(), "another external_id") {
+			t.Errorf("the answer or the log tells too much or too little: %s", got.body)
+		}
+	})
+	t.Run("are refused from the next request on when their user is deactivated", func(t *testing.T) {
+		whoami("owner").want(t, 200, "")
+		patch(owner, `{"is_active":false}`)
+		whoami("owner").want(t, 401, "user_inactive")
+		patch(owner, `{"is_active":true}`)
+		whoami("owner").want(t, 200, "")
+		f.do(t, call{"DELETE /api/v1/organizations/" + owner.Home.ID + "/members/" + owner.User.ID + "/", operator, "", nil}).want(t, 204, "")
+		whoami("owner").want(t, 401, "not_a_member")
+	})
+	t.Run("that the issuer refuses get its message, and the log has the cause", func(t *testing.T) {
+		got := whoami("forged").want(t, 401, "invalid_key")
+		if strings.Contains(got.body, "strange") || !strings.Contains(f.log.String(), "a strange key") {
+			t.Errorf("the answer or the log tells too much or too little: %s", got.body)
+		}
+		if challenge := got.Header.Values("WWW-Authenticate"); len(challenge) != 2 {
+			t.Errorf("challenges %q", challenge)
+		}
+	})
+	t.Run("that cannot be verified at the moment get a Retry-After", func(t *testing.T) {
+		if got := whoami("down").want(t, 503, "issuer_unavailable"); got.Header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	})
+	t.Run("count as a credential beside another one", func(t *testing.T) {
+		whoami("owner", "Cookie", "keyhook_session=x").want(t, 400, "multiple_credentials")
+	})
+	if strings.Contains(f.log.String(), strings.TrimPrefix(foreign("second"), "Bearer ")) {
+		t.Error("the log shows a token")
+	}
+}
+
+func TestWhatIsATokenOfAnIssuer(t *testing.T) {
+	t.Parallel()
+	good := strings.TrimPrefix(foreign("nobody"), "Bearer ")
+	for name, tt := range map[string]struct {
+		value string
+		asked int64
+	}{
+		"three parts":                            {"Bearer " + good, 1},
+		"three parts, lower-case scheme":         {"bearer " + good, 1},
+		"no signature":                           {"Bearer " + good[:strings.LastIndex(good, ".")+1], 1},
+		"a header part that begins with a space": {"Bearer IHsi.e30.AA", 1},
+		"two parts":                              {"Bearer " + good[:strings.LastIndex(good, ".")], 0},
+		"four parts":                             {"Bearer " + good + ".AA", 0},
+		"five parts, encrypted":                  {"Bearer " + good + ".AA.AA", 0},
+		"three words with dots":                  {"Bearer operators.chosen.token-of-dots", 0},
+		"another alphabet":                       {"Bearer " + good + "+", 0},
+		"too many bytes":                         {"Bearer " + good + strings.Repeat("A", 8<<10), 0},
+		"the scheme of API keys":                 {"ApiKey " + good, 0},
+		"a token of Keyhook":                     {bearer(access.Mint("kat")), 0},
+		"a key of Keyhook":                       {"Bearer " + access.Mint("svc").Reveal(), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := new(unsignedIssuer)
+			f := start(t, withIssuer(i))
+			got := f.do(t, call{"GET /api/v1/whoami/", tt.value, "", nil})
+			if got.StatusCode != 401 || i.asked.Load() != tt.asked {
+				t.Errorf("status %d, the issuer was asked %d times", got.StatusCode, i.asked.Load())
+			}
+			none := start(t)
+			none.do(t, call{"GET /api/v1/whoami/", tt.value, "", nil}).want(t, 401, "")
+		})
+	}
+}
+
+func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
+	t.Parallel()
+	setup := func(t *testing.T) *testServer {
+		f := build(t, withIssuer(new(unsignedIssuer)))
+		f.do(t, call{"PATCH /api/v1/users/" + storagetest.Operator(t, f.store).User.ID + "/", operator, `{"external_id":"root"}`, nil}).want(t, 200, "")
+		return f
+	}
+	const peer = "198.51.100.7:1"
+	for _, says := range []string{"forged", "nobody"} {
+		t.Run("counts as a failure: "+says, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := setup(t)
+				for range 20 {
+					if status, _ := f.from(peer, foreign(says)); status != 401 {
+						t.Fatalf("status %d", status)
+					}
+				}
+				if status, code := f.from(peer, foreign(says)); status != 429 || code != "too_many_failures" {
+					t.Errorf("%d %s", status, code)
+				}
+			})
+		})
+	}
+	t.Run("does not count failures while the issuer is down", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t)
+		for range 100 {
+			if status, code := f.from(peer, foreign("down")); status != 503 {
+				t.Fatalf("%d %s", status, code)
+			}
+		}
+		if status, _ := f.from(peer, foreign("root")); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	})
+	t.Run("accepts a token that was valid before", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t)
+		f.from(peer, foreign("root"))
+		f.exhaust(t, peer)
+		if status, _ := f.from(peer, foreign("root")); status != 200 {
+			t.Errorf("status %d", status)
+		}
+		if status, _ := f.from(peer, foreign("root,x")); status != 429 {
+			t.Errorf("a stranger got %d", status)
+		}
+	})
+}
+
+// FuzzCredentials sends any Authorization header and any cookie. Neither may be accepted.
+func FuzzCredentials(f *testing.F) {
+	s := build(f, withIssuer(refuses{}))
+	handler := s.server.Handler()
+	f.Add("Bearer eyJhbGciOiJub25lIn0.e30.", "keyhook_session=x")
+	f.Add("", "keyhook_session="+access.MintSession().Reveal())
+	f.Add(foreign("root"), "")
+	f.Add("", "keyhook_session=; keyhook_session=\"x\"")
+	f.Fuzz(func(t *testing.T, authorization, cookie string) {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
+		r.Header["Authorization"], r.Header["Cookie"] = []string{authorization}, []string{cookie}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		var p struct{ Code string }
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code == "" || w.Code != 400 && w.Code != 401 && w.Code != 429 {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	})
+}
+
+// refuses is an issuer that refuses every token.
+type refuses struct{}
+
+func (refuses) Verify(context.Context, access.Credential) (access.Identity, error) {
+	return access.Identity{}, fault.New(fault.Unauthenticated, "invalid_key", "No.")
+}

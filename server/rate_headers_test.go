@@ -1,0 +1,259 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// windowHeaders are the headers of a rate window.
+var windowHeaders = []string{"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+
+// key creates an organization on a plan with this limit, and a key of it with every permission but those of the platform.
+func (f *testServer) key(t testing.TB, name, limit string) (access.Principal, access.Credential) {
+	t.Helper()
+	f.plan(t, name, true, true, limit)
+	owner, _ := storagetest.Tenant(t, f.store, name, name, access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead, access.APIKeysWrite, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
+	return owner, key
+}
+
+func TestWindowHeaders(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, key := f.key(t, "small", "11")
+	as := apiKey(key)
+	_, reader := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+
+	remaining := 11
+	for _, tt := range []struct {
+		call   call
+		status int
+	}{
+		{call{"GET /api/v1/whoami/", as, "", nil}, 200},
+		{call{"HEAD /api/v1/whoami", as, "", nil}, 200},
+		{call{"POST /api/v1/api-keys/", as, `{"name":"n","scope":"api_keys:read"}`, nil}, 201},
+		{call{"DELETE /api/v1/webhooks/subscriptions/sub_x/", as, "", nil}, 404},
+		{call{"GET /api/v1/plans/", as, "", nil}, 403},
+		{call{"PUT /api/v1/api-keys/", as, "", nil}, 405},
+		{call{"POST /api/v1/api-keys/", as, `{`, nil}, 400},
+		{call{"POST /api/v1/api-keys/", as, `{"name":""}`, nil}, 422},
+		{call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", "org_x"}}, 404},
+		{call{"POST /api/v1/api-keys/", as, `{}`, []string{"Content-Type", "text/plain"}}, 415},
+		{call{"POST /api/v1/webhooks/subscriptions/sub_x/test/", as, "", nil}, 404},
+		{call{"GET /api/v1/whoami/", as, "", nil}, 429},
+		{call{"GET /nothing/", as, "", nil}, 429},
+	} {
+		remaining = max(0, remaining-1)
+		t.Run(fmt.Sprintf("are on an answer %d, counted once: %s", tt.status, tt.call.line), func(t *testing.T) {
+			got := f.do(t, tt.call).want(t, tt.status, "")
+			checkWindow(t, got, 11, remaining)
+		})
+	}
+	t.Run("are separate for each key", func(t *testing.T) {
+		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(reader), "", nil}).want(t, 200, ""), 11, 10)
+	})
+	t.Run("change when the limit is raised within the window", func(t *testing.T) {
+		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":20}`, nil}).want(t, 200, "")
+		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 200, ""), 20, 8)
+	})
+	t.Run("are absent if the limit is null", func(t *testing.T) {
+		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":null}`, nil}).want(t, 200, "")
+		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 200, ""))
+	})
+	t.Run("refuse every request if the limit is 0", func(t *testing.T) {
+		f.do(t, call{"PATCH /api/v1/plans/small/", operator, `{"api_rate_limit_per_minute":0}`, nil}).want(t, 200, "")
+		checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", as, "", nil}).want(t, 429, "rate_limited"), 0, 0)
+	})
+	t.Run("are absent for an access token", func(t *testing.T) {
+		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", operator, "", nil}))
+	})
+	t.Run("are absent for an invalid key", func(t *testing.T) {
+		checkNoWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(access.Mint("svc")), "", nil}).want(t, 401, ""))
+	})
+}
+
+// checkWindow checks every header of the window, and whether they agree.
+func checkWindow(t *testing.T, a testResponse, limit, remaining int) {
+	t.Helper()
+	got := map[string]string{}
+	for _, name := range windowHeaders {
+		got[name] = a.Header.Get(name)
+	}
+	found := regexp.MustCompile(`;t=([0-9]+)$`).FindStringSubmatch(got["RateLimit"])
+	if found == nil {
+		t.Fatalf("RateLimit %q", got["RateLimit"])
+	}
+	left, _ := strconv.Atoi(found[1])
+	reset, _ := strconv.ParseInt(got["X-RateLimit-Reset"], 10, 64)
+	if until := time.Until(time.Unix(reset, 0)); left < 1 || left > 60 || until < 0 || until > 61*time.Second {
+		t.Errorf("t=%d, X-RateLimit-Reset in %s", left, until)
+	}
+	want := map[string]string{
+		"RateLimit-Policy":      fmt.Sprintf(`"plan";q=%d;w=60`, limit),
+		"RateLimit":             fmt.Sprintf(`"plan";r=%d;t=%d`, remaining, left),
+		"X-RateLimit-Limit":     strconv.Itoa(limit),
+		"X-RateLimit-Remaining": strconv.Itoa(remaining),
+		"X-RateLimit-Reset":     strconv.FormatInt(reset, 10),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	retry, _ := strconv.Atoi(a.Header.Get("Retry-After"))
+	if a.StatusCode == http.StatusTooManyRequests && (retry < 1 || retry > 60) {
+		t.Errorf("Retry-After %q", a.Header.Get("Retry-After"))
+	}
+	if a.StatusCode != http.StatusTooManyRequests && a.Header.Get("Retry-After") != "" {
+		t.Errorf("status %d with Retry-After", a.StatusCode)
+	}
+}
+
+func checkNoWindow(t *testing.T, a testResponse) {
+	t.Helper()
+	for _, name := range windowHeaders {
+		if got := a.Header.Get(name); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestWindowUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	const limit = 100
+	f := start(t)
+	_, key := f.key(t, "hundred", strconv.Itoa(limit))
+	var passed, refused, left atomic.Int64
+	left.Store(limit + 200)
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				switch got := f.do(t, call{"GET /api/v1/whoami/", apiKey(key), "", nil}); got.StatusCode {
+				case http.StatusOK:
+					passed.Add(1)
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if passed.Load() != limit || refused.Load() != 200 {
+		t.Errorf("%d passed and %d were refused, want %d and 200", passed.Load(), refused.Load(), limit)
+	}
+}
+
+func TestSteadyStreamDoesNotExtendTheWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := build(t)
+		owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+		_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		get := func() int {
+			r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
+			r.Header.Set("Authorization", apiKey(key))
+			w := httptest.NewRecorder()
+			f.server.Handler().ServeHTTP(w, r)
+			return w.Code
+		}
+		const perSecond, limit = 20, 600 // used up after 30 s, asked for throughout
+		for minute := range 3 {
+			passed := 0
+			for range 60 * perSecond {
+				if get() == http.StatusOK {
+					passed++
+				}
+				time.Sleep(time.Second / perSecond)
+			}
+			if passed != limit {
+				t.Errorf("minute %d: %d requests passed, want %d", minute, passed, limit)
+			}
+		}
+	})
+}
+
+func TestWhatIsRefusedBeforeTheWindowDoesNotCount(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	f.plan(t, "without", false, false, "600")
+	owner, key := f.key(t, "with", "600")
+	for range 5 {
+		f.move(t, owner.Organization.ID, "without")
+		got := f.do(t, call{"GET /api/v1/whoami/", apiKey(key), "", nil}).want(t, 403, "plan_capability_required")
+		checkWindow(t, got, 600, 600)
+		f.do(t, call{"GET /api/v1/whoami/", "Bearer " + key.Reveal(), "", nil}).want(t, 401, "wrong_scheme")
+	}
+	f.move(t, owner.Organization.ID, "with")
+	checkWindow(t, f.do(t, call{"GET /api/v1/whoami/", apiKey(key), "", nil}).want(t, 200, ""), 600, 599)
+}
+
+func TestRevocationHoldsAtOnce(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+	for range 20 {
+		key, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
+		var revoked atomic.Bool
+		var late atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 20 {
+					after := revoked.Load()
+					got := f.do(t, call{"GET /api/v1/whoami/", apiKey(credential), "", nil})
+					if after && got.StatusCode != http.StatusUnauthorized {
+						late.Add(1)
+					}
+				}
+			})
+		}
+		f.do(t, call{"DELETE /api/v1/api-keys/" + key.ID + "/", bearer(token), "", nil}).want(t, 204, "")
+		revoked.Store(true)
+		f.do(t, call{"GET /api/v1/whoami/", apiKey(credential), "", nil}).want(t, 401, "key_revoked")
+		wg.Wait()
+		if late.Load() > 0 {
+			t.Fatalf("%d requests were accepted after the revocation", late.Load())
+		}
+	}
+}
+
+func TestChangesHoldFromTheNextRequestOn(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, key := storagetest.Key(t, f.store, owner, access.WebhooksRead, access.WebhooksWrite, access.AuditRead)
+	list := func(status int, code string) {
+		t.Helper()
+		f.do(t, call{"POST /api/v1/webhooks/subscriptions/", apiKey(key), `{"url":"https://example.com/"}`, nil}).want(t, status, code)
+	}
+	role := func(name string) {
+		t.Helper()
+		f.do(t, call{"PUT /api/v1/organizations/" + owner.Organization.ID + "/members/" + owner.User.ID + "/", operator, `{"role":"` + name + `"}`, nil}).want(t, 200, "")
+	}
+	list(201, "")
+	f.move(t, owner.Organization.ID, "free")
+	list(403, "plan_capability_required")
+	f.move(t, owner.Organization.ID, "growth")
+	list(201, "")
+	role(access.RoleMember)
+	list(403, "permission_denied")
+	role(access.RoleOperator) // and never more than the key's scope
+	list(201, "")
+	f.do(t, call{"GET /api/v1/plans/", apiKey(key), "", nil}).want(t, 403, "permission_denied")
+	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+	list(401, "creator_inactive")
+	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":true}`, nil}).want(t, 200, "")
+	list(201, "")
+}

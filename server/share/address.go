@@ -1,0 +1,93 @@
+// Package share divides what all clients use together, so that no client can take all of it: connections, memory for
+// requests, and lines of the log. It finds the address of each client. It does not know routes or credentials.
+package share
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// TrustedProxies are the networks of the proxies whose forwarding headers are believed.
+type TrustedProxies []netip.Prefix
+
+// Contains reports whether a trusted proxy has this address.
+func (t TrustedProxies) Contains(a netip.Addr) bool {
+	return slices.ContainsFunc(t, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Client returns the address of the client of a request. That is the peer. If the peer is a trusted proxy, it is the rightmost
+// address in X-Forwarded-For that is not a trusted proxy: the client itself may have written everything to the left of it. On a
+// Unix socket the result is invalid.
+func (t TrustedProxies) Client(r *http.Request) netip.Addr {
+	client := Peer(r)
+	if !t.Contains(client) {
+		return client
+	}
+	for _, header := range slices.Backward(r.Header["X-Forwarded-For"]) {
+		for header != "" {
+			hop := header
+			if i := strings.LastIndexByte(header, ','); i >= 0 {
+				header, hop = header[:i], header[i+1:]
+			} else {
+				header = ""
+			}
+			address, ok := parseForwarded(hop)
+			if !ok {
+				return client // the last address that a trusted proxy has written
+			}
+			client = address
+			if !t.Contains(client) {
+				return client
+			}
+		}
+	}
+	return client
+}
+
+// Peer returns the address at the other end of the connection. It is invalid on a Unix socket.
+func Peer(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return peer.Addr().Unmap().WithZone("")
+}
+
+// Network returns the smallest network that one client owns: an IPv4 address, or the /64 of an IPv6 address. It is invalid if
+// the address is.
+func Network(client netip.Addr) netip.Prefix {
+	bits := 64
+	if client.Is4() {
+		bits = 32
+	}
+	network, _ := client.Prefix(bits) // the zero value if client is invalid
+	return network
+}
+
+// parseForwarded reads one address of X-Forwarded-For. Some proxies add a port.
+func parseForwarded(hop string) (netip.Addr, bool) {
+	hop = strings.TrimSpace(hop)
+	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(hop, "["), "]"))
+	if err != nil {
+		ap, err := netip.ParseAddrPort(hop)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		a = ap.Addr()
+	}
+	return a.Unmap().WithZone(""), true
+}
+
+// proxyHeaders are headers that proxies add to the requests that they forward.
+var proxyHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
+
+// IsForwarded reports whether a request has headers that only proxies add.
+func IsForwarded(r *http.Request) bool {
+	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(r.Header[name]) > 0 })
+}
+
+// IsLocal reports whether a request was made on this machine. A proxy on this machine forwards requests of others, so a request
+// with proxy headers is never local, whether the proxy is trusted or not.
+func IsLocal(r *http.Request) bool { return !IsForwarded(r) && Peer(r).IsLoopback() }

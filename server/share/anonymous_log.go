@@ -1,0 +1,67 @@
+package share
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// How many lines about requests without a valid credential go to the log.
+const (
+	anonymousLines  = 20  // a second, of all clients together
+	anonymousBurst  = 100 // lines at once
+	omittedInterval = 10 * time.Second
+)
+
+// AnonymousLog bounds the lines about requests without a valid credential, because anybody can send those at any rate. It
+// counts the lines that it leaves out and writes the number to the log.
+type AnonymousLog struct {
+	log      *slog.Logger
+	requests *rate.Limiter // lines about successes and refusals
+	faults   *rate.Limiter // lines about failures of the server: a flood of refusals does not hide them
+
+	mu       sync.Mutex
+	omitted  int64     // lines since the last report
+	reported time.Time // when the last report was written
+}
+
+// NewAnonymousLog returns a limit for the lines that go to log.
+func NewAnonymousLog(log *slog.Logger) *AnonymousLog {
+	return &AnonymousLog{
+		log: log, requests: rate.NewLimiter(anonymousLines, anonymousBurst), faults: rate.NewLimiter(anonymousLines, anonymousBurst),
+	}
+}
+
+// Allow reports whether a line of that level is written. It counts the lines that are not.
+func (a *AnonymousLog) Allow(level slog.Level) bool {
+	lines := a.requests
+	if level >= slog.LevelWarn {
+		lines = a.faults
+	}
+	if lines.Allow() {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.omitted++
+	return false
+}
+
+// Report writes how many lines were left out since the last report. It writes at most one report per omittedInterval, unless
+// this is the last one.
+func (a *AnonymousLog) Report(last bool) {
+	a.mu.Lock()
+	omitted, due := a.omitted, last || time.Since(a.reported) >= omittedInterval
+	if omitted > 0 && due {
+		a.omitted, a.reported = 0, time.Now()
+	}
+	a.mu.Unlock()
+	if omitted > 0 && due {
+		a.log.LogAttrs(context.Background(), slog.LevelWarn,
+			"log lines about requests without a valid credential were left out: there were too many of these requests; metrics count all of them",
+			slog.Int64("omitted", omitted))
+	}
+}

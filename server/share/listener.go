@@ -1,0 +1,238 @@
+package share
+
+import (
+	"container/list"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	idleGrace       = time.Second // an idle connection is closed earlier only if all connections are in use
+	warningInterval = time.Minute
+)
+
+// Why a connection is closed without a response.
+const (
+	reasonAddress = "address" // its address has too many
+	reasonIdle    = "idle"    // it was idle, and few connections were free
+)
+
+// ConnectionObserver observes connections.
+type ConnectionObserver interface {
+	ConnectionOpened()
+	ConnectionClosed()
+	ConnectionRefused(reason string) // "address" or "idle"; an idle connection is reported as closed too
+}
+
+// noObserver observes nothing.
+type noObserver struct{}
+
+func (noObserver) ConnectionOpened()        {}
+func (noObserver) ConnectionClosed()        {}
+func (noObserver) ConnectionRefused(string) {}
+
+// Limits are the limits of a Listener.
+type Limits struct {
+	Open       int                // connections that may be open at the same time
+	PerAddress int                // of those, how many one address may have
+	Exempt     TrustedProxies     // PerAddress does not apply to them
+	Observer   ConnectionObserver // nil observes nothing
+}
+
+// Listener is a listener that limits connections, so that no client takes all of them. Each address has a limit: an IPv4
+// address, or the /64 of an IPv6 host. Trusted proxies have no limit, because each one carries many clients. Loopback has
+// one: a proxy on this machine may not be declared. A peer without an address, as on the local socket, is not counted.
+//
+// When few connections are free, each new one closes the connection that was idle for the longest time. A connection is idle
+// before the header of a request has arrived, and after each response. If all are in use, Accept waits.
+type Listener struct {
+	net.Listener
+	limits        Limits
+	closeIdleFrom int // from this many open ones on, new connections close idle ones
+	log           *slog.Logger
+
+	mu           sync.Mutex
+	roomOrClosed sync.Cond // a connection was closed or became idle, or the listener was closed
+	open         int
+	byAddress    map[netip.Prefix]int
+	idle         *list.List // of *connection; the longest idle comes first
+	closed       bool
+	refused      int       // since the last warning
+	lastWarning  time.Time // when the log last warned about refused connections
+}
+
+// NewListener returns a listener that accepts connections from l within the limits. It owns l.
+func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
+	if limits.Observer == nil {
+		limits.Observer = noObserver{}
+	}
+	limited := &Listener{
+		Listener: l, limits: limits, closeIdleFrom: limits.Open * 8 / 10, log: log, byAddress: map[netip.Prefix]int{}, idle: list.New(),
+	}
+	limited.roomOrClosed.L = &limited.mu
+	return limited
+}
+
+// connection is an accepted connection. The mutex of owner guards its fields.
+type connection struct {
+	net.Conn
+	owner    *Listener
+	address  netip.Prefix  // invalid if it counts for no address
+	idle     *list.Element // nil while a request runs
+	since    time.Time     // when it became idle
+	released bool
+}
+
+// Accept returns the next connection within the limits.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.admit(conn); c != nil {
+			return c, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// admit waits until there is room for conn. It returns nil if the address of conn has too many connections, or if the listener
+// is closed.
+func (l *Listener) admit(conn net.Conn) *connection {
+	address := l.addressOf(conn)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if address.IsValid() && l.byAddress[address] >= l.limits.PerAddress {
+		l.refuse(address)
+		return nil
+	}
+	for l.closeIdle(); l.open >= l.limits.Open && !l.closed; l.closeIdle() {
+		l.roomOrClosed.Wait()
+	}
+	if l.closed {
+		return nil
+	}
+	l.open++
+	l.limits.Observer.ConnectionOpened()
+	if address.IsValid() {
+		l.byAddress[address]++
+	}
+	c := &connection{Conn: conn, owner: l, address: address}
+	l.markIdle(c)
+	return c
+}
+
+// addressOf returns the address that a connection counts for. It is invalid if there is none.
+func (l *Listener) addressOf(conn net.Conn) netip.Prefix {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	client := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if l.limits.Exempt.Contains(client) {
+		return netip.Prefix{}
+	}
+	return Network(client)
+}
+
+// refuse counts a refused connection of an address. It warns at most once per warningInterval.
+func (l *Listener) refuse(address netip.Prefix) {
+	l.limits.Observer.ConnectionRefused(reasonAddress)
+	l.refused++
+	if now := time.Now(); now.Sub(l.lastWarning) >= warningInterval {
+		l.log.LogAttrs(context.Background(), slog.LevelWarn,
+			"connections refused: one address has reached server.connections_per_address; if it is a proxy, add it to server.trusted_proxies",
+			slog.String("address", address.String()), slog.Int("limit", l.limits.PerAddress), slog.Int("refused", l.refused))
+		l.refused, l.lastWarning = 0, now
+	}
+}
+
+// closeIdle closes idle connections while few are free.
+func (l *Listener) closeIdle() {
+	for l.open >= l.closeIdleFrom && l.idle.Len() > 0 {
+		c := l.idle.Front().Value.(*connection)
+		if l.open < l.limits.Open && time.Since(c.since) < idleGrace {
+			return
+		}
+		l.limits.Observer.ConnectionRefused(reasonIdle)
+		l.release(c)
+		_ = c.Conn.Close()
+	}
+}
+
+// markIdle records that a connection is idle from now on.
+func (l *Listener) markIdle(c *connection) {
+	if c.idle == nil && !c.released {
+		c.since = time.Now()
+		c.idle = l.idle.PushBack(c)
+		l.roomOrClosed.Signal()
+	}
+}
+
+// markActive records that a connection is no longer idle.
+func (l *Listener) markActive(c *connection) {
+	if c.idle != nil {
+		l.idle.Remove(c.idle)
+		c.idle = nil
+	}
+}
+
+// release forgets a connection. A second call does nothing.
+func (l *Listener) release(c *connection) {
+	if c.released {
+		return
+	}
+	c.released = true
+	l.markActive(c)
+	l.open--
+	l.limits.Observer.ConnectionClosed()
+	if c.address.IsValid() {
+		if l.byAddress[c.address]--; l.byAddress[c.address] == 0 {
+			delete(l.byAddress, c.address)
+		}
+	}
+	l.roomOrClosed.Signal()
+}
+
+// OnStateChange must be the ConnState of the http.Server that accepts from l: it tells which connections are idle.
+func (l *Listener) OnStateChange(conn net.Conn, state http.ConnState) {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		conn = wrapped.NetConn()
+	}
+	c, ok := conn.(*connection)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch state {
+	case http.StateActive:
+		l.markActive(c)
+	case http.StateIdle:
+		l.markIdle(c)
+	}
+}
+
+// Close closes the connection and makes room for another.
+func (c *connection) Close() error {
+	err := c.Conn.Close()
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	c.owner.release(c)
+	return err
+}
+
+// Close ends Accept, even while it waits for room. Connections stay open.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.roomOrClosed.Broadcast()
+	return l.Listener.Close()
+}

@@ -1,0 +1,132 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const (
+	minute         = 60_000 // milliseconds
+	minutesPerRead = 10_000 // that are added up in one read, which takes some 20 ms
+)
+
+// counted is whose attempts are counted together: those of a subscription, or, where that is 0, of an organization.
+type counted struct {
+	Organization int64 `db:"organization_id"`
+	Subscription int64 `db:"subscription_id"`
+}
+
+// minuteOf names a row of attempt_minutes.
+type minuteOf struct {
+	counted
+	minute int64
+}
+
+// countAttempt adds an attempt that has ended to the counts of its minute. They are written once for all that shares the
+// transaction.
+func (t *tx) countAttempt(organization int64, r webhook.Result) {
+	for _, subscription := range [...]int64{0, r.Subscription} {
+		key := minuteOf{counted{organization, subscription}, t.Now() / minute}
+		counts, ok := t.attemptCounts[key]
+		if !ok {
+			counts = new(webhook.AttemptCounts)
+			t.attemptCounts[key] = counts
+		}
+		counts.Add(r.Succeeded, r.DurationMS)
+	}
+	t.Wrote(0)
+}
+
+// writeAttemptCounts adds the counts to the table.
+func (t *tx) writeAttemptCounts() error {
+	for key, counts := range t.attemptCounts {
+		args := make([]any, 0, 5+len(counts.Took))
+		args = append(args, key.Organization, key.Subscription, key.minute, counts.Succeeded, counts.Failed)
+		for _, n := range counts.Took {
+			args = append(args, n)
+		}
+		if _, err := t.Exec(addAttemptCounts, args...); err != nil {
+			return fmt.Errorf("count attempts: %w", err)
+		}
+	}
+	clear(t.attemptCounts)
+	return nil
+}
+
+// Series returns what the attempts of an organization, or of one of its subscriptions, came to from since until until: one
+// point for each step in which there were any, in order. The three are minutes; steps are counted from the epoch. What a
+// removed subscription was sent counts until retention takes it. Faults: NotFound; Unavailable
+// where too many reads of the organization's logs are under way.
+func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error) {
+	of := counted{Organization: organization}
+	if subscription != "" {
+		if err := s.get(ctx, &of.Subscription, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
+			return nil, sqlite.Missing(err, "subscription")
+		}
+	}
+	end, err := s.logs.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	points := []webhook.MinuteCounts{}
+	for since < until {
+		var some []webhook.MinuteCounts
+		if some, since, err = s.seriesSlice(ctx, of, since, until, step); err != nil {
+			return nil, err
+		}
+		points = append(points, some...)
+	}
+	return points, nil
+}
+
+// seriesSlice returns the points of the next minutes that were counted, and the minute to go on from.
+func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
+	err = s.logs.Get(ctx, &next, `
+		SELECT minute FROM attempt_minutes
+		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
+		of.Organization, of.Subscription, since, until, minutesPerRead-1)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		next = until
+	case err != nil:
+		return nil, 0, err
+	default:
+		next = min((next/step+1)*step, until)
+	}
+	err = s.logs.List(ctx, &points, `
+		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, json_array(`+sumsOfTook+`) AS took
+		FROM attempt_minutes
+		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
+		GROUP BY 1 ORDER BY 1`, step, of.Organization, of.Subscription, since, next)
+	return points, next, err
+}
+
+// tookColumns are the columns of attempt_minutes for webhook.AttemptCounts.Took.
+var tookColumns = func() (names []string) {
+	for _, bound := range webhook.DurationBounds {
+		names = append(names, "within_"+strconv.FormatInt(bound, 10))
+	}
+	return append(names, "longer")
+}()
+
+var sumsOfTook = "sum(" + strings.Join(tookColumns, "), sum(") + ")"
+
+var addAttemptCounts = func() string {
+	columns := append([]string{"succeeded", "failed"}, tookColumns...)
+	sums := make([]string, len(columns))
+	for i, c := range columns {
+		sums[i] = c + " = " + c + " + excluded." + c
+	}
+	return `
+		INSERT INTO attempt_minutes (organization_id, subscription_id, minute, ` + strings.Join(columns, ", ") + `)
+		VALUES (?, ?, ?` + strings.Repeat(", ?", len(columns)) + `)
+		ON CONFLICT (organization_id, subscription_id, minute) DO UPDATE SET ` + strings.Join(sums, ", ")
+}()

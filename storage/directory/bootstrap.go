@@ -1,0 +1,159 @@
+package directory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// bootstrapToken is the name of the first operator's access tokens.
+const bootstrapToken = "bootstrap"
+
+// Bootstrap is the first operator's access token.
+type Bootstrap struct {
+	Credential access.Credential // the zero value is none
+	Life       time.Duration     // how long the token lasts; 0 is for ever
+}
+
+// firstRequestAt names the row of table instance with the time of the first authenticated request.
+const firstRequestAt = "first_request_at"
+
+// firstRequest says whether there was an authenticated request, by any credential. From then on, no start creates a bootstrap
+// token. Requests set a flag; KeepFirstRequest writes the row once.
+type firstRequest struct {
+	made atomic.Bool
+	kept bool          // the row is written; only KeepFirstRequest uses it
+	wake chan struct{} // has a value when there is a row to write
+}
+
+func newFirstRequest() firstRequest { return firstRequest{wake: make(chan struct{}, 1)} }
+
+// note notes an authenticated request.
+func (f *firstRequest) note() {
+	if !f.made.Load() && f.made.CompareAndSwap(false, true) {
+		f.wake <- struct{}{}
+	}
+}
+
+// FirstRequest receives a value when KeepFirstRequest has something to write.
+func (d *Directory) FirstRequest() <-chan struct{} { return d.firstRequest.wake }
+
+// KeepFirstRequest writes that there was an authenticated request. The owner of the file calls it from time to time.
+func (d *Directory) KeepFirstRequest(ctx context.Context) error {
+	if d.firstRequest.kept || !d.firstRequest.made.Load() {
+		return nil
+	}
+	err := d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		_, err := t.Exec("INSERT OR IGNORE INTO instance (name, value) VALUES (?, ?)", firstRequestAt, []byte(strconv.FormatInt(t.Now(), 10)))
+		return err
+	})
+	d.firstRequest.kept = err == nil
+	return err
+}
+
+// Invite makes the bootstrap credential an access token of the first operator, as long as there was no authenticated request:
+// an earlier start may have ended before anybody read its token. The new token replaces the unused tokens of earlier starts, so
+// there is at most one. A revoked token stays revoked. Call it before the file runs.
+func (d *Directory) Invite(b Bootstrap) error {
+	return d.file.Alone(func(t *sqlite.Tx) error {
+		first, err := findFirstOperator(t)
+		if err != nil {
+			return err
+		}
+		had, err := hadRequests(t, first)
+		if err != nil {
+			return err
+		}
+		d.firstRequest.made.Store(had)
+		d.firstRequest.kept = had
+		if b.Credential == (access.Credential{}) {
+			return nil
+		}
+		known, revoked, err := bootstrapState(t, b.Credential)
+		if err != nil {
+			return err
+		}
+		if revoked || had && !known && b.Life == 0 {
+			d.bootstrapRefused = true
+		}
+		if had {
+			return nil
+		}
+		if err := d.revokeUnused(t, first, b.Credential); err != nil || known {
+			return err
+		}
+		d.invited = true
+		return d.inviteOperator(t, first, b)
+	})
+}
+
+// firstOperator is an operator of the oldest organization with an operator, by row ids.
+type firstOperator struct {
+	User         int64 `db:"user_id"`
+	Organization int64 `db:"organization_id"`
+}
+
+func findFirstOperator(t *sqlite.Tx) (first firstOperator, err error) {
+	err = t.Get(&first, `
+		SELECT m.user_id, m.organization_id FROM roles r JOIN memberships m ON m.role_id = r.id
+		WHERE r.name = ? ORDER BY m.organization_id, m.user_id LIMIT 1`, access.RoleOperator)
+	return first, err
+}
+
+// hadRequests reports whether there was an authenticated request. A used token of the first operator shows it too: the process
+// may have ended before it wrote the row.
+func hadRequests(t *sqlite.Tx, first firstOperator) (had bool, err error) {
+	err = t.Get(&had, `
+		SELECT EXISTS (SELECT 1 FROM instance WHERE name = ?)
+		    OR EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ? AND last_used_at IS NOT NULL)`, firstRequestAt, first.User)
+	return had, err
+}
+
+// bootstrapState reports whether a credential is an access token, and whether that token is revoked.
+func bootstrapState(t *sqlite.Tx, c access.Credential) (known, revoked bool, err error) {
+	digest := c.Digest()
+	err = t.Get(&revoked, "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE digest = ?", digest[:])
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, false, nil
+	}
+	return err == nil, revoked, err
+}
+
+// revokeUnused revokes the unused tokens of earlier starts, except the given one.
+func (d *Directory) revokeUnused(t *sqlite.Tx, first firstOperator, but access.Credential) error {
+	digest, unused := but.Digest(), []tokenToRevoke{}
+	if err := t.List(&unused, selectTokenToRevoke+`
+		WHERE a.user_id = ? AND a.name = ? AND a.last_used_at IS NULL AND a.revoked_at IS NULL AND a.digest <> ?`,
+		first.User, bootstrapToken, digest[:]); err != nil {
+		return err
+	}
+	for _, token := range unused {
+		if err := d.revokeToken(t, access.System(token.Organization), token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Directory) inviteOperator(t *sqlite.Tx, first firstOperator, b Bootstrap) error {
+	var expiresAt *int64
+	if b.Life > 0 {
+		expiresAt = new(time.UnixMilli(t.Now()).Add(b.Life).UnixMilli())
+	}
+	_, err := d.makeToken(t, access.System(first.Organization), first.User, first.Organization, b.Credential, bootstrapToken, expiresAt)
+	return err
+}
+
+// Invited reports whether the start has made the bootstrap credential an access token: it does so as long as nobody has made an
+// authenticated request.
+func (d *Directory) Invited() bool { return d.invited }
+
+// BootstrapRefused reports whether the bootstrap credential is no valid access token: it was revoked, or it was set after the first
+// authenticated request.
+func (d *Directory) BootstrapRefused() bool { return d.bootstrapRefused }

@@ -1,0 +1,151 @@
+package directory_test
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// starts opens one file again and again, as starts of a server do.
+type starts struct {
+	options storage.Options
+	log     bytes.Buffer
+}
+
+func newStarts(t *testing.T) *starts {
+	s := &starts{options: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
+	s.options.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
+	return s
+}
+
+// start opens the file with a token; a life of 0 is for ever. stop ends that start.
+func (s *starts) start(t *testing.T, token access.Credential, life time.Duration) (store *storage.Store, stop func()) {
+	t.Helper()
+	s.options.Bootstrap, s.options.BootstrapLife = token, life
+	return storagetest.OpenWith(t, s.options)
+}
+
+// minted starts with a token that a server would print.
+func (s *starts) minted(t *testing.T) (store *storage.Store, token access.Credential, stop func()) {
+	t.Helper()
+	token = access.Mint(access.TokenPrefix)
+	store, stop = s.start(t, token, 24*time.Hour)
+	return store, token, stop
+}
+
+func TestFirstOperatorsToken(t *testing.T) {
+	t.Parallel()
+	chosen, _ := access.Opaque("a-token-that-an-operator-chose")
+
+	t.Run("of a start replaces the unused ones of earlier starts, lives a day, and is audited", func(t *testing.T) {
+		t.Parallel()
+		s := newStarts(t)
+		var tokens []access.Credential
+		for range 3 {
+			store, token, stop := s.minted(t)
+			if !store.Invited() {
+				t.Error("a start without any request before it has made no token")
+			}
+			tokens = append(tokens, token)
+			stop()
+		}
+		store, newest, _ := s.minted(t)
+		for _, token := range tokens {
+			_, err := store.PrincipalByToken(t.Context(), token.Digest())
+			storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+		}
+		p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), newest.Digest()))
+		if p.Token.ExpiresAt == nil || *p.Token.ExpiresAt-p.Token.CreatedAt != (24*time.Hour).Milliseconds() || !p.Can(access.PlatformWrite) {
+			t.Errorf("the token is %+v", p.Token)
+		}
+		var types []string
+		for _, e := range must[access.AuditPage](t)(store.AuditPage(t.Context(), p.Home.RowID, access.AuditFilter{Limit: 100})).Events {
+			types = append(types, e.Actor.Type+" "+e.Type)
+		}
+		created, revoked := "system "+access.AccessTokenCreated, "system "+access.AccessTokenRevoked
+		if d := cmp.Diff([]string{created, revoked, created, revoked, created, revoked, created}, types); d != "" {
+			t.Errorf("audit log (-want +got):\n%s", d)
+		}
+	})
+
+	for name, used := range map[string]func(*testing.T, *storage.Store, access.Credential) access.Principal{
+		"over the socket": func(t *testing.T, store *storage.Store, _ access.Credential) access.Principal {
+			return must[access.Principal](t)(store.PrincipalOfSystem(t.Context()))
+		},
+		"by token": func(t *testing.T, store *storage.Store, token access.Credential) access.Principal {
+			return must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
+		},
+		"by a token of an identity provider": func(t *testing.T, store *storage.Store, token access.Credential) access.Principal {
+			operator := must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
+			must[access.User](t)(store.UpdateUser(t.Context(), operator.Actor("", ""), operator.User.ID, access.UserChange{ExternalID: new("sub")}))
+			return must[access.Principal](t)(store.PrincipalByIdentity(t.Context(), access.Identity{Subject: "sub"}, ""))
+		},
+	} {
+		t.Run("is made by no start after the first request "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newStarts(t)
+			store, token, stop := s.minted(t)
+			store.Used(used(t, store, token))
+			stop()
+			for range 2 {
+				store, later, stop := s.minted(t)
+				if _, err := store.PrincipalByToken(t.Context(), later.Digest()); store.Invited() || err == nil {
+					t.Error("another token was made")
+				}
+				must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
+				stop()
+			}
+			if s.log.Len() > 0 {
+				t.Errorf("logged %s", s.log.String())
+			}
+		})
+	}
+
+	t.Run("that an operator chose lasts, and is made once", func(t *testing.T) {
+		t.Parallel()
+		s := newStarts(t)
+		_, _, stop := s.minted(t)
+		stop()
+		for i := range 3 {
+			store, stop := s.start(t, chosen, 0)
+			p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), chosen.Digest()))
+			if p.Token.ExpiresAt != nil || store.Invited() != (i == 0) {
+				t.Errorf("start %d: invited %v, token %+v", i, store.Invited(), p.Token)
+			}
+			tokens := must[[]access.AccessToken](t)(store.Tokens(t.Context(), p.User.ID, 0, 10))
+			if len(tokens) != 2 || tokens[0].RevokedAt != nil || tokens[1].RevokedAt == nil {
+				t.Errorf("start %d: tokens are %+v", i, tokens)
+			}
+			stop()
+		}
+		if s.log.Len() > 0 {
+			t.Errorf("logged %s", s.log.String())
+		}
+	})
+
+	t.Run("that an operator chose and revoked stays revoked, and the log says so", func(t *testing.T) {
+		t.Parallel()
+		s := newStarts(t)
+		store, stop := s.start(t, chosen, 0)
+		p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), chosen.Digest()))
+		if err := store.RevokeToken(t.Context(), p.Actor("", ""), p.User.ID, p.Token.ID); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		store, _ = s.start(t, chosen, 0)
+		_, err := store.PrincipalByToken(t.Context(), chosen.Digest())
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+		if store.Invited() || !store.BootstrapRefused() {
+			t.Errorf("invited %v, logged %q", store.Invited(), s.log.String())
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package directory
+
+import (
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// refuseIf returns the refusal if the query finds a row. Call it before the first write of a job: a refusal then does not
+// roll back the other jobs of the batch. The constraints of the schema catch what it misses.
+func refuseIf(t *sqlite.Tx, refusal error, query string, args ...any) error {
+	var found bool
+	if err := t.Get(&found, "SELECT EXISTS ("+query+")", args...); err != nil {
+		return err
+	}
+	if found {
+		return refusal
+	}
+	return nil
+}
+
+// alreadyExists refuses values that another thing of the sort has in these fields.
+func alreadyExists(sort string, fields ...string) error {
+	f := fault.New(fault.Conflict, "already_exists", "Another %s has the same %s; choose another.", sort, strings.Join(fields, " and "))
+	for _, name := range fields {
+		f.Fields = append(f.Fields, fault.Field{
+			Field: name, Code: "already_exists", Message: "Another " + sort + " has this value; choose a new one.",
+		})
+	}
+	return f
+}
+
+// errInUse refuses to remove a thing of the sort while others refer to it.
+func errInUse(sort, others string) error {
+	return fault.New(fault.Conflict, "in_use", "This %s cannot be removed: %s.", sort, others)
+}
+
+// errBuiltIn refuses to change a built-in thing of the sort.
+func errBuiltIn(sort, name string) error {
+	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
+}
+
+// unknownField turns the NotFound fault of a look-up into a fault of the field that named the thing. Other errors stay.
+func unknownField(err error, field, sort string) error {
+	if fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return fault.Fields([]fault.Field{{
+		Field: field, Code: "unknown_" + sort, Message: "There is no such " + sort + ".",
+	}})
+}

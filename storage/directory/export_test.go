@@ -1,0 +1,54 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// CachedKeys counts the principals of keys that are in memory.
+func (d *Directory) CachedKeys() (n int) {
+	for i := range d.principals.keys {
+		shard := &d.principals.keys[i]
+		shard.mu.RLock()
+		n += len(shard.known)
+		shard.mu.RUnlock()
+	}
+	return n
+}
+
+// ForgetPrincipals has all principals read again, as a write does.
+func (d *Directory) ForgetPrincipals() { d.principals.generation.Add(1) }
+
+// MoveUses changes when keys and tokens were last used, as a clock that was wrong does.
+func (d *Directory) MoveUses(ctx context.Context, by time.Duration) error {
+	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		_, err1 := t.Exec("UPDATE api_keys SET last_used_at = last_used_at + ?", by.Milliseconds())
+		_, err2 := t.Exec("UPDATE access_tokens SET last_used_at = last_used_at + ?", by.Milliseconds())
+		return errors.Join(err1, err2)
+	})
+}
+
+// Sessions returns how many sessions are kept.
+func (d *Directory) Sessions(ctx context.Context) (n int, err error) {
+	return n, d.get(ctx, &n, "SELECT count(*) FROM sessions")
+}
+
+// MoveSessions changes the times of all sessions, as a clock that was wrong does.
+func (d *Directory) MoveSessions(ctx context.Context, by time.Duration) error {
+	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		d.outdatePrincipals(t)
+		_, err := t.Exec("UPDATE sessions SET created_at = created_at + ?1, expires_at = expires_at + ?1", by.Milliseconds())
+		return err
+	})
+}
+
+// RunStatement runs a statement that returns no rows.
+func (d *Directory) RunStatement(ctx context.Context, text string, args ...any) error {
+	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		_, err := t.Exec(text, args...)
+		return err
+	})
+}

@@ -1,0 +1,135 @@
+package directory
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// mayGrant refuses a grant of permissions that the actor does not hold. elsewhere says that the grant reaches an organization
+// other than the actor's own: there, the actor also needs platform:act_as. Faults: Forbidden, with the missing permissions;
+// Unauthenticated if the actor's credential was revoked after its request began.
+func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere bool) error {
+	own, err := PermissionsOf(t, by.Authority)
+	if err != nil {
+		return err
+	}
+	if elsewhere {
+		granted = granted.Union(access.NewScope(access.PlatformActAs))
+	}
+	missing := granted.Minus(own)
+	if missing.Empty() {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "permission_denied",
+		"Nobody can grant what they do not hold, and you lack %s; ask somebody who holds it, or grant less.", joinKeys(missing))
+}
+
+// maxListed bounds how many permissions a message names.
+const maxListed = 20
+
+// joinKeys names permissions in a sentence.
+func joinKeys(s access.Scope) string {
+	keys := s.Keys()
+	if len(keys) <= maxListed {
+		return strings.Join(keys, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(keys[:maxListed], ", "), len(keys)-maxListed)
+}
+
+// mayChangeRole is mayGrant for the permissions of a role before and after a change: nobody changes a role that holds more than
+// they do. A role is the same in every organization. So an added permission reaches every organization with such a member.
+func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Scope) error {
+	elsewhere := false
+	if !to.Minus(role.Permissions).Empty() {
+		if err := t.Get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE role_id = ? AND organization_id <> ?)",
+			role.RowID, by.Authority.Home); err != nil {
+			return fmt.Errorf("look for the members with a role: %w", err)
+		}
+	}
+	return mayGrant(t, by, role.Permissions.Union(to), elsewhere)
+}
+
+// changesWhoSignsIn reports whether a change lets somebody act as the user who could not before: another person by a new
+// e-mail address or external id, or the holder of a credential when the user becomes active again.
+func changesWhoSignsIn(before access.User, c access.UserChange) bool {
+	externalID := ""
+	if before.ExternalID != nil {
+		externalID = *before.ExternalID
+	}
+	return c.Email != nil && *c.Email != before.Email ||
+		c.ExternalID != nil && *c.ExternalID != externalID ||
+		c.IsActive != nil && *c.IsActive && !before.IsActive
+}
+
+// mayActAs is mayGrant for everything that a user holds, in all organizations of the user.
+func mayActAs(t *sqlite.Tx, by access.Actor, user int64) error {
+	roles := []access.Role{}
+	if err := t.List(&roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id IN (SELECT role_id FROM memberships WHERE user_id = ?)", user); err != nil {
+		return fmt.Errorf("read the roles of a user: %w", err)
+	}
+	var granted access.Scope
+	for _, r := range roles {
+		granted = granted.Union(effective(r))
+	}
+	var elsewhere bool
+	if err := t.Get(&elsewhere, "SELECT EXISTS (SELECT 1 FROM memberships WHERE user_id = ? AND organization_id <> ?)",
+		user, by.Authority.Home); err != nil {
+		return fmt.Errorf("look for the organizations of a user: %w", err)
+	}
+	return mayGrant(t, by, granted, elsewhere)
+}
+
+// grantedTo returns the permissions of a member's role; sql.ErrNoRows if the user is not a member.
+func grantedTo(t *sqlite.Tx, user, organization int64) (access.Scope, error) {
+	var r access.Role
+	err := t.Get(&r, "SELECT "+roleColumns+" FROM memberships m JOIN roles r ON r.id = m.role_id WHERE m.organization_id = ? AND m.user_id = ?",
+		organization, user)
+	return effective(r), err
+}
+
+// PermissionsOf returns the present permissions of a credential in its own organization. The result is empty without a
+// credential, and if its user is not active or not a member.
+func PermissionsOf(t *sqlite.Tx, a access.Authority) (access.Scope, error) {
+	if err := notRevoked(t, a); err != nil || a.User == 0 {
+		return access.Scope{}, err
+	}
+	var found struct {
+		Active bool        `db:"is_active"`
+		Role   access.Role `db:"role"`
+	}
+	if err := t.Get(&found, `
+		SELECT u.is_active, `+principalRole+`
+		FROM users u LEFT JOIN memberships m ON m.organization_id = ?2 AND m.user_id = u.id`+actingRole+`
+		WHERE u.id = ?1`, a.User, a.Home); err != nil {
+		return access.Scope{}, sqlite.Missing(err, "user")
+	}
+	own := effective(found.Role)
+	switch {
+	case !found.Active:
+		return access.Scope{}, nil
+	case a.Key == 0:
+		return own, nil
+	}
+	var scope access.Scope
+	if err := t.Get(&scope, "SELECT scope FROM api_keys WHERE id = ?", a.Key); err != nil {
+		return access.Scope{}, sqlite.Missing(err, "API key")
+	}
+	return own.Intersect(scope), nil
+}
+
+// notRevoked refuses a credential that was revoked after its request began: it must not create another credential.
+func notRevoked(t *sqlite.Tx, a access.Authority) error {
+	if a.Key != 0 {
+		if err := refuseIf(t, refusedKey.revoked(), "SELECT 1 FROM api_keys WHERE id = ? AND revoked_at IS NOT NULL", a.Key); err != nil {
+			return err
+		}
+	}
+	if a.Token != 0 {
+		return refuseIf(t, refusedToken.revoked(), "SELECT 1 FROM access_tokens WHERE id = ? AND revoked_at IS NOT NULL", a.Token)
+	}
+	return nil
+}

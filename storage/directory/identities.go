@@ -1,0 +1,156 @@
+package directory
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+const memberPrincipal = `SELECT` + principalColumns + ` FROM memberships c` + principalJoins + ` WHERE c.user_id = ? AND c.organization_id = ?`
+
+// refusedIdentity has the texts for a user who may not act. The identity itself was verified before.
+var refusedIdentity = refusals{"token", "token", "The user of this token", "user_inactive"}
+
+// PrincipalByIdentity returns the principal of an identity that another issuer has verified. The user has the subject as
+// external id. If there is none, it is the user with the verified e-mail address and without an external id. The first sign-in
+// by e-mail makes the subject the user's external id. So a person who gets the address later does not become this user. The
+// organization is the one that the issuer names; if none, the user's only organization; else the named public id, which may be
+// empty.
+//
+// Faults: Unauthenticated with the code unknown_user, subject_mismatch, user_inactive or not_a_member; NotFound if the user
+// does not belong to the named organization; Malformed with the code organization_required if it is needed and empty.
+func (d *Directory) PrincipalByIdentity(ctx context.Context, i access.Identity, named string) (access.Principal, error) {
+	key := identityKey(i, named)
+	for range maxBindings {
+		generation := d.principals.generation.Load()
+		if p := d.principals.identities.find(generation, key); p != nil {
+			return p.Principal, nil
+		}
+		user, bound, err := d.userOf(ctx, i)
+		if err != nil {
+			return access.Principal{}, err
+		}
+		organization, err := d.organizationOf(ctx, user, i, named)
+		if err != nil {
+			return access.Principal{}, err
+		}
+		p, err := d.readPrincipal(ctx, memberPrincipal, refusedIdentity, user, organization)
+		if err != nil {
+			return access.Principal{}, err
+		}
+		if bound {
+			p.generation = generation
+			d.principals.identities.keep(key, p)
+			return p.Principal, nil
+		}
+		if err := d.bindSubject(ctx, p.Principal, i); err != nil {
+			return access.Principal{}, err
+		}
+	}
+	return access.Principal{}, fault.New(fault.Unavailable, "storage_unavailable",
+		"The user of this token is being changed at the moment; try again.")
+}
+
+// maxBindings bounds the tries of a sign-in by e-mail while others change the same user: one binds the subject, one reads the
+// user again, and one is for a change in between.
+const maxBindings = 3
+
+// bindSubject makes the subject of an identity the external id of the user with its e-mail address. It changes nothing if the
+// user now has an external id or another address, or if another user has the subject. The caller reads the user again.
+func (d *Directory) bindSubject(ctx context.Context, p access.Principal, i access.Identity) error {
+	return d.change(ctx, sqlite.Work{}, func(t *sqlite.Tx) error {
+		n, err := t.Affected(`
+			UPDATE users SET external_id = ?1, updated_at = ?2
+			WHERE id = ?3 AND external_id IS NULL AND email = ?4 AND is_active = 1
+			  AND NOT EXISTS (SELECT 1 FROM users WHERE external_id = ?1)`, i.Subject, t.Now(), p.User.RowID, i.Email)
+		if err != nil || n == 0 {
+			return err
+		}
+		d.outdatePrincipals(t)
+		return d.hooks.Audit(t, p.Actor("", ""), p.Home.RowID, access.UserUpdated, Target{Type: "user", ID: p.User.ID},
+			map[string]any{"external_id": i.Subject, "reason": "first sign-in by e-mail"})
+	})
+}
+
+// identityKey is the key of an identity in the cache.
+func identityKey(i access.Identity, named string) access.Digest {
+	var b []byte
+	for _, part := range []string{i.Subject, i.Email, i.Organization, named} {
+		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
+	}
+	return sha256.Sum256(b)
+}
+
+// userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail
+// address. The address of the first operator finds nobody: it is the same in every instance, so it proves nothing.
+func (d *Directory) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
+	var found struct {
+		Row        int64   `db:"id"`
+		IsActive   bool    `db:"is_active"`
+		ExternalID *string `db:"external_id"`
+	}
+	const columns = "SELECT id, is_active, external_id FROM users WHERE "
+	if err = d.get(ctx, &found, columns+"external_id = ?", i.Subject); errors.Is(err, sql.ErrNoRows) && i.Email != "" && !strings.EqualFold(i.Email, firstEmail) {
+		err = d.get(ctx, &found, columns+"email = ? AND built_in = 0", i.Email)
+	}
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, false, unknownUser(errors.New("no user has its sub as external_id, and no user without an external_id has its verified email"))
+	case err != nil:
+		return 0, false, err
+	case found.ExternalID != nil && *found.ExternalID != i.Subject:
+		return 0, false, fault.New(fault.Unauthenticated, "subject_mismatch",
+			"The user with this token's e-mail address has a different external_id than the token's sub.").Because(errors.New("the user with its email has another external_id than its sub"))
+	case !found.IsActive:
+		return 0, false, refusedIdentity.inactive()
+	}
+	return found.Row, found.ExternalID != nil, nil
+}
+
+func unknownUser(why error) error {
+	return fault.New(fault.Unauthenticated, "unknown_user",
+		"The user of this token is not known here; an operator can create one with the token's sub as external_id.").Because(why)
+}
+
+// organizationOf returns the row id of the organization in which a user acts.
+func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Identity, named string) (row int64, err error) {
+	if i.Organization != "" {
+		err := d.get(ctx, &row, `
+			SELECT organization_id FROM memberships WHERE user_id = ?2 AND organization_id =
+				coalesce((SELECT id FROM organizations WHERE public_id = ?1), (SELECT id FROM organizations WHERE external_id = ?1))`,
+			i.Organization, user)
+		return row, noMember(err, "The organization that this token names is not known here, or its user is no member of it.")
+	}
+	var rows []int64
+	if err := d.list(ctx, &rows, "SELECT organization_id FROM memberships WHERE user_id = ? LIMIT 2", user); err != nil {
+		return 0, err
+	}
+	switch {
+	case len(rows) == 0:
+		return 0, noMember(sql.ErrNoRows, "The user of this token is no member of any organization.")
+	case len(rows) == 1:
+		return rows[0], nil
+	case named == "":
+		return 0, fault.New(fault.Malformed, "organization_required",
+			"The user of this token belongs to several organizations.")
+	}
+	err = d.get(ctx, &row, `
+		SELECT m.organization_id FROM memberships m JOIN organizations o ON o.id = m.organization_id
+		WHERE o.public_id = ? AND m.user_id = ?`, named, user)
+	return row, sqlite.Missing(err, "organization")
+}
+
+// noMember turns "no rows" into a refusal. Other errors stay.
+func noMember(err error, message string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.New(fault.Unauthenticated, "not_a_member", "%s", message)
+	}
+	return err
+}

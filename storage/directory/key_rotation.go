@@ -1,0 +1,94 @@
+package directory
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// RotateKey replaces an API key of the organization in which by acts. The new key has the name, the rate window and the expiry
+// of the old key. The old key is revoked; with a grace, it expires after the grace at the latest.
+//
+// The new key belongs to by's user, even if the old key belonged to somebody else: the holder of a key acts as its creator. Its
+// scope is the old scope, narrowed to the permissions of that user's role and of by's credential. So a rotation never grants
+// more than a creation by the same caller, and a key that rotates itself keeps its scope.
+//
+// A key can be rotated once; then rotate its successor. Otherwise one key would become two. Faults: NotFound; Conflict if the
+// key was rotated, is revoked or has expired, or if the user is not a member; Forbidden if the plan lacks API keys; Invalid if
+// nothing of the scope can be granted; Unauthenticated if by's own credential was refused meanwhile.
+func (d *Directory) RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error) {
+	return returning(ctx, d, urgentFor(by.Organization.RowID), func(t *sqlite.Tx) (rotated access.RotatedKey, err error) {
+		var old access.Key
+		if err := t.Get(&old, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, by.Organization.RowID); err != nil {
+			return rotated, sqlite.Missing(err, "API key")
+		}
+		held, err := grantableBy(t, by)
+		if err != nil {
+			return rotated, err
+		}
+		if err := d.requireRotation(t, by.Organization.RowID, old, grace); err != nil {
+			return rotated, err
+		}
+		granted, err := intersect(old.Scope, held)
+		if err != nil {
+			return rotated, err
+		}
+		rotated.NotGranted = old.Scope.Minus(granted)
+		wanted := access.NewKey{Credential: credential, Name: old.Name, ExpiresAt: old.ExpiresAt}
+		row, err := insertKey(t, by, wanted, granted, predecessor{&old.RowID, &old.Window})
+		if err != nil {
+			return rotated, err
+		}
+		if err := endKey(t, old, grace); err != nil {
+			return rotated, err
+		}
+		d.outdatePrincipals(t)
+		if err := t.Get(&rotated.Key, selectKeys+" WHERE k.id = ?", row); err != nil {
+			return rotated, err
+		}
+		return rotated, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyRotated, Target{Type: "api_key", ID: id}, map[string]any{
+			"name": old.Name, "new_key_id": rotated.ID, "grace_seconds": int64(grace / time.Second),
+			"scope": granted.String(), "scope_not_granted": rotated.NotGranted.String(), "expires_at": timeText(rotated.ExpiresAt),
+		})
+	})
+}
+
+// requireRotation refuses a rotation that the key, the plan or the bytes of the day do not allow.
+func (d *Directory) requireRotation(t *sqlite.Tx, organization int64, old access.Key, grace time.Duration) error {
+	if err := rotatable(old, t.Now()); err != nil {
+		return err
+	}
+	if grace > 0 {
+		if err := requireRoomForGrace(t, organization); err != nil {
+			return err
+		}
+	}
+	return d.hooks.RequireStorage(t, organization)
+}
+
+// rotatable refuses a key that has a successor, is revoked or has expired.
+func rotatable(k access.Key, now int64) error {
+	if k.RotatedTo != nil {
+		return fault.New(fault.Conflict, "already_rotated", "This API key has been rotated into %s; rotate that one.", *k.RotatedTo)
+	}
+	switch k.Status(now) {
+	case access.Revoked:
+		return fault.New(fault.Conflict, "key_not_active", "This API key has been revoked; create a new one.")
+	case access.Expired:
+		return fault.New(fault.Conflict, "key_not_active", "This API key has expired; create a new one.")
+	}
+	return nil
+}
+
+// endKey revokes a key; with a grace, the key expires after the grace, or earlier if it would have.
+func endKey(t *sqlite.Tx, k access.Key, grace time.Duration) error {
+	if grace <= 0 {
+		_, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), k.RowID)
+		return err
+	}
+	_, err := t.Exec("UPDATE api_keys SET expires_at = min(?1, coalesce(expires_at, ?1)) WHERE id = ?2", t.Now()+grace.Milliseconds(), k.RowID)
+	return err
+}

@@ -1,0 +1,182 @@
+package directory
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const selectKeys = `
+	SELECT k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
+	       k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, before.public_id AS replaces, after.public_id AS rotated_to
+	FROM api_keys k JOIN organizations o ON o.id = k.organization_id JOIN users u ON u.id = k.user_id
+	LEFT JOIN api_keys before ON before.id = k.replaces
+	LEFT JOIN api_keys after ON after.replaces = k.id`
+
+// Keys lists the API keys of an organization with a status at the time now, newest first; an empty status is any.
+func (d *Directory) Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error) {
+	end, err := d.logs.Take(ctx, organization) // the list of revoked keys grows like a log
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	keys := []access.Key{}
+	err = d.logs.List(ctx, &keys, selectKeys+`
+		WHERE k.organization_id = ?1 AND k.id < ?2
+		  AND ?3 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?4 THEN 'expired' ELSE 'active' END)
+		ORDER BY k.id DESC LIMIT ?5`, organization, scan.UpperBound(before), string(status), now, limit)
+	return keys, err
+}
+
+// Key returns an API key of an organization, whatever its status. Faults: NotFound.
+func (d *Directory) Key(ctx context.Context, organization int64, id string) (access.Key, error) {
+	var k access.Key
+	err := d.get(ctx, &k, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, organization)
+	return k, sqlite.Missing(err, "API key")
+}
+
+// CreateKey creates an API key of by's user in the organization in which by acts. Its scope is the requested scope, narrowed to
+// the permissions of the user's role there and of by's credential. Faults: Forbidden if the plan lacks API keys; Conflict if the
+// user is not a member, or the plan allows no more keys; Invalid if the scope names unknown permissions, or nothing of it can be
+// granted; Unauthenticated if by's own credential was refused meanwhile.
+func (d *Directory) CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error) {
+	return returning(ctx, d, workFor(by.Organization.RowID), func(t *sqlite.Tx) (made access.Key, err error) {
+		granted, err := grantable(t, by, k.Scope)
+		if err != nil {
+			return made, err
+		}
+		if err := requireRoomForKey(t, by.Organization.RowID); err != nil {
+			return made, err
+		}
+		if err := d.hooks.RequireStorage(t, by.Organization.RowID); err != nil {
+			return made, err
+		}
+		row, err := insertKey(t, by, k, granted, predecessor{})
+		if err != nil {
+			return made, err
+		}
+		if err := t.Get(&made, selectKeys+" WHERE k.id = ?", row); err != nil {
+			return made, err
+		}
+		return made, d.hooks.Audit(t, actor, by.Organization.RowID, access.KeyCreated, Target{Type: "api_key", ID: made.ID}, map[string]any{
+			"name": made.Name, "scope": made.Scope.String(), "scope_not_granted": k.Scope.Minus(granted).String(),
+			"expires_at": timeText(made.ExpiresAt),
+		})
+	})
+}
+
+// grantable returns the part of the requested scope that by may grant to a new key. It is not empty.
+func grantable(t *sqlite.Tx, by access.Principal, requested access.Scope) (access.Scope, error) {
+	own, err := grantableBy(t, by)
+	if err != nil {
+		return access.Scope{}, err
+	}
+	if err := knownPermissions(t, "scope", requested); err != nil {
+		return access.Scope{}, err
+	}
+	return intersect(requested, own)
+}
+
+// grantableBy returns the most that by may grant to a new key: the permissions of the user's role in the organization acted in
+// that by's credential holds too. A narrow credential of one organization must not create a wide key of another.
+func grantableBy(t *sqlite.Tx, by access.Principal) (access.Scope, error) {
+	creator, err := creatorOf(t, by)
+	if err != nil {
+		return access.Scope{}, err
+	}
+	if !creator.Plan {
+		return access.Scope{}, fault.New(fault.Forbidden, "plan_capability_required",
+			"The organization's plan does not include API keys; an operator can change the plan.")
+	}
+	if !creator.Member {
+		return access.Scope{}, notMember("The creator of the key")
+	}
+	caller, err := PermissionsOf(t, by.Authority())
+	return effective(creator.Role).Intersect(caller), err
+}
+
+// intersect narrows a scope, and refuses an empty result.
+func intersect(requested, own access.Scope) (access.Scope, error) {
+	granted := requested.Intersect(own)
+	if granted.Empty() {
+		return granted, fault.Fields([]fault.Field{{
+			Field: "scope", Code: "scope_not_grantable",
+			Message: "You hold none of these permissions, and a key cannot be granted more than its creator holds.",
+		}})
+	}
+	return granted, nil
+}
+
+// creator is what decides about a new key: the plan of the organization, and the creator's role there.
+type creator struct {
+	Plan   bool        `db:"api_keys"`
+	Member bool        `db:"member"`
+	Role   access.Role `db:"role"`
+}
+
+// creatorOf reads the creator from the file. A credential that was revoked meanwhile must not create another.
+func creatorOf(t *sqlite.Tx, by access.Principal) (c creator, err error) {
+	if err := notRevoked(t, by.Authority()); err != nil {
+		return c, err
+	}
+	err = t.Get(&c, `
+		SELECT p.api_keys, u.is_active IS 1 AND r.id IS NOT NULL AS member, `+principalRole+`
+		FROM organizations o JOIN plans p ON p.id = o.plan_id
+		LEFT JOIN users u ON u.id = ?2
+		LEFT JOIN memberships m ON m.organization_id = o.id AND m.user_id = u.id`+actingRole+`
+		WHERE o.id = ?1`, by.Organization.RowID, by.User.RowID)
+	return c, sqlite.Missing(err, "organization")
+}
+
+// predecessor is the key that a new key replaces: its row id and its rate window. The zero value is none: the new key begins a
+// window of its own, named by its row id.
+type predecessor struct{ row, window *int64 }
+
+// insertKey writes a key.
+func insertKey(t *sqlite.Tx, by access.Principal, k access.NewKey, granted access.Scope, from predecessor) (int64, error) {
+	digest := k.Credential.Digest()
+	return t.Insert(`
+		INSERT INTO api_keys (id, public_id, organization_id, user_id, name, scope, digest, key_prefix, window_id, created_at, expires_at, replaces)
+		SELECT next, ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(?10, next), ?8, ?9, ?11
+		FROM (SELECT coalesce(max(id), 0) + 1 AS next FROM api_keys)`,
+		publicid.New(access.KeyID), by.Organization.RowID, by.User.RowID, k.Name, granted.String(), digest[:], k.Credential.Display(), t.Now(), k.ExpiresAt,
+		from.window, from.row)
+}
+
+// RevokeKey revokes an API key for all requests that begin after RevokeKey has returned. The operation is idempotent.
+// Faults: NotFound.
+func (d *Directory) RevokeKey(ctx context.Context, by access.Actor, organization int64, id string) error {
+	return d.change(ctx, urgentFor(organization), func(t *sqlite.Tx) error {
+		var found struct {
+			Row     int64  `db:"id"`
+			Name    string `db:"name"`
+			Revoked bool   `db:"revoked"`
+		}
+		if err := t.Get(&found, `
+			SELECT id, name, revoked_at IS NOT NULL AS revoked FROM api_keys WHERE public_id = ? AND organization_id = ?`,
+			id, organization); err != nil {
+			return sqlite.Missing(err, "API key")
+		}
+		if found.Revoked {
+			return nil
+		}
+		if _, err := t.Exec("UPDATE api_keys SET revoked_at = ? WHERE id = ?", t.Now(), found.Row); err != nil {
+			return err
+		}
+		d.outdatePrincipals(t)
+		return d.hooks.Audit(t, by, organization, access.KeyRevoked, Target{Type: "api_key", ID: id}, map[string]any{"name": found.Name})
+	})
+}
+
+// timeText formats a time for the audit log; nil stays nil.
+func timeText(at *int64) any {
+	if at == nil {
+		return nil
+	}
+	return string(webhook.AppendTime(nil, *at))
+}

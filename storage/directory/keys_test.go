@@ -1,0 +1,277 @@
+package directory_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// create asks for a key in the name of by.
+func (x platform) create(t *testing.T, by access.Principal, permissions ...string) (access.Key, error) {
+	t.Helper()
+	return x.CreateKey(t.Context(), by, by.Actor("192.0.2.1", "req"), access.NewKey{
+		Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(permissions...),
+	})
+}
+
+// byKey returns the principal of a new key of p.
+func (x platform) byKey(t *testing.T, p access.Principal, permissions ...string) access.Principal {
+	t.Helper()
+	_, credential := storagetest.Key(t, x.Store, p, permissions...)
+	return must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+}
+
+func TestCreateKey(t *testing.T) {
+	t.Parallel()
+	t.Run("grants what is requested and held, and says in the log what it did not grant", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		member, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleMember)
+		credential := access.Mint("svc")
+		end := time.Now().Add(time.Hour).UnixMilli()
+		made := must[access.Key](t)(x.CreateKey(t.Context(), member, member.Actor("192.0.2.1", "req"), access.NewKey{
+			Credential: credential, Name: "ci", ExpiresAt: &end,
+			Scope: access.NewScope(access.EventsWrite, access.EventsRead, access.PlatformRead, access.AuditRead),
+		}))
+		want := access.Key{
+			RowID: made.RowID, ID: made.ID, OrganizationID: member.Home.ID, CreatedBy: member.User.ID, Name: "ci",
+			Scope: access.NewScope(access.AuditRead, access.EventsRead), KeyPrefix: credential.Display(), Window: made.RowID,
+			CreatedAt: made.CreatedAt, ExpiresAt: &end,
+		}
+		if d := cmp.Diff(want, made); d != "" || !strings.HasPrefix(made.ID, "key_") || made.CreatedAt == 0 {
+			t.Errorf("made (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff(made, must[access.Key](t)(x.Key(t.Context(), member.Home.RowID, made.ID))); d != "" {
+			t.Errorf("read (-made +read):\n%s", d)
+		}
+		x.expectLog(t, member.Home.RowID, told{"api_key_created", "api_key " + made.ID, map[string]any{
+			"name": "ci", "scope": "audit:read events:read", "scope_not_granted": "events:write platform:read",
+			"expires_at": time.UnixMilli(end).UTC().Format("2006-01-02T15:04:05.000Z"),
+		}})
+	})
+	t.Run("a key never hands on more than its own scope", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		key := x.byKey(t, x.operator, access.APIKeysWrite, access.EventsRead)
+		made := must[access.Key](t)(x.create(t, key, access.EventsRead, access.EventsWrite, access.PlatformActAs))
+		if made.Scope.String() != access.EventsRead || made.CreatedBy != x.operator.User.ID {
+			t.Errorf("made %+v", made)
+		}
+		_, err := x.create(t, key, access.EventsWrite)
+		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
+	})
+	t.Run("each begins a rate window of its own", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		seen := map[int64]bool{}
+		for range 5 {
+			made := must[access.Key](t)(x.create(t, x.operator, access.EventsRead))
+			if made.Window != made.RowID || seen[made.Window] {
+				t.Errorf("window %d of key %d", made.Window, made.RowID)
+			}
+			seen[made.Window] = true
+		}
+	})
+}
+
+func TestRefusedCreateKey(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is refused without the capability in the plan of the organization acted in", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Tenant(t, x.Store, "acme", "free", access.RoleOwner)
+		_, err := x.create(t, owner, access.EventsRead)
+		storagetest.ExpectFault(t, err, fault.Forbidden, "plan_capability_required")
+		// It is the plan of now that counts, not that of when the request was authenticated.
+		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
+		must[access.Key](t)(x.create(t, owner, access.EventsRead))
+	})
+	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		for name, by := range map[string]access.Principal{
+			"the operator":          x.operator.In(owner.Home),
+			"one without a user":    {Organization: owner.Home, Home: owner.Home, Permissions: x.operator.Permissions},
+			"a user of another row": {Organization: owner.Home, User: access.User{RowID: 1 << 40}},
+		} {
+			_, err := x.create(t, by, access.EventsRead)
+			if f, ok := fault.As(err); !ok || f.Code != "not_a_member" || f.Kind != fault.Conflict {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, x.operator.User.ID, access.RoleMember))
+		made := must[access.Key](t)(x.create(t, x.operator.In(owner.Home), access.EventsRead, access.EventsWrite))
+		if made.Scope.String() != access.EventsRead || made.OrganizationID != owner.Home.ID {
+			t.Errorf("the role of the organization acted in grants %+v", made)
+		}
+	})
+	t.Run("is refused where the scope names what does not exist, each by name", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		_, err := x.create(t, x.operator, "no:such", access.EventsRead, "nor:this")
+		storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope unknown_permission", "scope unknown_permission")
+		if f, _ := fault.As(err); !strings.Contains(f.Fields[0].Message, "no:such") || !strings.Contains(f.Fields[1].Message, "nor:this") {
+			t.Errorf("%+v", f.Fields)
+		}
+	})
+	t.Run("is refused where nothing would be granted", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		member, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleMember)
+		for _, requested := range [][]string{{access.EventsWrite}, {access.PlatformRead, access.PlatformActAs}, {}} {
+			_, err := x.create(t, member, requested...)
+			storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
+		}
+		if keys := must[[]access.Key](t)(x.Keys(t.Context(), member.Home.RowID, "", 0, 0, 10)); len(keys) != 0 {
+			t.Errorf("keys %+v", keys)
+		}
+	})
+	t.Run("goes by what the creator holds now, not by what it held when the request began", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
+		if made := must[access.Key](t)(x.create(t, owner, access.EventsRead, access.EventsWrite)); made.Scope.String() != access.EventsRead {
+			t.Errorf("granted %q", made.Scope)
+		}
+		must[access.User](t)(x.UpdateUser(t.Context(), x.by, owner.User.ID, access.UserChange{IsActive: new(false)}))
+		_, err := x.create(t, owner, access.EventsRead)
+		storagetest.ExpectFault(t, err, fault.Conflict, "not_a_member")
+	})
+	t.Run("a credential revoked in the meantime leaves no key behind", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		key := x.byKey(t, x.operator, access.APIKeysWrite)
+		if err := x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.Key.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.create(t, key, access.APIKeysWrite)
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
+		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		if err := x.RevokeToken(t.Context(), x.by, owner.User.ID, owner.Token.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err = x.create(t, owner, access.EventsRead)
+		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
+	})
+}
+
+func TestKeysAreKeptAsDigests(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+	owner, token := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	_, credential := storagetest.Key(t, store, owner, access.EventsRead)
+	secrets := [][]byte{[]byte(token.Reveal()[4:]), []byte(credential.Reveal()[4:]), []byte(storagetest.OperatorToken)}
+	stop() // before that, closing one of the files would drop the store's locks on it
+	files, err := filepath.Glob(path + "*")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("files %v: %v", files, err)
+	}
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, secret := range secrets {
+			if bytes.Contains(content, secret) {
+				t.Errorf("%s holds secret %d", filepath.Base(name), i)
+			}
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	t.Run("are listed by status, newest first, of their organization alone", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		must[access.Key](t)(x.create(t, x.operator, access.EventsRead)) // of another organization
+		now := time.Now().UnixMilli()
+		for _, k := range []struct {
+			name    string
+			end     *int64
+			revoked bool
+		}{{"forever", nil, false}, {"gone", nil, true}, {"over", new(now + 1000), false}, {"soon", new(now + 1001), false}, {"gone and over", new(now), true}} {
+			made := must[access.Key](t)(x.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
+				Credential: access.Mint("svc"), Name: k.name, Scope: access.NewScope(access.EventsRead), ExpiresAt: k.end,
+			}))
+			if k.revoked {
+				if err := x.RevokeKey(t.Context(), owner.Actor("", ""), owner.Home.RowID, made.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for status, want := range map[access.Status]string{
+			"": "gone and over, soon, over, gone, forever", access.Active: "soon, forever", access.Revoked: "gone and over, gone", access.Expired: "over",
+		} {
+			var got []string
+			for before := int64(0); ; {
+				page := must[[]access.Key](t)(x.Keys(t.Context(), owner.Home.RowID, status, now+1000, before, 2))
+				for _, k := range page {
+					before = k.RowID
+					got = append(got, k.Name)
+					if status != "" && k.Status(now+1000) != status {
+						t.Errorf("%s is %s, listed as %s", k.Name, k.Status(now+1000), status)
+					}
+				}
+				if len(page) < 2 {
+					break
+				}
+			}
+			if d := cmp.Diff(want, strings.Join(got, ", ")); d != "" {
+				t.Errorf("%q: %s", status, d)
+			}
+		}
+	})
+	t.Run("another organization's is not there", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead)
+		for _, id := range []string{key.ID, "key_none", ""} {
+			_, err := x.Key(t.Context(), x.operator.Home.RowID, id)
+			storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
+			storagetest.ExpectFault(t, x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, id), fault.NotFound, "not_found")
+		}
+		must[access.Principal](t)(x.PrincipalByKey(t.Context(), credential.Digest()))
+	})
+	t.Run("is revoked once, however often and from however many sides", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		key, _ := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
+		var failed atomic.Int64
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID) != nil {
+					failed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		read := must[access.Key](t)(x.Key(t.Context(), x.operator.Home.RowID, key.ID))
+		if failed.Load() != 0 || read.RevokedAt == nil || read.Status(0) != access.Revoked {
+			t.Errorf("%d failed, the key is %+v", failed.Load(), read)
+		}
+		x.expectLog(t, x.operator.Home.RowID,
+			told{"api_key_revoked", "api_key " + key.ID, map[string]any{"name": "test"}},
+			told{"api_key_created", "api_key " + key.ID, map[string]any{
+				"name": "test", "scope": access.EventsRead, "scope_not_granted": "", "expires_at": nil,
+			}})
+	})
+}

@@ -1,0 +1,113 @@
+package directory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+const selectMembers = `
+	SELECT m.user_id, u.public_id AS user_public_id, u.email, u.name, r.name AS role, m.created_at
+	FROM memberships m JOIN users u ON u.id = m.user_id JOIN roles r ON r.id = m.role_id`
+
+// Members lists the members of an organization, newest user first. Faults: NotFound.
+func (d *Directory) Members(ctx context.Context, organization string, before int64, limit int) ([]access.Member, error) {
+	o, err := d.Organization(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	members := []access.Member{}
+	err = d.list(ctx, &members, selectMembers+" WHERE m.organization_id = ? AND m.user_id < ? ORDER BY m.user_id DESC LIMIT ?",
+		o.RowID, scan.UpperBound(before), limit)
+	return members, err
+}
+
+// SetMember gives a user a role in an organization, or replaces the role there. It holds from the next request on. Faults:
+// NotFound; Invalid if the role is unknown; Forbidden if the role holds more than by; Conflict if no active operator would
+// be left.
+func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
+		o, u, err := memberRows(t, organization, user)
+		if err != nil {
+			return set, err
+		}
+		given, err := roleNamed(t, role)
+		if err != nil {
+			return set, unknownField(err, "role", "role")
+		}
+		before, err := member(t, o, u)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return set, err
+		}
+		if before.Role == role {
+			return before, nil
+		}
+		if err := mayGrant(t, by, given.Permissions, o != by.Authority.Home); err != nil {
+			return set, err
+		}
+		if err := requireAnotherOperator(t, u, o); err != nil {
+			return set, err
+		}
+		if err := upsertMember(t, o, u, given.RowID); err != nil {
+			return set, err
+		}
+		d.outdatePrincipals(t)
+		if set, err = member(t, o, u); err != nil {
+			return set, err
+		}
+		details := map[string]any{"role": role}
+		if before.Role != "" {
+			details["previous_role"] = before.Role
+		}
+		return set, d.hooks.Audit(t, by, o, access.MemberSet, Target{Type: "user", ID: user}, details)
+	})
+}
+
+// RemoveMember removes a user from an organization. The user's credentials there are refused from the next request on.
+// Faults: NotFound, also if the user is not a member; Conflict for the last active operator.
+func (d *Directory) RemoveMember(ctx context.Context, by access.Actor, organization, user string) error {
+	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+		o, u, err := memberRows(t, organization, user)
+		if err != nil {
+			return err
+		}
+		before, err := member(t, o, u)
+		if err != nil {
+			return sqlite.Missing(err, "member")
+		}
+		if err := requireAnotherOperator(t, u, o); err != nil {
+			return err
+		}
+		if _, err := t.Exec("DELETE FROM memberships WHERE organization_id = ? AND user_id = ?", o, u); err != nil {
+			return err
+		}
+		d.outdatePrincipals(t)
+		return d.hooks.Audit(t, by, o, access.MemberRemoved, Target{Type: "user", ID: user}, map[string]any{"role": before.Role})
+	})
+}
+
+// memberRows returns the row ids of an organization and of a user. Faults: NotFound.
+func memberRows(t *sqlite.Tx, organization, user string) (o, u int64, err error) {
+	if o, err = organizationRow(t, organization); err != nil {
+		return 0, 0, err
+	}
+	u, err = userRow(t, user)
+	return o, u, err
+}
+
+// member reads a membership; sql.ErrNoRows if there is none.
+func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error) {
+	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
+	return m, err
+}
+
+func upsertMember(t *sqlite.Tx, organization, user, role int64) error {
+	_, err := t.Exec(`
+		INSERT INTO memberships (organization_id, user_id, role_id, created_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (organization_id, user_id) DO UPDATE SET role_id = excluded.role_id`, organization, user, role, t.Now())
+	return err
+}

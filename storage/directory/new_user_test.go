@@ -1,0 +1,73 @@
+package directory_test
+
+import (
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// TestANewUserAnswersAtOnce asks for an identity before and after a user is created whom it means.
+func TestANewUserAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		before string      // the refusal before the user exists
+		user   access.User // the new one
+	}{
+		{"by the e-mail address that nobody had", "unknown_user", access.User{Email: "New@example.com"}},
+		{"by the subject that nobody had", "unknown_user", access.User{Email: "other@example.com", ExternalID: new("s-1")}},
+		{"by the subject, where the address belongs to another subject", "subject_mismatch", access.User{Email: "other@example.com", ExternalID: new("s-1")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			x := newPlatform(t)
+			identity := access.Identity{Subject: "s-1", Email: "new@example.com"}
+			if tt.before == "subject_mismatch" {
+				must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "holder", ExternalID: new("s-2"), IsActive: true}))
+			}
+			for range 2 { // read, and cached if refusals were
+				_, err := x.PrincipalByIdentity(t.Context(), identity, "")
+				storagetest.ExpectFault(t, err, fault.Unauthenticated, tt.before)
+			}
+			tt.user.Name, tt.user.IsActive = "new", true
+			made := must[access.User](t)(x.CreateUser(t.Context(), x.by, tt.user))
+			_, err := x.PrincipalByIdentity(t.Context(), identity, "")
+			storagetest.ExpectFault(t, err, fault.Unauthenticated, "not_a_member")
+			must[access.Member](t)(x.SetMember(t.Context(), x.by, x.operator.Home.ID, made.ID, access.RoleMember))
+			if p := must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != made.ID {
+				t.Errorf("the identity means %s, want the new user", p.User.Name)
+			}
+		})
+	}
+
+	t.Run("and not in the place of the user whom the address has bound", func(t *testing.T) {
+		t.Parallel()
+		x := newPlatform(t)
+		ada, _ := storagetest.Tenant(t, x.Store, "ada", "growth", access.RoleOwner)
+		identity := access.Identity{Subject: "s-1", Email: ada.User.Email}
+		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, ""))
+		if _, err := x.UpdateUser(t.Context(), x.by, ada.User.ID, access.UserChange{Email: new("ada@other.example")}); err != nil {
+			t.Fatal(err)
+		}
+		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, ""))
+		must[access.User](t)(x.CreateUser(t.Context(), x.by, access.User{Email: identity.Email, Name: "heir", IsActive: true}))
+		if p := must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, "")); p.User.ID != ada.User.ID {
+			t.Errorf("the identity means %s, want the user who is bound", p.User.Name)
+		}
+	})
+}
+
+// TestABindingShowsInCachedPrincipals signs a user in by e-mail while an access token of the user is cached.
+func TestABindingShowsInCachedPrincipals(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	ada, token := storagetest.Tenant(t, x.Store, "ada", "growth", access.RoleOwner)
+	must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+	must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s-1", Email: ada.User.Email}, ""))
+	p := must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
+	if id := p.User.ExternalID; id == nil || *id != "s-1" {
+		t.Errorf("the external id is %v, want s-1", id)
+	}
+}

@@ -1,0 +1,185 @@
+package directory
+
+import (
+	"context"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+const selectOrganizations = `
+	SELECT o.id, o.public_id, o.name, p.name AS plan, o.external_id, o.created_at, o.updated_at
+	FROM organizations o JOIN plans p ON p.id = o.plan_id`
+
+// Organizations lists the organizations, newest first.
+func (d *Directory) Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error) {
+	organizations := []access.Organization{}
+	err := d.list(ctx, &organizations, selectOrganizations+" WHERE o.id < ? ORDER BY o.id DESC LIMIT ?", scan.UpperBound(before), limit)
+	return organizations, err
+}
+
+// Organization returns one organization. Faults: NotFound.
+func (d *Directory) Organization(ctx context.Context, id string) (access.Organization, error) {
+	var o access.Organization
+	err := d.get(ctx, &o, selectOrganizations+" WHERE o.public_id = ?", id)
+	return o, sqlite.Missing(err, "organization")
+}
+
+// OrganizationByID returns the organization in which a request wants to act. Faults: NotFound.
+func (d *Directory) OrganizationByID(ctx context.Context, id string) (access.Organization, error) {
+	return d.Organization(ctx, id)
+}
+
+// CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
+// the external id is taken.
+func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error) {
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Organization, err error) {
+		plan, err := planRow(t, o.Plan)
+		if err != nil {
+			return made, unknownField(err, "plan", "plan")
+		}
+		if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
+			return made, err
+		}
+		row, err := insertOrganization(t, o, plan)
+		if sqlite.IsTaken(err) {
+			return made, alreadyExists("organization", "external_id")
+		}
+		if err != nil {
+			return made, err
+		}
+		if made, err = organization(t, row); err != nil {
+			return made, err
+		}
+		return made, d.hooks.Audit(t, by, row, access.OrganizationCreated, Target{Type: "organization", ID: made.ID}, map[string]any{
+			"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
+		})
+	})
+}
+
+// UpdateOrganization changes an organization. A new plan holds from the next request and the next attempt on. Faults:
+// NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
+func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Organization, err error) {
+		row, err := organizationRow(t, id)
+		if err != nil {
+			return changed, err
+		}
+		var plan *int64
+		if c.Plan != nil {
+			found, err := planRow(t, *c.Plan)
+			if err != nil {
+				return changed, unknownField(err, "plan", "plan")
+			}
+			plan = &found
+		}
+		if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
+			return changed, err
+		}
+		if _, err := t.Exec(`
+			UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
+				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
+			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); sqlite.IsTaken(err) {
+			return changed, alreadyExists("organization", "external_id")
+		} else if err != nil {
+			return changed, err
+		}
+		d.outdatePrincipals(t)
+		if c.Plan != nil {
+			d.hooks.PlanChanged(t, true)
+		}
+		if changed, err = organization(t, row); err != nil {
+			return changed, err
+		}
+		return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: id}, changesOfOrganization(c))
+	})
+}
+
+func changesOfOrganization(c access.OrganizationChange) map[string]any {
+	details := map[string]any{}
+	if c.Name != nil {
+		details["name"] = *c.Name
+	}
+	if c.Plan != nil {
+		details["plan"] = *c.Plan
+	}
+	if c.ExternalID != nil {
+		details["external_id"] = *c.ExternalID
+	}
+	return details
+}
+
+// DeleteOrganization deletes an empty organization. Its audit log moves to the actor's LogOrganization. Faults: NotFound;
+// Conflict while the organization has anything else, even revoked or removed, and for the actor's own organization.
+func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
+	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
+		row, err := organizationRow(t, id)
+		if err != nil {
+			return err
+		}
+		if row == by.Organization || row == by.LogOrganization() {
+			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another with a credential of another.")
+		}
+		if err := d.refuseDependents(t, row); err != nil {
+			return err
+		}
+		if err := d.hooks.ForgetOrganization(t, row, by.LogOrganization()); err != nil {
+			return err
+		}
+		if _, err := t.Exec("DELETE FROM organizations WHERE id = ?", row); sqlite.IsReferenced(err) {
+			return errInUse("organization", "something still depends on it")
+		} else if err != nil {
+			return err
+		}
+		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: id}, nil)
+	})
+}
+
+// refuseDependents refuses to delete an organization that is not empty, and names what it has.
+func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
+	found := []string{}
+	if err := t.List(&found, `
+		SELECT 'members' WHERE EXISTS (SELECT 1 FROM memberships WHERE organization_id = ?1)
+		UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE organization_id = ?1)
+		UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE organization_id = ?1)`, organization); err != nil {
+		return err
+	}
+	others, err := d.hooks.Dependents(t, organization)
+	if err != nil {
+		return err
+	}
+	if found = append(found, others...); len(found) > 0 {
+		return errInUse("organization", "it has "+strings.Join(found, ", "))
+	}
+	return nil
+}
+
+// requireUniqueOrganization refuses an external id of another organization than the given one; 0 is none. A nil or empty
+// external id matches nothing.
+func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) error {
+	return refuseIf(t, alreadyExists("organization", "external_id"),
+		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
+}
+
+// organization reads an organization inside a transaction.
+func organization(t *sqlite.Tx, row int64) (access.Organization, error) {
+	var o access.Organization
+	err := t.Get(&o, selectOrganizations+" WHERE o.id = ?", row)
+	return o, sqlite.Missing(err, "organization")
+}
+
+// organizationRow returns the row id of an organization. Faults: NotFound.
+func organizationRow(t *sqlite.Tx, id string) (row int64, err error) {
+	err = t.Get(&row, "SELECT id FROM organizations WHERE public_id = ?", id)
+	return row, sqlite.Missing(err, "organization")
+}
+
+func insertOrganization(t *sqlite.Tx, o access.Organization, plan int64) (int64, error) {
+	return t.Insert(`
+		INSERT INTO organizations (public_id, name, plan_id, external_id, created_at, updated_at)
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?5)`, publicid.New(access.OrganizationID), o.Name, plan, o.ExternalID, t.Now())
+}

@@ -1,0 +1,38 @@
+package directory_test
+
+import (
+	"testing"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+func TestUnknownPermissions(t *testing.T) {
+	t.Parallel()
+	x := newPlatform(t)
+	if _, err := x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}); err != nil {
+		t.Fatal(err)
+	}
+	for named, want := range map[string]string{
+		"":                              "",
+		"orders:read audit:read":        "",
+		"orders:write orders:read a:b":  "a:b orders:write",
+		"orders:rea rders:read audit:r": "audit:r orders:rea rders:read",
+	} {
+		t.Run("of "+named, func(t *testing.T) {
+			scope, _ := access.ParseScope(named)
+			unknown, err := x.UnknownPermissions(t.Context(), scope)
+			if err != nil || unknown.String() != want {
+				t.Errorf("unknown %q, error %v, want %q", unknown, err, want)
+			}
+		})
+	}
+	t.Run("follow the vocabulary", func(t *testing.T) {
+		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
+			t.Fatal(err)
+		}
+		unknown, err := x.UnknownPermissions(t.Context(), access.NewScope("orders:read"))
+		if err != nil || unknown.String() != "orders:read" {
+			t.Errorf("unknown %q, error %v", unknown, err)
+		}
+	})
+}

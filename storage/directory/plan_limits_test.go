@@ -1,0 +1,206 @@
+package directory_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// withLimits makes a tenant on a plan of its own.
+func withLimits(t *testing.T, subscriptions, keys *int64) (platform, access.Principal) {
+	t.Helper()
+	store := storagetest.Open(t)
+	operator := storagetest.Operator(t, store)
+	x := platform{store, operator, operator.Actor("", "")}
+	must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{
+		Name: "bounded", APIKeys: true, Webhooks: true, MaxSubscriptions: subscriptions, MaxAPIKeys: keys,
+	}))
+	owner, _ := storagetest.Tenant(t, store, "acme", "bounded", access.RoleOwner)
+	return x, owner
+}
+
+func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscription, error) {
+	sub, _, err := x.CreateSubscription(t.Context(), by.Actor("", ""), by.Organization.RowID,
+		webhook.SubscriptionChange{URL: new("https://example.com/"), EventTypes: &webhook.Types{"a"}})
+	return sub, err
+}
+
+// reached checks that an error says which limit it is.
+func reached(t *testing.T, err error, says ...string) {
+	t.Helper()
+	f, ok := fault.As(err)
+	if !ok || f.Kind != fault.Conflict || f.Code != "limit_reached" {
+		t.Fatalf("error %v", err)
+	}
+	for _, text := range says {
+		if !strings.Contains(f.Message, text) {
+			t.Errorf("%q does not say %q", f.Message, text)
+		}
+	}
+}
+
+// together makes twenty calls at once and returns how many did not reach a limit.
+func together(t *testing.T, call func() error) int64 {
+	var made atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if err := call(); err == nil {
+				made.Add(1)
+			} else if fault.KindOf(err) != fault.Conflict {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return made.Load()
+}
+
+func TestPlanLimits(t *testing.T) {
+	t.Parallel()
+	t.Run("twenty creations at once make as many subscriptions as the plan allows", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, new(int64(7)), nil)
+		if made := together(t, func() error { _, err := x.subscribe(t, owner); return err }); made != 7 {
+			t.Errorf("%d were made", made)
+		}
+		_, err := x.subscribe(t, owner)
+		reached(t, err, `"bounded"`, "max_subscriptions", "allows 7", "has 7", "at most 5000")
+	})
+	t.Run("twenty creations at once make as many keys as the plan allows", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, new(int64(7)))
+		if made := together(t, func() error { _, err := x.create(t, owner, access.EventsRead); return err }); made != 7 {
+			t.Errorf("%d were made", made)
+		}
+		_, err := x.create(t, owner, access.EventsRead)
+		reached(t, err, `"bounded"`, "max_api_keys", "allows 7", "has 7", "at most 10000")
+	})
+	t.Run("a removed subscription makes room, and a disabled one can be activated at the limit", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, new(int64(1)), nil)
+		first := must[webhook.Subscription](t)(x.subscribe(t, owner))
+		org := owner.Organization.RowID
+		for _, active := range []bool{false, true} {
+			must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.by, org, first.ID, webhook.SubscriptionChange{IsActive: &active}))
+		}
+		if err := x.DeleteSubscription(t.Context(), x.by, org, first.ID); err != nil {
+			t.Fatal(err)
+		}
+		must[webhook.Subscription](t)(x.subscribe(t, owner))
+		_, err := x.subscribe(t, owner)
+		reached(t, err)
+	})
+	t.Run("revoked and expired keys make room", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			x, owner := withLimits(t, nil, new(int64(1)))
+			first := must[access.Key](t)(x.create(t, owner, access.EventsRead))
+			if err := x.RevokeKey(t.Context(), x.by, owner.Organization.RowID, first.ID); err != nil {
+				t.Fatal(err)
+			}
+			must[access.Key](t)(x.CreateKey(t.Context(), owner, x.by, access.NewKey{
+				Credential: access.Mint("svc"), Name: "short", Scope: access.NewScope(access.EventsRead),
+				ExpiresAt: new(time.Now().Add(time.Minute).UnixMilli()),
+			}))
+			_, err := x.create(t, owner, access.EventsRead)
+			reached(t, err)
+			time.Sleep(time.Minute + time.Second)
+			must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		})
+	})
+}
+
+func TestPlanLimitsOfRotation(t *testing.T) {
+	t.Parallel()
+
+	t.Run("an organization at its limit can rotate with a grace, which makes no room", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, new(int64(2)))
+		first := must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		made, _ := x.rotated(t, owner, first.ID, time.Hour)
+		x.rotated(t, owner, made.ID, time.Hour)
+		_, err := x.create(t, owner, access.EventsRead)
+		reached(t, err, "has 2")
+	})
+	t.Run("rotation keeps a bounded number of keys alive", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, new(int64(2)))
+		newest := must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		for range 10 {
+			made, _ := x.rotated(t, owner, newest.ID, time.Hour)
+			newest = made.Key
+		}
+		_, _, err := x.rotate(t, owner, newest.ID, time.Hour)
+		reached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
+		made, _ := x.rotated(t, owner, newest.ID, 0)
+		if err := x.RevokeKey(t.Context(), x.by, owner.Organization.RowID, *newest.Replaces); err != nil {
+			t.Fatal(err)
+		}
+		x.rotated(t, owner, made.ID, time.Hour)
+	})
+	t.Run("every key of an organization beyond a lowered limit can be rotated with a grace", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, nil)
+		var keys []access.Key
+		for range 12 {
+			keys = append(keys, must[access.Key](t)(x.create(t, owner, access.EventsRead)))
+		}
+		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded", access.PlanChange{SetMaxAPIKeys: true, MaxAPIKeys: new(int64(1))}))
+		for _, k := range keys {
+			x.rotated(t, owner, k.ID, time.Hour)
+		}
+	})
+}
+
+func TestLoweredPlan(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a lowered plan removes nothing and stops creation", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, new(int64(3)), new(int64(3)))
+		for range 2 {
+			must[webhook.Subscription](t)(x.subscribe(t, owner))
+			must[access.Key](t)(x.create(t, owner, access.EventsRead))
+		}
+		lowered := must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "bounded",
+			access.PlanChange{SetMaxSubscriptions: true, MaxSubscriptions: new(int64(1)), SetMaxAPIKeys: true, MaxAPIKeys: new(int64(0))}))
+		if *lowered.MaxSubscriptions != 1 || *lowered.MaxAPIKeys != 0 {
+			t.Errorf("%+v", lowered)
+		}
+		_, err := x.subscribe(t, owner)
+		reached(t, err, "allows 1", "has 2")
+		_, err = x.create(t, owner, access.EventsRead)
+		reached(t, err, "allows 0", "has 2")
+		subs, err := x.Subscriptions(t.Context(), owner.Organization.RowID, "", 0, 10)
+		keys, err2 := x.Keys(t.Context(), owner.Organization.RowID, access.Active, time.Now().UnixMilli(), 0, 10)
+		if len(subs) != 2 || len(keys) != 2 || errors.Join(err, err2) != nil {
+			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs), len(keys), err, err2)
+		}
+	})
+	t.Run("a plan without a limit has Keyhook's", func(t *testing.T) {
+		t.Parallel()
+		x, owner := withLimits(t, nil, nil)
+		sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
+		if err := x.RunStatement(t.Context(), `
+				WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+				INSERT INTO subscriptions (public_id, organization_id, url, event_types, audit_events, description, status, consecutive_failures,
+					last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at)
+				SELECT public_id || i, organization_id, url, event_types, audit_events, description, status, 0, '', 1, 0, secret, 0, birth, 0, 0
+				FROM subscriptions, n WHERE id = ?`, sub.RowID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := x.subscribe(t, owner)
+		reached(t, err, `"bounded"`, "sets no max_subscriptions", "5000")
+	})
+}

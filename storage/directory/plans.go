@@ -1,0 +1,129 @@
+package directory
+
+import (
+	"context"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+const planColumns = "id, name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at"
+
+// Plans lists the plans, newest first.
+func (d *Directory) Plans(ctx context.Context, before int64, limit int) ([]access.Plan, error) {
+	plans := []access.Plan{}
+	err := d.list(ctx, &plans, "SELECT "+planColumns+" FROM plans WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
+	return plans, err
+}
+
+// Plan returns the plan of that name. Faults: NotFound.
+func (d *Directory) Plan(ctx context.Context, name string) (access.Plan, error) {
+	var p access.Plan
+	err := d.get(ctx, &p, "SELECT "+planColumns+" FROM plans WHERE name = ?", name)
+	return p, sqlite.Missing(err, "plan")
+}
+
+// CreatePlan creates a plan. Faults: Conflict if the name is taken.
+func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Plan) (access.Plan, error) {
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Plan, err error) {
+		exists := alreadyExists("plan", "name")
+		if err := refuseIf(t, exists, "SELECT 1 FROM plans WHERE name = ?", p.Name); err != nil {
+			return made, err
+		}
+		row, err := insertPlan(t, p)
+		if sqlite.IsTaken(err) {
+			return made, exists
+		}
+		if err != nil {
+			return made, err
+		}
+		if err := t.Get(&made, "SELECT "+planColumns+" FROM plans WHERE id = ?", row); err != nil {
+			return made, err
+		}
+		return made, d.hooks.Audit(t, by, 0, access.PlanCreated, Target{Type: "plan", ID: p.Name}, map[string]any{
+			"api_keys": p.APIKeys, "webhooks": p.Webhooks, "api_rate_limit_per_minute": p.RateLimitPerMinute,
+			"max_subscriptions": p.MaxSubscriptions, "max_api_keys": p.MaxAPIKeys, "max_stored_bytes_per_day": p.MaxStoredBytes,
+		})
+	})
+}
+
+// UpdatePlan changes a plan. It holds from the next request and the next attempt of its organizations on. Faults: NotFound.
+func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Plan, err error) {
+		row, err := planRow(t, name)
+		if err != nil {
+			return changed, err
+		}
+		if err := t.ExecGet(&changed, `
+			UPDATE plans SET api_keys = coalesce(?1, api_keys), webhooks = coalesce(?2, webhooks),
+				api_rate_limit_per_minute = CASE WHEN ?3 THEN ?4 ELSE api_rate_limit_per_minute END,
+				max_subscriptions = CASE WHEN ?5 THEN ?6 ELSE max_subscriptions END,
+				max_api_keys = CASE WHEN ?7 THEN ?8 ELSE max_api_keys END,
+				max_stored_bytes_per_day = CASE WHEN ?9 THEN ?10 ELSE max_stored_bytes_per_day END, updated_at = ?11
+			WHERE id = ?12 RETURNING `+planColumns,
+			c.APIKeys, c.Webhooks, c.SetRateLimit, c.RateLimitPerMinute, c.SetMaxSubscriptions, c.MaxSubscriptions,
+			c.SetMaxAPIKeys, c.MaxAPIKeys, c.SetMaxStoredBytes, c.MaxStoredBytes, t.Now(), row); err != nil {
+			return changed, err
+		}
+		d.outdatePrincipals(t)
+		d.hooks.PlanChanged(t, c.Webhooks != nil)
+		return changed, d.hooks.Audit(t, by, 0, access.PlanUpdated, Target{Type: "plan", ID: name}, changesOfPlan(c))
+	})
+}
+
+func changesOfPlan(c access.PlanChange) map[string]any {
+	details := map[string]any{}
+	if c.APIKeys != nil {
+		details["api_keys"] = *c.APIKeys
+	}
+	if c.Webhooks != nil {
+		details["webhooks"] = *c.Webhooks
+	}
+	if c.SetRateLimit {
+		details["api_rate_limit_per_minute"] = c.RateLimitPerMinute
+	}
+	if c.SetMaxSubscriptions {
+		details["max_subscriptions"] = c.MaxSubscriptions
+	}
+	if c.SetMaxAPIKeys {
+		details["max_api_keys"] = c.MaxAPIKeys
+	}
+	if c.SetMaxStoredBytes {
+		details["max_stored_bytes_per_day"] = c.MaxStoredBytes
+	}
+	return details
+}
+
+// DeletePlan deletes a plan. Faults: NotFound; Conflict while an organization has it.
+func (d *Directory) DeletePlan(ctx context.Context, by access.Actor, name string) error {
+	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
+		row, err := planRow(t, name)
+		if err != nil {
+			return err
+		}
+		used := errInUse("plan", "organizations have it; give them another plan first")
+		if err := refuseIf(t, used, "SELECT 1 FROM organizations WHERE plan_id = ?", row); err != nil {
+			return err
+		}
+		if _, err := t.Exec("DELETE FROM plans WHERE id = ?", row); sqlite.IsReferenced(err) {
+			return used
+		} else if err != nil {
+			return err
+		}
+		return d.hooks.Audit(t, by, 0, access.PlanDeleted, Target{Type: "plan", ID: name}, nil)
+	})
+}
+
+func insertPlan(t *sqlite.Tx, p access.Plan) (int64, error) {
+	return t.Insert(`
+		INSERT INTO plans (name, api_keys, webhooks, api_rate_limit_per_minute, max_subscriptions, max_api_keys, max_stored_bytes_per_day, created_at, updated_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)`,
+		p.Name, p.APIKeys, p.Webhooks, p.RateLimitPerMinute, p.MaxSubscriptions, p.MaxAPIKeys, p.MaxStoredBytes, t.Now())
+}
+
+// planRow returns the row id of a plan. Faults: NotFound.
+func planRow(t *sqlite.Tx, name string) (row int64, err error) {
+	err = t.Get(&row, "SELECT id FROM plans WHERE name = ?", name)
+	return row, sqlite.Missing(err, "plan")
+}

@@ -1,0 +1,167 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// listedPermissions selects the permissions of a role r, or all permissions for a built-in role: effective computes its part.
+// The result is empty if there is no role.
+const listedPermissions = `
+	coalesce(CASE WHEN r.built_in
+		THEN (SELECT group_concat(v.key, ' ') FROM permissions v)
+		ELSE (SELECT group_concat(v.key, ' ') FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id)
+	END, '')`
+
+const roleColumns = "r.id, r.name, r.built_in, r.created_at, " + listedPermissions + " AS permissions"
+
+// effective returns the permissions that a role grants, by listedPermissions. An unknown built-in role grants nothing.
+func effective(r access.Role) access.Scope {
+	if !r.BuiltIn {
+		return r.Permissions
+	}
+	granted, _ := access.BuiltInRole(r.Name, r.Permissions)
+	return granted
+}
+
+// Roles lists the roles with the permissions that they grant at present, newest first.
+func (d *Directory) Roles(ctx context.Context, before int64, limit int) ([]access.Role, error) {
+	roles := []access.Role{}
+	err := d.list(ctx, &roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id < ? ORDER BY r.id DESC LIMIT ?", scan.UpperBound(before), limit)
+	for i := range roles {
+		roles[i].Permissions = effective(roles[i])
+	}
+	return roles, err
+}
+
+// Role returns a role with the permissions that it grants at present. Faults: NotFound.
+func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) {
+	var r access.Role
+	if err := d.get(ctx, &r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
+		return r, sqlite.Missing(err, "role")
+	}
+	r.Permissions = effective(r)
+	return r, nil
+}
+
+// CreateRole creates a role, which is never a built-in one. Faults: Conflict if the name is taken; Invalid if a permission is
+// unknown; Forbidden if the role holds more than by.
+func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
+		exists := alreadyExists("role", "name")
+		if err := refuseIf(t, exists, "SELECT 1 FROM roles WHERE name = ?", r.Name); err != nil {
+			return made, err
+		}
+		if err := knownPermissions(t, "permissions", r.Permissions); err != nil {
+			return made, err
+		}
+		if err := mayGrant(t, by, r.Permissions, false); err != nil {
+			return made, err
+		}
+		row, err := insertRole(t, r.Name, false)
+		if sqlite.IsTaken(err) {
+			return made, exists
+		}
+		if err != nil {
+			return made, err
+		}
+		if err := setPermissions(t, row, r.Permissions); err != nil {
+			return made, err
+		}
+		if made, err = roleNamed(t, r.Name); err != nil {
+			return made, err
+		}
+		return made, d.hooks.Audit(t, by, 0, access.RoleCreated, Target{Type: "role", ID: r.Name},
+			map[string]any{"permissions": r.Permissions.Keys()})
+	})
+}
+
+// UpdateRole changes the permissions of a role, from the next request of its holders on. Faults: NotFound; Conflict for a
+// built-in one; Invalid if a permission is unknown; Forbidden if the role holds more than by, before or after the change.
+func (d *Directory) UpdateRole(ctx context.Context, by access.Actor, name string, c access.RoleChange) (access.Role, error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Role, err error) {
+		if changed, err = roleNamed(t, name); err != nil {
+			return changed, err
+		}
+		if changed.BuiltIn {
+			return changed, errBuiltIn("role", name)
+		}
+		details := map[string]any{}
+		if c.Permissions != nil {
+			if err := knownPermissions(t, "permissions", *c.Permissions); err != nil {
+				return changed, err
+			}
+			if err := mayChangeRole(t, by, changed, *c.Permissions); err != nil {
+				return changed, err
+			}
+			if err := setPermissions(t, changed.RowID, *c.Permissions); err != nil {
+				return changed, err
+			}
+			changed.Permissions, details["permissions"] = *c.Permissions, c.Permissions.Keys()
+			d.outdatePrincipals(t)
+		}
+		return changed, d.hooks.Audit(t, by, 0, access.RoleUpdated, Target{Type: "role", ID: name}, details)
+	})
+}
+
+// DeleteRole deletes a role. Faults: NotFound; Conflict for a built-in one, and while a member has it.
+func (d *Directory) DeleteRole(ctx context.Context, by access.Actor, name string) error {
+	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
+		r, err := roleNamed(t, name)
+		if err != nil {
+			return err
+		}
+		if r.BuiltIn {
+			return errBuiltIn("role", name)
+		}
+		used := errInUse("role", "members of organizations have it; give them another role first")
+		if err := refuseIf(t, used, "SELECT 1 FROM memberships WHERE role_id = ?", r.RowID); err != nil {
+			return err
+		}
+		if _, err := t.Exec("DELETE FROM roles WHERE id = ?", r.RowID); sqlite.IsReferenced(err) {
+			return used
+		} else if err != nil {
+			return err
+		}
+		return d.hooks.Audit(t, by, 0, access.RoleDeleted, Target{Type: "role", ID: name}, nil)
+	})
+}
+
+// roleNamed is Role inside a transaction.
+func roleNamed(t *sqlite.Tx, name string) (access.Role, error) {
+	var r access.Role
+	if err := t.Get(&r, "SELECT "+roleColumns+" FROM roles r WHERE r.name = ?", name); err != nil {
+		return r, sqlite.Missing(err, "role")
+	}
+	r.Permissions = effective(r)
+	return r, nil
+}
+
+// roleRow returns the row id of a role. Faults: NotFound.
+func roleRow(t *sqlite.Tx, name string) (row int64, err error) {
+	err = t.Get(&row, "SELECT id FROM roles WHERE name = ?", name)
+	return row, sqlite.Missing(err, "role")
+}
+
+func insertRole(t *sqlite.Tx, name string, builtIn bool) (int64, error) {
+	return t.Insert("INSERT INTO roles (name, built_in, created_at) VALUES (?, ?, ?)", name, builtIn, t.Now())
+}
+
+// setPermissions replaces the permissions of a role.
+func setPermissions(t *sqlite.Tx, role int64, permissions access.Scope) error {
+	keys, err := json.Marshal(permissions.Keys())
+	if err != nil {
+		return err
+	}
+	if _, err := t.Exec("DELETE FROM role_permissions WHERE role_id = ?", role); err != nil {
+		return err
+	}
+	_, err = t.Exec(`
+		INSERT INTO role_permissions (role_id, permission_id)
+		SELECT ?, id FROM permissions WHERE key IN (SELECT value FROM json_each(?))`, role, string(keys))
+	return err
+}

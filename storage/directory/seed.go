@@ -1,0 +1,70 @@
+package directory
+
+import (
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// The names of a new instance.
+const (
+	firstOrganization = "Default"
+	firstPlan         = "enterprise"
+	firstEmail        = "admin@localhost"
+	firstName         = "admin"
+)
+
+// Seed writes the first rows of a new directory. The first operator's token is created later, at each start until somebody has
+// made a request; see Invite.
+func Seed(t *sqlite.Tx) error {
+	return errors.Join(seedAccess(t), seedSystem(t), seedOperator(t))
+}
+
+func seedAccess(t *sqlite.Tx) error {
+	for _, p := range access.SeedPlans() {
+		if _, err := insertPlan(t, p); err != nil {
+			return err
+		}
+	}
+	for _, p := range access.BuiltInPermissions() {
+		if _, err := insertPermission(t, p); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{access.RoleOperator, access.RoleOwner, access.RoleMember} {
+		if _, err := insertRole(t, name, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func seedOperator(t *sqlite.Tx) error {
+	plan, err := planRow(t, firstPlan)
+	if err != nil {
+		return err
+	}
+	role, err := roleRow(t, access.RoleOperator)
+	if err != nil {
+		return err
+	}
+	organization, err := insertOrganization(t, access.Organization{Name: firstOrganization}, plan)
+	if err != nil {
+		return err
+	}
+	user, err := insertUser(t, access.User{Email: firstEmail, Name: firstName, IsActive: true})
+	if err != nil {
+		return err
+	}
+	return upsertMember(t, organization, user, role)
+}
+
+// systemName is the name of the built-in user. It stands in place of an e-mail address too: it is none, so no identity provider
+// can verify it.
+const systemName = "system"
+
+func seedSystem(t *sqlite.Tx) error {
+	_, err := insertUser(t, access.User{Email: systemName, Name: systemName, IsActive: true, BuiltIn: true})
+	return err
+}

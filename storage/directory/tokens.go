@@ -1,0 +1,124 @@
+package directory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+const selectTokens = `
+	SELECT a.id, a.public_id, u.public_id AS user_public_id, o.public_id AS organization_public_id, a.name, a.token_prefix,
+	       a.created_at, a.expires_at, a.last_used_at, a.revoked_at
+	FROM access_tokens a JOIN users u ON u.id = a.user_id JOIN organizations o ON o.id = a.organization_id`
+
+// Tokens lists the access tokens of a user, newest first, whatever their status. Faults: NotFound.
+func (d *Directory) Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error) {
+	u, err := d.User(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	tokens := []access.AccessToken{}
+	err = d.list(ctx, &tokens, selectTokens+" WHERE a.user_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT ?", u.RowID, scan.UpperBound(before), limit)
+	return tokens, err
+}
+
+// Token returns an access token of a user. Faults: NotFound.
+func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessToken, error) {
+	var a access.AccessToken
+	err := d.get(ctx, &a, selectTokens+" WHERE a.public_id = ? AND u.public_id = ?", id, user)
+	return a, sqlite.Missing(err, "access token")
+}
+
+// CreateToken creates an access token of a user for an organization. With a nil expiresAt it does not expire. Faults: NotFound
+// for the user; Invalid if the organization is unknown; Conflict if the user is not a member of it; Forbidden if the token
+// would hold more than by.
+func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
+		u, err := userRow(t, user)
+		if err != nil {
+			return made, err
+		}
+		o, err := organizationRow(t, organization)
+		if err != nil {
+			return made, unknownField(err, "organization_id", "organization")
+		}
+		granted, err := grantedTo(t, u, o)
+		if errors.Is(err, sql.ErrNoRows) {
+			return made, notMember("The user")
+		}
+		if err != nil {
+			return made, err
+		}
+		if err := mayGrant(t, by, granted, o != by.Authority.Home); err != nil {
+			return made, err
+		}
+		return d.makeToken(t, by, u, o, c, name, expiresAt)
+	})
+}
+
+// makeToken creates an access token by the row ids of the user and the organization, and audits it.
+func (d *Directory) makeToken(t *sqlite.Tx, by access.Actor, user, organization int64, c access.Credential, name string, expiresAt *int64) (made access.AccessToken, err error) {
+	digest := c.Digest()
+	row, err := t.Insert(`
+		INSERT INTO access_tokens (public_id, user_id, organization_id, name, digest, token_prefix, created_at, expires_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, publicid.New(access.TokenID), user, organization, name, digest[:], c.Display(), t.Now(), expiresAt)
+	if err != nil {
+		return made, err
+	}
+	if err := t.Get(&made, selectTokens+" WHERE a.id = ?", row); err != nil {
+		return made, err
+	}
+	return made, d.hooks.Audit(t, by, organization, access.AccessTokenCreated, Target{Type: "access_token", ID: made.ID}, map[string]any{
+		"user_id": made.UserID, "name": name, "expires_at": timeText(expiresAt),
+	})
+}
+
+// notMember refuses a user who is not a member of the organization.
+func notMember(who string) error {
+	return fault.New(fault.Conflict, "not_a_member", "%s is not a member of the organization.", who)
+}
+
+// tokenToRevoke is the part of an access token that its revocation needs.
+type tokenToRevoke struct {
+	Row          int64  `db:"id"`
+	ID           string `db:"public_id"`
+	User         string `db:"user_public_id"`
+	Organization int64  `db:"organization_id"`
+	Name         string `db:"name"`
+	Revoked      bool   `db:"revoked"`
+}
+
+const selectTokenToRevoke = `
+	SELECT a.id, a.public_id, u.public_id AS user_public_id, a.organization_id, a.name, a.revoked_at IS NOT NULL AS revoked
+	FROM access_tokens a JOIN users u ON u.id = a.user_id`
+
+// RevokeToken revokes an access token for all requests that begin after RevokeToken has returned. The operation is
+// idempotent. Faults: NotFound.
+func (d *Directory) RevokeToken(ctx context.Context, by access.Actor, user, id string) error {
+	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+		var found tokenToRevoke
+		if err := t.Get(&found, selectTokenToRevoke+" WHERE a.public_id = ? AND u.public_id = ?", id, user); err != nil {
+			return sqlite.Missing(err, "access token")
+		}
+		if found.Revoked {
+			return nil
+		}
+		return d.revokeToken(t, by, found)
+	})
+}
+
+// revokeToken revokes an access token that is not revoked yet, and audits it.
+func (d *Directory) revokeToken(t *sqlite.Tx, by access.Actor, token tokenToRevoke) error {
+	if _, err := t.Exec("UPDATE access_tokens SET revoked_at = ? WHERE id = ?", t.Now(), token.Row); err != nil {
+		return err
+	}
+	d.outdatePrincipals(t)
+	return d.hooks.Audit(t, by, token.Organization, access.AccessTokenRevoked, Target{Type: "access_token", ID: token.ID},
+		map[string]any{"user_id": token.User, "name": token.Name})
+}

@@ -1,0 +1,189 @@
+package directory
+
+import (
+	"context"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/publicid"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+const userColumns = "id, public_id, email, name, external_id, is_active, built_in, created_at, updated_at"
+
+// Users lists the users without the built-in one, newest first.
+func (d *Directory) Users(ctx context.Context, before int64, limit int) ([]access.User, error) {
+	users := []access.User{}
+	err := d.list(ctx, &users, "SELECT "+userColumns+" FROM users WHERE id < ? AND built_in = 0 ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
+	return users, err
+}
+
+// User returns one user. Faults: NotFound.
+func (d *Directory) User(ctx context.Context, id string) (access.User, error) {
+	var u access.User
+	err := d.get(ctx, &u, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id)
+	return u, sqlite.Missing(err, "user")
+}
+
+// CreateUser creates a user. Faults: Conflict if the e-mail address, in any case, or the external id is taken.
+func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.User) (access.User, error) {
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.User, err error) {
+		if err := requireUniqueUser(t, 0, &u.Email, u.ExternalID); err != nil {
+			return made, err
+		}
+		row, err := insertUser(t, u)
+		if sqlite.IsTaken(err) {
+			return made, alreadyExists("user", "email", "external_id")
+		}
+		if err != nil {
+			return made, err
+		}
+		if made, err = user(t, row); err != nil {
+			return made, err
+		}
+		d.outdatePrincipals(t) // an identity may have found another user by its e-mail address
+		return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, map[string]any{
+			"email": made.Email, "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
+		})
+	})
+}
+
+// UpdateUser changes a user. All credentials of an inactive user are refused from the next request on. Faults: NotFound;
+// Conflict if the e-mail address or the external id is taken, and for the last active operator; Forbidden if the change lets
+// somebody else act as the user, and the user holds more than by.
+func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.User, err error) {
+		before, err := changeableUser(t, id)
+		if err != nil {
+			return changed, err
+		}
+		row := before.RowID
+		if err := requireUniqueUser(t, row, c.Email, c.ExternalID); err != nil {
+			return changed, err
+		}
+		if changesWhoSignsIn(before, c) {
+			if err := mayActAs(t, by, row); err != nil {
+				return changed, err
+			}
+		}
+		if c.IsActive != nil && !*c.IsActive {
+			if err := requireAnotherOperator(t, row, 0); err != nil {
+				return changed, err
+			}
+		}
+		if err := t.ExecGet(&changed, `
+			UPDATE users SET email = coalesce(?1, email), name = coalesce(?2, name),
+				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END,
+				is_active = coalesce(?4, is_active), updated_at = ?5
+			WHERE id = ?6 RETURNING `+userColumns, c.Email, c.Name, c.ExternalID, c.IsActive, t.Now(), row); sqlite.IsTaken(err) {
+			return changed, alreadyExists("user", "email", "external_id")
+		} else if err != nil {
+			return changed, err
+		}
+		d.outdatePrincipals(t)
+		return changed, d.hooks.Audit(t, by, 0, access.UserUpdated, Target{Type: "user", ID: id}, changesOfUser(c))
+	})
+}
+
+func changesOfUser(c access.UserChange) map[string]any {
+	details := map[string]any{}
+	if c.Email != nil {
+		details["email"] = *c.Email
+	}
+	if c.Name != nil {
+		details["name"] = *c.Name
+	}
+	if c.ExternalID != nil {
+		details["external_id"] = *c.ExternalID
+	}
+	if c.IsActive != nil {
+		details["is_active"] = *c.IsActive
+	}
+	return details
+}
+
+// DeleteUser deletes a user. Faults: NotFound; Conflict while the user has a membership or a credential, even a revoked one.
+func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) error {
+	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
+		row, err := userRow(t, id)
+		if err != nil {
+			return err
+		}
+		found := []string{}
+		if err := t.List(&found, `
+			SELECT 'memberships' WHERE EXISTS (SELECT 1 FROM memberships WHERE user_id = ?1)
+			UNION ALL SELECT 'access tokens' WHERE EXISTS (SELECT 1 FROM access_tokens WHERE user_id = ?1)
+			UNION ALL SELECT 'API keys' WHERE EXISTS (SELECT 1 FROM api_keys WHERE user_id = ?1)`, row); err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return errInUse("user", "it has "+strings.Join(found, ", ")+"; set is_active to false instead")
+		}
+		if _, err := t.Exec("DELETE FROM users WHERE id = ?", row); sqlite.IsReferenced(err) {
+			return errInUse("user", "something still depends on it; set is_active to false instead")
+		} else if err != nil {
+			return err
+		}
+		return d.hooks.Audit(t, by, 0, access.UserDeleted, Target{Type: "user", ID: id}, nil)
+	})
+}
+
+// requireUniqueUser refuses values of another user than the given one; 0 is none. The refusal names all fields that clash.
+func requireUniqueUser(t *sqlite.Tx, except int64, email, externalID *string) error {
+	clashing := []string{}
+	if err := t.List(&clashing, `
+		SELECT 'email' WHERE EXISTS (SELECT 1 FROM users WHERE email = ?1 AND id <> ?3)
+		UNION ALL SELECT 'external_id' WHERE EXISTS (SELECT 1 FROM users WHERE external_id = ?2 AND id <> ?3)`,
+		email, externalID, except); err != nil {
+		return err
+	}
+	if len(clashing) > 0 {
+		return alreadyExists("user", clashing...)
+	}
+	return nil
+}
+
+// requireAnotherOperator refuses to end a user's memberships if no active operator would be left. An organization of 0 means
+// the memberships of all organizations.
+func requireAnotherOperator(t *sqlite.Tx, user, organization int64) error {
+	const operators = `
+		SELECT 1 FROM memberships m JOIN roles r ON r.id = m.role_id JOIN users u ON u.id = m.user_id
+		WHERE r.name = ?3 AND u.is_active = 1 AND `
+	const meant = `(m.user_id = ?1 AND (?2 = 0 OR m.organization_id = ?2))`
+	return refuseIf(t,
+		fault.New(fault.Conflict, "last_operator", "This is the last active operator; make another user operator first."),
+		"SELECT 1 WHERE EXISTS ("+operators+meant+") AND NOT EXISTS ("+operators+"NOT "+meant+")",
+		user, organization, access.RoleOperator)
+}
+
+// user reads a user inside a transaction.
+func user(t *sqlite.Tx, row int64) (access.User, error) {
+	var u access.User
+	err := t.Get(&u, "SELECT "+userColumns+" FROM users WHERE id = ?", row)
+	return u, sqlite.Missing(err, "user")
+}
+
+// changeableUser returns a user for a change. Faults: NotFound; Conflict for the built-in user.
+func changeableUser(t *sqlite.Tx, id string) (found access.User, err error) {
+	if err := t.Get(&found, "SELECT "+userColumns+" FROM users WHERE public_id = ?", id); err != nil {
+		return found, sqlite.Missing(err, "user")
+	}
+	if found.BuiltIn {
+		return found, errBuiltIn("user", found.Name)
+	}
+	return found, nil
+}
+
+// userRow returns the row id of a changeableUser.
+func userRow(t *sqlite.Tx, id string) (int64, error) {
+	found, err := changeableUser(t, id)
+	return found.RowID, err
+}
+
+func insertUser(t *sqlite.Tx, u access.User) (int64, error) {
+	return t.Insert(`
+		INSERT INTO users (public_id, email, name, external_id, is_active, built_in, created_at, updated_at)
+		VALUES (?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?7)`, publicid.New(access.UserID), u.Email, u.Name, u.ExternalID, u.IsActive, u.BuiltIn, t.Now())
+}

@@ -1,0 +1,360 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// PublishEvents stores events of an organization and their deliveries in one transaction, all or nothing. A repeated
+// idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event, and where the
+// events would make more than maxDeliveries; Limited where they are beyond the plan's bytes of the day; Unavailable where the deliveries of a repeated event cannot be counted, though
+// what is new has been stored.
+func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
+	published := make([]webhook.Published, len(events))
+	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).measured(func(t *tx) (int, error) {
+		return publishCost(t, organization, events)
+	})
+	err := w.change(ctx, func(t *tx) error {
+		o, err := t.organization(organization)
+		if err != nil {
+			return err
+		}
+		// All is checked before anything is written: a refusal then costs the other writes of the batch nothing.
+		if err := s.answerRepeated(t, organization, events, published); err != nil {
+			return err
+		}
+		if err := requireBounds(t, organization, events, published); err != nil {
+			return err
+		}
+		for i, e := range events {
+			if published[i].Replayed {
+				continue
+			}
+			if published[i], err = s.publish(t, organization, o, e, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.observer.Published(accepted(published))
+	return published, s.countRepeated(ctx, organization, published)
+}
+
+// countRepeated fills in how many deliveries the repeated events had when they were published. Each may have thousands, so
+// they are counted as logs are read, and not in the transaction, for which others wait.
+func (s *Store) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
+	var repeated []webhook.Event
+	for _, p := range published {
+		if p.Replayed {
+			row, at, _ := s.ids.Row(access.EventID, p.ID)
+			repeated = append(repeated, webhook.Event{RowID: row, At: at})
+		}
+	}
+	if len(repeated) == 0 {
+		return nil
+	}
+	end, err := s.logs.Take(ctx, organization)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for some := range slices.Chunk(repeated, countedEvents) {
+		if err := s.countDeliveries(ctx, some); err != nil {
+			return fmt.Errorf("count deliveries: %w", err)
+		}
+	}
+	for i := range published {
+		if published[i].Replayed {
+			published[i].Deliveries, repeated = repeated[0].Deliveries, repeated[1:]
+		}
+	}
+	return nil
+}
+
+// answerRepeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
+// their deliveries.
+func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	var wrong []fault.Field
+	for i, e := range events {
+		published[i] = webhook.Published{}
+		if e.IdempotencyKey == "" {
+			continue
+		}
+		var first struct {
+			RowID  int64  `db:"id"`
+			Type   string `db:"type"`
+			At     int64  `db:"created_at"`
+			Digest []byte `db:"request_digest"`
+		}
+		err := t.Get(&first, `
+			SELECT id, type, created_at, request_digest FROM events
+			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			continue
+		case err != nil:
+			return fmt.Errorf("look for idempotency key: %w", err)
+		case string(first.Digest) != string(e.Digest[:]):
+			wrong = append(wrong, fault.Field{
+				Field: fieldOf(i, len(events), "idempotency_key"), Code: "idempotency_key_reused",
+				Message: "This key belongs to another event; use a new one.",
+			})
+			continue
+		}
+		published[i] = webhook.Published{
+			ID: s.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
+		}
+	}
+	return fault.Fields(wrong)
+}
+
+// fieldOf names a field of the i-th of n events as its publisher wrote it: alone, or in a batch.
+func fieldOf(i, n int, name string) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("events.%d.%s", i, name)
+}
+
+// publish inserts one event and its deliveries. A subscription never receives an event about itself, so a failing endpoint
+// cannot cause more failing deliveries: about is the row id of that subscription, 0 where there is none. See newsReceivers
+// for news about health.
+func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
+	to, err := receivers(t, organization, about, e.Type)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	if about != 0 && access.HealthNews(e.Type) {
+		if to, err = s.newsReceivers(t, organization, about, to); err != nil {
+			return webhook.Published{}, err
+		}
+	}
+	row, id, body, err := s.insertEvent(t, organization, organizationID, e, about)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	jobs, err := fanOut(t, row, to)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	t.countStored(organization, len(jobs)*storedPerDelivery)
+	for i := range jobs {
+		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.Now()
+		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.Now(), organization
+	}
+	s.announce(t, jobs)
+	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
+}
+
+// insertEvent stores the event with the bytes that will be sent. They hold its public id, which is computed from its row
+// id; so the row id is chosen here rather than by SQLite.
+func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
+	s.lastEvent++
+	row = s.lastEvent
+	id = s.ids.ID(access.EventID, row, t.Now())
+	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
+	var key sql.NullString
+	var digest []byte
+	if e.IdempotencyKey != "" {
+		key, digest = sql.NullString{String: e.IdempotencyKey, Valid: true}, e.Digest[:]
+	}
+	if _, err := t.Exec(`
+		INSERT INTO events (id, organization_id, type, created_at, about, body, idempotency_key, request_digest)
+		VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?)`, row, organization, e.Type, t.Now(), about, body, key, digest); err != nil {
+		return 0, "", nil, fmt.Errorf("insert event: %w", err)
+	}
+	t.Wrote(len(body) / pageSize)
+	t.countStored(organization, storedSize(e, 0))
+	return row, id, body, nil
+}
+
+// fanOut inserts a delivery for each of the receivers of an event.
+func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
+	jobs := make([]webhook.Job, len(receivers))
+	for i, row := range receivers {
+		jobs[i].Subscription = row
+	}
+	for rest := jobs; len(rest) > 0; {
+		n := deliveriesAtOnce(len(rest))
+		if err := insertDeliveries(t, event, rest[:n]); err != nil {
+			return nil, fmt.Errorf("fan out: %w", err)
+		}
+		rest = rest[n:]
+	}
+	return jobs, nil
+}
+
+// receivers returns the open subscriptions that want an event of the type, if the plan has webhooks. An audit event goes
+// only to those with audit_events.
+func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
+	matching, err := t.matching(organization, eventType)
+	if err != nil {
+		return nil, err
+	}
+	isAudit := access.IsAuditType(eventType)
+	open := make([]int64, 0, len(matching))
+	for _, row := range matching {
+		sub, err := t.subscriber(row)
+		if err != nil {
+			return nil, err
+		}
+		if sub.open() && row != about && (sub.AuditEvents || !isAudit) {
+			open = append(open, row)
+		}
+	}
+	return open, nil
+}
+
+// insertDeliveryOf are the statements that insert deliveries of one event, by how many. The parameters are the event, the
+// time, and the subscriptions.
+var insertDeliveryOf = map[int]string{1: insertStatement(1), 8: insertStatement(8), 64: insertStatement(64)}
+
+func insertStatement(n int) string {
+	var b strings.Builder
+	b.WriteString("INSERT INTO deliveries (event_id, due_at, subscription_id, state, cause, attempts) VALUES ")
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "(?1, ?2, ?%d, %s, %s, 0)", i+3, statePending, causeEvent)
+	}
+	return b.String()
+}
+
+// deliveriesAtOnce returns how many of n deliveries the next statement inserts. A delivery costs a third in a statement of
+// 64 of what it costs in one of its own.
+func deliveriesAtOnce(n int) int {
+	switch {
+	case n >= 64:
+		return 64
+	case n >= 8:
+		return 8
+	}
+	return 1
+}
+
+// insertDeliveries inserts so many deliveries of an event as deliveriesAtOnce has returned, and fills in their row ids:
+// SQLite numbers the rows of a statement one after the other.
+func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
+	args := make([]any, 0, 2+len(jobs))
+	args = append(args, event, t.Now())
+	for i := range jobs {
+		args = append(args, jobs[i].Subscription)
+	}
+	last, err := t.Insert(insertDeliveryOf[len(jobs)], args...)
+	for i := range jobs {
+		jobs[i].Delivery = last - int64(len(jobs)-1-i)
+	}
+	return err
+}
+
+// announce counts new pending deliveries and shows them to the dispatcher once they are committed.
+func (s *Store) announce(t *tx, jobs []webhook.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	t.OnCommit(func() {
+		for _, j := range jobs {
+			s.pending.add(j.Subscription, 1)
+		}
+		if w := s.watcher.Load(); w != nil {
+			(*w).Fresh(jobs)
+		}
+	})
+}
+
+// announceChange tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
+// any.
+func (s *Store) announceChange(t *tx, subscriptions ...int64) {
+	t.cache.forget(subscriptions...)
+	t.OnCommit(func() {
+		if w := s.watcher.Load(); w != nil {
+			(*w).Changed(subscriptions...)
+		}
+	})
+}
+
+const (
+	// maxDeliveries is how many deliveries one request may make. That takes the writer about a tenth of a second, for which
+	// all others wait.
+	maxDeliveries = 10_000
+	// pageSize is the size of a database page in bytes. To write one takes about as long as to write a row.
+	pageSize = 4096
+)
+
+// publishCost returns about how many rows events will write.
+func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
+	cost, err := mostDeliveries(t, organization, events)
+	for _, e := range events {
+		cost += 1 + len(e.Data)/pageSize
+	}
+	return cost, err
+}
+
+// mostDeliveries returns how many deliveries events make at most. It stops counting where they are too many.
+func mostDeliveries(t *tx, organization int64, events []webhook.NewEvent) (most int, err error) {
+	for i := 0; i < len(events) && most <= maxDeliveries; i++ {
+		matching, err := t.matching(organization, events[i].Type)
+		if err != nil {
+			return 0, err
+		}
+		most += len(matching)
+	}
+	return most, nil
+}
+
+// requireBounds refuses events that would make too many deliveries, or that are beyond the plan's bytes of the day. It stops
+// at the event that makes the one delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited.
+func requireBounds(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	most, err := mostDeliveries(t, organization, events)
+	if err != nil {
+		return err
+	}
+	q, err := t.quota(organization)
+	if err != nil || most <= maxDeliveries && q.Limit == nil {
+		return err
+	}
+	deliveries, bytes := 0, 0
+	for i, e := range events {
+		if published[i].Replayed {
+			continue
+		}
+		to, err := receivers(t, organization, 0, e.Type)
+		if err != nil {
+			return err
+		}
+		if deliveries += len(to); deliveries > maxDeliveries {
+			return tooManyDeliveries(i, deliveries, len(events))
+		}
+		bytes += storedSize(e, len(to))
+	}
+	if bytes == 0 {
+		return nil
+	}
+	return requireStorage(t, organization, bytes)
+}
+
+// tooManyDeliveries says that the events up to the i-th of n make so many deliveries.
+func tooManyDeliveries(i, deliveries, n int) error {
+	if n == 1 {
+		return fault.New(fault.Invalid, "too_many_deliveries",
+			"This event would make %d deliveries; one request may make at most %d. Narrow the event_types of your subscriptions.",
+			deliveries, maxDeliveries)
+	}
+	return fault.New(fault.Invalid, "too_many_deliveries",
+		"The first %d of these %d events would make %d deliveries; one request may make at most %d. "+
+			"Nothing was published. Split the batch: send at most %d of these events in a request.",
+		i+1, n, deliveries, maxDeliveries, max(i, 1))
+}

@@ -1,0 +1,48 @@
+package storage_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// TestRetentionWaitsForAttemptsOfEndedDeliveries has events grow old while their only attempt is on the wire. The record of that attempt
+// must be there when it ends, whatever the state of the delivery.
+func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(t *testing.T, x tenant) (webhook.Job, int64){
+		"of a test": func(t *testing.T, x tenant) (webhook.Job, int64) {
+			_, job, attempt, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return job, attempt
+		},
+		"of a delivery that was dropped": func(t *testing.T, x tenant) (webhook.Job, int64) {
+			_, job, attempt := x.discarded(t, 0)
+			return job, attempt
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newTenant(t)
+			job, attempt := begin(t, x)
+			future := time.Now().Add(time.Hour).UnixMilli()
+			if _, err := x.DeleteEventBatch(t.Context(), 0, future); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := x.Event(t.Context(), x.org(), job.EventID); err != nil {
+				t.Errorf("while the attempt is on the wire: %v", err)
+			}
+			x.end(t, job, attempt, true)
+			if _, err := x.DeleteEventBatch(t.Context(), 0, future); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := x.Event(t.Context(), x.org(), job.EventID); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("after its end: %v", err)
+			}
+		})
+	}
+}

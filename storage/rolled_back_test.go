@@ -1,0 +1,77 @@
+package storage_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// undo runs a job that fails at its end.
+func (x tenant) undo(t *testing.T, run func(*storage.Tx) error) {
+	t.Helper()
+	if err := x.Write(t.Context(), func(t *storage.Tx) error { return errors.Join(run(t), errRefused) }); !errors.Is(err, errRefused) {
+		t.Fatalf("the job that is undone: %v", err)
+	}
+}
+
+func TestTypesOfARolledBackTransactionAreForgotten(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	x.undo(t, func(t *storage.Tx) error {
+		return errors.Join(t.Run("DELETE FROM subscription_patterns"), x.PublishIn(t, x.org(), "user.created"))
+	})
+	if p := storagetest.Publish(t, x.Store, x.owner, "user.created"); p.Deliveries != 1 {
+		t.Errorf("%d deliveries, want 1", p.Deliveries)
+	}
+}
+
+// TestDisorderOfARolledBackTransactionIsNotedAgain sets the clock back. The first transaction after that is rolled back, so
+// the second one has to note that the events are out of order.
+func TestDisorderOfARolledBackTransactionIsNotedAgain(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
+		x := tenantOf(t, store)
+		storagetest.Publish(t, store, x.owner, "user.created")
+		if err := x.MoveEvents(t.Context(), 1, 1000, 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		x.undo(t, func(t *storage.Tx) error { return t.Run("DELETE FROM deliveries") })
+		var noted int
+		if err := x.Write(t.Context(), func(t *storage.Tx) error {
+			return t.Get(&noted, "SELECT count(*) FROM instance WHERE name = 'disorder'")
+		}); err != nil || noted != 1 {
+			t.Errorf("noted %d times that the events are out of order, error %v", noted, err)
+		}
+	})
+}
+
+// TestHealthOfARolledBackTransactionIsForgotten has the fifth failure of a subscription undone.
+func TestHealthOfARolledBackTransactionIsForgotten(t *testing.T) {
+	t.Parallel()
+	x := newTenant(t)
+	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	for range 3 {
+		job := x.jobs(t)[0]
+		x.end(t, job, x.begin(t, job), false)
+	}
+	job := x.jobs(t)[0]
+	r := webhook.Result{
+		Attempt: x.begin(t, job), Delivery: job.Delivery, Subscription: job.Subscription, Epoch: x.sub.Epoch, Number: job.Number(),
+		Trigger: job.Trigger(), RetryAt: 1000, Failure: webhook.Failure{Class: webhook.TimeoutError, Text: "none"},
+	}
+	for range 3 {
+		x.undo(t, func(t *storage.Tx) error { return x.RecordIn(t, r) })
+	}
+	settled, err := x.Record(t.Context(), r)
+	if err != nil || settled.Health.ConsecutiveFailures != 4 || settled.Health.Status != webhook.Healthy {
+		t.Errorf("settled %+v, error %v", settled, err)
+	}
+}

@@ -1,0 +1,198 @@
+// Package scan owns fair reads of long tables: one read of each organization at a time, and long searches in slices. It
+// knows no table; its callers bring the statements.
+package scan
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// Reader reads long tables, one read of each organization at a time. It reads in slices. Each slice has a read transaction
+// of its own, so that the write-ahead log can restart between two slices.
+type Reader struct {
+	turns
+	Pool   *sqlite.Pool // for statements inside a slot
+	Limits Limits       // of each search
+	size   int64        // connections of the pool
+	slots  *semaphore.Weighted
+}
+
+// Limits bound one search.
+type Limits struct {
+	Rows  int // that a search looks at
+	Slice int // rows of its first slice
+}
+
+// NewReader returns a reader by a pool of so many connections. wait bounds the wait for a turn, and then for each
+// connection; 0 waits as long as the context lasts.
+func NewReader(p *sqlite.Pool, connections int64, wait time.Duration) *Reader {
+	return &Reader{
+		turns: turns{wait: wait}, Pool: p, Limits: Limits{Rows: searchRows, Slice: firstSlice},
+		size: connections, slots: semaphore.NewWeighted(connections),
+	}
+}
+
+// Slot waits for a connection. The limit of a read does not run meanwhile. The caller must call free. Faults: Unavailable if
+// the wait is too long.
+func (r *Reader) Slot(ctx context.Context) (free func(), err error) {
+	ctx, cancel := r.waiting(ctx)
+	defer cancel()
+	if r.slots.Acquire(ctx, 1) != nil {
+		return nil, waited(ctx)
+	}
+	return func() { r.slots.Release(1) }, nil
+}
+
+// Get waits for a connection and reads one row into dest; sql.ErrNoRows if there is none.
+func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) error {
+	free, err := r.Slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	return r.Pool.Get(ctx, dest, text, args...)
+}
+
+// List waits for a connection and reads all rows into dest, a pointer to a slice.
+func (r *Reader) List(ctx context.Context, dest any, text string, args ...any) error {
+	free, err := r.Slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	return r.Pool.List(ctx, dest, text, args...)
+}
+
+// Drain waits until no read is under way. New reads wait until the caller calls resume. ok is false if the reads do not end in
+// time; the caller must call resume anyway.
+func (r *Reader) Drain(ctx context.Context) (resume func(), ok bool) {
+	if r.slots.Acquire(ctx, r.size) != nil {
+		return func() {}, false
+	}
+	return func() { r.slots.Release(r.size) }, true
+}
+
+// The sizes of slices and searches. A slice of 1,000 delivery attempts, each with its event, takes 5 ms. The Go scheduler
+// lets a goroutine compute for 10 ms before others have their turn, so shorter slices keep others from waiting.
+const (
+	firstSlice    = 500 // rows
+	smallestSlice = 100
+	largestSlice  = 10_000
+	sliceTime     = 5 * time.Millisecond // the aim; a slow disk gets smaller slices
+	searchRows    = 100_000
+	searchTime    = time.Second
+)
+
+// search counts what one search has read, and adapts the size of its slices.
+type search struct {
+	rows int           // of the next slice
+	left int           // rows that may still be looked at
+	took time.Duration // so far, without waiting
+}
+
+// note counts a slice that was read.
+func (s *search) note(took time.Duration) {
+	s.left -= s.rows
+	s.took += took
+	switch {
+	case took > sliceTime:
+		s.rows = max(s.rows/2, smallestSlice)
+	case took < sliceTime/4:
+		s.rows = min(s.rows*2, largestSlice)
+	}
+}
+
+func (s *search) over() bool { return s.left <= 0 || s.took >= searchTime }
+
+// Position is a place in a log, which is ordered by time and row id, or by row id alone: At is 0 then.
+type Position struct {
+	At  int64 `db:"attempted_at"`
+	Row int64 `db:"id"`
+}
+
+// Search has the statements of one search, and collects what it finds.
+type Search interface {
+	// Bound returns the position of the last of that many rows below high; sql.ErrNoRows if there are fewer.
+	Bound(ctx context.Context, high Position, rows int) (Position, error)
+	// Read collects the matching rows from low, inclusive, up to high, exclusive. full says that the search needs no more.
+	Read(ctx context.Context, low, high Position) (full bool, err error)
+}
+
+// Walk searches a log downwards from high, exclusive. It returns the zero position at the end of the search. If it reaches its
+// limits first, it returns how far it came.
+func (r *Reader) Walk(ctx context.Context, high Position, s Search) (Position, error) {
+	bounds := search{rows: r.Limits.Slice, left: r.Limits.Rows}
+	for {
+		before := bounds.took
+		low, more, err := r.slice(ctx, high, s, &bounds)
+		switch {
+		case err != nil || !more:
+			return Position{}, err
+		case bounds.over():
+			return low, nil
+		}
+		if err := Pause(ctx, bounds.took-before); err != nil {
+			return Position{}, err
+		}
+		high = low
+	}
+}
+
+// Pause waits as long as a slice took, so that a long search takes half a processor at most.
+func Pause(ctx context.Context, took time.Duration) error {
+	timer := time.NewTimer(took)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// slice reads the next slice. more is false at the end of the search.
+func (r *Reader) slice(ctx context.Context, high Position, s Search, bounds *search) (low Position, more bool, err error) {
+	free, err := r.Slot(ctx)
+	if err != nil {
+		return low, false, err
+	}
+	defer free()
+	began := time.Now()
+	low, err = s.Bound(ctx, high, bounds.rows)
+	last := errors.Is(err, sql.ErrNoRows)
+	if last {
+		low, err = Position{}, nil
+	}
+	if err != nil {
+		return low, false, err
+	}
+	full, err := s.Read(ctx, low, high)
+	bounds.note(time.Since(began))
+	return low, !last && !full, err
+}
+
+// ReadAll reads all rows below high in one slice. It is for a search without a filter: every row matches.
+func (r *Reader) ReadAll(ctx context.Context, high Position, s Search) error {
+	free, err := r.Slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	_, err = s.Read(ctx, Position{}, high)
+	return err
+}
+
+// UpperBound returns the exclusive upper bound of a list that runs downwards; 0 is no bound.
+func UpperBound(before int64) int64 {
+	if before == 0 {
+		return math.MaxInt64
+	}
+	return before
+}

@@ -1,0 +1,90 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// RotateSecret gives a subscription a new secret, which is returned here and never again. Every attempt that begins
+// after this signs with it; the old one signs beside it for the overlap. Faults: NotFound; Conflict while the overlap of
+// the rotation before lasts, unless this one is forced.
+func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
+	secret := webhook.NewSecret()
+	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
+	rotated, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
+		row, err := subscriptionRow(t, organization, id)
+		if err != nil {
+			return sub, err
+		}
+		until, err := overlapOf(t, row)
+		if err != nil {
+			return sub, err
+		}
+		if until > 0 && !r.Force {
+			return sub, overlapInProgress(until)
+		}
+		if err := requireStorage(t, organization, storedPerChange); err != nil {
+			return sub, err
+		}
+		if _, err := t.Exec(`
+			UPDATE subscriptions SET previous_secret = CASE WHEN ?1 > 0 THEN secret END, previous_until = CASE WHEN ?1 > 0 THEN ?2 ELSE 0 END,
+				secret = ?3, epoch = epoch + 1, updated_at = ?4
+			WHERE id = ?5`, r.Overlap.Milliseconds(), t.Now()+r.Overlap.Milliseconds(), sealed, t.Now(), row); err != nil {
+			return sub, err
+		}
+		s.announceChange(t, row)
+		if sub, err = s.subscription(t, organization, id); err != nil {
+			return sub, err
+		}
+		return sub, s.audit(t, by, organization, access.SecretRotated, auditTarget{"subscription", id, row}, map[string]any{
+			"overlap_seconds": int64(r.Overlap / time.Second), "ended_overlap": until > 0,
+		})
+	})
+	if err != nil {
+		return rotated, webhook.Secret{}, err
+	}
+	return rotated, secret, nil
+}
+
+// overlapOf returns until when the previous secret of a subscription signs; 0 where none does.
+func overlapOf(t *tx, subscription int64) (until int64, err error) {
+	if err := t.Get(&until, `
+		SELECT CASE WHEN previous_secret IS NOT NULL AND previous_until > ? THEN previous_until ELSE 0 END
+		FROM subscriptions WHERE id = ?`, t.Now(), subscription); err != nil {
+		return 0, fmt.Errorf("read overlap: %w", err)
+	}
+	return until, nil
+}
+
+// overlapInProgress says that receivers may still rely on the previous secret.
+func overlapInProgress(until int64) error {
+	return fault.New(fault.Conflict, "overlap_in_progress",
+		"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
+}
+
+// previousBatch is how many previous secrets a transaction deletes.
+const previousBatch = 200
+
+// dropPreviousSecrets deletes previous secrets whose overlap is over, unless the clock is doubted. It looks before it writes:
+// mostly there are none.
+func (s *Store) dropPreviousSecrets(ctx context.Context) error {
+	now, trusted := s.trustedTime()
+	if !trusted {
+		return nil
+	}
+	var over bool
+	if err := s.get(ctx, &over, "SELECT EXISTS (SELECT 1 FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ?)", now); err != nil || !over {
+		return err
+	}
+	return s.change(ctx, func(t *tx) error {
+		_, err := t.Exec(`
+			UPDATE subscriptions SET previous_secret = NULL, previous_until = 0 WHERE id IN (
+				SELECT id FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ? LIMIT ?)`, now, previousBatch)
+		return err
+	})
+}

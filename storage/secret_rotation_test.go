@@ -1,0 +1,90 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// rotated rotates the secret of the subscription and returns the new one.
+func (x tenant) rotated(t *testing.T, r webhook.Rotation) (webhook.Secret, error) {
+	t.Helper()
+	_, secret, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, r)
+	return secret, err
+}
+
+// TestRotationWithinAnOverlap keeps what a rotation has promised to receivers, and deletes the previous secret after that.
+func TestRotationWithinAnOverlap(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keyhook.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
+		defer stop()
+		x := tenantOf(t, store)
+		signs := func(current, previous webhook.Secret) {
+			t.Helper()
+			at, err := x.Target(t.Context(), x.sub.RowID)
+			if err != nil || at.Secret.Reveal() != current.Reveal() || at.Previous.Reveal() != previous.Reveal() {
+				t.Errorf("it signs with other secrets; %v", err)
+			}
+		}
+		kept := func(want int) {
+			t.Helper()
+			if n, err := x.PreviousSecrets(t.Context()); err != nil || n != want {
+				t.Errorf("%d previous secrets are kept, want %d, error %v", n, want, err)
+			}
+		}
+		overlap := webhook.Rotation{Overlap: 5 * time.Minute}
+		first, err := x.rotated(t, webhook.Rotation{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := x.rotated(t, overlap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signs(second, first)
+		time.Sleep(5*time.Minute - time.Second)
+		for _, r := range []webhook.Rotation{overlap, {}} {
+			_, err := x.rotated(t, r)
+			if f, ok := fault.As(err); !ok || f.Kind != fault.Conflict || f.Code != "overlap_in_progress" {
+				t.Errorf("rotated within the overlap: %v", err)
+			}
+		}
+		signs(second, first)
+		kept(1)
+		time.Sleep(3 * time.Second)
+		kept(0)
+		signs(second, webhook.Secret{})
+
+		third, err := x.rotated(t, overlap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fourth, err := x.rotated(t, webhook.Rotation{Overlap: time.Minute, Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		signs(fourth, third)
+		log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 2, Type: access.SecretRotated})
+		if err != nil || log[0].Details != `{"ended_overlap":true,"overlap_seconds":60}` || log[1].Details != `{"ended_overlap":false,"overlap_seconds":300}` {
+			t.Errorf("%+v %v", log, err)
+		}
+
+		x.MoveClock(9 * aDay)
+		time.Sleep(2 * time.Minute)
+		kept(1) // the clock is doubted
+		if err := x.AcceptClock(t.Context(), x.actor()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(61 * time.Second)
+		kept(0)
+		noneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the count is of this test
+	})
+}

@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+	modernc "modernc.org/sqlite" // also registers the driver
+)
+
+func init() {
+	sqlx.BindDriver(driver, sqlx.QUESTION)
+	modernc.StrictPragmas(true)
+	// Closing any descriptor of the file drops a process's POSIX locks on it; open-file-description locks survive that.
+	// The only error is "too late", which cannot be before the first open.
+	if _, err := modernc.OFDLocking(true); err != nil {
+		panic(err)
+	}
+}
+
+const (
+	driver = "sqlite"
+
+	// applicationID marks the file as Keyhook's: "keyh" in ASCII (PRAGMA application_id).
+	applicationID = 0x6b657968
+
+	// walPages is the length of the write-ahead log at which a commit makes a checkpoint by itself. Usually the checkpoints
+	// of watch come first.
+	walPages = 10_000
+)
+
+// Synchronous levels of PRAGMA synchronous. Full loses nothing that was acknowledged when the power fails; Normal may
+// lose the last moments, but never corrupts.
+const (
+	Full   = "full"
+	Normal = "normal"
+)
+
+// pragma is a setting of a connection and the value that it must read back as.
+type pragma struct {
+	name, value, reads string
+}
+
+func commonPragmas() []pragma {
+	return []pragma{
+		{"busy_timeout", "5000", "5000"},
+		{"foreign_keys", "on", "1"},
+		{"trusted_schema", "0", "0"},
+		{"temp_store", "MEMORY", "2"}, // a read-only root has no place for temporary files
+		{"mmap_size", "0", "0"},
+		{"cell_size_check", "1", "1"},
+		{"secure_delete", "fast", "2"},
+		{"journal_size_limit", "67108864", "67108864"},
+	}
+}
+
+func writerPragmas(synchronous string) []pragma {
+	level := map[string]string{Full: "2", Normal: "1"}[synchronous]
+	return append(commonPragmas(),
+		pragma{"journal_mode", "WAL", "wal"},
+		pragma{"synchronous", strings.ToUpper(synchronous), level},
+		pragma{"wal_autocheckpoint", strconv.Itoa(walPages), strconv.Itoa(walPages)},
+		pragma{"cache_size", "-8000", "-8000"},
+	)
+}
+
+func readerPragmas() []pragma {
+	return append(commonPragmas(),
+		pragma{"query_only", "1", "1"},
+		pragma{"cache_size", "-2000", "-2000"},
+	)
+}
+
+// connect opens a pool of n connections to the database at path, all of which stay. options are more of its data source
+// name. The driver ignores a misspelt pragma in silence, so check reads all of them back.
+func connect(ctx context.Context, path string, n int, pragmas []pragma, options ...string) (*sqlx.DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	query := append([]string{"_defensive=1", "_dqs=0", "_error_rc=1"}, options...)
+	for _, p := range pragmas {
+		query = append(query, "_pragma="+p.name+"("+p.value+")")
+	}
+	db, err := sqlx.Open(driver, (&url.URL{Scheme: "file", Path: abs, RawQuery: strings.Join(query, "&")}).String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	db.SetConnMaxLifetime(0)
+	if err := check(ctx, db, pragmas); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// check opens a connection and asserts that every pragma holds.
+func check(ctx context.Context, db *sqlx.DB, pragmas []pragma) error {
+	for _, p := range pragmas {
+		var got string
+		if err := db.GetContext(ctx, &got, "PRAGMA "+p.name); err != nil {
+			return fmt.Errorf("read pragma %s: %w", p.name, err)
+		}
+		if got != p.reads {
+			return fmt.Errorf("pragma %s is %s where it must be %s: this file system or build cannot hold the database", p.name, got, p.reads)
+		}
+	}
+	return nil
+}

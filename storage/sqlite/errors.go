@@ -1,0 +1,106 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	modernc "modernc.org/sqlite"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// The result codes of SQLite that Keyhook tells apart (sqlite.org/rescode.html).
+const (
+	sqliteError      = 1
+	sqliteFull       = 13
+	sqliteForeignKey = 787
+	sqliteUnique     = 2067
+	sqlitePrimaryKey = 1555
+	primaryMask      = 0xff
+	sqliteBusy       = 5
+	sqliteReadOnly   = 8
+	sqliteIOError    = 10
+	sqliteCorrupt    = 11
+	sqliteCantOpen   = 14
+	sqliteNotADB     = 26
+
+	sqliteRead      = 266
+	sqliteShortRead = 522
+	sqliteFsync     = 1034
+	sqliteDirFsync  = 1290
+	sqliteIndexSize = 4874 // the index of the write-ahead log cannot grow: SQLite has no "full" for that file
+	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index
+)
+
+// code returns SQLite's extended result code, 0 for what is not SQLite's.
+func code(err error) int {
+	if e, ok := errors.AsType[*modernc.Error](err); ok {
+		return e.Code()
+	}
+	return 0
+}
+
+// isFull reports whether err says that the disk has no room.
+func isFull(err error) bool {
+	c := code(err)
+	return c&primaryMask == sqliteFull || c == sqliteIndexSize
+}
+
+// IsTaken reports whether err says that a unique value exists already.
+func IsTaken(err error) bool {
+	c := code(err)
+	return c == sqliteUnique || c == sqlitePrimaryKey
+}
+
+// IsReferenced reports whether err says that something still refers to the row.
+func IsReferenced(err error) bool { return code(err) == sqliteForeignKey }
+
+// Missing turns "no rows" into the NotFound fault for a thing of the given sort. Other errors stay.
+func Missing(err error, sort string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.Missing(sort)
+	}
+	return err
+}
+
+// Unavailable turns a failure of the disk or of the file into a fault that says so without details: the caller may try
+// again, and the operator reads the cause in the log. Any other error is returned as it is.
+func Unavailable(err error) error {
+	if unusable(err) || errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) {
+		return fault.New(fault.Unavailable, "storage_unavailable",
+			"The database cannot be used at the moment; try again later.").Because(err)
+	}
+	if errors.Is(err, ErrStopped) {
+		return fault.New(fault.Unavailable, "shutting_down", "The server is shutting down; try again later.").Because(err)
+	}
+	return err
+}
+
+// unusable reports whether an error comes from the disk or the file, and not from the statement.
+func unusable(err error) bool {
+	switch code(err) & primaryMask {
+	case sqliteFull, sqliteIOError, sqliteBusy, sqliteReadOnly, sqliteCantOpen, sqliteCorrupt, sqliteNotADB:
+		return true
+	}
+	return false
+}
+
+// Explain says what an error of SQLite means for a file that is being opened, and what to do.
+func Explain(err error) error {
+	if isFull(err) {
+		return fault.Advise(fmt.Errorf("%w: the disk of storage.path is full (%w)", disk.ErrAccess, err), "make room there")
+	}
+	switch code(err) & primaryMask {
+	case sqliteNotADB:
+		return fault.Advise(fmt.Errorf("%w: it was left as it is (%w)", ErrForeignFile, err),
+			"set storage.path to another file, or put the database back from a backup")
+	case sqliteCorrupt:
+		return fault.Advise(fmt.Errorf("%w: it was left as it is (%w)", ErrDamaged, err), "put the database back from a backup")
+	case sqliteReadOnly, sqliteCantOpen:
+		return fault.Advise(fmt.Errorf("%w: SQLite may not open or write them (%w)", disk.ErrAccess, err),
+			"check the modes of the files of storage.path, and how their file system is mounted")
+	}
+	return err
+}

@@ -1,0 +1,165 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// State is what stands at a path.
+type State int
+
+// The states of a file that Open would take.
+const (
+	None     State = iota // there is no database yet
+	Closed                // its last owner has closed it
+	LeftOpen              // it has not: the next start checks the file
+	Outdated              // its schema is an older one: the next start upgrades it
+)
+
+// Owner tells which process owns the file at path, by the lock beside it; running is false where none does. The database is
+// not opened. The caller must have the rights of its owner.
+func Owner(path string) (pid string, running bool) {
+	f, err := disk.OpenOwn(path+disk.Lock, os.O_RDONLY)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+		return "", false // closing gives a lock back that was had
+	}
+	return readLock(f).owner, true
+}
+
+// Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
+// nothing. It looks less far into a file that was left open, which only its next owner may read. Of the hooks it calls
+// Prepare and Recognize.
+func Examine(ctx context.Context, o Options) (_ State, err error) {
+	o = o.withDefaults()
+	if o.Path, _, err = disk.Resolve(o.Path); err != nil {
+		return None, err
+	}
+	if err := disk.CheckKinds(o.Path); err != nil {
+		return None, err
+	}
+	i, err := inspect(o)
+	if err != nil {
+		return None, err
+	}
+	if i.size == 0 {
+		return None, i.prepare()
+	}
+	shared, err := lockDatabase(o.Path, syscall.LOCK_SH)
+	if err != nil {
+		return None, err
+	}
+	defer shared.Close() // gives up the lock
+	if err := o.examineHeader(); err != nil {
+		return None, err
+	}
+	if err := i.prepare(); err != nil {
+		return None, err
+	}
+	if i.leftOpen {
+		return LeftOpen, nil
+	}
+	if err := i.read(ctx, nil, "immutable=1", "mode=ro"); err != nil {
+		return None, Explain(err)
+	}
+	return i.state(), nil
+}
+
+// inspection is what Open and Examine find out about a file before anything is written. Both take its steps in this order:
+// inspect, prepare, read.
+type inspection struct {
+	o        Options
+	size     int64
+	leftOpen bool // its last owner has not closed it: who closes it removes the write-ahead log
+	wasMade  bool // the lock file says that a database was made here
+
+	noTables bool
+	outdated int64 // the schema version, where it is an older one
+}
+
+// inspect looks at the file from outside.
+func inspect(o Options) (*inspection, error) {
+	i := &inspection{o: o}
+	var err error
+	if i.size, err = fileSize(o.Path); err != nil {
+		return nil, err
+	}
+	log, err := fileSize(o.Path + disk.WAL)
+	i.leftOpen = log > 0
+	if lockFile, err := disk.OpenOwn(o.Path+disk.Lock, os.O_RDONLY); err == nil {
+		i.wasMade = readLock(lockFile).made
+		lockFile.Close()
+	}
+	return i, err
+}
+
+func (i *inspection) prepare() error {
+	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0, WasMade: i.wasMade})
+}
+
+// read compares the database with what it should be. check, where there is one, may read it whole before Recognize decides.
+// options are those of the connection.
+func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) (err error) {
+	db, err := connect(ctx, i.o.Path, 1, readerPragmas(), options...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := i.compare(ctx, db); err != nil || i.noTables {
+		return err
+	}
+	if check != nil {
+		if err := check(db); err != nil {
+			return err
+		}
+	}
+	return i.o.Recognize(ctx, i.o.Path, db)
+}
+
+// state is that of a file that was read.
+func (i *inspection) state() State {
+	switch {
+	case i.noTables:
+		return None
+	case i.outdated > 0:
+		return Outdated
+	}
+	return Closed
+}
+
+// examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).
+func (o Options) examineHeader() error {
+	const size, versionAt, applicationAt = 100, 60, 68
+	f, err := disk.OpenRegular(o.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	header := make([]byte, size)
+	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte(magic)) {
+		return fault.Advise(fmt.Errorf("%w: %s is no database at all", ErrForeignFile, o.Path),
+			"set storage.path to another file, or put the database back from a backup")
+	}
+	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {
+		return fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, o.Path),
+			"set storage.path to another file")
+	}
+	if user := binary.BigEndian.Uint32(header[versionAt:]); int64(user) > o.version() {
+		return o.newer(int64(user))
+	}
+	return nil
+}

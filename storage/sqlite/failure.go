@@ -1,0 +1,235 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrFailed is returned by Run, and by every later write, once acknowledged data can be lost: an fsync failed, or the file was
+// removed or replaced under the running process. The process must end without touching the file again.
+var ErrFailed = errors.New("the database cannot be relied on any more")
+
+// problem is what is wrong with the file at present. Its text is for those who watch metrics.
+type problem string
+
+// The problems. The first two end by themselves.
+const (
+	diskFull problem = "disk_full"
+	ioError  problem = "io_error" // nothing can be written, for another reason
+	damaged  problem = "damaged"
+)
+
+// public is the text of a problem that any caller may read.
+var public = map[problem]string{
+	diskFull: "the disk is full: nothing can be written until there is room",
+	ioError:  "the disk refuses writes; it is tried again every second",
+	damaged:  "the database is damaged: nothing is written any more; put it back from a backup",
+}
+
+// part is the kind of work that has found a problem. The success of the same kind of work ends the problem.
+type part int
+
+const (
+	byCommit part = iota
+	byCheckpoint
+	byReading
+	parts
+)
+
+// After this many failed reads within this time, the disk is given up.
+const (
+	badReads   = 3
+	badReadsIn = time.Minute
+)
+
+// blockedLimit is how long writes may fail before the file is not ready. Keyhook itself writes more often than that, so a
+// single failed write on an idle file is forgotten before.
+const blockedLimit = 2 * time.Minute
+
+// blocked is the text of that problem. Any caller may read it.
+const blocked = "no write has succeeded for two minutes: the disk does not answer, or another program has locked the database; end that program, or look at the disk of storage.path"
+
+// severity is what follows from an error of SQLite.
+type severity int
+
+const (
+	harmless severity = iota // of the caller, or for a moment
+	degrading
+	reading // a read failed; what it means depends on how often
+	fatal
+)
+
+// classify tells what an error means for the file (sqlite.org/rescode.html).
+func classify(err error) (severity, problem) {
+	if isFull(err) {
+		return degrading, diskFull
+	}
+	switch c := code(err); c & primaryMask {
+	case sqliteCorrupt, sqliteNotADB:
+		return degrading, damaged
+	case sqliteReadOnly, sqliteCantOpen:
+		return degrading, ioError
+	case sqliteIOError:
+		switch c {
+		case sqliteFsync, sqliteDirFsync, sqliteInPage:
+			return fatal, ioError
+		case sqliteRead, sqliteShortRead:
+			return reading, ioError
+		}
+		return degrading, ioError
+	}
+	return harmless, ""
+}
+
+// failures are what is wrong with the file at present. The methods may be called by anybody.
+type failures struct {
+	log      *slog.Logger
+	degraded atomic.Bool // there is a problem; a fast check without the mutex
+
+	mu      sync.Mutex
+	wrong   [parts]problem
+	bad     []time.Time // when reads failed
+	failed  chan struct{}
+	failure error
+}
+
+func newFailures(log *slog.Logger) *failures {
+	return &failures{log: log, failed: make(chan struct{})}
+}
+
+// note records an error of a part. It ignores nil.
+func (c *failures) note(p part, err error) {
+	if err == nil {
+		return
+	}
+	switch v, a := classify(err); v {
+	case degrading:
+		c.degrade(p, a, err)
+	case reading:
+		if c.tooMany() {
+			c.fail(fmt.Errorf("%d reads failed within %s: %w", badReads, badReadsIn, err))
+		}
+	case fatal:
+		c.fail(err)
+	}
+}
+
+func (c *failures) degrade(p part, a problem, err error) {
+	if a == damaged {
+		p = byReading // whichever part has found it: no commit ends it
+	} else if p == byReading {
+		return // the caller was told; the next read may go well
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wrong[p] == a || c.wrong[p] == damaged {
+		return
+	}
+	c.wrong[p] = a
+	c.degraded.Store(true)
+	c.log.Error("degraded: "+public[a], "reason", string(a), "error", err)
+}
+
+// heal ends the problem that a part has found, after its work has succeeded. Damage stays.
+func (c *failures) heal(p part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wrong[p] == "" || c.wrong[p] == damaged {
+		return
+	}
+	was := c.wrong[p]
+	c.wrong[p] = ""
+	if c.wrong == [parts]problem{} {
+		c.degraded.Store(false)
+	}
+	c.log.Warn("no longer degraded", "reason", string(was))
+}
+
+// tooMany counts a failed read, and reports whether there were too many of late.
+func (c *failures) tooMany() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for len(c.bad) > 0 && now.Sub(c.bad[0]) > badReadsIn {
+		c.bad = c.bad[1:]
+	}
+	c.bad = append(c.bad, now)
+	return len(c.bad) >= badReads
+}
+
+// fail stops the file for good. It reports whether this is the first cause.
+func (c *failures) fail(cause error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure != nil {
+		return false
+	}
+	c.failure = fmt.Errorf("%w: %w", ErrFailed, cause)
+	c.log.Error("stopping at once: "+ErrFailed.Error(), "error", cause)
+	close(c.failed)
+	return true
+}
+
+// refusal is the reason why writing is refused; nil where it is allowed.
+func (c *failures) refusal() error {
+	select {
+	case <-c.failed:
+		return c.ended()
+	default:
+	}
+	if c.degraded.Load() && c.has(damaged) {
+		return fmt.Errorf("write: %w", ErrDamaged)
+	}
+	return nil
+}
+
+// ended is the error that has stopped the file; nil while it works.
+func (c *failures) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
+}
+
+func (c *failures) has(a problem) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.wrong {
+		if w == a {
+			return true
+		}
+	}
+	return false
+}
+
+// Ready reports why the file cannot be written at present; nil means that it can. The warning names a problem that does
+// not stop writes yet; empty means none. Anybody may read both texts.
+func (f *File) Ready() (warning string, err error) {
+	if f.failures.ended() != nil {
+		return "", errors.New(ErrFailed.Error())
+	}
+	for _, a := range []problem{damaged, diskFull, ioError} {
+		if f.failures.has(a) {
+			return "", errors.New(public[a])
+		}
+	}
+	if since := f.blockedSince.Load(); since != nil && time.Since(*since) > blockedLimit {
+		return "", errors.New(blocked)
+	}
+	if f.logLong.Load() {
+		return longLog, nil
+	}
+	return "", nil
+}
+
+// Degraded reports, for each possible problem, whether the file has it at present.
+func (f *File) Degraded() map[string]bool {
+	all := map[string]bool{}
+	for a := range public {
+		all[string(a)] = f.failures.has(a)
+	}
+	return all
+}

@@ -1,0 +1,134 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/disk"
+)
+
+const (
+	watchInterval = time.Second
+	probeLimit    = 5 * time.Second
+	probeSize     = 16 << 10 // bytes: room for less than this is no room
+	lowSpace      = 256 << 20
+)
+
+// fileIdentity is a file as it was when it was opened. While that file is held open, no other file gets its number.
+type fileIdentity struct {
+	name string
+	info os.FileInfo
+}
+
+// remember notes which files are ours.
+func (f *File) remember() error {
+	for _, name := range []string{f.o.Path, f.o.Path + disk.WAL, f.o.Path + disk.Lock} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		f.names = append(f.names, fileIdentity{name, info})
+	}
+	return nil
+}
+
+// checkNames returns an error if one of our files was removed or replaced. SQLite would go on writing to it, and that data is
+// lost when the process ends.
+func (f *File) checkNames() error {
+	for _, known := range f.names {
+		info, err := os.Stat(known.name)
+		if err != nil {
+			if at, ok := errors.AsType[*fs.PathError](err); ok {
+				err = at.Err
+			}
+			return fmt.Errorf("%s was removed beneath the running process: %w", known.name, err)
+		}
+		if !os.SameFile(info, known.info) {
+			return fmt.Errorf("%s was replaced beneath the running process", known.name)
+		}
+	}
+	return nil
+}
+
+// lost reports whether one of our files was removed or replaced, and stops the file then. It is called after every commit,
+// before the callers are told that their data is kept.
+func (f *File) lost() bool {
+	err := f.checkNames()
+	if err == nil {
+		return false
+	}
+	if f.failures.fail(err) {
+		f.renameLog()
+	}
+	return true
+}
+
+// renameLog renames the write-ahead log if another file was put in the place of ours. The next process would apply the log to
+// that file.
+func (f *File) renameLog() {
+	database, log := f.names[0], f.names[1]
+	inPlace, err := os.Stat(database.name)
+	if err != nil || os.SameFile(inPlace, database.info) {
+		return
+	}
+	if left, err := os.Stat(log.name); err != nil || !os.SameFile(left, log.info) {
+		return
+	}
+	if err := os.Rename(log.name, log.name+".orphan"); err != nil {
+		f.o.Logger.Error("the write-ahead log of the file that was replaced could not be renamed; move it away before the next start", "file", log.name, "error", err)
+		return
+	}
+	f.o.Logger.Warn("the write-ahead log of the file that was replaced was renamed", "file", log.name+".orphan")
+}
+
+// watch looks at the file once a second, until ctx ends: whether it is still there, whether the write-ahead log can be
+// folded back, and whether a problem of it is over.
+func (f *File) watch(ctx context.Context) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	low := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if f.lost() {
+			return
+		}
+		err := f.checkpoint(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.failures.note(byCheckpoint, err)
+		f.watchLog()
+		if f.failures.degraded.Load() {
+			if err == nil {
+				f.failures.heal(byCheckpoint)
+			}
+			f.probe(ctx)
+		}
+		free, known := f.Free()
+		if isLow := known && free < lowSpace; isLow != low {
+			low = isLow
+			if low {
+				f.o.Logger.Warn("the disk of storage.path is nearly full; make room before nothing can be written", "free_bytes", free)
+			}
+		}
+	}
+}
+
+// probe writes probeSize bytes, and ends the problem that commits have found if that succeeds. The success of other commits is
+// no proof: some write next to nothing, and an idle file has none.
+func (f *File) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	err := f.Write(ctx, Work{}, func(t *Tx) error { return f.o.Probe(t, probeSize) })
+	if err == nil { // else the writer has noted it
+		f.failures.heal(byCommit)
+	}
+}

@@ -1,0 +1,185 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// ErrInUse is returned by Open when another process owns the file.
+var ErrInUse = errors.New("database is in use")
+
+// ownership is the exclusive use of a database by this process. The kernel ends it with the process, also after kill -9.
+type ownership struct {
+	name *os.File // the lock file beside the database: locks the name, also while there is no database yet
+	file *os.File // the database itself: locks it under every other name, such as one in another container; nil until hold
+}
+
+// lock takes the lock file beside the database. The file stays afterwards: if it were removed, two processes could each
+// lock a file of that name.
+func lock(path string) (*ownership, error) {
+	name := path + disk.Lock
+	f, err := openLock(name)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		owner := readLock(f).owner
+		f.Close()
+		return nil, fault.Advise(fmt.Errorf("%w: %s belongs to the running process %s", ErrInUse, path, owner),
+			"stop that one first, or set storage.path to another file")
+	}
+	if err != nil {
+		f.Close()
+		return nil, fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, name, err),
+			"storage.path must be on a local file system")
+	}
+	if err := writeLock(f, readLock(f).made); err != nil {
+		f.Close()
+		return nil, disk.Explain(name, err)
+	}
+	return &ownership{name: f}, nil
+}
+
+// openLock opens the lock file, and makes it where there is none.
+func openLock(name string) (*os.File, error) {
+	f, err := disk.OpenOwn(name, os.O_RDWR)
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	f, err = disk.Create(name)
+	if errors.Is(err, os.ErrExist) { // another process was faster
+		return disk.OpenOwn(name, os.O_RDWR)
+	}
+	return f, err
+}
+
+// hold locks the database itself, which must be there.
+func (o *ownership) hold(path string) error {
+	if err := dropSecondName(path); err != nil {
+		return err
+	}
+	var err error
+	o.file, err = lockDatabase(path, syscall.LOCK_EX)
+	return err
+}
+
+// lockDatabase opens a database and takes a lock of the kind how (flock(2)) on it, whatever name it was opened by. Such a lock
+// is apart from those of SQLite, which are by fcntl(2).
+func lockDatabase(path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, disk.Explain(path, err)
+	}
+	if err := onlyName(path, f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = usedElsewhere(path)
+	} else if err != nil {
+		err = fault.Advise(fmt.Errorf("%w: lock %s: %w", disk.ErrFileSystem, path, err),
+			"storage.path must be on a local file system")
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// checkOtherNames refuses a database that has a second name, or that another process has open by another name. Its last
+// changes are in the write-ahead log beside that other name, so a copy made by this name would lack them. A server that has
+// it open by this name is no reason to refuse.
+func checkOtherNames(path string) error {
+	for range 2 { // the server may end between the two looks
+		f, err := lockDatabase(path, syscall.LOCK_SH)
+		if err == nil {
+			return f.Close() // gives up the lock
+		}
+		if !errors.Is(err, ErrInUse) {
+			return err
+		}
+		named, err := os.OpenFile(path+disk.Lock, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil // a user who may only read the database cannot tell
+		}
+		err = syscall.Flock(int(named.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+		named.Close() // gives up the lock
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil
+		}
+	}
+	return usedElsewhere(path)
+}
+
+// usedElsewhere refuses a database that another process has open by another name.
+func usedElsewhere(path string) error {
+	return fault.Advise(fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container", ErrInUse, path),
+		"stop that one first, or set storage.path to another file")
+}
+
+// onlyName refuses a database that has a second name (a hard link): SQLite keeps part of it in files beside the name that it
+// was opened by, so each name would have a part that the other lacks.
+func onlyName(path string, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	stat, known := info.Sys().(*syscall.Stat_t)
+	if !known || stat.Nlink < 2 {
+		return nil
+	}
+	mount, err := disk.MountOf(path)
+	if err != nil || mount.Point == "" {
+		mount.Point = "/"
+	}
+	return fault.Advise(fmt.Errorf("%w: %s has %d names (hard links), and a database must have one", disk.ErrAccess, path, stat.Nlink),
+		"find the others with: find %s -xdev -inum %d, and remove them", mount.Point, stat.Ino)
+}
+
+// madeLine stands in the lock file, below the owner's process id, once there is a database. It tells a database that was
+// lost from one that is still to be made, where no key file does.
+const madeLine = "database made"
+
+// locked is what a lock file says.
+type locked struct {
+	owner string // process id; empty where it cannot be read
+	made  bool
+}
+
+func readLock(f *os.File) locked {
+	text, _ := io.ReadAll(io.NewSectionReader(f, 0, 256)) // of no consequence where it cannot be read
+	owner, rest, _ := strings.Cut(string(text), "\n")
+	return locked{strings.TrimSpace(owner), strings.Contains(rest, madeLine)}
+}
+
+func writeLock(f *os.File, made bool) error {
+	text := fmt.Sprintln(os.Getpid())
+	if made {
+		text += madeLine + "\n"
+	}
+	_, err := f.WriteAt([]byte(text), 0)
+	return errors.Join(err, f.Truncate(int64(len(text))))
+}
+
+// release gives the locks back. To close the files would not always do: a process that is being started beside this one
+// has the same files open until it has become itself.
+func (o *ownership) release() error {
+	var errs []error
+	for _, f := range []*os.File{o.file, o.name} {
+		if f != nil {
+			errs = append(errs, syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

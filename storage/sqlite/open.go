@@ -1,0 +1,219 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Open locks, checks and opens the database, and creates it where there is none. A process that is root takes on the rights
+// of the owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do:
+// ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrDamaged, an error of a hook or one of package disk. A file that is
+// refused is left as it was.
+func Open(ctx context.Context, o Options) (_ *File, err error) {
+	o = o.withDefaults()
+	path, owner, err := disk.Resolve(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	if self := disk.Self(); self.UID != owner.UID {
+		o.Logger.Info("this process was started as root and continues as the owner of the database", "database", path, "uid", owner.UID, "gid", owner.GID)
+	}
+	if err := owner.Become(); err != nil {
+		return nil, err
+	}
+	o.Path = path
+	if err := checkPlace(o); err != nil {
+		return nil, err
+	}
+	f := &File{o: o, failures: newFailures(o.Logger)}
+	f.writer.jobs, f.writer.pauses, f.writer.stopped = newWriteQueue(), make(chan func()), make(chan struct{})
+	if f.lock, err = lock(path); err != nil {
+		return nil, err
+	}
+	if err := f.open(ctx); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, errors.Join(Explain(err), f.Close()))
+	}
+	return f, nil
+}
+
+// open takes the steps of Open once the lock is held. Each relies on the ones before. Up to identify, the steps are those of
+// Examine, see inspection.
+func (f *File) open(ctx context.Context) error {
+	i, err := inspect(f.o)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		f.hold,
+		i.prepare,
+		func() error { return f.identify(ctx, i) },
+		func() error { return f.openWriter(ctx) },
+		f.create,
+		f.o.Made,
+		f.noteMade,
+		func() error { return f.upgrade(ctx) },
+		func() error { return f.openCheckpointer(ctx) },
+		f.remember,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPlace looks at where the file is, before anything is made there.
+func checkPlace(o Options) error {
+	mount, err := disk.MountOf(o.Path)
+	if err != nil {
+		o.Logger.Warn("the file system of the database cannot be found out", "error", err)
+	}
+	if warning := mount.LossWarning(); warning != "" {
+		o.Logger.Warn(warning, "database", o.Path, "mount", mount.Point, "type", mount.Type)
+	}
+	if err := errors.Join(mount.CheckMount(o.Path), disk.Check(o.Path)); err != nil {
+		return err
+	}
+	if size, err := fileSize(o.Path); err != nil || size > 0 {
+		return err
+	}
+	return mayBegin(o.Path)
+}
+
+// mayBegin refuses a first start in an empty file that somebody else has made, and who could read what is written to it, or
+// on a disk that is too full. Without the latter, the start would fail midway, and each time at another file.
+func mayBegin(path string) error {
+	if disk.Exists(path) && !disk.IsOwn(path) {
+		return fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, path, disk.Self()),
+			"move it away")
+	}
+	dir := filepath.Dir(path)
+	if free, _, known := disk.Free(dir); known && free < firstStart {
+		return fault.Advise(fmt.Errorf("%w: a first start needs %d KB in %s, where %d KB are free", disk.ErrAccess, firstStart>>10, dir, free>>10),
+			"make room there, or set storage.path to a file on another disk")
+	}
+	if free, known := disk.FreeFiles(dir); known && free < firstFiles {
+		return fault.Advise(fmt.Errorf("%w: a first start makes up to %d files in %s, where the file system has room for %d (df -i)", disk.ErrAccess, firstFiles, dir, free),
+			"remove some there, or set storage.path to a file on another disk")
+	}
+	return nil
+}
+
+// What a first start must find free. It writes some 530 KB: the database and its write-ahead log.
+const (
+	firstStart = 1 << 20 // bytes
+	firstFiles = 8
+)
+
+// hold locks the database itself, if it is there.
+func (f *File) hold() error {
+	if !disk.Exists(f.o.Path) {
+		return nil
+	}
+	return f.lock.hold(f.o.Path)
+}
+
+// identify reads the database before anything is written to it: it might be another application's. It is checked where it
+// was left open, and before an upgrade.
+func (f *File) identify(ctx context.Context, i *inspection) error {
+	if f.created = i.size == 0; f.created {
+		return nil
+	}
+	err := i.read(ctx, func(db *sqlx.DB) error {
+		switch {
+		case i.outdated > 0: // whatever its size: a damaged file is not upgraded
+			return checkDatabase(ctx, db, "quick_check(1)")
+		case i.leftOpen:
+			return f.checkFirst(ctx, db, i.size)
+		}
+		return nil
+	})
+	f.created, f.outdated = i.noTables, i.outdated
+	return err
+}
+
+// openWriter opens the connection that writes. Where there is no file, it makes an empty one for SQLite to fill, and locks
+// it: SQLite would give it the mode that the umask leaves.
+func (f *File) openWriter(ctx context.Context) error {
+	if f.lock.file == nil {
+		file, err := disk.Create(f.o.Path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.Close(), f.lock.hold(f.o.Path)); err != nil {
+			return err
+		}
+	}
+	more := []string{"_txlock=immediate"}
+	if f.created {
+		more = append(more, "_auto_vacuum=INCREMENTAL") // which is for life, and writes
+	}
+	var err error
+	if f.writer.db, err = connect(ctx, f.o.Path, 1, writerPragmas(f.o.Synchronous), more...); err != nil {
+		return err
+	}
+	conn, err := f.writer.db.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	f.tx = newTx(conn)
+	return nil
+}
+
+// create makes the schema and what a new database starts with, in one transaction: after a crash there is nothing or all.
+func (f *File) create() error {
+	if !f.created {
+		return nil
+	}
+	err := f.Alone(func(t *Tx) error {
+		t.dirty = true // what follows goes past t
+		if _, err := t.conn.ExecContext(background, f.o.Schema); err != nil {
+			return fmt.Errorf("apply schema: %w", err)
+		}
+		if _, err := t.conn.ExecContext(background, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, f.o.version())); err != nil {
+			return fmt.Errorf("mark file: %w", err)
+		}
+		return f.o.Create(t)
+	})
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	return nil
+}
+
+// noteMade has the lock file say that there is a database.
+func (f *File) noteMade() error {
+	if err := writeLock(f.lock.name, true); err != nil {
+		return disk.Explain(f.o.Path+disk.Lock, err)
+	}
+	return nil
+}
+
+// openCheckpointer opens the connection that makes checkpoints.
+func (f *File) openCheckpointer(ctx context.Context) (err error) {
+	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, checkpointPragmas(f.o.Synchronous), "_txlock=immediate")
+	return err
+}
+
+// fileSize is 0 where there is no file.
+func fileSize(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, disk.Explain(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fault.Advise(fmt.Errorf("%w: %s is not a regular file", ErrForeignFile, path), "set storage.path to another")
+	}
+	return info.Size(), nil
+}

@@ -1,0 +1,89 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// ErrLateRead is the cause that ends a read that takes longer than its limit.
+var ErrLateRead = errors.New("a read took longer than its limit")
+
+// Pool is a set of read-only connections with their prepared statements.
+type Pool struct {
+	db       *sqlx.DB
+	limit    time.Duration // of one read
+	note     func(error)   // is told of what fails
+	prepared sync.Map      // statement text → *sqlx.Stmt
+}
+
+// Pool opens read-only connections. Close closes them. limit bounds one read, because the write-ahead log cannot restart during
+// a read. Each connection has a page cache of its own outside the Go heap.
+func (f *File) Pool(ctx context.Context, connections int, limit time.Duration) (*Pool, error) {
+	db, err := connect(ctx, f.o.Path, connections, readerPragmas())
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{db: db, limit: limit, note: func(err error) { f.failures.note(byReading, err) }}
+	f.pools = append(f.pools, p)
+	return p, nil
+}
+
+func (p *Pool) close() error {
+	var errs []error
+	p.prepared.Range(func(_, st any) bool {
+		errs = append(errs, st.(*sqlx.Stmt).Close())
+		return true
+	})
+	return errors.Join(append(errs, p.db.Close())...)
+}
+
+// statement returns the prepared statement of that text.
+func (p *Pool) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
+	if st, ok := p.prepared.Load(text); ok {
+		return st.(*sqlx.Stmt), nil
+	}
+	st, err := p.db.PreparexContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if first, raced := p.prepared.LoadOrStore(text, st); raced {
+		return first.(*sqlx.Stmt), st.Close()
+	}
+	return st, nil
+}
+
+// Get reads one row into dest; sql.ErrNoRows where there is none. Faults: Unavailable where it takes
+// longer than the limit, or the file cannot be read.
+func (p *Pool) Get(ctx context.Context, dest any, text string, args ...any) error {
+	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.GetContext(ctx, dest, args...) })
+}
+
+// List reads all rows into dest, a pointer to a slice.
+func (p *Pool) List(ctx context.Context, dest any, text string, args ...any) error {
+	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.SelectContext(ctx, dest, args...) })
+}
+
+// read runs a statement within the limit. If the limit ends it, the fault says so. If the caller's context ends it, the error
+// stays as it is.
+func (p *Pool) read(ctx context.Context, text string, run func(context.Context, *sqlx.Stmt) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, ErrLateRead)
+	defer cancel()
+	st, err := p.statement(ctx, text)
+	if err == nil {
+		err = run(ctx, st)
+	}
+	if err != nil && errors.Is(context.Cause(ctx), ErrLateRead) {
+		return fault.New(fault.Unavailable, "too_slow",
+			"This took too long to look up; narrow the period, or try again later.").Because(err)
+	}
+	if err != nil {
+		p.note(err)
+	}
+	return Unavailable(err)
+}

@@ -1,0 +1,256 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// RestoreOptions say what is put where.
+type RestoreOptions struct {
+	Path string // of the database
+	From string // the copy
+	Copies
+	// Accept decides whether the copy may be restored, once it was inspected. from is the name of it with links resolved.
+	Accept func(path, from string) error
+	// Arrange opens the copy at its temporary path, writes to it what it needs, and closes it.
+	Arrange func(ctx context.Context, path string) error
+}
+
+// Restore puts a copy in the place of a database, and renames what was there before to the name that it returns. Until the
+// copy is checked and arranged, nothing is touched. It refuses with ErrInUse while a server runs, with ErrForeignFile,
+// ErrNewerSchema, ErrDamaged, ErrNoSpace, an error of Accept or Arrange, or a file system's error.
+//
+// A process that is root reads the copy with the rights of its owner, and then takes on those of the owner of the database
+// for good (see disk.Locate).
+func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err error) {
+	path, owner, err := disk.Resolve(o.Path)
+	if err != nil {
+		return path, "", err
+	}
+	owned, err := claimForRestore(path, owner)
+	if err != nil {
+		return path, "", err
+	}
+	defer func() { err = errors.Join(err, owned.release()) }()
+	from, err := o.openCopy(ctx, path)
+	if err != nil {
+		return path, "", err
+	}
+	defer func() { _ = from.close() }() // nothing was written to it
+	if err := owner.Become(); err != nil {
+		return path, "", err
+	}
+	if err := o.Accept(path, from.path); err != nil {
+		return path, "", err
+	}
+	if err := requireSpace(from, filepath.Dir(path), "set storage.path to a file on another disk"); err != nil {
+		return path, "", err
+	}
+	temp := path + disk.Restoring
+	defer func() { _ = removeDatabase(temp) }() // else the next run removes it; once it has its name nothing is left
+	if err := o.makeCopy(ctx, from, temp); err != nil {
+		return path, "", err
+	}
+	if replaced, err = renameReplaced(ctx, path); err != nil {
+		return path, "", err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return path, replaced, fmt.Errorf("put the copy in place: %w", err)
+	}
+	return path, replaced, disk.SyncDir(filepath.Dir(path))
+}
+
+// makeCopy makes the database that is put in place, at a name of its own.
+func (o RestoreOptions) makeCopy(ctx context.Context, from *source, temp string) error {
+	if err := removeDatabase(temp); err != nil {
+		return fmt.Errorf("remove what an earlier restore has left: %w", err)
+	}
+	file, err := disk.Create(temp)
+	if err != nil {
+		return fmt.Errorf("begin the copy: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := from.snapshot(ctx, temp); err != nil {
+		return err
+	}
+	if err := o.Arrange(ctx, temp); err != nil {
+		return err
+	}
+	if left, err := fileSize(temp + disk.WAL); err != nil || left > 0 {
+		return errors.Join(fmt.Errorf("%d bytes of the copy are in its log still", left), err)
+	}
+	return disk.SyncFile(temp)
+}
+
+// claimForRestore makes sure that no process has the present database, if there is one.
+func claimForRestore(path string, owner disk.User) (owned *ownership, err error) {
+	err = owner.Do(func() error {
+		if err := disk.CheckKinds(path); err != nil {
+			return err
+		}
+		if owned, err = lock(path); err != nil {
+			return err
+		}
+		if size, err := fileSize(path); err != nil || size == 0 {
+			return err
+		}
+		return owned.hold(path)
+	})
+	if err != nil && owned != nil {
+		err = errors.Join(err, owned.release())
+	}
+	return owned, err
+}
+
+// openCopy opens the copy that is to be restored, and checks it.
+func (o RestoreOptions) openCopy(ctx context.Context, path string) (from *source, err error) {
+	found, reader, err := disk.Locate(o.From)
+	if err != nil {
+		return nil, err
+	}
+	err = reader.Do(func() error {
+		if err := checkRestored(found, path); err != nil {
+			return err
+		}
+		if err := o.check(ctx, found); err != nil {
+			return err
+		}
+		from, err = openSource(ctx, found)
+		return err
+	})
+	return from, err
+}
+
+// checkRestored refuses what cannot be restored at the first look.
+func checkRestored(from, path string) error {
+	copied, err := os.Stat(from)
+	switch present, presentErr := os.Stat(path); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("there is no file %s", from)
+	case err != nil:
+		return disk.Explain(from, err)
+	case presentErr == nil && os.SameFile(copied, present):
+		return fault.Advise(fmt.Errorf("%s is the database itself", from), "name a copy of it")
+	case copied.Mode().IsRegular() && copied.Size() == 0:
+		return fmt.Errorf("%w: %s is empty", ErrForeignFile, from)
+	}
+	_, err = fileSize(from) // it is a file
+	return err
+}
+
+// renameReplaced gives the present database another name, and returns that name; empty where there is no database. The
+// write-ahead log is folded into it first. Where the file is too damaged for that, the log is renamed too. No log may stay
+// behind, because SQLite would apply it to the restored database.
+func renameReplaced(ctx context.Context, path string) (string, error) {
+	size, err := fileSize(path)
+	if err != nil {
+		return "", err
+	}
+	replaced := path + replacedSuffix + time.Now().UTC().Format("20060102-150405.000")
+	if is, err := isDatabase(path); err != nil {
+		return "", err
+	} else if is {
+		if err := foldLog(ctx, path); errors.Is(err, ErrInUse) {
+			return "", err
+		}
+	}
+	whole := !disk.Exists(path+disk.WAL) && !disk.Exists(path+disk.Journal)
+	if whole && size > 0 && os.Link(path, replaced) == nil {
+		return replaced, nil // it keeps its own name too, until the copy takes that over: there is a database at every moment
+	}
+	found := false
+	for i, name := range disk.Database(path) {
+		switch err := os.Rename(name, disk.Database(replaced)[i]); {
+		case err == nil:
+			found = true
+		case !errors.Is(err, os.ErrNotExist):
+			return "", fmt.Errorf("rename the present database: %w", err)
+		}
+	}
+	if !found {
+		replaced = ""
+	}
+	return replaced, disk.SyncDir(filepath.Dir(path))
+}
+
+// replacedSuffix begins what is added to the name of a database that Restore has replaced.
+const replacedSuffix = ".replaced-"
+
+// dropSecondName removes the second name that a killed restore has given to the present database. The database still has
+// its own name, and may have only that one.
+func dropSecondName(path string) error {
+	present, err := os.Lstat(path)
+	if err != nil {
+		return disk.Explain(path, err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return disk.Explain(filepath.Dir(path), err)
+	}
+	for _, e := range entries {
+		name := filepath.Join(filepath.Dir(path), e.Name())
+		if !strings.HasPrefix(name, path+replacedSuffix) {
+			continue
+		}
+		if info, err := os.Lstat(name); err == nil && os.SameFile(info, present) {
+			return disk.Remove(name)
+		}
+	}
+	return nil
+}
+
+// magic is how every database of SQLite begins.
+const magic = "SQLite format 3\x00"
+
+// isDatabase reports whether the file begins as every database of SQLite does.
+func isDatabase(path string) (bool, error) {
+	f, err := disk.OpenRegular(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the present database: %w", err)
+	}
+	head := make([]byte, len(magic))
+	_, err = io.ReadFull(f, head) // a file that is shorter begins otherwise
+	return err == nil && string(head) == magic, f.Close()
+}
+
+// foldLog folds the write-ahead log of the present database into it, so that it is one file. It returns ErrInUse where
+// another program has the file open; any other error means that the file is damaged.
+func foldLog(ctx context.Context, path string) error {
+	db, err := connect(ctx, path, 1, writerPragmas(Full))
+	if err != nil {
+		return err
+	}
+	var result checkpointed
+	if err := errors.Join(db.GetContext(ctx, &result, "PRAGMA wal_checkpoint(TRUNCATE)"), db.Close()); err != nil {
+		return err
+	}
+	// The last one to close the file removes the log.
+	if _, err := os.Lstat(path + disk.WAL); result.Busy > 0 || !errors.Is(err, os.ErrNotExist) {
+		return fault.Advise(fmt.Errorf("%w: another program has %s open, such as Litestream or a backup", ErrInUse, path),
+			"stop it first")
+	}
+	return nil
+}
+
+// removeDatabase removes a database with its files.
+func removeDatabase(path string) error {
+	var errs []error
+	for _, name := range append(disk.Database(path), path+disk.Lock) {
+		errs = append(errs, disk.Remove(name))
+	}
+	return errors.Join(errs...)
+}

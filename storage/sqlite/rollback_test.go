@@ -1,0 +1,147 @@
+package sqlite_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/sqlite"
+)
+
+// failingFile is a file whose hooks can fail. It notes what the hooks are told.
+type failingFile struct {
+	*sqlite.File
+	begin, beforeCommit error // of the next transactions
+	rolledBack          int
+	committed           int // jobs
+}
+
+// openFailing opens a file that nobody runs. A row of links that refers to no note breaks a constraint at COMMIT.
+func openFailing(t *testing.T) *failingFile {
+	t.Helper()
+	f := &failingFile{}
+	o := options(t)
+	o.Schema += " CREATE TABLE links (name TEXT REFERENCES notes (name) DEFERRABLE INITIALLY DEFERRED) STRICT;"
+	o.Begin = func(*sqlite.Tx) error { return f.begin }
+	o.BeforeCommit = func(*sqlite.Tx) error { return f.beforeCommit }
+	o.RolledBack = func() { f.rolledBack++ }
+	o.Committed = func(jobs int, _ time.Duration) { f.committed += jobs }
+	f.File = open(t, o)
+	f.rolledBack, f.committed = 0, 0
+	return f
+}
+
+// notes returns the names of all notes, as a reader sees them.
+func (f *failingFile) notes(t *testing.T) (names []string) {
+	t.Helper()
+	db := sqlx.MustOpen("sqlite", "file:"+f.Path())
+	defer db.Close()
+	if err := db.Select(&names, "SELECT name FROM notes ORDER BY name"); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// brokenLink breaks a constraint that SQLite checks at COMMIT. SQLite leaves the transaction open then.
+func brokenLink(t *sqlite.Tx) error {
+	_, err := t.Exec("INSERT INTO links (name) VALUES ('nobody')")
+	return err
+}
+
+var errHook = errors.New("the hook fails")
+
+func TestEveryFailureOfATransactionRollsBack(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(f *failingFile) []error{
+		"the hook at the beginning fails": func(f *failingFile) []error {
+			f.begin = errHook
+			return f.Together(note("undone"))
+		},
+		"the hook before the commit fails": func(f *failingFile) []error {
+			f.beforeCommit = errHook
+			return f.Together(note("undone"))
+		},
+		"the commit fails": func(f *failingFile) []error { return f.Together(brokenLink) },
+		"a job fails after it wrote": func(f *failingFile) []error {
+			return f.Together(func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) })
+		},
+	} {
+		t.Run("where "+name, func(t *testing.T) {
+			t.Parallel()
+			f := openFailing(t)
+			if errs := do(f); errs[0] == nil {
+				t.Error("the job is acknowledged")
+			}
+			if f.rolledBack != 1 || f.committed != 0 {
+				t.Errorf("%d transactions were rolled back and %d jobs committed, want 1 and 0", f.rolledBack, f.committed)
+			}
+			f.begin, f.beforeCommit = nil, nil
+			if errs := f.Together(note("next")); errs[0] != nil {
+				t.Errorf("the next job: %v", errs[0])
+			}
+			if names := f.notes(t); len(names) != 1 || names[0] != "next" {
+				t.Errorf("the file holds %q", names)
+			}
+		})
+	}
+}
+
+func TestJobsThatShareATransactionWithAFailure(t *testing.T) {
+	t.Parallel()
+
+	t.Run("are committed without the job that breaks a constraint at the commit", func(t *testing.T) {
+		t.Parallel()
+		f := openFailing(t)
+		errs := f.Together(note("before"), brokenLink, note("after"))
+		if errs[0] != nil || errs[1] == nil || errs[2] != nil {
+			t.Errorf("errors %v", errs)
+		}
+		if names := f.notes(t); len(names) != 2 || f.committed != 2 {
+			t.Errorf("the file holds %q, and %d jobs were committed", names, f.committed)
+		}
+	})
+
+	t.Run("get no error of a run that was rolled back", func(t *testing.T) {
+		t.Parallel()
+		f := openFailing(t)
+		runs := 0
+		errs := f.Together(
+			func(t *sqlite.Tx) error { // a refusal before any write, which costs the others nothing
+				if runs++; runs == 1 {
+					return errors.New("not yet")
+				}
+				return note("second run")(t)
+			},
+			func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) },
+		)
+		if errs[0] != nil || errs[1] == nil {
+			t.Errorf("errors %v", errs)
+		}
+		if names := f.notes(t); len(names) != 1 || names[0] != "second run" {
+			t.Errorf("the file holds %q", names)
+		}
+	})
+
+	t.Run("announce only what their last run has committed", func(t *testing.T) {
+		t.Parallel()
+		f := openFailing(t)
+		var told []string
+		tell := func(name string, then error) func(*sqlite.Tx) error {
+			return func(t *sqlite.Tx) error {
+				t.OnCommit(func() { told = append(told, name) })
+				return then
+			}
+		}
+		f.Together(
+			func(t *sqlite.Tx) error { return errors.Join(note("done")(t), tell("done", nil)(t)) },
+			tell("refused", errors.New("no")),
+			func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), tell("undone", errHook)(t)) },
+		)
+		f.Together(note("next"))
+		if len(told) != 1 || told[0] != "done" {
+			t.Errorf("announced were %q, want one", told)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Why Open refuses a file. Each comes wrapped in a sentence that says what to do.
+var (
+	ErrNewerSchema = errors.New("database was written by a newer version")
+	ErrSchema      = errors.New("database schema is not the expected one")
+	ErrForeignFile = errors.New("file is not a Keyhook database")
+	ErrDamaged     = errors.New("database is damaged")
+)
+
+// object is a table or an index of a schema.
+type object struct {
+	Type string `db:"type"`
+	Name string `db:"name"`
+	SQL  string `db:"sql"`
+}
+
+// objects lists the tables and indexes of the schema. It leaves out those of SQLite and the two tables that Litestream makes in
+// every database that it replicates.
+func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
+	list := []object{}
+	err := sqlx.SelectContext(ctx, db, &list, `
+		SELECT type, name, sql FROM sqlite_schema
+		WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' AND name NOT IN ('_litestream_lock', '_litestream_seq') ORDER BY type, name`)
+	if err != nil {
+		return nil, fmt.Errorf("read schema: %w", err)
+	}
+	return list, nil
+}
+
+// readVersion returns the schema version of a database and what its schema is made of. The version is 0 where the database
+// is empty. readVersion refuses a database that is not Keyhook's.
+func readVersion(ctx context.Context, db sqlx.QueryerContext, path string) (found int64, have []object, err error) {
+	if have, err = objects(ctx, db); err != nil {
+		return 0, nil, err
+	}
+	var app int64
+	if err := errors.Join(
+		sqlx.GetContext(ctx, db, &app, "PRAGMA application_id"),
+		sqlx.GetContext(ctx, db, &found, "PRAGMA user_version"),
+	); err != nil {
+		return 0, nil, fmt.Errorf("read schema version: %w", err)
+	}
+	switch {
+	case len(have) == 0 && app == 0 && found == 0:
+		return 0, nil, nil
+	case app != applicationID:
+		return 0, nil, fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, path),
+			"set storage.path to another file")
+	case found < 1:
+		return 0, nil, fault.Advise(fmt.Errorf("%w: %s has schema %d, which no version has written", ErrSchema, path, found), "restore a backup")
+	}
+	return found, have, nil
+}
+
+// compare compares the schema of the database with the one of this version. It cannot check an older schema.
+func (i *inspection) compare(ctx context.Context, db sqlx.QueryerContext) error {
+	found, have, err := readVersion(ctx, db, i.o.Path)
+	switch {
+	case err != nil:
+		return err
+	case found == 0:
+		i.noTables = true
+		return nil
+	case found > i.o.version():
+		return i.o.newer(found)
+	case found < i.o.version():
+		i.outdated = found
+		return nil
+	}
+	return compareSchema(ctx, i.o.Schema, have)
+}
+
+// compareSchema checks what the file has against the schema text, by giving that text to an empty database in memory.
+func compareSchema(ctx context.Context, schema string, have []object) error {
+	reference, err := sqlx.Open(driver, "file::memory:")
+	if err != nil {
+		return err
+	}
+	defer reference.Close()
+	reference.SetMaxOpenConns(1) // every connection to :memory: is a database of its own
+	if _, err := reference.ExecContext(ctx, schema); err != nil {
+		return fmt.Errorf("apply schema.sql: %w", err)
+	}
+	want, err := objects(ctx, reference)
+	if err != nil {
+		return err
+	}
+	if d := diff(want, have); d != "" {
+		return fmt.Errorf("%w; restore a backup or undo the change made by hand:\n%s", ErrSchema, d)
+	}
+	return nil
+}
+
+// diff lists missing objects with "-" and additional ones with "+". It ignores comments and spacing.
+func diff(want, have []object) string {
+	var b strings.Builder
+	report := func(sign string, list, other []object) {
+		for _, o := range list {
+			if !slices.ContainsFunc(other, func(p object) bool {
+				return p.Type == o.Type && p.Name == o.Name && canonical(p.SQL) == canonical(o.SQL)
+			}) {
+				fmt.Fprintf(&b, "%s %s %s: %s\n", sign, o.Type, o.Name, plain(o.SQL))
+			}
+		}
+	}
+	report("-", want, have)
+	report("+", have, want)
+	return b.String()
+}
+
+// canonical is plain without what SQLite changes when it alters a table: quotes around names, and the space that
+// surrounds commas and parentheses.
+func canonical(sql string) string {
+	sql = strings.ReplaceAll(plain(sql), `"`, "")
+	for _, mark := range []string{",", "(", ")"} {
+		sql = strings.ReplaceAll(strings.ReplaceAll(sql, " "+mark, mark), mark+" ", mark)
+	}
+	return sql
+}
+
+// plain strips comments and folds white space. schema.sql has no string literal with "--" in it.
+func plain(sql string) string {
+	var b strings.Builder
+	for line := range strings.Lines(sql) {
+		code, _, _ := strings.Cut(line, "--")
+		b.WriteString(code)
+		b.WriteByte(' ')
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}

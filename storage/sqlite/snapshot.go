@@ -1,0 +1,168 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Why a copy cannot be made or used, besides what Open refuses. Each comes wrapped in a sentence that says what to do.
+var (
+	ErrExists        = errors.New("file exists already")
+	ErrBackupRunning = errors.New("another backup is being written")
+	ErrNoSpace       = errors.New("disk is too full")
+)
+
+// fullCheckSize is the size up to which a copy is checked in full, which takes some 50 s a gigabyte. Above it, indexes are not
+// compared with their tables: VACUUM has just made them from those.
+const fullCheckSize = 256 << 20 // bytes
+
+// openCopy opens a database to read it and no more: not even what a crash has left in its write-ahead log is folded back.
+func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
+	return connect(ctx, path, 1, commonPragmas(), "mode=ro")
+}
+
+// source is a database that is open to be copied. Once it is open, it is read through its descriptors: the copy may be
+// written with the rights of a user who could not open it.
+type source struct {
+	path string
+	size int64 // bytes, of its write-ahead log too
+	db   *sqlx.DB
+}
+
+// openSource opens a database, which must be there.
+func openSource(ctx context.Context, path string) (*source, error) {
+	size, err := fileSize(path)
+	if err == nil && size == 0 {
+		err = fault.Advise(fmt.Errorf("%w: there is no database at %s", ErrForeignFile, path),
+			"set storage.path to where it is")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := disk.CheckKinds(path); err != nil {
+		return nil, err
+	}
+	log, err := fileSize(path + disk.WAL)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openCopy(ctx, path)
+	if err != nil {
+		return nil, failedCopy(err, path, filepath.Dir(path))
+	}
+	from := &source{path, size + log, db}
+	var tables int
+	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens its log too
+		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), from.close())
+	}
+	return from, nil
+}
+
+// snapshot fills the empty file at to with the database as it is at one moment, and sees it onto the disk. It reads in a
+// transaction, so that no writer waits for it, in this process or in another.
+func (s *source) snapshot(ctx context.Context, to string) error {
+	for _, name := range disk.Database(to)[1:] { // SQLite would take such a file for a part of the copy
+		if err := disk.Remove(name); err != nil {
+			return fmt.Errorf("begin the copy: %w", err)
+		}
+	}
+	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to); err != nil {
+		return failedCopy(err, s.path, filepath.Dir(to))
+	}
+	return disk.SyncFile(to)
+}
+
+// failedCopy says what mends a copy that could not be written.
+func failedCopy(err error, path, dir string) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
+	}
+	switch code(err) & primaryMask {
+	case sqliteCorrupt, sqliteNotADB:
+		return fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err)
+	}
+	return fmt.Errorf("copy the database: %w", err)
+}
+
+func (s *source) close() error { return s.db.Close() }
+
+// Copies says what a copy of the database must be.
+type Copies struct {
+	Version int64 // the newest schema version that this binary knows
+	// Inspect reads what the caller tells of a copy that was checked; nil is nothing.
+	Inspect func(ctx context.Context, db *sqlx.DB) error
+}
+
+// check checks a copy that nobody writes to.
+func (c Copies) check(ctx context.Context, path string) (err error) {
+	db, err := openCopy(ctx, path)
+	if code(err)&primaryMask == sqliteNotADB {
+		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	found, _, err := readVersion(ctx, db, path)
+	switch {
+	case code(err)&primaryMask == sqliteNotADB, errors.Is(err, ErrForeignFile), err == nil && found == 0:
+		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
+	case code(err)&primaryMask == sqliteCorrupt:
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	case err != nil:
+		return err
+	case found > c.Version:
+		return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, c.Version),
+			"use the newer binary")
+	}
+	if err := checkCopy(ctx, db, path); err != nil || c.Inspect == nil {
+		return err
+	}
+	return c.Inspect(ctx, db)
+}
+
+// checkCopy checks the whole of a copy.
+func checkCopy(ctx context.Context, db *sqlx.DB, path string) error {
+	size, err := fileSize(path)
+	if err != nil {
+		return err
+	}
+	check := "integrity_check(3)"
+	if size > fullCheckSize {
+		check = "quick_check(3)"
+	}
+	return checkIntegrity(ctx, db, check, path)
+}
+
+// digest returns the SHA-256 and the size of a file.
+func digest(f *os.File) (sum string, size int64, err error) {
+	h := sha256.New()
+	size, err = io.Copy(h, io.NewSectionReader(f, 0, math.MaxInt64))
+	return hex.EncodeToString(h.Sum(nil)), size, err
+}
+
+// requireSpace refuses where a copy of the database would leave the disk fuller than spareSpace. otherwise is what the
+// operator can do if there is no room to make.
+func requireSpace(from *source, dir, otherwise string) error {
+	free, _, known := disk.Free(dir)
+	if need := uint64(from.size + spareSpace); known && free < need {
+		return fault.Advise(fmt.Errorf("%w: a copy of %s needs up to %d MB in %s, where %d MB are free", ErrNoSpace, filepath.Base(from.path), need>>20, dir, free>>20),
+			"make room there, or %s", otherwise)
+	}
+	return nil
+}
+
+// spareSpace is what a copy leaves to a server that writes to the same disk.
+const spareSpace = 64 << 20

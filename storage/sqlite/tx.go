@@ -1,0 +1,175 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// Tx is the transaction that the jobs of a batch share. Every statement is prepared once and kept, found by its text.
+type Tx struct {
+	conn       *sqlx.Conn
+	statements map[string]*sqlx.Stmt
+	now        int64 // one time for the whole batch, in milliseconds
+	dirty      bool  // something was written since the current job began
+	rows       int   // written since the transaction began, estimated; a page of a long text counts as one
+	committed  []func()
+}
+
+func newTx(conn *sqlx.Conn) *Tx { return &Tx{conn: conn, statements: map[string]*sqlx.Stmt{}} }
+
+func (t *Tx) close() error {
+	var errs []error
+	for _, st := range t.statements {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(append(errs, t.conn.Close())...)
+}
+
+// background is the context of everything that must not be interrupted.
+var background = context.Background()
+
+// attempt runs fn and turns a panic into an error, so that one bad job does not take the appliance down with it.
+func (t *Tx) attempt(fn func(*Tx) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.dirty, err = true, fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn(t)
+}
+
+// do runs a job. It returns an error that must roll the whole transaction back, and keeps any other in the job.
+func (t *Tx) do(j *job) error {
+	mark, before, began := len(t.committed), t.rows, time.Now()
+	t.dirty, j.err = false, nil
+	if err := t.attempt(j.run); err != nil {
+		if t.dirty || code(err) != 0 {
+			return err
+		}
+		t.committed = t.committed[:mark]
+		j.err = err
+	}
+	// A pause of the whole machine is not the job's fault, so time counts as much as the largest request at most.
+	j.spent = max(t.rows-before, min(int(time.Since(began)/rowTime), maxSpent))
+	return nil
+}
+
+// rollback ends the transaction. On a full disk SQLite has ended it already and says that there is none: no error then.
+func (t *Tx) rollback() error {
+	_, err := t.Exec("ROLLBACK")
+	if code(err) == sqliteError {
+		return nil
+	}
+	return err
+}
+
+// Now returns the time of the transaction in milliseconds. All jobs that share it have the same.
+func (t *Tx) Now() int64 { return t.now }
+
+// Wrote adds rows to the cost of the job: rows that are written at the end of the transaction, or the pages of a long text.
+func (t *Tx) Wrote(rows int) {
+	t.dirty = true
+	t.rows += rows
+}
+
+// OnCommit registers fn. The writer calls it after the commit and before it wakes the callers, in the order of registration.
+func (t *Tx) OnCommit(fn func()) { t.committed = append(t.committed, fn) }
+
+// prepared returns the prepared statement of a text. Statements are never interrupted, so their context never ends.
+func (t *Tx) prepared(text string) (*sqlx.Stmt, error) {
+	if st, ok := t.statements[text]; ok {
+		return st, nil
+	}
+	st, err := t.conn.PreparexContext(background, text)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	t.statements[text] = st
+	return st, nil
+}
+
+// Exec runs a statement that returns no rows.
+func (t *Tx) Exec(text string, args ...any) (sql.Result, error) {
+	st, err := t.prepared(text)
+	if err != nil {
+		return nil, err
+	}
+	t.dirty = true
+	result, err := st.ExecContext(background, args...)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := result.RowsAffected(); err == nil {
+		t.rows += int(n)
+	}
+	return result, nil
+}
+
+// Insert runs an INSERT and returns the new row's id.
+func (t *Tx) Insert(text string, args ...any) (int64, error) {
+	result, err := t.Exec(text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
+// Affected runs a statement and returns how many rows it changed.
+func (t *Tx) Affected(text string, args ...any) (int64, error) {
+	result, err := t.Exec(text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Get reads one row into dest; sql.ErrNoRows where there is none. For a statement that writes and returns, use ExecGet.
+func (t *Tx) Get(dest any, text string, args ...any) error {
+	st, err := t.prepared(text)
+	if err != nil {
+		return err
+	}
+	return st.GetContext(background, dest, args...)
+}
+
+// ExecGet runs a statement that writes and returns one row.
+func (t *Tx) ExecGet(dest any, text string, args ...any) error {
+	t.dirty = true
+	t.rows++
+	return t.Get(dest, text, args...)
+}
+
+// List reads all rows into dest, a pointer to a slice.
+func (t *Tx) List(dest any, text string, args ...any) error {
+	st, err := t.prepared(text)
+	if err != nil {
+		return err
+	}
+	return st.SelectContext(background, dest, args...)
+}
+
+// ExecList runs a statement that writes and returns rows into dest, a pointer to a slice.
+func (t *Tx) ExecList(dest any, text string, args ...any) error {
+	t.dirty = true
+	return t.List(dest, text, args...)
+}
+
+// Returning runs by write a function that makes something. Where the context of the write has ended the waiting, the writer
+// may be at work on it still: the caller then gets the zero value, and shares no variable with the writer. X is the
+// transaction as the function sees it.
+func Returning[T, X any](write func(func(X) error) error, fn func(X) (T, error)) (T, error) {
+	var made, none T
+	if err := write(func(t X) (err error) {
+		made, err = fn(t)
+		return err
+	}); err != nil {
+		return none, err
+	}
+	return made, nil
+}

@@ -1,0 +1,204 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/keyhook/keyhook/storage/disk"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+// Step takes a file from one schema version to the next. It runs without foreign keys, so that it can rebuild a table; they
+// are checked at the end. It must leave behind what the schema says, name by name: a column that is added to a table comes
+// last in it. What Recognize reads stays as it is, for it is read before.
+type Step func(*Tx) error
+
+// upgrade takes a file of an older schema to today's. It makes a copy first; then all steps are one transaction, so
+// that after a crash at any point the file is the old one or the new one. Where there is nothing to do it ends what an
+// upgrade that was cut off has left.
+func (f *File) upgrade(ctx context.Context) error {
+	if f.outdated == 0 {
+		_, err := f.nameCopy()
+		return err
+	}
+	began := time.Now()
+	if f.o.Expendable {
+		if err := f.migrate(ctx); err != nil {
+			return fmt.Errorf("upgrade from schema %d to %d: %w", f.outdated, f.o.version(), err)
+		}
+		return nil
+	}
+	if err := f.copyBefore(ctx); err != nil {
+		return fmt.Errorf("make a copy before the upgrade from schema %d to %d: %w; the file is as it was", f.outdated, f.o.version(), err)
+	}
+	f.o.Reached("copied")
+	if err := f.migrate(ctx); err != nil {
+		if failed := f.failures.ended(); failed != nil { // the copy stays, for what is in the file nobody knows
+			return fmt.Errorf("upgrade from schema %d to %d: %w; the next start finds the file as it was, or upgraded", f.outdated, f.o.version(), failed)
+		}
+		return fmt.Errorf("upgrade from schema %d to %d: %w; the file is as it was, and the version before can run on it",
+			f.outdated, f.o.version(), errors.Join(err, f.dropCopy()))
+	}
+	f.o.Reached("committed")
+	name, err := f.nameCopy()
+	if err != nil {
+		return err
+	}
+	f.o.Reached("named")
+	f.o.Logger.Info("the database was upgraded", "from", f.outdated, "to", f.o.version(), "copy_of_before", name, "took", time.Since(began))
+	return nil
+}
+
+// migrate runs the steps on a connection of its own.
+func (f *File) migrate(ctx context.Context) (err error) {
+	pragmas := slices.Clone(writerPragmas(Full))
+	for i := range pragmas {
+		if pragmas[i].name == "foreign_keys" { // which cannot be switched in a transaction
+			pragmas[i].value, pragmas[i].reads = "off", "0"
+		}
+	}
+	db, err := connect(ctx, f.o.Path, 1, pragmas)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	t := newTx(conn)
+	defer func() { err = errors.Join(err, t.close()) }()
+	t.now = time.Now().UnixMilli()
+	if _, err := t.Exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	f.o.Reached("begun")
+	if err := f.takeSteps(ctx, t); err != nil {
+		return errors.Join(err, t.rollback())
+	}
+	f.o.Reached("checked")
+	if _, err := t.Exec("COMMIT"); err != nil {
+		f.failures.note(byCommit, err)
+		return errors.Join(fmt.Errorf("commit: %w", err), t.rollback())
+	}
+	return nil
+}
+
+// takeSteps takes the steps that the file lacks and checks that they have led to today's schema.
+func (f *File) takeSteps(ctx context.Context, t *Tx) error {
+	for from := f.outdated; from < f.o.version(); from++ {
+		if err := t.attempt(f.o.Upgrades[from-1]); err != nil {
+			return fmt.Errorf("step to schema %d: %w", from+1, err)
+		}
+	}
+	orphans, err := orphans(ctx, t.conn)
+	if err != nil {
+		return err
+	}
+	if len(orphans) > 0 {
+		return fmt.Errorf("rows of %v would refer to nothing", orphans)
+	}
+	have, err := objects(ctx, t.conn)
+	if err != nil {
+		return err
+	}
+	if err := compareSchema(ctx, f.o.Schema, have); err != nil {
+		return err
+	}
+	_, err = t.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", f.o.version()))
+	return err
+}
+
+// orphans returns the tables with rows whose foreign keys name no row.
+func orphans(ctx context.Context, db sqlx.QueryerContext) ([]string, error) {
+	var tables []string
+	err := sqlx.SelectContext(ctx, db, &tables, `SELECT DISTINCT "table" FROM pragma_foreign_key_check`)
+	if err != nil {
+		return nil, fmt.Errorf("check foreign keys: %w", err)
+	}
+	return tables, nil
+}
+
+// An upgrade makes a copy first, for going back to the binary of before: PATH.before-vN holds the file as it was before it
+// got schema N. The copy ends in copyPart until the upgrade is durable. A copy of that name beside an old file is from an
+// upgrade that was cut off, and is made again.
+const copyPart = ".part"
+
+func upgradeCopy(path string, version int64) string {
+	return fmt.Sprintf("%s.before-v%d", path, version)
+}
+
+func (f *File) upgradeCopy() string { return upgradeCopy(f.o.Path, f.o.version()) }
+
+// copyBefore makes a copy of the file, and checks it.
+func (f *File) copyBefore(ctx context.Context) (err error) {
+	if err := f.dropCopy(); err != nil {
+		return err
+	}
+	file, err := disk.Create(f.upgradeCopy() + copyPart)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.dropCopy())
+		}
+	}()
+	if err := file.Close(); err != nil {
+		return err
+	}
+	from, err := openSource(ctx, f.o.Path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(from.snapshot(ctx, file.Name()), from.close()); err != nil {
+		return err
+	}
+	return Copies{Version: f.outdated}.check(ctx, file.Name())
+}
+
+// dropCopy removes a copy that no upgrade has followed.
+func (f *File) dropCopy() error {
+	if err := removeDatabase(f.upgradeCopy() + copyPart); err != nil {
+		return fmt.Errorf("remove a copy that was cut off: %w", err)
+	}
+	return nil
+}
+
+// nameCopy gives the copy its name, now that the upgrade is durable; an older copy keeps its own. It returns the name,
+// empty where there is no copy to name.
+func (f *File) nameCopy() (string, error) {
+	base := f.upgradeCopy()
+	if !disk.Exists(base + copyPart) {
+		return "", nil
+	}
+	name := base
+	for n := 2; disk.Exists(name); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	if err := errors.Join(os.Rename(base+copyPart, name), disk.SyncDir(filepath.Dir(name))); err != nil {
+		return "", fmt.Errorf("name the copy of before the upgrade: %w", err)
+	}
+	return name, nil
+}
+
+// newer refuses a file of a later version, and names the copy that the later version has made before its upgrade.
+func (o Options) newer(found int64) error {
+	path := o.Path
+	mend := "restore a backup that this version has written"
+	for n := o.version() + 1; n <= found; n++ {
+		if name := upgradeCopy(path, n); disk.Exists(name) {
+			mend = fmt.Sprintf("go back to the copy that was made before the upgrade: remove %s-wal, if it is there, and move %s to %s (what came later is not in it)", path, name, path)
+			break
+		}
+	}
+	return fault.Advise(fmt.Errorf("%w: %s has schema %d and this binary knows %d", ErrNewerSchema, path, found, o.version()),
+		"run the newer binary, or %s", mend)
+}
