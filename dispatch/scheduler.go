@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -192,6 +193,8 @@ func (s *scheduler) handle(m message) {
 		s.queueTest(m.testSlot)
 	case slotReturned:
 		s.takeSlotBack(m.testSlot)
+	default:
+		panic(fmt.Sprintf("dispatch: the scheduler does not know the message %T", m))
 	}
 }
 
