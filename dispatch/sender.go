@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -71,24 +72,19 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 // exchange sends the request and reads the response.
 func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (result sendResult) {
 	defer s.failOnPanic(ctx, t, &result)
-	var inHandshake atomic.Bool // written by the goroutine that dials
-	traced := ctx
-	if t.request.URL.Scheme == "https" { // otherwise there is no handshake
-		traced = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			TLSHandshakeDone: func(_ tls.ConnectionState, err error) { inHandshake.Store(err != nil) },
-		})
-	}
-	request := t.request.WithContext(traced)
+	var handshake handshakeTrace
+	request := t.request.WithContext(handshake.context(ctx, t.request.URL))
 	request.Header = s.header(t, j, now)
-	request.ContentLength = int64(len(j.Body))
-	request.Body = body(j.Body)
+	content := j.Body // a closure over j would move a copy of the whole job to the heap
+	request.ContentLength = int64(len(content))
+	request.Body = body(content)
 	// The receiver may have closed a connection before any byte was written. With GetBody, the transport then repeats
 	// the request on another one. The transport never repeats a request after that, so one attempt is one request.
-	request.GetBody = func() (io.ReadCloser, error) { return body(j.Body), nil }
+	request.GetBody = func() (io.ReadCloser, error) { return body(content), nil }
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		result.failure, result.interrupted = s.classify(ctx, err, inHandshake.Load()), isInterrupted(ctx)
+		result.failure, result.interrupted = s.classify(ctx, err, handshake.failed.Load()), isInterrupted(ctx)
 		return result
 	}
 	defer response.Body.Close()
@@ -103,6 +99,21 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 		result.failure, result.interrupted = s.classify(ctx, err, false), isInterrupted(ctx)
 	}
 	return result
+}
+
+// handshakeTrace notes whether a TLS handshake failed.
+type handshakeTrace struct {
+	httptrace.ClientTrace
+	failed atomic.Bool // written by the goroutine that dials
+}
+
+// context returns a context that traces a request to the URL. Only https has handshakes.
+func (h *handshakeTrace) context(ctx context.Context, to *url.URL) context.Context {
+	if to.Scheme != "https" {
+		return ctx
+	}
+	h.TLSHandshakeDone = func(_ tls.ConnectionState, err error) { h.failed.Store(err != nil) }
+	return httptrace.WithClientTrace(ctx, &h.ClientTrace)
 }
 
 // failOnPanic makes a panic in the transport a failed attempt.
