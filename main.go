@@ -123,7 +123,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	url := c.Server.URL(listener.Addr().String())
 	cli.LogNotices(a.log, a.store)
-	if a.store.Invited() {
+	if a.store.BootstrapCreated() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
 	a.log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)

@@ -82,8 +82,8 @@ type attemptStore interface {
 	// Begin records attempts before they are sent. It returns their rows in order. A row of 0 means that the attempt
 	// must not be sent.
 	Begin(ctx context.Context, starts []webhook.Start) ([]int64, error)
-	// Release deletes the records of attempts that were begun but not sent.
-	Release(ctx context.Context, attempts []int64) error
+	// UndoBegin deletes the records of attempts that were begun but not sent.
+	UndoBegin(ctx context.Context, attempts []int64) error
 	// Record saves the result of an attempt, with its effect on the delivery and on the subscription's health.
 	Record(ctx context.Context, r webhook.Result) (webhook.Settled, error)
 }
@@ -145,14 +145,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Fresh takes new pending deliveries from the store. The caller must not use the slice afterwards. It never blocks. It
+// DeliveriesCreated takes new pending deliveries from the store. The caller must not use the slice afterwards. It never blocks. It
 // is part of webhook.Watcher.
-func (d *Dispatcher) Fresh(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
+func (d *Dispatcher) DeliveriesCreated(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
 
-// Changed says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
+// SubscriptionsChanged says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
 // no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never
 // blocks. It is part of webhook.Watcher.
-func (d *Dispatcher) Changed(subscriptions ...int64) {
+func (d *Dispatcher) SubscriptionsChanged(subscriptions ...int64) {
 	d.inbox.postChange(subscriptionsChanged{slices.Clone(subscriptions)})
 }
 

@@ -144,11 +144,11 @@ func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64
 	return s.Store.Begin(ctx, starts)
 }
 
-func (s faultyStore) Release(ctx context.Context, attempts []int64) error {
+func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {
 	if err := s.call("Release"); err != nil {
 		return err
 	}
-	return s.Store.Release(ctx, attempts)
+	return s.Store.UndoBegin(ctx, attempts)
 }
 
 func (s faultyStore) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {

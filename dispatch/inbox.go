@@ -52,7 +52,7 @@ type (
 // the table later.
 type inbox struct {
 	wake chan struct{} // holds one token while there is something to read
-	// changes counts the calls of Changed. An attempt compares it right before it is sent.
+	// changes counts the calls of SubscriptionsChanged. An attempt compares it right before it is sent.
 	changes atomic.Uint64
 
 	mu            sync.Mutex

@@ -62,7 +62,7 @@ type roundClock struct {
 
 // changeState says which changes of subscriptions the scheduler knows.
 type changeState struct {
-	read          uint64 // calls of Changed that the scheduler has read
+	read          uint64 // calls of SubscriptionsChanged that the scheduler has read
 	globalVersion uint64 // number of changes that may concern any subscription
 }
 

@@ -55,7 +55,7 @@ func (l *oneTestStore) Attempt(context.Context, int64) (webhook.Attempt, error) 
 	return webhook.Attempt{}, nil
 }
 func (l *oneTestStore) Lanes(context.Context) ([]webhook.Lane, error) { return nil, nil }
-func (l *oneTestStore) Release(context.Context, []int64) error        { return nil }
+func (l *oneTestStore) UndoBegin(context.Context, []int64) error      { return nil }
 func (l *oneTestStore) Begin(context.Context, []webhook.Start) ([]int64, error) {
 	panic("nothing is due")
 }

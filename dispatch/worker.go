@@ -62,7 +62,7 @@ type sendOrder struct {
 	row, epoch  int64
 	target      *preparedTarget
 	failures    int    // consecutive failures of the subscription
-	changesRead uint64 // calls of Changed that the scheduler had read
+	changesRead uint64 // calls of SubscriptionsChanged that the scheduler had read
 }
 
 func (o *sendOrder) key() attemptKey { return attemptKey{o.Subscription, o.Delivery} }
@@ -144,7 +144,7 @@ func (w *worker) release(attempts []attemptKey, rows []int64) {
 	w.running.Go(func() {
 		// If this never succeeds, the records stay, like those of attempts that are interrupted.
 		_ = retryWrite(w.ctx, func() error {
-			err := w.store.Release(w.ctx, rows)
+			err := w.store.UndoBegin(w.ctx, rows)
 			if err != nil {
 				w.inbox.post(releaseFailed{err})
 			}

@@ -66,7 +66,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 		ask("/no/such/path", "", 1000)
 		written, omitted := f.log.requestLines(t, 401)
 		if written != 100 || len(omitted) != 1 {
-			t.Errorf("of 1000 requests at once %d have lines, and %v were told", written, omitted)
+			t.Errorf("of 1000 requests at once %d have lines, and %v were reported", written, omitted)
 		}
 		reported := total(omitted)
 
@@ -81,7 +81,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 		}
 		written, omitted = f.log.requestLines(t, 401)
 		if written != 400 || len(omitted) != 2 {
-			t.Errorf("of 30 requests a second for 20 s %d have lines, and %v were told", written, omitted)
+			t.Errorf("of 30 requests a second for 20 s %d have lines, and %v were reported", written, omitted)
 		}
 		reported += total(omitted)
 
@@ -96,7 +96,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 		}
 		_, omitted = f.log.requestLines(t, 401)
 		if reported += total(omitted); reported != 900+200 {
-			t.Errorf("%d lines were told to be left out, want 1100", reported)
+			t.Errorf("%d omitted lines were reported, want 1100", reported)
 		}
 	})
 }

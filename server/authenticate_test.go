@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,7 +85,7 @@ func TestAuthorizationHeader(t *testing.T) {
 			at["/api/v1/authz/forward/"] = struct {
 				status int
 				code   string
-			}{401, "wrong_scheme"} // which opens to keys only
+			}{401, "wrong_scheme"} // this path accepts API keys only
 		}
 		for path, want := range at {
 			t.Run(name+", at "+path, func(t *testing.T) {
@@ -103,7 +102,7 @@ func TestAuthorizationHeader(t *testing.T) {
 					t.Errorf("no hint: %s", got.field("detail"))
 				}
 				if leaked := key.Reveal()[:10]; strings.Contains(got.body, leaked) && want.status != 200 {
-					t.Errorf("the answer shows the credential: %s", got.body)
+					t.Errorf("the response shows the credential: %s", got.body)
 				}
 			})
 		}
@@ -126,7 +125,7 @@ func TestMalformedAndUnknownLookAlike(t *testing.T) {
 			malformed := f.do(t, call{"GET /api/v1/whoami/", as.malformed, "", nil}).want(t, 401, "invalid_key")
 			unknown := f.do(t, call{"GET /api/v1/whoami/", as.unknown, "", nil}).want(t, 401, "invalid_key")
 			if diff := cmp.Diff(strip(malformed), strip(unknown)); diff != "" {
-				t.Errorf("answer (-malformed +unknown):\n%s", diff)
+				t.Errorf("response (-malformed +unknown):\n%s", diff)
 			}
 		})
 	}
@@ -136,75 +135,37 @@ func TestMalformedAndUnknownLookAlike(t *testing.T) {
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.plan(t, "closed", false, false, "0") // neither keys nor requests
-	f.plan(t, "refusing", true, true, "0")
-	foreign, _ := storagetest.Tenant(t, f.store, "foreign", "growth", access.RoleOwner)
-	theirs, _ := storagetest.Key(t, f.store, foreign, access.APIKeysRead)
-
-	// Each organization has one key of one creator, so that a key can fail each check alone.
-	tenant := func(name string, expires time.Duration) (access.Principal, access.Key, string) {
-		p, _ := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
-		credential := access.Mint("svc")
-		k := access.NewKey{Credential: credential, Name: "k", Scope: access.NewScope(access.EventsRead)}
-		if expires != 0 {
-			at := time.Now().Add(expires).UnixMilli()
-			k.ExpiresAt = &at
-		}
-		key, err := f.store.CreateKey(t.Context(), p, p.Actor("", ""), k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p, key, apiKey(credential)
-	}
-	dismiss := func(p access.Principal) {
-		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
-	}
-	revoked, key, asRevoked := tenant("revoked", -time.Second)
-	if err := f.store.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, key.ID); err != nil {
-		t.Fatal(err)
-	}
-	expired, _, asExpired := tenant("expired", -time.Second)
-	inactive, _, asInactive := tenant("inactive", 0)
-	removed, _, asRemoved := tenant("removed", 0)
-	downgraded, _, asDowngraded := tenant("downgraded", 0)
-	limited, _, asLimited := tenant("limited", 0)
-	_, _, asForeign := tenant("foreigner", 0)
-	_, _, asPowerless := tenant("powerless", 0)
-	stranger, _ := storagetest.Tenant(t, f.store, "stranger", "growth", access.RoleOwner)
-	_, strangersKey := storagetest.Key(t, f.store, stranger, access.APIKeysRead)
-	for _, p := range []access.Principal{revoked, expired, inactive} {
-		dismiss(p)
-	}
-	f.do(t, call{"DELETE /api/v1/organizations/" + removed.Organization.ID + "/members/" + removed.User.ID + "/", operator, "", nil}).want(t, 204, "")
-	for _, p := range []access.Principal{revoked, expired, inactive, removed, downgraded} {
-		f.move(t, p.Organization.ID, "closed")
-	}
-	f.move(t, limited.Organization.ID, "refusing")
+	keys := f.failingKeys(t)
+	as := func(state string) string { return apiKey(keys[state].credential) }
+	another, _ := storagetest.Tenant(t, f.store, "another", "growth", access.RoleOwner)
+	theirs, _ := storagetest.Key(t, f.store, another, access.APIKeysRead)
+	other, _ := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	_, otherKey := storagetest.Key(t, f.store, other, access.APIKeysRead)
 
 	const counted, free = true, false
 	for _, tt := range []struct {
 		check, as string
-		named     bool // a foreign organization
+		named     bool // the request names another organization
 		status    int
 		code      string
-		window    bool // whether the answer shows the window
+		window    bool // whether the response shows the window
 	}{
 		{"the form and the checksum of the key", "ApiKey svc_" + strings.Repeat("a", 36), true, 401, "invalid_key", free},
 		{"whether the key exists", apiKey(access.Mint("svc")), true, 401, "invalid_key", free},
-		{"whether it is revoked", asRevoked, true, 401, "key_revoked", free},
-		{"whether it has expired", asExpired, true, 401, "key_expired", free},
-		{"whether its creator is active", asInactive, true, 401, "creator_inactive", free},
-		{"whether its creator is a member", asRemoved, true, 401, "creator_inactive", free},
-		{"whether the plan has API keys", asDowngraded, true, 403, "plan_capability_required", counted},
-		{"the rate limit", asLimited, true, 429, "rate_limited", counted},
-		{"the organization that the request names", asForeign, true, 404, "not_found", counted},
-		{"the permission", asPowerless, false, 403, "permission_denied", counted},
-		{"the organization that owns the resource", apiKey(strangersKey), false, 404, "not_found", counted},
+		{"whether it is revoked", as("revoked"), true, 401, "key_revoked", free},
+		{"whether it has expired", as("expired"), true, 401, "key_expired", free},
+		{"whether its creator is active", as("inactive"), true, 401, "creator_inactive", free},
+		{"whether its creator is a member", as("removed"), true, 401, "creator_inactive", free},
+		{"whether the plan has API keys", as("downgraded"), true, 403, "plan_capability_required", counted},
+		{"the rate limit", as("limited"), true, 429, "rate_limited", counted},
+		{"the organization that the request names", as("foreign"), true, 404, "not_found", counted},
+		{"the permission", as("powerless"), false, 403, "permission_denied", counted},
+		{"the organization that owns the resource", apiKey(otherKey), false, 404, "not_found", counted},
 	} {
 		t.Run(tt.check, func(t *testing.T) {
 			c := call{"GET /api/v1/api-keys/" + theirs.ID + "/", tt.as, "", nil}
 			if tt.named {
-				c.header = []string{"X-Organization-Id", foreign.Organization.ID}
+				c.header = []string{"X-Organization-Id", another.Organization.ID}
 			}
 			got := f.do(t, c).want(t, tt.status, tt.code)
 			if shown := got.Header.Get("RateLimit") != ""; shown != tt.window {
@@ -306,7 +267,7 @@ func TestPanics(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Store = failing{o.Store, nil} })
 	got := f.do(t, call{"GET /api/v1/whoami/", operator, "", nil}).want(t, 500, "internal_error")
 	if strings.Contains(got.body, "upside down") {
-		t.Errorf("the answer says what panicked: %s", got.body)
+		t.Errorf("the response says what panicked: %s", got.body)
 	}
 	if text := f.log.String(); !strings.Contains(text, "upside down") || !strings.Contains(text, got.Header.Get("X-Request-Id")) {
 		t.Errorf("the log does not say what panicked: %s", text)
@@ -337,7 +298,7 @@ func TestAbortedHandler(t *testing.T) {
 	r.Header.Set("Authorization", operator)
 	if response, err := client.Do(r); err == nil {
 		response.Body.Close()
-		t.Errorf("status %d, want no answer at all", response.StatusCode)
+		t.Errorf("status %d, want no response at all", response.StatusCode)
 	}
 	if !strings.Contains(f.log.String(), `"code":"aborted"`) {
 		t.Errorf("the log does not say so: %s", f.log.String())

@@ -159,7 +159,7 @@ func (x *exchange) discardBody() {
 
 // The memory that requests use, in bytes.
 const (
-	DefaultBodyMemory = 64 << 20
+	DefaultBodyMemory = 64 << 20 // of all requests together
 
 	// MinBodyMemory is the smallest budget. With it, one organization can send the largest body while the others use a
 	// quarter of the budget.

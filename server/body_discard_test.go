@@ -46,7 +46,7 @@ func TestRefusedBodies(t *testing.T) {
 		}
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
-			t.Fatalf("no answer: %v", err)
+			t.Fatalf("no response: %v", err)
 		}
 		defer response.Body.Close()
 		return response.StatusCode

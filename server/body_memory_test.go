@@ -45,7 +45,17 @@ func (f *testServer) waitReserved(t *testing.T, budget, least int64) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); f.server.Reserved(budget) < least; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are held, want %d", f.server.Reserved(budget), least)
+			t.Fatalf("%d bytes are reserved, want %d", f.server.Reserved(budget), least)
+		}
+	}
+}
+
+// waitReleased waits until no request has memory of the budget. A response arrives a moment before its memory is released.
+func (f *testServer) waitReleased(t *testing.T, budget int64) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); f.server.Reserved(budget) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are still reserved", f.server.Reserved(budget))
 		}
 	}
 }
@@ -63,7 +73,7 @@ func (f *testServer) until(t *testing.T, c call, status int) testResponse {
 		if got.StatusCode == status || time.Now().After(end) {
 			return got.want(t, status, "")
 		}
-		runtime.GC() // which finds what nobody waits for any longer
+		runtime.GC() // frees the bodies that are no longer in use
 	}
 }
 
@@ -133,6 +143,7 @@ func TestBodyMemory(t *testing.T) {
 		}
 		f.do(t, call{"POST " + path, operator, event(150 << 10), nil}).want(t, 202, "")
 		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 200, "")
+		f.waitReleased(t, 512<<10)
 		conn := f.begin(t, operator, path, 100<<10, event(98 << 10)[:98<<10])
 		f.waitReserved(t, 512<<10, 190<<10)
 		f.do(t, call{"GET " + path + id() + "/", operator, "", nil}).want(t, 503, "body_memory_exhausted")
@@ -169,7 +180,7 @@ func TestBodyMemory(t *testing.T) {
 		}
 		f = build(t, budget(40<<10))
 		if one, two := ask(1), ask(2); one != 200 || two != 503 {
-			t.Errorf("statuses %d and %d where there is no room", one, two)
+			t.Errorf("statuses %d and %d when the memory is used up", one, two)
 		}
 	})
 }
@@ -185,12 +196,12 @@ func TestManyFields(t *testing.T) {
 		return b.String()
 	}
 	types := strings.TrimSuffix(strings.Repeat(`"a.b",`, 1001), ",")
-	padding := strings.Repeat(" ", 300<<10) // makes a body so large that only events are searched for names given twice
+	padding := strings.Repeat(" ", 300<<10) // makes a body so large that only events are searched for repeated names
 	for name, tt := range map[string]struct {
 		line, body string
 		status     int
 		fields     string // the first
-		many       int    // fields that are told
+		many       int    // fields that the response lists
 	}{
 		"a thousand are counted one by one": {"POST /api/v1/events/", `{"type":"a.b","data":{}` + members(998) + `}`, 422, "f0: unknown_field", 101},
 		"one more is refused":               {"POST /api/v1/events/", `{"type":"a.b","data":{}` + members(999) + `}`, 422, ": too_many_fields", 1},

@@ -113,7 +113,7 @@ func TestEveryField(t *testing.T) {
 	kinds := map[string]string{
 		"string": `"text"`, "number": `7`, "fraction": `1.5`, "boolean": `true`, "object": `{}`, "array": `[1]`, "null": `null`,
 	}
-	for line, fields := range map[string]map[string][]string{ // the kinds that are right
+	for line, fields := range map[string]map[string][]string{ // the valid kinds of each field
 		"POST /api/v1/api-keys/":                                            {"name": {"string"}, "scope": {"string"}, "expires_at": {"string", "null"}},
 		"POST /api/v1/api-keys/" + key.ID + "/rotate/":                      {"grace_seconds": {"number"}},
 		"POST " + subs:                                                      {"url": {"string"}, "event_types": {"array"}, "is_active": {"boolean"}, "description": {"string"}},
@@ -178,7 +178,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 	got = f.do(t, call{"POST /api/v1/plans/", operator, many.String() + `"z":1}`, nil}).want(t, 422, "validation_failed")
 	if reported := got.fields(); len(reported) != 101 || reported[100] != ": too_many_problems" || !strings.Contains(got.body, "There are more problems; only the first 100 are listed.") {
-		t.Errorf("%d problems are told, the last of them %s", len(reported), reported[len(reported)-1])
+		t.Errorf("%d problems are listed, the last is %s", len(reported), reported[len(reported)-1])
 	}
 }
 

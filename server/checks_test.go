@@ -89,19 +89,19 @@ func TestChecksAgree(t *testing.T) {
 				reported = "valid"
 			}
 			if reported != before.Code || before.Allowed != (reported == "valid") {
-				t.Errorf("%s under %s: %s said %s, the explanation %s", state, plan, checker, reported, before.verdicts())
+				t.Errorf("%s under %s: the result of %s is %s, the explanation %s", state, plan, checker, reported, before.verdicts())
 			}
 			after := f.explain(t, operator, raw.Reveal(), line)
 			counts := reported == "valid" || reported == "permission_denied"
 			if spent := left(before) - left(after); limits[plan] != "null" && (spent != 0) != counts || spent < 0 || spent > 1 {
-				t.Errorf("%s under %s: %s said %s and used up %d", state, plan, checker, reported, spent)
+				t.Errorf("%s under %s: the result of %s is %s, and it counted %d requests", state, plan, checker, reported, spent)
 			}
 			seen[reported]++
 		}
 	}
 	for _, code := range []string{"valid", "key_revoked", "creator_inactive", "plan_capability_required", "rate_limited", "permission_denied"} {
 		if seen[code] < 5 {
-			t.Errorf("%s was said %d times only: %v", code, seen[code], seen)
+			t.Errorf("%s occurred only %d times: %v", code, seen[code], seen)
 		}
 	}
 }

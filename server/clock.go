@@ -34,7 +34,7 @@ func ClockCheck(store clockStore) Check {
 	return Check{"clock", func(context.Context) (string, error) { return clockWarning(store.Clock()), nil }}
 }
 
-// clockWarning tells an operator what a doubted clock means and what to do; empty where the clock is trusted.
+// clockWarning tells an operator what a doubted clock means and what to do. It is empty if the clock is trusted.
 func clockWarning(s clock.State) string {
 	if s.Trusted() {
 		return ""

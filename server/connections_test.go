@@ -103,7 +103,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 				t.Errorf("%s: the fourth connection is refused: %v", name, !tt.refused)
 			}
 			if !tt.refused && !responds(next, "/healthz") {
-				t.Errorf("%s: no answer", name)
+				t.Errorf("%s: no response", name)
 			}
 			conns[1].Close()
 			synctest.Wait()
@@ -151,19 +151,19 @@ func TestAllConnections(t *testing.T) {
 			for i := range few {
 				conn := s.pipes.connect("203.0.113.9")
 				if i%2 == 0 && !responds(conn, "/healthz") { // the others never send anything
-					t.Fatal("no answer")
+					t.Fatal("no response")
 				}
 				synctest.Wait() // the server marks a connection idle a moment after the response
 				conns = append(conns, conn)
 			}
 			time.Sleep(2 * time.Second)
 			if !responds(conns[0], "/healthz") {
-				t.Fatal("no answer")
+				t.Fatal("no response")
 			}
 			for range 3 {
 				conn := s.pipes.connect("203.0.113.10")
 				if !responds(conn, "/healthz") {
-					t.Error("a new client is not answered")
+					t.Error("a new client gets no response")
 				}
 				conns = append(conns, conn)
 			}
@@ -232,7 +232,7 @@ func TestBusyConnections(t *testing.T) {
 			}
 			close(free)
 			if !<-next {
-				t.Error("who has waited is not answered")
+				t.Error("the waiting client gets no response")
 			}
 			for range most {
 				if !<-results {
@@ -281,7 +281,7 @@ func TestBusyConnections(t *testing.T) {
 				go func() { results <- get("/metrics") }()
 				synctest.Wait()
 				for range most {
-					time.Sleep(200 * time.Millisecond) // all of it within the time for an answer
+					time.Sleep(200 * time.Millisecond) // less in total than the timeout of a response
 					if status := get("/healthz"); status != http.StatusOK {
 						t.Fatalf("status %d", status)
 					}

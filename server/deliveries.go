@@ -146,8 +146,8 @@ func (h deliveries) redeliver(x *exchange) error {
 
 // replayStore is the part of the store that the replay endpoint uses.
 type replayStore interface {
-	// EventsKept is how long events are kept; 0 means for ever.
-	EventsKept() time.Duration
+	// EventRetention is how long events are kept; 0 means for ever.
+	EventRetention() time.Duration
 	// Replay creates new deliveries of events that a subscription did not receive, and returns how many.
 	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (int64, error)
 	// CountReplay returns how many deliveries Replay would create.
@@ -171,7 +171,7 @@ func (h replays) replay(x *exchange) error {
 		return err
 	}
 	f.Require("since")
-	r := readReplay(f, h.store.EventsKept())
+	r := readReplay(f, h.store.EventRetention())
 	dry := f.Bool("dry_run")
 	if err := f.Err(); err != nil {
 		return err

@@ -115,7 +115,7 @@ func TestDeliveries(t *testing.T) {
 		before := f.do(t, call{"GET " + path, as, "", nil})
 		got := f.do(t, call{"POST " + path + "deliveries/" + first["id"].(string) + "/redeliver/", as, "", nil}).want(t, 202, "")
 		if got.body != "{\"deliveries\":1}\n" {
-			t.Errorf("answer %s", got.body)
+			t.Errorf("response %s", got.body)
 		}
 		after := f.do(t, call{"GET " + path, as, "", nil})
 		if !strings.Contains(before.body, `"pending_deliveries":2`) || !strings.Contains(after.body, `"pending_deliveries":3`) {
@@ -144,6 +144,6 @@ func TestTestDelivery(t *testing.T) {
 		`"outcome":"succeeded","response_status":204,"response_body":"","duration_ms":3,"error":null,` +
 		`"attempted_at":"2027-01-15T08:00:00.123Z","next_attempt_at":null}` + "\n"
 	if diff := cmp.Diff(want, got.body); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 }

@@ -119,7 +119,7 @@ func TestDescription(t *testing.T) {
 				if strings.Contains(r.Pattern, "{") {
 					mark(want, "404")
 				}
-				if r.Open && forSessions(r) { // it is given a credential after all
+				if r.Open && forSessions(r) { // it reads a credential in its body
 					mark(want, "400", "401", "403", "429", "503")
 				}
 				for status := range want {

@@ -24,12 +24,12 @@ type eventStore interface {
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
 }
 
-// events are the event endpoints. form.Event and form.Events read what is published.
+// events are the event endpoints. form.Event and form.Events read the bodies.
 type events struct {
 	store eventStore
 }
 
-// replayed is the header of a repeated request: its response is the first response again.
+// replayed is the header that marks the response to a repeated request: it is the first response again.
 const replayed = "Idempotent-Replayed"
 
 func (h events) publish(x *exchange) error {

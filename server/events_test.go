@@ -29,21 +29,21 @@ func TestEvents(t *testing.T) {
 	}
 	f.run(t, known, []scenario{
 		accepted("are published", `{"type":"user.created","data":{"id":1}}`, `{"id":"evt_`, `"type":"user.created","timestamp":"20`, `Z","deliveries":1}`),
-		accepted("may be wanted by nobody", `{"type":"order.created","data":{}}`, `"deliveries":0`),
+		accepted("may match no subscription", `{"type":"order.created","data":{}}`, `"deliveries":0`),
 		accepted("may have a type of 128 characters", `{"type":"`+strings.Repeat("a", 128)+`","data":{}}`),
-		accepted("may nest as deep as receivers read", `{"type":"a","data":{"a":`+strings.Repeat("[", 97)+strings.Repeat("]", 97)+`}}`),
+		accepted("may nest to the maximum depth", `{"type":"a","data":{"a":`+strings.Repeat("[", 97)+strings.Repeat("]", 97)+`}}`),
 		refused("need a type", `{"data":{}}`, "type", "missing"),
 		refused("need data", `{"type":"a"}`, "data", "missing"),
 		refused("have an object for data", `{"type":"a","data":[]}`, "data", "wrong_type"),
-		refused("have a type in small letters", `{"type":"User.Created","data":{}}`, "type", "invalid"),
+		refused("have a lower-case type", `{"type":"User.Created","data":{}}`, "type", "invalid"),
 		refused("have one type", `{"type":"user.*","data":{}}`, "type", "invalid"),
 		refused("have a type of at most 128 characters", `{"type":"`+strings.Repeat("a", 129)+`","data":{}}`, "type", "too_long"),
 		refused("have no other field", `{"type":"a","data":{},"payload":{}}`, "payload", "unknown_field"),
-		refused("have a short idempotency key", `{"type":"a","data":{},"idempotency_key":"`+strings.Repeat("x", 256)+`"}`, "idempotency_key", "too_long"),
+		refused("have an idempotency key of limited length", `{"type":"a","data":{},"idempotency_key":"`+strings.Repeat("x", 256)+`"}`, "idempotency_key", "too_long"),
 		refused("have an idempotency key", `{"type":"a","data":{},"idempotency_key":""}`, "idempotency_key", "blank"),
 		refused("have an idempotency key without NUL", `{"type":"a","data":{},"idempotency_key":"a\u0000"}`, "idempotency_key", "invalid"),
 		ok("are listed", "GET "+eventPath+"?limit=1", "", 200, `"organization_id":"{org}"`, `"deliveries":0`, `"has_more":true`),
-		bad("are of an id", "GET "+eventPath+"evt_01h455vb4pex5vsknk084sn02q/", "", 404, "not_found"),
+		bad("are only of valid ids", "GET "+eventPath+"evt_01h455vb4pex5vsknk084sn02q/", "", 404, "not_found"),
 		bad("are not changed", "PATCH "+eventPath+"evt_01h455vb4pex5vsknk084sn02q/", `{}`, 405, "method_not_allowed", "Allow: GET, HEAD"),
 	})
 }
@@ -89,7 +89,7 @@ func TestIdempotency(t *testing.T) {
 	}
 	first := event(nil, `{"type":"user.created","data":{"n":1},"idempotency_key":"k1"}`).want(t, 202, "")
 	if first.Header.Get("Idempotent-Replayed") != "" {
-		t.Error("the first answer says that it is replayed")
+		t.Error("the first response says that it is replayed")
 	}
 	for name, tt := range map[string]struct {
 		header []string
@@ -106,7 +106,7 @@ func TestIdempotency(t *testing.T) {
 				t.Error("no Idempotent-Replayed")
 			}
 			if diff := cmp.Diff(first.body, again.body); diff != "" {
-				t.Errorf("answer (-first +again):\n%s", diff)
+				t.Errorf("response (-first +again):\n%s", diff)
 			}
 		})
 	}
@@ -133,25 +133,25 @@ func TestIdempotency(t *testing.T) {
 		_, token := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 		got := f.do(t, call{"POST " + eventPath, bearer(token), `{"type":"a","data":{},"idempotency_key":"k1"}`, nil}).want(t, 202, "")
 		if got.Header.Get("Idempotent-Replayed") != "" {
-			t.Error("another organization's answer is replayed")
+			t.Error("the response of another organization is replayed")
 		}
 	})
 	t.Run("creates one event of 32 concurrent requests", func(t *testing.T) {
 		var mu sync.Mutex
-		answers := map[string]int{}
+		responses := map[string]int{}
 		var wg sync.WaitGroup
 		for range 32 {
 			wg.Go(func() {
 				got := event(nil, `{"type":"user.created","data":{"n":3},"idempotency_key":"many"}`).want(t, 202, "")
 				mu.Lock()
 				defer mu.Unlock()
-				answers[got.body]++
-				answers[got.Header.Get("Idempotent-Replayed")]++
+				responses[got.body]++
+				responses[got.Header.Get("Idempotent-Replayed")]++
 			})
 		}
 		wg.Wait()
-		if len(answers) != 3 || answers["true"] != 31 {
-			t.Errorf("answers %v", answers)
+		if len(responses) != 3 || responses["true"] != 31 {
+			t.Errorf("responses %v", responses)
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestBatch(t *testing.T) {
 		got := batch(`{"type":"a","data":{}},{"type":"b","data":{}},{"type":"c","data":{}}`).want(t, 202, "")
 		var testResponse struct{ Data []struct{ Type string } }
 		if err := json.Unmarshal([]byte(got.body), &testResponse); err != nil || fmt.Sprint(testResponse.Data) != "[{a} {b} {c}]" {
-			t.Errorf("answer %s %v", got.body, err)
+			t.Errorf("response %s %v", got.body, err)
 		}
 	})
 	t.Run("may have a thousand events", func(t *testing.T) {

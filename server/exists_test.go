@@ -78,7 +78,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 				home := storagetest.Operator(t, f.store).Organization.ID
 				ask(missing, operator, home).want(t, 404, "not_found")
 				ask(theirs, operator, victim.Organization.ID).want(t, try.status, "")
-				if own != "platform" { // what the operator sees everywhere is nobody's
+				if own != "platform" { // platform resources belong to no organization
 					ask(theirs, operator, home).want(t, 404, "not_found")
 				}
 			}
@@ -91,7 +91,7 @@ func TestRemovedSubscription(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-	_, stranger := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 	attempted(t, f, owner, sub, 3)
 	as, path := bearer(token), "/api/v1/webhooks/subscriptions/"+sub.ID+"/"
@@ -109,8 +109,8 @@ func TestRemovedSubscription(t *testing.T) {
 		{"POST " + path + "rotate-secret/", as, `{`, nil},
 		{"POST " + path + "deliveries/" + attempt + "/redeliver/", as, "", nil},
 		{"POST " + path + "deliveries/" + attempt + "/redeliver/?x=1", as, "", nil},
-		{"GET " + path + "deliveries/", bearer(stranger), "", nil},
-		{"GET " + path + "deliveries/?outcome=lost", bearer(stranger), "", nil},
+		{"GET " + path + "deliveries/", bearer(other), "", nil},
+		{"GET " + path + "deliveries/?outcome=lost", bearer(other), "", nil},
 	} {
 		f.do(t, c).want(t, 404, "not_found")
 	}

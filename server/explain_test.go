@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -54,10 +53,10 @@ func (f *testServer) explain(t *testing.T, as, key, line string, permission ...s
 	body, _ := json.Marshal(asked)
 	got := f.do(t, call{"POST /api/v1/auth/explain/", as, string(body), nil}).want(t, 200, "")
 	if got.Header.Get("Cache-Control") != "no-store" {
-		t.Error("the answer may be kept")
+		t.Error("the response may be cached")
 	}
 	if access, isKey := strings.CutPrefix(key, "svc_"); isKey && len(access) > 10 && strings.Contains(got.body, access[7:]) {
-		t.Errorf("the answer shows the key: %s", got.body)
+		t.Errorf("the response shows the key: %s", got.body)
 	}
 	if err := json.Unmarshal([]byte(got.body), &e); err != nil {
 		t.Fatal(err)
@@ -70,42 +69,7 @@ func (f *testServer) explain(t *testing.T, as, key, line string, permission ...s
 func TestExplanationsAreTrue(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	f.plan(t, "closed", false, false, "0")
-	f.plan(t, "refusing", true, true, "0")
-	tenant := func(name string, expires time.Duration) (access.Principal, access.Key, access.Credential) {
-		p, _ := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
-		k := access.NewKey{Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope(access.EventsRead)}
-		if expires != 0 {
-			k.ExpiresAt = new(time.Now().Add(expires).UnixMilli())
-		}
-		key, err := f.store.CreateKey(t.Context(), p, p.Actor("", ""), k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p, key, k.Credential
-	}
-	dismiss := func(p access.Principal) {
-		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
-	}
-	revoked, revokedKey, asRevoked := tenant("revoked", -time.Second)
-	if err := f.store.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, revokedKey.ID); err != nil {
-		t.Fatal(err)
-	}
-	expired, expiredKey, asExpired := tenant("expired", -time.Second)
-	inactive, inactiveKey, asInactive := tenant("inactive", 0)
-	removed, removedKey, asRemoved := tenant("removed", 0)
-	downgraded, downgradedKey, asDowngraded := tenant("downgraded", 0)
-	limited, limitedKey, asLimited := tenant("limited", 0)
-	_, powerlessKey, asPowerless := tenant("powerless", 0)
-	dismissAll := []access.Principal{revoked, expired, inactive}
-	for _, p := range dismissAll {
-		dismiss(p)
-	}
-	f.do(t, call{"DELETE /api/v1/organizations/" + removed.Organization.ID + "/members/" + removed.User.ID + "/", operator, "", nil}).want(t, 204, "")
-	for _, p := range []access.Principal{revoked, expired, inactive, removed, downgraded} {
-		f.move(t, p.Organization.ID, "closed")
-	}
-	f.move(t, limited.Organization.ID, "refusing")
+	keys := f.failingKeys(t)
 	unknown := access.Mint("svc")
 
 	checks := []string{"parse", "lookup", "revoked", "expired", "creator", "plan", "rate_limit", "organization", "permission"}
@@ -116,14 +80,14 @@ func TestExplanationsAreTrue(t *testing.T) {
 		{"malformed", "", "svc_" + strings.Repeat("a", 36), "parse", "an underscore, and 36 letters and digits."},
 		{"a token", "", storagetest.OperatorToken, "parse", ""},
 		{"unknown", "", unknown.Reveal(), "lookup", "POST /api/v1/api-keys/."},
-		{"revoked", revokedKey.ID, asRevoked.Reveal(), "revoked", "POST /api/v1/api-keys/."},
-		{"expired", expiredKey.ID, asExpired.Reveal(), "expired", "POST /api/v1/api-keys/."},
-		{"of an inactive creator", inactiveKey.ID, asInactive.Reveal(), "creator", "create a key."},
-		{"of a creator who is no longer a member", removedKey.ID, asRemoved.Reveal(), "creator", "create a key."},
-		{"under a plan without keys", downgradedKey.ID, asDowngraded.Reveal(), "plan", `{"plan": "growth"}.`},
-		{"over its limit", limitedKey.ID, asLimited.Reveal(), "rate_limit", `{"api_rate_limit_per_minute": 60}.`},
-		{"without the permission", powerlessKey.ID, asPowerless.Reveal(), "permission", "POST /api/v1/api-keys/."},
-		{"good", powerlessKey.ID, asPowerless.Reveal(), "", ""},
+		{"revoked", keys["revoked"].id, keys["revoked"].credential.Reveal(), "revoked", "POST /api/v1/api-keys/."},
+		{"expired", keys["expired"].id, keys["expired"].credential.Reveal(), "expired", "POST /api/v1/api-keys/."},
+		{"of an inactive creator", keys["inactive"].id, keys["inactive"].credential.Reveal(), "creator", "create a key."},
+		{"of a creator who is no longer a member", keys["removed"].id, keys["removed"].credential.Reveal(), "creator", "create a key."},
+		{"under a plan without keys", keys["downgraded"].id, keys["downgraded"].credential.Reveal(), "plan", `{"plan": "growth"}.`},
+		{"over its limit", keys["limited"].id, keys["limited"].credential.Reveal(), "rate_limit", `{"api_rate_limit_per_minute": 60}.`},
+		{"without the permission", keys["powerless"].id, keys["powerless"].credential.Reveal(), "permission", "POST /api/v1/api-keys/."},
+		{"good", keys["powerless"].id, keys["powerless"].credential.Reveal(), "", ""},
 	} {
 		line, permission := "GET /api/v1/audit-events/", access.AuditRead
 		if tt.check == "" {
@@ -143,7 +107,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 			t.Run(fmt.Sprintf("of a key that is %s, by %.4s", tt.name, shown), func(t *testing.T) {
 				e := f.explain(t, operator, shown, line)
 				if e.Code != code || e.Code != verified.field("code") || e.Allowed != (reported.StatusCode == 200) || e.Allowed != (proxied.StatusCode == 200) || e.Permission != permission {
-					t.Errorf("explained %t %s, the request was told %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, reported.StatusCode, code, proxied.StatusCode, verified.field("code"))
+					t.Errorf("explained %t %s, the request got %d %s, the proxy %d, the back end %s", e.Allowed, e.Code, reported.StatusCode, code, proxied.StatusCode, verified.field("code"))
 				}
 				if other := f.explain(t, operator, shown, "GET "+gate+"envoy/"+permission+"/x"); other.verdicts() != e.verdicts() || other.Permission != permission {
 					t.Errorf("for a proxy %s, for a request %s", other.verdicts(), e.verdicts())

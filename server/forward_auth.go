@@ -18,14 +18,14 @@ import (
 const forwardAuthPath = "/api/v1/authz/"
 
 // The dialects. Caddy, Traefik and HAProxy speak forward: they pass on every refusal unchanged. Envoy appends the path of
-// the request that it holds. nginx takes every status but 2xx, 401 and 403 for a failure of ours.
+// the request that it holds. nginx treats every status except 2xx, 401 and 403 as a failure of Keyhook.
 const (
 	forwardDialect = "forward"
 	nginxDialect   = "nginx"
 	envoyDialect   = "envoy"
 )
 
-// noPermission is in the place of the permission if none is needed and a path follows.
+// noPermission stands in a path instead of the permissions, if none is needed and another path follows.
 const noPermission = "-"
 
 // forwardAuth is the endpoint that proxies ask about the requests that they hold.
@@ -44,7 +44,7 @@ type knownPermissions interface {
 // after the dialect holds the permissions, joined by "+". More segments may follow only in the dialect of envoy.
 //
 // An empty segment is not valid: a variable of a proxy's configuration that is empty must not mean "no permission is needed".
-// A word that is not a permission is needed like one, and no key has it.
+// A word that is not a permission counts as one that no key has.
 func parseForwardAuth(path string) (dialect, needed string, ok bool) {
 	rest, found := strings.CutPrefix(path, forwardAuthPath)
 	if !found {
@@ -75,9 +75,10 @@ func neededPermissions(needed string) access.Scope {
 	return access.NewScope(strings.Split(needed, "+")...)
 }
 
-// authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the headers.
-// No is a problem. The API key of the request that the proxy holds is checked and counted as in a request to Keyhook. Everything else in the
-// request comes from the client and is ignored: the query, the body, the organization and the identity headers.
+// authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the
+// headers. No is a problem. The API key of the request that the proxy holds is checked and counted as in a request to Keyhook.
+// Everything else in the request comes from the client and is ignored: the query, the body, the organization and the identity
+// headers.
 func (h forwardAuth) authorize(x *exchange) error {
 	dialect, needed, _ := parseForwardAuth(x.request.URL.Path)
 	x.dialect = dialect
@@ -100,8 +101,8 @@ var (
 	zeroBytes = []string{"0"}
 )
 
-// identifyKey allows the request and names its key, with the user and the organization. All headers are always present, so a proxy that copies them
-// overwrites headers of the same names that a client sent.
+// identifyKey allows the request and names its key, with the user and the organization. All headers are always present, so a
+// proxy that copies them overwrites headers of the same names that a client sent.
 func (x *exchange) identifyKey() {
 	p := &x.Principal
 	x.set("X-Service-Key-Id", p.Key.ID)
@@ -113,8 +114,8 @@ func (x *exchange) identifyKey() {
 	x.WriteHeader(http.StatusOK)
 }
 
-// explainUnknown replaces the message of a refusal if a needed permission does not exist. Whoever configured the proxy
-// misspelt it, or has yet to create it; the client can do nothing about it.
+// explainUnknown replaces the message of a refusal if a needed permission does not exist. The operator
+// misspelled it in the configuration of the proxy, or has not created it yet. The client cannot fix that.
 func (h forwardAuth) explainUnknown(x *exchange, err error) error {
 	if x.At != access.CheckPermission {
 		return err
@@ -129,8 +130,8 @@ func (h forwardAuth) explainUnknown(x *exchange, err error) error {
 		"correct the path that the proxy asks, or add it at /api/v1/permissions/.", word)
 }
 
-// masked returns the status to send. nginx takes most statuses for a failure of ours, so its dialect gets 403 instead, with the
-// true status in a header. nginx also drops the body of a refusal, so another header has the code.
+// masked returns the status to send. nginx treats most statuses as a failure of Keyhook, so its dialect gets 403 instead, with
+// the true status in a header. nginx also drops the body of a refusal, so another header has the code.
 func (x *exchange) masked(status int, code string) int {
 	if x.dialect != nginxDialect {
 		return status

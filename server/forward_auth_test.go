@@ -143,7 +143,7 @@ func TestGate(t *testing.T) {
 			t.Errorf("logged %v", entry)
 		}
 		if strings.Contains(f.log.String(), "secret/path") || strings.Contains(f.log.String(), raw.Reveal()) {
-			t.Error("the log shows the path that was held, or the key")
+			t.Error("the log shows the path of the held request, or the key")
 		}
 	})
 }
@@ -246,14 +246,14 @@ func TestGateLeavesBodies(t *testing.T) {
 	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
 	for name, head := range map[string]string{
-		"a length":               "Content-Length: 100000",
-		"a length beyond all":    "Content-Length: 1000000000000",
-		"chunks":                 "Transfer-Encoding: chunked",
-		"the wish to be asked":   "Content-Length: 100\r\nExpect: 100-continue",
-		"chunks, if asked":       "Transfer-Encoding: chunked\r\nExpect: 100-continue",
-		"a length and no type":   "Content-Length: 1",
-		"a type and no body":     "Content-Type: application/json",
-		"an encoding nobody has": "Content-Length: 5\r\nContent-Encoding: middle-out",
+		"a length":             "Content-Length: 100000",
+		"a length beyond all":  "Content-Length: 1000000000000",
+		"chunks":               "Transfer-Encoding: chunked",
+		"the wish to be asked": "Content-Length: 100\r\nExpect: 100-continue",
+		"chunks, if asked":     "Transfer-Encoding: chunked\r\nExpect: 100-continue",
+		"a length and no type": "Content-Length: 1",
+		"a type and no body":   "Content-Type: application/json",
+		"an unknown encoding":  "Content-Length: 5\r\nContent-Encoding: middle-out",
 	} {
 		for as, want := range map[string]int{apiKey(key): 200, "ApiKey svc_x": 401} {
 			t.Run(fmt.Sprintf("that are announced and not sent: %s, %d", name, want), func(t *testing.T) {

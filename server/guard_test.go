@@ -24,10 +24,10 @@ var withoutPermission = map[string]string{
 	"GET /openapi.json/":      "as openapi.yaml",
 	"GET /docs/":              "the documents say nothing of this instance",
 	"GET /docs/{name}/":       "as /docs/",
-	"GET /api/v1/whoami/":     "whoever holds a credential may know what it is",
+	"GET /api/v1/whoami/":     "every caller may read its own identity",
 	"POST /api/v1/session/":   "it takes an access token in its body",
-	"GET /api/v1/session/":    "whoever has a session may know what it is",
-	"DELETE /api/v1/session/": "whoever has a session may end it",
+	"GET /api/v1/session/":    "every session may read itself",
+	"DELETE /api/v1/session/": "every session may end itself",
 
 	"* /api/v1/authz/{dialect}/": "the proxy names in the path the permissions that the key needs",
 }

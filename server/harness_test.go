@@ -204,7 +204,7 @@ func checkResponse(t testing.TB, line string, a testResponse) {
 		t.Errorf("%s: incomplete problem: %s", line, a.body)
 	}
 	if strings.Contains(a.body, "SELECT") || strings.Contains(a.body, "sqlite") || strings.Contains(a.body, "goroutine") {
-		t.Errorf("%s: the problem shows what is inside: %s", line, a.body)
+		t.Errorf("%s: the problem shows internal details: %s", line, a.body)
 	}
 }
 

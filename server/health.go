@@ -16,7 +16,7 @@ type healthStore interface {
 	// Ping reports whether the database responds.
 	Ping(ctx context.Context) error
 	// Held returns the hold on the queue, or nil.
-	Held() *webhook.Hold
+	Hold() *webhook.Hold
 }
 
 // Check is a condition of readiness. Run returns an error if the process is not ready. It returns a warning if the process is
@@ -138,7 +138,7 @@ func (h health) check(ctx context.Context) readyBody {
 	return body
 }
 
-// database does not show the error of the database: that is for the log.
+// database does not return the error of the database, because anybody may read the response.
 func (h health) database(ctx context.Context) (warning string, err error) {
 	if h.store.Ping(ctx) != nil {
 		return "", errors.New("does not answer")
@@ -148,7 +148,7 @@ func (h health) database(ctx context.Context) (warning string, err error) {
 
 // queue says whether this process sends deliveries.
 func (h health) queue(ctx context.Context) (warning string, err error) {
-	if hold := h.store.Held(); hold != nil {
+	if hold := h.store.Hold(); hold != nil {
 		return "nothing is sent: the queue has been held since " + string(webhook.AppendTime(nil, hold.Since)), nil
 	}
 	if h.deliveries == nil {

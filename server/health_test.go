@@ -235,7 +235,7 @@ func TestReadyWithoutDatabase(t *testing.T) {
 		t.Errorf("what is wrong (-want +got):\n%s", diff)
 	}
 	if got := f.do(t, call{"GET /readyz", "", "", nil}); strings.Contains(got.body, "secret") {
-		t.Errorf("the answer says too much: %s", got.body)
+		t.Errorf("the response says too much: %s", got.body)
 	}
 	f.do(t, call{"GET /healthz", "", "", nil}).want(t, 200, "")
 }

@@ -103,7 +103,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 		whoami("nobody").want(t, 401, "unknown_user")
 		got := whoami("nobody,"+owner.User.Email).want(t, 401, "subject_mismatch")
 		if strings.Contains(got.body, "another") || !strings.Contains(f.log.String(), "another external_id") {
-			t.Errorf("the answer or the log tells too much or too little: %s", got.body)
+			t.Errorf("the response or the log has too much or too little: %s", got.body)
 		}
 	})
 	t.Run("are refused from the next request on when their user is deactivated", func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	t.Run("that the issuer refuses get its message, and the log has the cause", func(t *testing.T) {
 		got := whoami("forged").want(t, 401, "invalid_key")
 		if strings.Contains(got.body, "strange") || !strings.Contains(f.log.String(), "a strange key") {
-			t.Errorf("the answer or the log tells too much or too little: %s", got.body)
+			t.Errorf("the response or the log has too much or too little: %s", got.body)
 		}
 		if challenge := got.Header.Values("WWW-Authenticate"); len(challenge) != 2 {
 			t.Errorf("challenges %q", challenge)
@@ -217,7 +217,7 @@ func TestThrottleOfTokensOfAnIssuer(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 		if status, _ := f.from(peer, foreign("root,x")); status != 429 {
-			t.Errorf("a stranger got %d", status)
+			t.Errorf("an unknown token got %d", status)
 		}
 	})
 }

@@ -10,15 +10,15 @@ import (
 
 // keyStore is the part of the store that the API key endpoints use.
 type keyStore interface {
-	// CreateKey stores a key that by creates. Its scope is reduced to permissions that by has.
-	CreateKey(ctx context.Context, by access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
+	// CreateKey stores a key of creator. Its scope is reduced to the permissions of creator.
+	CreateKey(ctx context.Context, creator access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
 	// Keys lists them newest first, with row ids below before; 0 starts at the newest. An empty status means any.
 	Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)
 	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
-	// RotateKey replaces a key with a new one that by creates. The old key stays valid for the grace period. Conflict if it
+	// RotateKey replaces a key with a new key of creator. The old key stays valid for the grace period. Conflict if it
 	// has ended or was rotated already.
-	RotateKey(ctx context.Context, by access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
+	RotateKey(ctx context.Context, creator access.Principal, actor access.Actor, id string, credential access.Credential, grace time.Duration) (access.RotatedKey, error)
 }
 
 // keys are the API key endpoints.
@@ -44,7 +44,7 @@ type keyBody struct {
 	RotatedTo      *string    `json:"rotated_to"` // the key that this one was rotated into
 }
 
-// createdKeyBody is the only response that shows a raw key: to its creation, or to the rotation that created it.
+// createdKeyBody is the response to creating or rotating a key. No other response shows a raw key.
 type createdKeyBody struct {
 	keyBody
 	ScopeNotGranted string `json:"scope_not_granted"`

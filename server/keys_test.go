@@ -22,7 +22,7 @@ func TestKeys(t *testing.T) {
 	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "user": owner.User.ID}
 	const path = "/api/v1/api-keys/"
 	f.run(t, known, []scenario{
-		shows("are made, and shown once", "POST "+path, `{"name":"ci","scope":"webhooks:read api_keys:read webhooks:read"}`, 201,
+		shows("are created, and shown once", "POST "+path, `{"name":"ci","scope":"webhooks:read api_keys:read webhooks:read"}`, 201,
 			`"name":"ci"`, `"scope":"api_keys:read webhooks:read"`, `"scope_not_granted":""`, `"key":"svc_`, `"status":"active"`,
 			`"organization_id":"{org}"`, `"created_by":"{user}"`, `"expires_at":null`, `"last_used_at":null`, `"revoked_at":null`,
 			"Location: /api/v1/api-keys/key_"),
@@ -43,20 +43,20 @@ func TestKeys(t *testing.T) {
 		ok("are not listed as expired", "GET "+path+"?status=expired", "", 200, `"data":[]`),
 		ok("are read when revoked", "GET "+path+"{last}", "", 200, `"status":"revoked"`),
 		bad("are not listed by another status", "GET "+path+"?status=lost", "", 400, "invalid_parameter", "status"),
-		shows("lose what their creator does not hold", "POST "+path, `{"name":"x","scope":"platform:read events:read platform:write"}`, 201,
+		shows("do not get permissions that their creator does not have", "POST "+path, `{"name":"x","scope":"platform:read events:read platform:write"}`, 201,
 			`"scope":"events:read"`, `"scope_not_granted":"platform:read platform:write"`),
-		bad("are not made of nothing", "POST "+path, `{"name":"x","scope":"platform:read platform:act_as"}`, 422, "scope_not_grantable", `"field":"scope"`),
-		bad("know no other permission", "POST "+path, `{"name":"x","scope":"events:read orders:read"}`, 422, "unknown_permission", `"field":"scope"`, "orders:read"),
-		bad("know no malformed permission", "POST "+path, `{"name":"x","scope":"events:read *"}`, 422, "unknown_permission", `"field":"scope"`),
+		bad("are not created without a permission", "POST "+path, `{"name":"x","scope":"platform:read platform:act_as"}`, 422, "scope_not_grantable", `"field":"scope"`),
+		bad("refuse an unknown permission", "POST "+path, `{"name":"x","scope":"events:read orders:read"}`, 422, "unknown_permission", `"field":"scope"`, "orders:read"),
+		bad("refuse a malformed permission", "POST "+path, `{"name":"x","scope":"events:read *"}`, 422, "unknown_permission", `"field":"scope"`),
 		bad("need a scope", "POST "+path, `{"name":"x","scope":"  "}`, 422, "validation_failed", `"field":"scope","code":"blank"`),
 		bad("need both fields", "POST "+path, `{}`, 422, "validation_failed", `"field":"name","code":"missing"`, `"field":"scope","code":"missing"`),
-		bad("do not expire before they are made", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"2020-01-01T00:00:00Z"}`, 422, "validation_failed", "in_the_past"),
+		bad("do not expire in the past", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"2020-01-01T00:00:00Z"}`, 422, "validation_failed", "in_the_past"),
 		bad("expire at a time", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"tomorrow"}`, 422, "validation_failed", `"field":"expires_at","code":"invalid"`),
-		shows("may expire never", "POST "+path, `{"name":"x","scope":"events:read","expires_at":null}`, 201, `"expires_at":null`),
-		shows("may expire, as any time zone writes it", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"2100-01-01T01:00:00.5+01:00"}`, 201,
+		shows("may never expire", "POST "+path, `{"name":"x","scope":"events:read","expires_at":null}`, 201, `"expires_at":null`),
+		shows("may expire at a time of any time zone", "POST "+path, `{"name":"x","scope":"events:read","expires_at":"2100-01-01T01:00:00.5+01:00"}`, 201,
 			`"expires_at":"2100-01-01T00:00:00.500Z"`),
 		bad("have a bounded scope", "POST "+path, `{"name":"x","scope":"`+strings.Repeat("a:b ", 20_000)+`"}`, 413, "too_large"),
-		bad("have a scope of words that exist", "POST "+path, `{"name":"x","scope":"`+strings.Repeat("a:b ", 10_000)+`"}`, 422, "unknown_permission"),
+		bad("have a scope of existing permissions", "POST "+path, `{"name":"x","scope":"`+strings.Repeat("a:b ", 10_000)+`"}`, 422, "unknown_permission"),
 	})
 	t.Run("need a plan that includes them", func(t *testing.T) {
 		f.move(t, owner.Organization.ID, "free")
@@ -78,7 +78,7 @@ func TestKeyForm(t *testing.T) {
 	f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + key, "", nil}).want(t, 200, "")
 	f.do(t, call{"GET /api/v1/whoami/", "Bearer " + key, "", nil}).want(t, 401, "wrong_scheme")
 	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-	_, older := storagetest.Key(t, f.store, owner, access.EventsRead) // of the prefix of before
+	_, older := storagetest.Key(t, f.store, owner, access.EventsRead) // with the old prefix
 	f.do(t, call{"GET /api/v1/whoami/", apiKey(older), "", nil}).want(t, 200, "")
 	f.do(t, call{"GET /api/v1/whoami/", bearer(older), "", nil}).want(t, 401, "wrong_scheme")
 }
@@ -134,7 +134,7 @@ func TestOtherTenants(t *testing.T) {
 			}
 			for i, body := range bodies {
 				if diff := cmp.Diff(bodies[0], body); diff != "" {
-					t.Errorf("%s is told apart (-foreign +this):\n%s", ids[i], diff)
+					t.Errorf("%s can be distinguished (-foreign +this):\n%s", ids[i], diff)
 				}
 			}
 		})

@@ -94,7 +94,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 	revoked.Store(true)
 	workers.Wait()
 	if wrong.Load() != 0 || before.Load() < 50*connections/2 || after.Load() < 100 {
-		t.Errorf("%d passed before, %d were refused after, %d were answered wrongly", before.Load(), after.Load(), wrong.Load())
+		t.Errorf("%d passed before, %d were refused after, %d got a wrong response", before.Load(), after.Load(), wrong.Load())
 	}
 	t.Logf("%d passed before, %d were refused after", before.Load(), after.Load())
 }
@@ -134,10 +134,10 @@ func TestStrangersDoNotReachTheStore(t *testing.T) {
 			refused[from([]string{"/api/v1/whoami/", "/api/v1/authz/forward/"}[n%2], apiKey(access.Mint("svc")))]++
 		}
 		if lookups.Load() != 20 || refused[401] != 20 || refused[429] != 9_980 {
-			t.Errorf("%d lookups, answers %v", lookups.Load(), refused)
+			t.Errorf("%d lookups, responses %v", lookups.Load(), refused)
 		}
 		if status := from("/api/v1/authz/forward/", apiKey(good)); status != http.StatusOK {
-			t.Errorf("a key that was good before: status %d", status)
+			t.Errorf("a key that was valid before: status %d", status)
 		}
 		if f.server.FailedAddresses() != 1 {
 			t.Errorf("%d addresses have failures", f.server.FailedAddresses())
@@ -156,7 +156,7 @@ func BenchmarkBesideStrangers(b *testing.B) {
 	owner, _ := storagetest.Tenant(b, f.store, "acme", "enterprise", access.RoleOwner)
 	_, credential := storagetest.Key(b, f.store, owner, access.EventsRead)
 	const path, rate = "/api/v1/authz/forward/", 10_000
-	wait := func(n int) []time.Duration { // at a gentle rate
+	wait := func(n int) []time.Duration { // at a low rate
 		waited := make([]time.Duration, 0, n)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
@@ -171,7 +171,7 @@ func BenchmarkBesideStrangers(b *testing.B) {
 		return waited
 	}
 	var alone, beside []time.Duration
-	var strangers atomic.Int64
+	var unknownKeys atomic.Int64
 	var flood time.Duration
 	for b.Loop() {
 		alone = append(alone, wait(1000)...)
@@ -189,7 +189,7 @@ func BenchmarkBesideStrangers(b *testing.B) {
 						}
 					}
 					if status, err := f.status(ctx, path, "Authorization", "ApiKey svc_"+strings.Repeat("a", 36), "X-Forwarded-For", "198.51.100.7"); err == nil {
-						strangers.Add(1)
+						unknownKeys.Add(1)
 						if status != http.StatusTooManyRequests && status != http.StatusUnauthorized {
 							b.Errorf("a bad key got %d", status)
 						}
@@ -209,5 +209,5 @@ func BenchmarkBesideStrangers(b *testing.B) {
 	b.ReportMetric(p99(alone), "µs-p99-alone")
 	b.ReportMetric(p99(beside), "µs-p99-beside")
 	b.ReportMetric(p99(beside)/p99(alone), "ratio")
-	b.ReportMetric(float64(strangers.Load())/flood.Seconds(), "strangers/s")
+	b.ReportMetric(float64(unknownKeys.Load())/flood.Seconds(), "unknown-keys/s")
 }

@@ -63,7 +63,7 @@ func TestLocalSocket(t *testing.T) {
 		body := `{"name":"backend","scope":"events:write"}`
 		created := f.do(t, call{"POST /api/v1/api-keys/", "", body, in}).want(t, http.StatusCreated, "")
 		if created.field("organization_id") != acme.Home.ID || !strings.HasPrefix(created.field("key"), "svc_") {
-			t.Errorf("made %s", created.body)
+			t.Errorf("created %s", created.body)
 		}
 		log := f.do(t, call{"GET /api/v1/audit-events/?type=api_key_created&actor=system", "", "", in}).want(t, http.StatusOK, "")
 		for _, want := range []string{`"actor":{"type":"system","id":"usr_`, `"name":"system"}`, `"ip":null`} {

@@ -53,7 +53,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 }
 
 // rescue turns a panic into a 500. If part of the response has been sent already, it aborts the connection instead, so
-// that the caller does not take the part for the whole.
+// that the caller does not mistake the part for the whole response.
 func (s *Server) rescue(x *exchange) {
 	v := recover()
 	if v == nil {

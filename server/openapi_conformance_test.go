@@ -69,7 +69,7 @@ func (d *described) check(a testResponse) (wrong []string) {
 	r := a.Request
 	op := d.find(r.Method, r.URL.Path)
 	if op == nil || !strings.HasPrefix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") {
-		return nil // routing is told elsewhere
+		return nil // other tests cover the routes
 	}
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	described, ok := op.responses[strconv.Itoa(a.StatusCode)]
@@ -156,7 +156,7 @@ func (op *operation) checkRequest(r *http.Request) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for name, values := range r.URL.Query() {
 		if op.isOpen() || op.isProxied() {
-			break // nobody reads it
+			break // the body is not read
 		}
 		p, ok := op.parameters["query "+name]
 		if !ok {

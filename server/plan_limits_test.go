@@ -17,10 +17,10 @@ func TestWhatOneCustomerMayHave(t *testing.T) {
 	_, token := storagetest.Tenant(t, f.store, "acme", "tiny", access.RoleOwner)
 	const keys, subscriptions = "/api/v1/api-keys/", "/api/v1/webhooks/subscriptions/"
 	f.run(t, map[string]string{"as": bearer(token)}, []scenario{
-		shows("keys are made as far as the plan allows", "POST "+keys, `{"name":"a","scope":"events:read"}`, 201, `"name":"a"`),
-		bad("one key more is refused", "POST "+keys, `{"name":"b","scope":"events:read"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 live API keys (max_api_keys)`),
-		shows("subscriptions are made as far as the plan allows", "POST "+subscriptions, `{"url":"https://example.com/"}`, 201, `"secret":"whsec_`),
-		bad("one subscription more is refused", "POST "+subscriptions, `{"url":"https://example.com/"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 subscriptions (max_subscriptions)`),
+		shows("keys are created up to the limit of the plan", "POST "+keys, `{"name":"a","scope":"events:read"}`, 201, `"name":"a"`),
+		bad("one more key is refused", "POST "+keys, `{"name":"b","scope":"events:read"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 live API keys (max_api_keys)`),
+		shows("subscriptions are created up to the limit of the plan", "POST "+subscriptions, `{"url":"https://example.com/"}`, 201, `"secret":"whsec_`),
+		bad("one more subscription is refused", "POST "+subscriptions, `{"url":"https://example.com/"}`, 409, "limit_reached", `The plan \"tiny\" allows 1 subscriptions (max_subscriptions)`),
 	})
 }
 
@@ -36,9 +36,9 @@ func TestABatchOfTooManyDeliveries(t *testing.T) {
 		return f.do(t, call{"POST /api/v1/events/batch/", bearer(token), `{"events":[` + events + `]}`, nil})
 	}
 	got := batch(1000).want(t, 422, "too_many_deliveries")
-	if !strings.Contains(got.body, "The first 910 of these 1000 events would make 10010 deliveries; one request may make at most 10000.") ||
+	if !strings.Contains(got.body, "The first 910 of these 1000 events need 10010 deliveries; one request may create at most 10000.") ||
 		!strings.Contains(got.body, "send at most 909 of these events in a request.") {
-		t.Errorf("answer %s", got.body)
+		t.Errorf("response %s", got.body)
 	}
 	batch(909).want(t, 202, "")
 }
@@ -56,7 +56,7 @@ func TestAnOrganizationBeyondItsBytesOfTheDay(t *testing.T) {
 		t.Errorf("Retry-After %q", got.Header.Get("Retry-After"))
 	}
 	if !strings.Contains(got.body, "max_stored_bytes_per_day") || !strings.Contains(got.body, "ask an operator") {
-		t.Errorf("answer %s", got.body)
+		t.Errorf("response %s", got.body)
 	}
 	f.do(t, call{"PATCH /api/v1/plans/tiny/", operator, `{"max_stored_bytes_per_day":null}`, nil}).want(t, 200, "")
 	f.do(t, publish).want(t, 202, "")

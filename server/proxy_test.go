@@ -271,7 +271,7 @@ func (p *proxied) refuses(t *testing.T, as string, status int, code string) *htt
 	if response.StatusCode != status || len(requests) != 0 {
 		t.Errorf("status %d, want %d; %d requests came through: %s", response.StatusCode, status, len(requests), text)
 	}
-	if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != p.caddy { // nginx has the code alone
+	if !strings.Contains(text, `"code":"`+code+`"`) || !strings.Contains(text, fmt.Sprintf(`"status":%d`, status)) || strings.Contains(text, `"detail"`) != p.caddy { // nginx shows only the code
 		t.Errorf("no problem with the code %s: %s", code, text)
 	}
 	if got := response.Header.Get("Content-Type"); got != "application/problem+json" {
@@ -319,7 +319,7 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 			"X-SERVICE-SCOPE", "spoofed", "X-Service-Plan", "spoofed", "X-Organization-Id", "org_x")
 		// CGI, WSGI and Rack treat all of these names as one.
 		p.passes(t, "GET /orders/", "", "X_Service_Key_Id", "spoofed", "X-Service_Key_Id", "spoofed", "X_Service-User-Id", "spoofed", "x_service_plan", "spoofed")
-		if caddy { // nginx can name what it overwrites only
+		if caddy { // nginx overwrites only the headers that it names
 			p.passes(t, "GET /orders/", "", "X-Service-Role", "spoofed")
 		}
 	})
@@ -376,7 +376,7 @@ func TestExamplesOfOtherProxies(t *testing.T) {
 		}
 	}
 	if len(named) != 5 {
-		t.Errorf("an answer has %v", named)
+		t.Errorf("a response has %v", named)
 	}
 	examples := snippets(t, "yaml")
 	if len(examples) != 2 {
@@ -402,7 +402,7 @@ func TestExamplesOfOtherProxies(t *testing.T) {
 				}
 			}
 			if strings.Count(strings.ToLower(examples[i]), "authorization") == 0 {
-				t.Error("it lets the credential through")
+				t.Error("it passes on the credential")
 			}
 		})
 	}

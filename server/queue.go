@@ -37,7 +37,7 @@ type queueBody struct {
 	Pending              []queuedBody `json:"pending"` // the largest first, at most webhook.MaxQueued
 }
 
-// queuedBody is a subscription with pending deliveries. Of its URL it shows the host only.
+// queuedBody is a subscription with pending deliveries. It shows only the host of the URL.
 type queuedBody struct {
 	SubscriptionID string    `json:"subscription_id"`
 	OrganizationID string    `json:"organization_id"`

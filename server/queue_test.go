@@ -21,8 +21,8 @@ func TestQueue(t *testing.T) {
 	f.run(t, known, []scenario{
 		ok("it is listed by subscription, with only the host of each URL", "GET /api/v1/queue/", "", 200,
 			`{"held":false,"held_since":null,"reason":null,"pending_deliveries":1,"pending_subscriptions":1,"pending":[{"subscription_id":"{sub}","organization_id":"{org}","url_host":"example.com","pending":1,"oldest_due":"20`),
-		bad("nothing can be discarded that is not held", "POST /api/v1/queue/discard/", "", 409, "queue_not_held"),
-		bad("a reason is a line of text", "POST /api/v1/queue/hold/", `{"reason":"a\nb"}`, 422, "validation_failed", `"field":"reason"`),
+		bad("nothing is discarded without a hold", "POST /api/v1/queue/discard/", "", 409, "queue_not_held"),
+		bad("a reason is one line of text", "POST /api/v1/queue/hold/", `{"reason":"a\nb"}`, 422, "validation_failed", `"field":"reason"`),
 		bad("there is no other field", "POST /api/v1/queue/hold/", `{"why":"a"}`, 422, "validation_failed", "unknown_field"),
 		ok("it is held, for a reason", "POST /api/v1/queue/hold/", `{"reason":" a leak "}`, 200, `"held":true,"held_since":"20`, `"reason":"a leak"`),
 		ok("a second hold keeps the first reason", "POST /api/v1/queue/hold/", "", 200, `"reason":"a leak"`),

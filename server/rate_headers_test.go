@@ -57,7 +57,7 @@ func TestWindowHeaders(t *testing.T) {
 		{call{"GET /nothing/", as, "", nil}, 429},
 	} {
 		remaining = max(0, remaining-1)
-		t.Run(fmt.Sprintf("are on an answer %d, counted once: %s", tt.status, tt.call.line), func(t *testing.T) {
+		t.Run(fmt.Sprintf("are in a response with status %d, counted once: %s", tt.status, tt.call.line), func(t *testing.T) {
 			got := f.do(t, tt.call).want(t, tt.status, "")
 			checkWindow(t, got, 11, remaining)
 		})
@@ -249,7 +249,7 @@ func TestChangesHoldFromTheNextRequestOn(t *testing.T) {
 	list(201, "")
 	role(access.RoleMember)
 	list(403, "permission_denied")
-	role(access.RoleOperator) // and never more than the key's scope
+	role(access.RoleOperator) // the scope of the key still limits it
 	list(201, "")
 	f.do(t, call{"GET /api/v1/plans/", apiKey(key), "", nil}).want(t, 403, "permission_denied")
 	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")

@@ -45,27 +45,27 @@ func TestReplay(t *testing.T) {
 		ok("leave new deliveries pending while the subscription is disabled", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
 		ok("are in the audit log", "GET /api/v1/audit-events/?type=webhook_subscription_replayed&limit=2", "", 200, `"since":"2020-01-01T00:00:00.000Z"`,
 			`"until":"2100-01-01T00:00:00.000Z"`, `"only":"all"`, `"deliveries":1`, `"complete":true`, `"id":"`+sub.ID+`"`, `"name":"acme-owner"`),
-		bad("ask for a body", "POST {sub}replay/", "", 400, "body_required"),
+		bad("need a body", "POST {sub}replay/", "", 400, "body_required"),
 		{"need the permission", call{"POST {sub}replay/", "{reader}", `{"since":"2020-01-01T00:00:00Z"}`, nil}, 403, "permission_denied", nil, noSecret},
 	})
 	f.move(t, owner.Organization.ID, "free")
 	f.run(t, known, []scenario{
-		bad("ask for the plan", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 403, "plan_capability_required"),
-		bad("ask for the plan to count", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 403, "plan_capability_required"),
+		bad("need the plan", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 403, "plan_capability_required"),
+		bad("need the plan for a dry run too", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 403, "plan_capability_required"),
 	})
 }
 
-// keeping is a store that keeps events for this time.
-type keeping struct {
+// shortRetention is a store that keeps events for this time.
+type shortRetention struct {
 	server.Store
 	kept time.Duration
 }
 
-func (k keeping) EventsKept() time.Duration { return k.kept }
+func (k shortRetention) EventRetention() time.Duration { return k.kept }
 
 func TestReplayFields(t *testing.T) {
 	t.Parallel()
-	f := start(t, func(o *server.Options) { o.Store = keeping{o.Store, 30 * 24 * time.Hour} })
+	f := start(t, func(o *server.Options) { o.Store = shortRetention{o.Store, 30 * 24 * time.Hour} })
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339Nano) }
@@ -116,7 +116,7 @@ func TestReplayBeyondRetention(t *testing.T) {
 		t.Run("says how long events are kept: "+kept.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { // the clock stands at 2000-01-01T00:00:00Z
-				f := build(t, func(o *server.Options) { o.Store = keeping{o.Store, kept} })
+				f := build(t, func(o *server.Options) { o.Store = shortRetention{o.Store, kept} })
 				owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 				sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 				ask := func(since string) testResponse {

@@ -95,15 +95,15 @@ func TestAuditEventsNeedAuditRead(t *testing.T) {
 	known["everything"], known["orders"], known["plain"], known["leaving"] = everything.ID, orders.ID, plain.ID, leaving.ID
 	f.run(t, known, []scenario{
 		bad("a subscription to one of them is refused", "POST "+hooks, `{`+body+`,"event_types":["order.*","api_key_created"]}`, 403, denied, access.AuditRead),
-		bad("one that asks for audit events is refused", "POST "+hooks, `{`+body+`,"audit_events":true}`, 403, denied, access.AuditRead),
-		shows("one to every type receives none of them", "POST "+hooks, `{`+body+`,"event_types":[]}`, 201, `"audit_events":false`),
-		shows("neither does one that names no types", "POST "+hooks, `{`+body+`}`, 201, `"audit_events":false`),
-		shows("one to other types is made", "POST "+hooks, `{`+body+`,"event_types":["api_key.*","webhook_test"]}`, 201),
-		bad("the address of one that gets them stays", "PATCH "+hooks+"{everything}/", `{"url":"https://example.com/mine"}`, 403, denied, access.AuditRead),
-		bad("its types stay too, for it may have some to send", "PATCH "+hooks+"{everything}/", `{"event_types":["order.*"]}`, 403, denied, access.AuditRead, "audit_events"),
+		bad("a subscription with audit events is refused", "POST "+hooks, `{`+body+`,"audit_events":true}`, 403, denied, access.AuditRead),
+		shows("a subscription to every type gets none of them", "POST "+hooks, `{`+body+`,"event_types":[]}`, 201, `"audit_events":false`),
+		shows("a subscription without types gets none of them", "POST "+hooks, `{`+body+`}`, 201, `"audit_events":false`),
+		shows("a subscription to other types is created", "POST "+hooks, `{`+body+`,"event_types":["api_key.*","webhook_test"]}`, 201),
+		bad("the URL of a subscription that gets them stays", "PATCH "+hooks+"{everything}/", `{"url":"https://example.com/mine"}`, 403, denied, access.AuditRead),
+		bad("the types stay too, because audit events may be pending", "PATCH "+hooks+"{everything}/", `{"event_types":["order.*"]}`, 403, denied, access.AuditRead, "audit_events"),
 		ok("the rest of it may change", "PATCH "+hooks+"{everything}/", `{"is_active":true,"description":"d","url":"https://example.com/all","event_types":[]}`, 200),
-		bad("another one does not begin to get them", "PATCH "+hooks+"{orders}/", `{"event_types":[]}`, 403, denied, access.AuditRead),
-		bad("its audit events are not turned on again", "PATCH "+hooks+"{plain}/", `{"audit_events":true}`, 403, denied, access.AuditRead),
+		bad("another subscription cannot start to get them", "PATCH "+hooks+"{orders}/", `{"event_types":[]}`, 403, denied, access.AuditRead),
+		bad("audit events cannot be turned on again", "PATCH "+hooks+"{plain}/", `{"audit_events":true}`, 403, denied, access.AuditRead),
 		ok("one that receives none may get every type, and another address", "PATCH "+hooks+"{plain}/", `{"event_types":[],"url":"https://example.com/x"}`, 200, `"audit_events":false`),
 		ok("one that stops receiving them may move", "PATCH "+hooks+"{leaving}/", `{"audit_events":false,"url":"https://example.com/x"}`, 200, `"audit_events":false`),
 		ok("another one may change", "PATCH "+hooks+"{orders}/", `{"url":"https://example.com/new","event_types":["order.paid"]}`, 200),
@@ -111,7 +111,7 @@ func TestAuditEventsNeedAuditRead(t *testing.T) {
 	known["as"] = full
 	f.run(t, known, []scenario{
 		shows("with audit:read all of it is allowed", "POST "+hooks, `{`+body+`}`, 201, `"audit_events":true`),
-		shows("with audit:read it may do without", "POST "+hooks, `{`+body+`,"audit_events":false}`, 201, `"audit_events":false`),
+		shows("with audit:read a subscription can stop them", "POST "+hooks, `{`+body+`,"audit_events":false}`, 201, `"audit_events":false`),
 		ok("and get them later", "PATCH "+hooks+"{plain}/", `{"audit_events":true}`, 200, `"audit_events":true`),
 		ok("and the address may change", "PATCH "+hooks+"{everything}/", `{"url":"https://example.com/mine","event_types":["api_key_created"]}`, 200),
 	})

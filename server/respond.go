@@ -138,8 +138,9 @@ func nullIfEmpty(s string) *string {
 	return &s
 }
 
-// setRateHeaders sets the response headers that say how many requests are left in the window of a key: those of draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of
-// one string, which saves allocations in every request.
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: those of
+// draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of one string, which saves allocations
+// in every request.
 func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {
 	var buffer [160]byte
 	b := append(buffer[:0], `"plan";q=`...)

@@ -20,7 +20,7 @@ func TestRotation(t *testing.T) {
 	f := start(t)
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
 	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "user": owner.User.ID}
-	_, stranger := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 	first, _ := storagetest.Key(t, f.store, owner, access.EventsRead, access.APIKeysWrite)
 	known["first"] = first.ID
 	const path = "/api/v1/api-keys/"
@@ -29,19 +29,19 @@ func TestRotation(t *testing.T) {
 		bad("refuses a grace below 0", "POST "+path+"{first}/rotate/", `{"grace_seconds":-1}`, 422, "validation_failed", `"field":"grace_seconds"`),
 		bad("refuses half a second", "POST "+path+"{first}/rotate/", `{"grace_seconds":0.5}`, 422, "validation_failed", `"field":"grace_seconds","code":"wrong_type"`),
 		bad("refuses a null", "POST "+path+"{first}/rotate/", `{"grace_seconds":null}`, 422, "validation_failed", `"field":"grace_seconds","code":"wrong_type"`),
-		bad("knows no other field", "POST "+path+"{first}/rotate/", `{"scope":"events:write"}`, 422, "validation_failed", `"field":"scope","code":"unknown_field"`),
-		bad("is no GET", "GET "+path+"{first}/rotate/", "", 405, "method_not_allowed", "Allow: POST"),
-		{"is not found for other organizations", call{"POST " + path + "{first}/rotate/", bearer(stranger), "", nil}, 404, "not_found", nil, nil},
-		{"is not found for other organizations, even with an invalid body", call{"POST " + path + "{first}/rotate/", bearer(stranger), `{"x":1}`, nil}, 404, "not_found", nil, nil},
+		bad("has no other field", "POST "+path+"{first}/rotate/", `{"scope":"events:write"}`, 422, "validation_failed", `"field":"scope","code":"unknown_field"`),
+		bad("is not served by GET", "GET "+path+"{first}/rotate/", "", 405, "method_not_allowed", "Allow: POST"),
+		{"is not found for other organizations", call{"POST " + path + "{first}/rotate/", bearer(other), "", nil}, 404, "not_found", nil, nil},
+		{"is not found for other organizations, even with an invalid body", call{"POST " + path + "{first}/rotate/", bearer(other), `{"x":1}`, nil}, 404, "not_found", nil, nil},
 		ok("has not changed the key yet", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"replaces":null`, `"rotated_to":null`),
-		shows("gives a new key, as a creation does", "POST "+path+"{first}/rotate/", `{"grace_seconds":604800}`, 201,
+		shows("responds with a new key, like a creation", "POST "+path+"{first}/rotate/", `{"grace_seconds":604800}`, 201,
 			`"name":"test"`, `"scope":"api_keys:write events:read"`, `"scope_not_granted":""`, `"key":"svc_`, `"status":"active"`,
 			`"organization_id":"{org}"`, `"created_by":"{user}"`, `"expires_at":null`, `"replaces":"{first}"`, `"rotated_to":null`, "Location: "+path+"key_"),
 		ok("names the new key in the old one", "GET "+path+"{first}/", "", 200, `"status":"active"`, `"rotated_to":"{last}"`),
 		ok("lists both while both are valid", "GET "+path, "", 200, `"id":"{last}"`, `"id":"{first}"`),
 		{"the new one works", call{"GET /api/v1/whoami/", "ApiKey {key}", "", nil}, 200, "", []string{`"id":"{last}"`}, nil},
 		bad("is refused a second time", "POST "+path+"{first}/rotate/", "", 409, "already_rotated", "{last}"),
-		shows("goes on with the new one, without a body", "POST "+path+"{last}/rotate", "", 201, `"replaces":"{last}"`),
+		shows("rotates the new key too, without a body", "POST "+path+"{last}/rotate", "", 201, `"replaces":"{last}"`),
 		ok("is in the audit log", "GET /api/v1/audit-events/?type=api_key_rotated", "", 200,
 			`"target":{"type":"api_key","id":"{first}"}`, `"grace_seconds":604800`, `"new_key_id":"{last}"`),
 		ok("is one audit event, not a creation and a revocation", "GET /api/v1/audit-events/?type=api_key_revoked", "", 200, `"data":[]`),

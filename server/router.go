@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// router finds the route of a request. Of httprouter it uses the trees only: its ServeHTTP redirects a path without the last
-// slash with a 301, which turns POST into GET, and it responds to OPTIONS from anybody.
+// router finds the route of a request. It uses only the trees of httprouter. The ServeHTTP of httprouter redirects a path without
+// the last slash with a 301, which turns POST into GET, and it responds to OPTIONS from anybody.
 type router struct {
 	routes  []route
 	matched []*route // the routes that match paths by themselves
@@ -105,14 +105,14 @@ func (r *router) allowed(path string) []string {
 	return allowed
 }
 
-// dispatch finds the route of a request and runs it.
+// dispatch runs a request and writes the problem if it fails.
 func (s *Server) dispatch(x *exchange) {
 	if err := s.run(x); err != nil {
 		s.fail(x, err)
 	}
 }
 
-// run leads a request down its route: the checks, then the query, then the handler.
+// run finds the route of a request. Then it makes the checks, reads the query, and calls the handler.
 func (s *Server) run(x *exchange) error {
 	if err := x.limitHeaderFields(); err != nil {
 		return err

@@ -212,7 +212,7 @@ type Route struct {
 	Permissions []string // all of them are needed; empty if any valid credential will do
 	Open        bool     // no credential is read
 	Local       bool     // no credential is read in a request from this machine
-	Proxied     bool     // a proxy asks for another request
+	Proxied     bool     // a proxy asks about another request
 	Parameters  []string // of the query
 	Body        int64    // bytes at most; 0 takes none
 }
@@ -256,7 +256,7 @@ type handlers struct {
 	tokens        tokens
 }
 
-// newHandlers makes the handlers. base is the path before every path that a response shows.
+// newHandlers creates the handlers. base is the path before every path that a response shows.
 func newHandlers(o Options, base string, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
 	lookup := form.Lookup{Store: o.Store}
 	h := &handlers{

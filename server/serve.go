@@ -24,9 +24,11 @@ const (
 	maxStreams        = 100       // of one HTTP/2 connection
 	maxUnreadBytes    = 256 << 10 // bytes of bodies that one HTTP/2 connection may send before a handler reads them
 
-	maxConnections               = 1024 // open at the same time
-	DefaultConnectionsPerAddress = 128
+	maxConnections = 1024 // open at the same time
 )
+
+// DefaultConnectionsPerAddress is how many connections one address may have open at the same time.
+const DefaultConnectionsPerAddress = 128
 
 // errStopped is the cancellation cause of requests that run longer than the shutdown grace.
 var errStopped = errors.New("the server has stopped")

@@ -140,18 +140,18 @@ func TestServeStops(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, slow(10*time.Second))
-			answered := make(chan int, 1)
-			go func() { answered <- s.test(t) }()
+			statuses := make(chan int, 1)
+			go func() { statuses <- s.test(t) }()
 			time.Sleep(time.Second)
 			s.stop()
 			synctest.Wait()
 			if s.test(t) != 0 {
-				t.Error("a request is answered after the stop began")
+				t.Error("a request gets a response after shutdown began")
 			}
 			if _, wrong := s.ready(t, 503); wrong["process"] != "is shutting down" {
 				t.Errorf("ready says %v", wrong)
 			}
-			if status := <-answered; status != http.StatusOK {
+			if status := <-statuses; status != http.StatusOK {
 				t.Errorf("the request under way ends with %d", status)
 			}
 			if err := <-s.done; err != nil {
@@ -168,11 +168,11 @@ func TestServeStops(t *testing.T) {
 					return webhook.Attempt{}, errors.New("deliveries have stopped")
 				})
 			})
-			answered := make(chan int, 2)
-			go func() { answered <- s.test(t) }()
+			statuses := make(chan int, 2)
+			go func() { statuses <- s.test(t) }()
 			time.Sleep(time.Second)
 			s.stop()
-			if status := <-answered; status != http.StatusServiceUnavailable {
+			if status := <-statuses; status != http.StatusServiceUnavailable {
 				t.Errorf("status %d", status)
 			}
 			<-s.done
@@ -182,8 +182,8 @@ func TestServeStops(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, slow(time.Hour), func(o *server.Options) { o.TestTimeout, o.ShutdownGrace = 2*time.Hour, 5*time.Second })
-			answered := make(chan int, 1)
-			go func() { answered <- s.test(t) }()
+			statuses := make(chan int, 1)
+			go func() { statuses <- s.test(t) }()
 			time.Sleep(time.Second)
 			began := time.Now()
 			s.stop()
@@ -191,7 +191,7 @@ func TestServeStops(t *testing.T) {
 			if took := time.Since(began); took != 5*time.Second || err != nil {
 				t.Errorf("stopped after %s: %v", took, err)
 			}
-			if status := <-answered; status == http.StatusOK {
+			if status := <-statuses; status == http.StatusOK {
 				t.Error("the request that was cut has succeeded")
 			}
 			if !strings.Contains(s.log.String(), "shutdown canceled running requests") {

@@ -30,8 +30,8 @@ type sessionBody struct {
 	ExpiresAt timestamp `json:"expires_at"`
 }
 
-// create exchanges an access token for a cookie. It refuses requests from other sites: they could sign in a visitor as somebody
-// else.
+// create exchanges an access token for a cookie. It refuses requests from other sites: they could sign in a visitor as another
+// user.
 func (h sessions) create(x *exchange) error {
 	x.noStore()
 	if err := h.auth.cookies.CheckOrigin(x.request); err != nil {
@@ -159,7 +159,8 @@ func (h whoami) body(x *exchange) (whoamiBody, error) {
 	return body, nil
 }
 
-// plan returns the plan of the organization in which the caller acts. That of the credential's own came with the principal.
+// plan returns the plan of the organization in which the caller acts. The
+// principal has the plan of its own organization already.
 func (h whoami) plan(x *exchange) (access.Plan, error) {
 	p := x.Principal
 	if p.Organization.ID == p.Home.ID {

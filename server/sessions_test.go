@@ -89,11 +89,11 @@ func TestSession(t *testing.T) {
 		}
 		value := b.cookies(t)[0].Value
 		if strings.Contains(created.body, value) || strings.Contains(created.body, token.Reveal()) {
-			t.Errorf("the answer shows a secret: %s", created.body)
+			t.Errorf("the response shows a secret: %s", created.body)
 		}
-		who := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil})
+		direct := f.do(t, call{"GET /api/v1/whoami/", bearer(token), "", nil})
 		var want, got map[string]any
-		_ = json.Unmarshal([]byte(who.body), &want)
+		_ = json.Unmarshal([]byte(direct.body), &want)
 		_ = json.Unmarshal([]byte(created.body), &got)
 		expires, err := time.Parse(time.RFC3339, got["expires_at"].(string))
 		if left := time.Until(expires); err != nil || left < 12*time.Hour-time.Minute || left > 12*time.Hour {
@@ -106,7 +106,7 @@ func TestSession(t *testing.T) {
 		if again := b.do(t, "GET "+sessionPath, "").want(t, 200, ""); again.body != created.body || again.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("then %v %s", again.Header, again.body)
 		}
-		if whoami := b.do(t, "GET /api/v1/whoami/", "").want(t, 200, ""); whoami.body != who.body {
+		if whoami := b.do(t, "GET /api/v1/whoami/", "").want(t, 200, ""); whoami.body != direct.body {
 			t.Errorf("whoami is %s", whoami.body)
 		}
 		b.do(t, "POST /api/v1/api-keys/", `{"name":"n","scope":"api_keys:read"}`).want(t, 201, "")
@@ -359,7 +359,7 @@ func TestCrossOrigin(t *testing.T) {
 			want("PUT /api/v1/organizations/org_x/members/usr_x/", `{}`, as, 404, "")
 			want("DELETE /api/v1/plans/none/", "", as, 404, "")
 			want("POST "+sessionPath, signIn, tt.header, 201, "")
-			f.do(t, call{"GET /api/v1/whoami/", "", "", as}).want(t, 200, "") // reading changes nothing, and the page cannot see it
+			f.do(t, call{"GET /api/v1/whoami/", "", "", as}).want(t, 200, "") // reading changes nothing, and the page cannot read the response
 			f.do(t, call{"POST /api/v1/plans/", operator, "{}", tt.header}).want(t, 422, "")
 			if tt.refused {
 				f.do(t, call{"DELETE " + sessionPath, "", "", as}).want(t, 403, "cross_origin")
@@ -385,10 +385,10 @@ func TestThrottleOfSessions(t *testing.T) {
 		return w.Code, p.Code
 	}
 	for name, try := range map[string]func(f *testServer) (int, string){
-		"signing in with what is unknown": func(f *testServer) (int, string) {
+		"signing in with an unknown token": func(f *testServer) (int, string) {
 			return request(f, "POST", `{"token":"`+access.Mint("kat").Reveal()+`"}`, "")
 		},
-		"signing in with what is malformed": func(f *testServer) (int, string) { return request(f, "POST", `{"token":"kat_x"}`, "") },
+		"signing in with a malformed token": func(f *testServer) (int, string) { return request(f, "POST", `{"token":"kat_x"}`, "") },
 		"a cookie that is unknown":          func(f *testServer) (int, string) { return request(f, "GET", "", access.MintSession().Reveal()) },
 		"a cookie that is malformed":        func(f *testServer) (int, string) { return request(f, "GET", "", "x") },
 	} {

@@ -32,7 +32,7 @@ func TestStats(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-	_, stranger := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
 	as := bearer(token)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 	quiet, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "never.happens")
@@ -132,8 +132,8 @@ func TestStats(t *testing.T) {
 	})
 
 	t.Run("do not include other organizations", func(t *testing.T) {
-		f.do(t, call{"GET /api/v1/webhooks/stats/?subscription_id=" + sub.ID, bearer(stranger), "", nil}).want(t, 404, "not_found")
-		testResponse := f.do(t, call{"GET /api/v1/webhooks/stats/", bearer(stranger), "", nil}).want(t, 200, "")
+		f.do(t, call{"GET /api/v1/webhooks/stats/?subscription_id=" + sub.ID, bearer(other), "", nil}).want(t, 404, "not_found")
+		testResponse := f.do(t, call{"GET /api/v1/webhooks/stats/", bearer(other), "", nil}).want(t, 200, "")
 		var s statsSeries
 		if err := json.Unmarshal([]byte(testResponse.body), &s); err != nil || s.Totals.Succeeded != 0 {
 			t.Errorf("%v, totals %+v", err, s.Totals)

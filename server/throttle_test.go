@@ -48,7 +48,7 @@ func (f *testServer) exhaust(t *testing.T, peer string) (failures int) {
 		}
 		failures++
 	}
-	t.Fatal("1000 failures were let through")
+	t.Fatal("1000 failures, and still not throttled")
 	return 0
 }
 
@@ -160,7 +160,7 @@ func TestThrottleLetsUp(t *testing.T) {
 		f.exhaust(t, peer)
 		time.Sleep(10 * time.Minute)
 		if again := f.exhaust(t, peer); again != 20 {
-			t.Errorf("after ten minutes %d failures were let through, want 20", again)
+			t.Errorf("after ten minutes %d failures until throttled, want 20", again)
 		}
 	})
 }
@@ -270,7 +270,7 @@ func TestLog(t *testing.T) {
 		})
 	}
 	if text := f.log.String(); strings.Contains(text, canary) || strings.Contains(text, credential.Reveal()) {
-		t.Errorf("the log keeps what it must not: %s", text)
+		t.Errorf("the log has a secret: %s", text)
 	}
 }
 

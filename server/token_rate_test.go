@@ -37,7 +37,7 @@ func TestTokenRate(t *testing.T) {
 		}
 		f.do(t, call{"POST /api/v1/session/", "", `{"token":"` + token.Reveal() + `"}`, nil}).want(t, 429, "rate_limited")
 		for name, as := range map[string]string{
-			"a token of another organization": bearer(other), "a key": apiKey(key), "who may act everywhere": operator,
+			"a token of another organization": bearer(other), "a key": apiKey(key), "a caller with platform:act_as": operator,
 		} {
 			want := 20
 			if as == bearer(other) {
@@ -51,7 +51,7 @@ func TestTokenRate(t *testing.T) {
 		if n, _ := passed(bearer(token), 12); n != 5 {
 			t.Errorf("after a second %d passed", n)
 		}
-		time.Sleep(10 * time.Second) // it is forgotten meanwhile
+		time.Sleep(10 * time.Second) // the bucket is forgotten meanwhile
 		if n, _ := passed(bearer(token), 12); n != 10 {
 			t.Errorf("after ten seconds %d passed", n)
 		}

@@ -35,7 +35,7 @@ func TestVerify(t *testing.T) {
 		t.Helper()
 		a := f.do(t, call{"POST /api/v1/auth/verify/", bearer(hostKey), body, nil}).want(t, 200, "")
 		if a.Header.Get("Cache-Control") != "no-store" {
-			t.Error("the answer may be cached")
+			t.Error("the response may be cached")
 		}
 		if err := json.Unmarshal([]byte(a.body), &v); err != nil {
 			t.Fatal(err)

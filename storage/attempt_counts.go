@@ -14,26 +14,26 @@ import (
 
 const (
 	minute         = 60_000 // milliseconds
-	minutesPerRead = 10_000 // that are added up in one read, which takes some 20 ms
+	minutesPerRead = 10_000 // one read adds up so many in about 20 ms
 )
 
-// counted is whose attempts are counted together: those of a subscription, or, where that is 0, of an organization.
-type counted struct {
+// countOwner is a subscription whose attempts are counted together. If Subscription is 0, it is the whole organization.
+type countOwner struct {
 	Organization int64 `db:"organization_id"`
 	Subscription int64 `db:"subscription_id"`
 }
 
-// minuteOf names a row of attempt_minutes.
-type minuteOf struct {
-	counted
+// minuteKey is the key of a row of attempt_minutes.
+type minuteKey struct {
+	countOwner
 	minute int64
 }
 
-// countAttempt adds an attempt that has ended to the counts of its minute. They are written once for all that shares the
-// transaction.
+// countAttempt adds a finished attempt to the counts of its minute. The transaction writes the counts of all its jobs
+// once, at its end.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	for _, subscription := range [...]int64{0, r.Subscription} {
-		key := minuteOf{counted{organization, subscription}, t.Now() / minute}
+		key := minuteKey{countOwner{organization, subscription}, t.Now() / minute}
 		counts, ok := t.attemptCounts[key]
 		if !ok {
 			counts = new(webhook.AttemptCounts)
@@ -60,14 +60,15 @@ func (t *tx) writeAttemptCounts() error {
 	return nil
 }
 
-// Series returns what the attempts of an organization, or of one of its subscriptions, came to from since until until: one
-// point for each step in which there were any, in order. The three are minutes; steps are counted from the epoch. What a
-// removed subscription was sent counts until retention takes it. Faults: NotFound; Unavailable
-// where too many reads of the organization's logs are under way.
+// Series counts the attempts of an organization, or of one of its subscriptions, from since until until. It returns one
+// point for each step with attempts, in order. The three are in minutes, and steps start at multiples of step since the
+// epoch. The attempts of a deleted subscription count until retention deletes them.
+//
+// Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (s *Store) Series(ctx context.Context, organization int64, subscription string, since, until, step int64) ([]webhook.MinuteCounts, error) {
-	of := counted{Organization: organization}
+	owner := countOwner{Organization: organization}
 	if subscription != "" {
-		if err := s.get(ctx, &of.Subscription, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
+		if err := s.get(ctx, &owner.Subscription, "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ?", subscription, organization); err != nil {
 			return nil, sqlite.Missing(err, "subscription")
 		}
 	}
@@ -78,21 +79,21 @@ func (s *Store) Series(ctx context.Context, organization int64, subscription str
 	defer end()
 	points := []webhook.MinuteCounts{}
 	for since < until {
-		var some []webhook.MinuteCounts
-		if some, since, err = s.seriesSlice(ctx, of, since, until, step); err != nil {
+		var batch []webhook.MinuteCounts
+		if batch, since, err = s.seriesSlice(ctx, owner, since, until, step); err != nil {
 			return nil, err
 		}
-		points = append(points, some...)
+		points = append(points, batch...)
 	}
 	return points, nil
 }
 
-// seriesSlice returns the points of the next minutes that were counted, and the minute to go on from.
-func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
+// seriesSlice returns the points of the next minutesPerRead minutes, and the minute to continue from.
+func (s *Store) seriesSlice(ctx context.Context, owner countOwner, since, until, step int64) (points []webhook.MinuteCounts, next int64, err error) {
 	err = s.logs.Get(ctx, &next, `
 		SELECT minute FROM attempt_minutes
 		WHERE organization_id = ? AND subscription_id = ? AND minute >= ? AND minute < ? ORDER BY minute LIMIT 1 OFFSET ?`,
-		of.Organization, of.Subscription, since, until, minutesPerRead-1)
+		owner.Organization, owner.Subscription, since, until, minutesPerRead-1)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		next = until
@@ -102,25 +103,25 @@ func (s *Store) seriesSlice(ctx context.Context, of counted, since, until, step 
 		next = min((next/step+1)*step, until)
 	}
 	err = s.logs.List(ctx, &points, `
-		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, json_array(`+sumsOfTook+`) AS took
+		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, json_array(`+durationSums+`) AS took
 		FROM attempt_minutes
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
-		GROUP BY 1 ORDER BY 1`, step, of.Organization, of.Subscription, since, next)
+		GROUP BY 1 ORDER BY 1`, step, owner.Organization, owner.Subscription, since, next)
 	return points, next, err
 }
 
-// tookColumns are the columns of attempt_minutes for webhook.AttemptCounts.Took.
-var tookColumns = func() (names []string) {
+// durationColumns are the columns of attempt_minutes for webhook.AttemptCounts.Took.
+var durationColumns = func() (names []string) {
 	for _, bound := range webhook.DurationBounds {
 		names = append(names, "within_"+strconv.FormatInt(bound, 10))
 	}
 	return append(names, "longer")
 }()
 
-var sumsOfTook = "sum(" + strings.Join(tookColumns, "), sum(") + ")"
+var durationSums = "sum(" + strings.Join(durationColumns, "), sum(") + ")"
 
 var addAttemptCounts = func() string {
-	columns := append([]string{"succeeded", "failed"}, tookColumns...)
+	columns := append([]string{"succeeded", "failed"}, durationColumns...)
 	sums := make([]string, len(columns))
 	for i, c := range columns {
 		sums[i] = c + " = " + c + " + excluded." + c

@@ -94,7 +94,7 @@ func TestSeries(t *testing.T) {
 		if got, err := store.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 2 {
 			t.Errorf("after 47 minutes: %v, %v", got, err)
 		}
-		time.Sleep(30 * time.Minute) // retention looks every ten
+		time.Sleep(30 * time.Minute) // retention reads minutes every ten minutes
 		if got, err := store.Series(t.Context(), x.org(), "", first, first+10, 1); err != nil || len(got) != 0 {
 			t.Errorf("after 77 minutes: %v, %v", got, err)
 		}

@@ -21,8 +21,8 @@ const attemptJoins = `
 	JOIN events e ON e.id = d.event_id
 	JOIN subscriptions s ON s.id = a.subscription_id`
 
-// AttemptPage lists the attempts of a subscription, newest first. The log of a removed subscription can be read until
-// retention takes it. Faults: NotFound; Unavailable where too many reads of the organization's logs are under way.
+// AttemptPage lists the attempts of a subscription, newest first. The log of a deleted subscription stays readable
+// until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error) {
 	page := webhook.AttemptPage{Attempts: []webhook.Attempt{}}
 	var row int64
@@ -38,7 +38,7 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 	if err != nil || !ok {
 		return page, err
 	}
-	q.found = &page.Attempts
+	q.attempts = &page.Attempts
 	high := scan.Position{At: f.BeforeAt, Row: f.Before}
 	if f.Before == 0 {
 		high = scan.Position{At: math.MaxInt64, Row: math.MaxInt64}
@@ -47,47 +47,47 @@ func (s *Store) AttemptPage(ctx context.Context, organization int64, id string, 
 		high = scan.Position{At: f.Until}
 	}
 	var next scan.Position
-	if q.narrows {
+	if q.filtered {
 		next, err = s.logs.Walk(ctx, high, q)
 	} else {
 		err = s.logs.ReadAll(ctx, high, q)
 	}
 	for i := range page.Attempts {
-		s.nameAttempt(&page.Attempts[i])
+		s.setAttemptIDs(&page.Attempts[i])
 	}
 	page.NextAt, page.Next = next.At, next.Row
 	return page, err
 }
 
-// manyOfEvent is how many deliveries of one event to one subscription are looked up one by one. Only replays and
-// redeliveries make more than one.
-const manyOfEvent = 100
+// maxDeliveryLookups is how many deliveries of one event to one subscription are looked up one by one. Only replays and
+// redeliveries create more than one.
+const maxDeliveryLookups = 100
 
 // attemptQuery is a search for attempts of a subscription.
 type attemptQuery struct {
 	logs         *scan.Reader
-	found        *[]webhook.Attempt
-	source       string // the index to walk
-	where        string // what it finds; ?1 is the subscription
+	attempts     *[]webhook.Attempt
+	source       string // the index to read
+	where        string // its condition; ?1 is the subscription
 	subscription int64
 	since        int64
-	outcome      int // -1 is any
+	outcome      int // -1 means any
 	eventType    string
-	event        int64 // 0 is any
+	event        int64 // 0 means any
 	limit        int
-	narrows      bool // a filter leaves out rows that the index finds
+	filtered     bool // a filter leaves out some rows of the index
 }
 
-// attemptQuery picks the index for a filter: for one event its deliveries, for failures the index of failures, for
-// attempts in progress theirs, else the subscription's log. ok is false where the filter can match nothing.
+// attemptQuery chooses the index for a filter. An event has its deliveries, and failures and running attempts have an
+// index each. Other filters read the log of the subscription. ok is false if the filter can match nothing.
 func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
 	q = attemptQuery{
 		logs: s.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
 		subscription: subscription, since: f.Since, outcome: -1, eventType: f.EventType, limit: f.Limit,
-		narrows: f.EventType != "",
+		filtered: f.EventType != "",
 	}
 	if f.Outcome != nil {
-		q.outcome, q.narrows = int(*f.Outcome), true
+		q.outcome, q.filtered = int(*f.Outcome), true
 	}
 	switch {
 	case f.EventID != "":
@@ -97,22 +97,22 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 		var deliveries int
 		if err := s.logs.Get(ctx, &deliveries, `
 			SELECT count(*) FROM (SELECT 1 FROM deliveries d WHERE d.event_id = ? AND d.subscription_id = ? LIMIT ?)`,
-			q.event, subscription, manyOfEvent+1); err != nil {
+			q.event, subscription, maxDeliveryLookups+1); err != nil {
 			return q, false, err
 		}
-		q.narrows = deliveries > manyOfEvent
-		if !q.narrows {
+		q.filtered = deliveries > maxDeliveryLookups
+		if !q.filtered {
 			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 		}
-	case q.outcome == int(webhook.Sending): // no more than are in progress
-		q.source, q.where, q.narrows = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
+	case q.outcome == int(webhook.Sending): // only as many rows as attempts are running
+		q.source, q.where, q.filtered = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
 		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
 	}
 	return q, true, nil
 }
 
-// Bound is part of scan.Search.
+// Bound implements scan.Search.
 func (q attemptQuery) Bound(ctx context.Context, high scan.Position, rows int) (low scan.Position, err error) {
 	err = q.logs.Pool.Get(ctx, &low, "SELECT a.attempted_at, a.id FROM "+q.source+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, 0) AND (a.attempted_at, a.id) < (?3, ?4)
@@ -121,23 +121,23 @@ func (q attemptQuery) Bound(ctx context.Context, high scan.Position, rows int) (
 	return low, err
 }
 
-// Read is part of scan.Search.
+// Read implements scan.Search.
 func (q attemptQuery) Read(ctx context.Context, low, high scan.Position) (full bool, err error) {
 	if low.At < q.since {
 		low = scan.Position{At: q.since}
 	}
-	var some []webhook.Attempt
-	err = q.logs.Pool.List(ctx, &some, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+	var batch []webhook.Attempt
+	err = q.logs.Pool.List(ctx, &batch, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
 		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)
 		ORDER BY a.attempted_at DESC, a.id DESC LIMIT ?9`,
-		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.found))
-	*q.found = append(*q.found, some...)
-	return len(*q.found) >= q.limit, err
+		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.attempts))
+	*q.attempts = append(*q.attempts, batch...)
+	return len(*q.attempts) >= q.limit, err
 }
 
-// nameAttempt computes the public ids of an attempt that was read.
-func (s *Store) nameAttempt(a *webhook.Attempt) {
+// setAttemptIDs sets the public ids of an attempt.
+func (s *Store) setAttemptIDs(a *webhook.Attempt) {
 	a.ID = s.ids.ID(access.AttemptID, a.RowID, a.AttemptedAt)
 	a.EventID = s.ids.ID(access.EventID, a.EventRow, a.EventAt)
 }
@@ -148,32 +148,30 @@ func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) 
 	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+" WHERE a.id = ?", id); err != nil {
 		return a, sqlite.Missing(err, "attempt")
 	}
-	s.nameAttempt(&a)
+	s.setAttemptIDs(&a)
 	return a, nil
 }
 
-// Redeliver makes a new delivery of the event that an attempt carried. Faults: NotFound; Forbidden where the event is of
-// the audit log and by lacks audit:read; Conflict where the subscription receives no audit events any more.
+// Redeliver creates a new delivery of the event of an attempt.
+//
+// Faults: NotFound; Forbidden if it is an audit event and the actor lacks audit:read; Conflict if the subscription no
+// longer receives audit events.
 func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int64, id, attempt string) error {
 	row, at, ok := s.ids.Row(access.AttemptID, attempt)
 	if !ok {
 		return fault.Missing("attempt")
 	}
 	return s.workFor(organization).change(ctx, func(t *tx) error {
-		to, err := s.subscription(t, organization, id)
+		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
-		sub := to.RowID
-		var job webhook.Job
-		if err := t.Get(&job, `
-			SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
-			FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
-			WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, row, at, sub); err != nil {
-			return sqlite.Missing(err, "attempt")
+		job, err := s.jobOfAttempt(t, sub.RowID, row, at)
+		if err != nil {
+			return err
 		}
 		if access.IsAuditType(job.EventType) {
-			if err := mayRedeliverAudit(t, by, to); err != nil {
+			if err := authorizeRedelivery(t, by, sub); err != nil {
 				return err
 			}
 		}
@@ -183,16 +181,35 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 		if err := requireStorage(t, organization, storedPerChange); err != nil {
 			return err
 		}
-		job.Organization = organization
-		job.EventID, job.DueAt, job.Cause = s.ids.ID(access.EventID, job.Event, job.EventAt), t.Now(), webhook.ByHand
-		job.Delivery, err = t.Insert(`
-			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
-			job.Event, sub, job.Cause, t.Now())
-		if err != nil {
+		job.Organization, job.DueAt, job.Cause = organization, t.Now(), webhook.ByHand
+		if err := s.insertRedelivery(t, job); err != nil {
 			return err
 		}
-		t.countStored(organization, storedPerDelivery)
-		s.announce(t, []webhook.Job{job})
-		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub}, map[string]any{"event_id": job.EventID})
+		return s.audit(t, by, organization, access.Redelivered, auditTarget{"subscription", id, sub.RowID}, map[string]any{"event_id": job.EventID})
 	})
+}
+
+// jobOfAttempt returns a job with the event of an attempt. Faults: NotFound.
+func (s *Store) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhook.Job, err error) {
+	if err := t.Get(&job, `
+		SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
+		FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
+		WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, attempt, at, subscription); err != nil {
+		return job, sqlite.Missing(err, "attempt")
+	}
+	job.EventID = s.ids.ID(access.EventID, job.Event, job.EventAt)
+	return job, nil
+}
+
+// insertRedelivery inserts a pending delivery for a job.
+func (s *Store) insertRedelivery(t *tx, job webhook.Job) (err error) {
+	job.Delivery, err = t.Insert(`
+		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
+		job.Event, job.Subscription, job.Cause, job.DueAt)
+	if err != nil {
+		return err
+	}
+	t.countStored(job.Organization, storedPerDelivery)
+	s.announceDeliveries(t, []webhook.Job{job})
+	return nil
 }

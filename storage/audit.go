@@ -11,16 +11,16 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// auditTarget names what an audit event is about.
+// auditTarget is the object of an audit event.
 type auditTarget struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 
-	subscription int64 // row id, where it is one
+	subscription int64 // row id if the target is a subscription, otherwise 0
 }
 
-// audit writes a line of the log and publishes it as an event, in the transaction of the change that it tells of.
-// organization 0 stands for a change of the whole instance, see Actor.LogOrganization. Details must not hold a secret.
+// audit writes an audit event to the log and publishes it, in the transaction of the change. organization 0 stands for
+// the whole instance, see Actor.LogOrganization. details must not contain a secret.
 func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
 	if !access.IsAuditType(eventType) {
 		return fmt.Errorf("audit event type %q is not in the list of package access, so it is not reserved", eventType)
@@ -50,7 +50,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	if err != nil {
 		return fmt.Errorf("encode audit event: %w", err)
 	}
-	id, err := t.organization(organization)
+	id, err := t.organizationID(organization)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Store) audit(t *tx, by access.Actor, organization int64, eventType stri
 	return err
 }
 
-// auditActor is the actor as subscribers see it; the address it came from stays in the log.
+// auditActor is the actor as subscribers see it. The IP address is only in the log.
 type auditActor struct {
 	Type string  `json:"type"`
 	ID   *string `json:"id"` // null for the system
@@ -73,8 +73,8 @@ func newAuditActor(by access.Actor) auditActor {
 	return a
 }
 
-// AuditPage lists the audit log of an organization, newest first. Faults: Unavailable where too many reads of its logs are
-// under way.
+// AuditPage lists the audit log of an organization, newest first. Faults: Unavailable if too many reads of its logs are
+// running.
 func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error) {
 	page := access.AuditPage{Events: []access.AuditEvent{}}
 	end, err := s.logs.Take(ctx, organization)
@@ -102,10 +102,10 @@ type auditQuery struct {
 	logs         *scan.Reader
 	organization int64
 	filter       access.AuditFilter
-	found        *[]access.AuditEvent
+	events       *[]access.AuditEvent
 }
 
-// Bound is part of scan.Search.
+// Bound implements scan.Search.
 func (q auditQuery) Bound(ctx context.Context, high scan.Position, rows int) (low scan.Position, err error) {
 	err = q.logs.Pool.Get(ctx, &low, `
 		SELECT a.id FROM audit_events a INDEXED BY audit_events_by_organization
@@ -113,10 +113,10 @@ func (q auditQuery) Bound(ctx context.Context, high scan.Position, rows int) (lo
 	return low, err
 }
 
-// Read is part of scan.Search.
+// Read implements scan.Search.
 func (q auditQuery) Read(ctx context.Context, low, high scan.Position) (full bool, err error) {
-	var some []access.AuditEvent
-	err = q.logs.Pool.List(ctx, &some, `
+	var batch []access.AuditEvent
+	err = q.logs.Pool.List(ctx, &batch, `
 		SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at,
 		       a.details, o.public_id AS organization_public_id
 		FROM audit_events a JOIN organizations o ON o.id = a.organization_id
@@ -125,9 +125,9 @@ func (q auditQuery) Read(ctx context.Context, low, high scan.Position) (full boo
 		  AND (?5 = '' OR a.actor_id = ?5 OR a.actor_type = ?5)
 		  AND a.at >= ?6 AND a.at < ?7
 		ORDER BY a.id DESC LIMIT ?8`,
-		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, scan.UpperBound(q.filter.Until), q.filter.Limit-len(*q.found))
-	*q.found = append(*q.found, some...)
-	return len(*q.found) >= q.filter.Limit, err
+		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, scan.UpperBound(q.filter.Until), q.filter.Limit-len(*q.events))
+	*q.events = append(*q.events, batch...)
+	return len(*q.events) >= q.filter.Limit, err
 }
 
 // anAuditEvent is true for an event e that publishes an audit event.

@@ -11,66 +11,66 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Audit events are delivered like other events, so webhooks:write alone must not be enough to read the audit log. Whether a
-// subscription receives them is its property audit_events, and to give it that needs audit:read. The checks ask for what the
-// actor holds in the transaction of the change.
+// Audit events are delivered like other events, so webhooks:write alone must not suffice to read the audit log. The
+// property audit_events of a subscription decides whether it receives them, and setting it needs audit:read. The checks
+// use the actor's permissions at the time of the transaction.
 //
-// A subscription that receives no audit events has no pending delivery of one. So its address may change at any time.
+// A subscription that receives no audit events has no pending delivery of one. So its URL may change at any time.
 
-// receivesAudit reports whether any audit event goes to a subscription.
+// receivesAudit reports whether a subscription receives any audit event.
 func receivesAudit(sub webhook.Subscription) bool {
 	return sub.AuditEvents && wantsAudit(sub.EventTypes)
 }
 
-// wantsAudit reports whether these types include a type of audit events.
+// wantsAudit reports whether types include a type of audit events.
 func wantsAudit(types webhook.Types) bool {
 	return slices.ContainsFunc(access.AuditTypes(), types.Want)
 }
 
-// withheldTypes lists, as a JSON array, the event types that a subscription does not receive even where it wants them.
-func withheldTypes(sub webhook.Subscription) string {
+// excludedTypes returns, as a JSON array, the event types that a subscription never receives, even if it wants them.
+func excludedTypes(sub webhook.Subscription) string {
 	if receivesAudit(sub) {
 		return "[]"
 	}
-	list, _ := json.Marshal(access.AuditTypes()) // strings can be encoded
+	list, _ := json.Marshal(access.AuditTypes()) // strings always encode
 	return string(list)
 }
 
-// mayCreate refuses a new subscription that names types of audit events, or asks for them, where the actor lacks
-// audit:read. Where the change does not say whether the subscription receives audit events, mayCreate sets what the actor
-// may have.
-func mayCreate(t *tx, by access.Actor, c *webhook.SubscriptionChange) error {
-	own, err := directory.PermissionsOf(t.Tx, by.Authority)
+// authorizeCreate refuses a new subscription that asks for audit events, by type or by audit_events, if the actor lacks
+// audit:read. If the change does not set audit_events, authorizeCreate sets it to what the actor may have.
+func authorizeCreate(t *tx, by access.Actor, c *webhook.SubscriptionChange) error {
+	permissions, err := directory.PermissionsOf(t.Tx, by.Authority)
 	if err != nil {
 		return err
 	}
-	may := own.Has(access.AuditRead)
+	canReadAudit := permissions.Has(access.AuditRead)
 	switch {
-	case may:
+	case canReadAudit:
 	case slices.ContainsFunc(*c.EventTypes, access.IsAuditType):
-		return errNamesAudit
+		return errAuditTypes
 	case c.AuditEvents != nil && *c.AuditEvents:
-		return errTakesAudit
+		return errAuditEventsOn
 	}
 	if c.AuditEvents == nil {
-		c.AuditEvents = &may
+		c.AuditEvents = &canReadAudit
 	}
 	return nil
 }
 
 var (
-	errNamesAudit = fault.New(fault.Forbidden, "permission_denied", "Some of these event_types are types of audit events. "+
+	errAuditTypes = fault.New(fault.Forbidden, "permission_denied", "Some of these event_types are types of audit events. "+
 		"To subscribe to them, you need the permission %s; without it, leave them out.", access.AuditRead)
-	errTakesAudit = fault.New(fault.Forbidden, "permission_denied", "To set audit_events to true, you need the permission %s; "+
+	errAuditEventsOn = fault.New(fault.Forbidden, "permission_denied", "To set audit_events to true, you need the permission %s; "+
 		"without it, leave audit_events out, or set it to false.", access.AuditRead)
-	errMovesAudit = fault.New(fault.Forbidden, "permission_denied", "This subscription receives audit events, or would receive "+
+	errAuditReceiver = fault.New(fault.Forbidden, "permission_denied", "This subscription receives audit events, or would receive "+
 		"them. To change its url or event_types, you need the permission %s; without it, set audit_events to false in the same "+
-		"request, which ends the pending deliveries of audit events too.", access.AuditRead)
+		"request, which also drops its pending audit events.", access.AuditRead)
 )
 
-// mayRedirect refuses a change where the actor lacks audit:read and the change names types of audit events, turns
-// audit_events on, or gives a subscription that receives audit events another address or other types.
-func mayRedirect(t *tx, by access.Actor, sub webhook.Subscription, c webhook.SubscriptionChange) error {
+// authorizeUpdate refuses a change if the actor lacks audit:read and the change does one of these: it names types of
+// audit events, it turns audit_events on, or it changes the URL or the types of a subscription that receives audit
+// events.
+func authorizeUpdate(t *tx, by access.Actor, sub webhook.Subscription, c webhook.SubscriptionChange) error {
 	after := sub
 	newURL := c.URL != nil && *c.URL != sub.URL
 	newTypes := c.EventTypes != nil && !slices.Equal(c.EventTypes.Unique(), sub.EventTypes.Unique())
@@ -80,67 +80,67 @@ func mayRedirect(t *tx, by access.Actor, sub webhook.Subscription, c webhook.Sub
 	if c.AuditEvents != nil {
 		after.AuditEvents = *c.AuditEvents
 	}
-	stops := c.AuditEvents != nil && !*c.AuditEvents
+	turnsOff := c.AuditEvents != nil && !*c.AuditEvents
 	var refusal error
 	switch {
 	case after.AuditEvents && !sub.AuditEvents:
-		refusal = errTakesAudit
+		refusal = errAuditEventsOn
 	case newTypes && slices.ContainsFunc(*c.EventTypes, access.IsAuditType):
-		refusal = errNamesAudit
-	case (newURL || newTypes) && !stops && (receivesAudit(sub) || receivesAudit(after)):
-		refusal = errMovesAudit
+		refusal = errAuditTypes
+	case (newURL || newTypes) && !turnsOff && (receivesAudit(sub) || receivesAudit(after)):
+		refusal = errAuditReceiver
 	default:
 		return nil
 	}
-	return mayReadAudit(t, by, refusal)
+	return requireAuditRead(t, by, refusal)
 }
 
-// mayRedeliverAudit refuses to send an audit event again where the actor lacks audit:read, or where the subscription
+// authorizeRedelivery refuses to send an audit event again if the actor lacks audit:read, or if the subscription
 // receives no audit events.
-func mayRedeliverAudit(t *tx, by access.Actor, to webhook.Subscription) error {
-	if err := mayReadAudit(t, by, errRedeliversAudit); err != nil || receivesAudit(to) {
+func authorizeRedelivery(t *tx, by access.Actor, to webhook.Subscription) error {
+	if err := requireAuditRead(t, by, errAuditRedelivery); err != nil || receivesAudit(to) {
 		return err
 	}
-	return fault.New(fault.Conflict, "audit_events_off", "This event is of the audit log, and the subscription does not receive "+
-		"audit events. Set its audit_events to true, and include the type in its event_types, to send the event again.")
+	return fault.New(fault.Conflict, "audit_events_off", "This is an audit event, and the subscription does not receive "+
+		"audit events. To send it again, set audit_events to true and include the type in event_types.")
 }
 
-var errRedeliversAudit = fault.New(fault.Forbidden, "permission_denied",
-	"This event is of the audit log; to send it again you need the permission %s.", access.AuditRead)
+var errAuditRedelivery = fault.New(fault.Forbidden, "permission_denied",
+	"This is an audit event; to send it again, you need the permission %s.", access.AuditRead)
 
-// mayReadAudit returns the refusal unless the actor holds audit:read at this moment.
-func mayReadAudit(t *tx, by access.Actor, refusal error) error {
-	own, err := directory.PermissionsOf(t.Tx, by.Authority)
-	if err != nil || own.Has(access.AuditRead) {
+// requireAuditRead returns refusal if the actor lacks audit:read now.
+func requireAuditRead(t *tx, by access.Actor, refusal error) error {
+	permissions, err := directory.PermissionsOf(t.Tx, by.Authority)
+	if err != nil || permissions.Has(access.AuditRead) {
 		return err
 	}
 	return refusal
 }
 
-// setAuditEvents changes whether a subscription receives audit events; nil leaves it. received says whether it did before
-// the change that is being applied.
-func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, received bool, to *bool) error {
-	if to != nil && *to != sub.AuditEvents {
-		sub.AuditEvents = *to
+// setAuditEvents sets whether a subscription receives audit events; nil changes nothing. receivedBefore says whether it
+// received them before the change.
+func (s *Store) setAuditEvents(t *tx, sub *webhook.Subscription, receivedBefore bool, enabled *bool) error {
+	if enabled != nil && *enabled != sub.AuditEvents {
+		sub.AuditEvents = *enabled
 		s.announceChange(t, sub.RowID)
 	}
-	if !received || receivesAudit(*sub) {
+	if !receivedBefore || receivesAudit(*sub) {
 		return nil
 	}
 	return s.dropPendingAudit(t, sub)
 }
 
-// maxSearched is how many pending deliveries a transaction searches for those of audit events.
-const maxSearched = 10_000
+// maxPendingSearched is how many pending deliveries one transaction searches for audit events.
+const maxPendingSearched = 10_000
 
-// dropPendingAudit ends the pending deliveries of audit events to a subscription. Faults: Conflict where too much is pending
-// to search it in one transaction.
+// dropPendingAudit drops the pending deliveries of audit events to a subscription. Faults: Conflict if too many
+// deliveries are pending to search them in one transaction.
 func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
-	if sub.PendingDeliveries > maxSearched {
+	if sub.PendingDeliveries > maxPendingSearched {
 		return fault.New(fault.Conflict, "too_many_pending",
-			"With this change the subscription would stop receiving audit events, so those that are pending must be dropped. "+
-				"It has %d pending deliveries, and at most %d are searched. Wait until fewer are pending, or delete the "+
-				"subscription and create another.", sub.PendingDeliveries, maxSearched)
+			"With this change the subscription would stop receiving audit events, so its pending audit events must be dropped. "+
+				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, or delete the "+
+				"subscription and create another.", sub.PendingDeliveries, maxPendingSearched)
 	}
 	types, err := json.Marshal(access.AuditTypes())
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// narrowly returns an actor of the tenant that may manage webhooks and may not read the audit log.
-func (x tenant) narrowly(t *testing.T) access.Actor {
+// actorWithoutAuditRead returns an actor who may manage webhooks but not read the audit log.
+func (x tenant) actorWithoutAuditRead(t *testing.T) access.Actor {
 	t.Helper()
 	key, _ := storagetest.Key(t, x.Store, x.owner, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
 	p := x.owner
@@ -20,14 +20,14 @@ func (x tenant) narrowly(t *testing.T) access.Actor {
 	return p.Actor("127.0.0.1", "test")
 }
 
-// change updates the subscription of the tenant.
+// change updates the subscription of the fixture.
 func (x tenant) change(t *testing.T, by access.Actor, c webhook.SubscriptionChange) error {
 	t.Helper()
 	_, err := x.UpdateSubscription(t.Context(), by, x.org(), x.sub.ID, c)
 	return err
 }
 
-// types lists the event types that are pending for a subscription.
+// types lists the types of the pending events.
 func (x tenant) types(t *testing.T) (types []string) {
 	t.Helper()
 	for _, job := range x.jobs(t) {
@@ -44,7 +44,7 @@ func (x tenant) types(t *testing.T) (types []string) {
 func TestSubscriptionWithoutAuditRead(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)
-	by := x.narrowly(t)
+	by := x.actorWithoutAuditRead(t)
 	sub, _, err := x.CreateSubscription(t.Context(), by, x.org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
 	if err != nil || sub.AuditEvents {
 		t.Fatalf("audit_events %v, error %v", sub.AuditEvents, err)
@@ -52,14 +52,14 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 	full := x.sub
 	x.sub = sub
 
-	t.Run("receives every type but those of audit events", func(t *testing.T) {
+	t.Run("the subscription receives every type except audit events", func(t *testing.T) {
 		storagetest.Key(t, x.Store, x.owner, access.EventsRead) // an audit event
 		storagetest.Publish(t, x.Store, x.owner, "order.paid")
 		if got := x.types(t); !slices.Equal(got, []string{"order.paid"}) {
 			t.Errorf("pending are %v", got)
 		}
 	})
-	t.Run("is not sent audit events by a replay", func(t *testing.T) {
+	t.Run("a replay sends no audit events", func(t *testing.T) {
 		r := webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}
 		counted, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r)
 		if made, err2 := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); counted != 0 || made != 0 || err != nil || err2 != nil {
@@ -70,14 +70,14 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 			t.Errorf("%d made where the type is named, error %v", made, err)
 		}
 	})
-	t.Run("may change its address and types without audit:read", func(t *testing.T) {
+	t.Run("its URL and types change without audit:read", func(t *testing.T) {
 		for _, types := range []webhook.Types{{"order.*"}, {}} {
 			if err := x.change(t, by, webhook.SubscriptionChange{URL: new("https://example.com/new"), EventTypes: &types}); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	t.Run("cannot be given audit events without audit:read", func(t *testing.T) {
+	t.Run("turning on audit events needs audit:read", func(t *testing.T) {
 		for name, c := range map[string]webhook.SubscriptionChange{
 			"the property":          {AuditEvents: new(true)},
 			"a type":                {EventTypes: &webhook.Types{access.KeyCreated}},
@@ -92,7 +92,7 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 			}
 		}
 	})
-	t.Run("receives them once somebody with audit:read says so", func(t *testing.T) {
+	t.Run("an actor with audit:read turns audit events on", func(t *testing.T) {
 		if err := x.change(t, x.actor(), webhook.SubscriptionChange{AuditEvents: new(true)}); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (x tenant, narrow access.Actor) {
 		x = newTenant(t)
-		narrow = x.narrowly(t) // an audit event, as the next ones
+		narrow = x.actorWithoutAuditRead(t) // an audit event, like the next ones
 		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
 		storagetest.Publish(t, x.Store, x.owner, "order.paid")
 		if n := len(x.types(t)); n != 3 {
@@ -120,7 +120,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	}
 	elsewhere := new("https://example.net/mine")
 
-	t.Run("its address stays without audit:read", func(t *testing.T) {
+	t.Run("its URL does not change without audit:read", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
 		for _, c := range []webhook.SubscriptionChange{
@@ -134,10 +134,10 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 			t.Errorf("%d are pending", n)
 		}
 	})
-	t.Run("the pending ones do not go to the new address", func(t *testing.T) {
+	t.Run("pending audit events do not go to the new URL", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
-		held := x.jobs(t) // as the dispatcher holds them in memory
+		held := x.jobs(t) // as the dispatcher has them in memory
 		failed := x.begin(t, held[0])
 		if err := x.change(t, narrow, webhook.SubscriptionChange{URL: elsewhere, AuditEvents: new(false)}); err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 			t.Errorf("an audit event is sent again: %v", err)
 		}
 	})
-	t.Run("other types drop them too, so that a later change of the address has none to send", func(t *testing.T) {
+	t.Run("new types drop pending audit events too, so a later change of the URL sends none", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
 		if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"order.*"}}); err != nil {
@@ -172,7 +172,7 @@ func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 			t.Errorf("pending are %v", got)
 		}
 	})
-	t.Run("is refused where too much is pending to search it", func(t *testing.T) {
+	t.Run("the change is refused if too much is pending to search", func(t *testing.T) {
 		t.Parallel()
 		x, narrow := begin(t)
 		x.Pend(x.sub.RowID, 10_000)

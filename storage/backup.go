@@ -15,20 +15,20 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// BackupOptions say what is copied where.
+// BackupOptions configure Backup.
 type BackupOptions = sqlite.BackupOptions
 
-// Backup makes a copy of a database, and tells what is in it; see sqlite.Backup.
+// Backup copies a database and describes the contents of the copy; see sqlite.Backup.
 func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	var contents backup.Contents
-	o.Copies = copiesOf(&contents)
+	o.Copies = copyHooks(&contents)
 	r, err := sqlite.Backup(ctx, o)
 	r.Contents = contents
 	return r, err
 }
 
-// copiesOf says what a copy must be, and reads what is in it.
-func copiesOf(contents *backup.Contents) sqlite.Copies {
+// copyHooks returns the checks of a copy. They also set contents.
+func copyHooks(contents *backup.Contents) sqlite.Copies {
 	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
 		if err := db.GetContext(ctx, contents, `
 			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
@@ -44,9 +44,10 @@ func copiesOf(contents *backup.Contents) sqlite.Copies {
 	}}
 }
 
-// CreateBackup makes a copy in the directory "backups" beside the database, under a bare name, or a dated one where it is
-// empty. Faults: Conflict where a file has that name, or another backup is being made; Unavailable where there is no room,
-// or where the directory is not the server's to write to.
+// CreateBackup makes a copy in the directory "backups" beside the database. An empty name means a dated one.
+//
+// Faults: Conflict if the name is taken, or if another backup is running; Unavailable if the disk has no room, or if
+// the server cannot write to the directory.
 func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, keep int) (backup.Report, error) {
 	o := BackupOptions{Path: s.file.Path(), Keep: keep}
 	if name != "" {
@@ -59,11 +60,11 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 	r, err := Backup(ctx, o)
 	switch {
 	case errors.Is(err, ErrExists):
-		return r, fault.New(fault.Conflict, "already_exists", "There is a backup of that name; choose another.").Because(err)
+		return r, fault.New(fault.Conflict, "already_exists", "A backup with this name exists; choose another name.").Because(err)
 	case errors.Is(err, ErrBackupRunning):
-		return r, fault.New(fault.Conflict, "backup_running", "Another backup is being made; wait for its end.").Because(err)
+		return r, fault.New(fault.Conflict, "backup_running", "Another backup is running; wait until it ends.").Because(err)
 	case errors.Is(err, ErrNoSpace):
-		return r, fault.New(fault.Unavailable, "no_space", "There is not enough room on the disk for a backup.").Because(err)
+		return r, fault.New(fault.Unavailable, "no_space", "The disk has too little space for a backup; free some space on the server.").Because(err)
 	case errors.Is(err, disk.ErrAccess):
 		return r, unusableBackups(err)
 	case err != nil:
@@ -80,5 +81,5 @@ func (s *Store) CreateBackup(ctx context.Context, by access.Actor, name string, 
 
 func unusableBackups(err error) error {
 	return fault.New(fault.Unavailable, "backup_directory_unusable",
-		"The server cannot use its directory of backups; the log of the server says what mends that.").Because(err)
+		"The server cannot use its directory of backups; its log says what to do.").Because(err)
 }

@@ -29,7 +29,7 @@ func files(t *testing.T, dir string) []string {
 	return names
 }
 
-// integrity returns what SQLite finds wrong with a file that nobody writes to: "ok" where nothing is.
+// integrity returns the result of SQLite's check of a file without writers; "ok" means sound.
 func integrity(t *testing.T, path string) (found string) {
 	t.Helper()
 	db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+path+"?mode=ro"))
@@ -43,7 +43,7 @@ func integrity(t *testing.T, path string) (found string) {
 func TestBackup(t *testing.T) {
 	t.Parallel()
 
-	t.Run("copies what was acknowledged before it began, while others write", func(t *testing.T) {
+	t.Run("a backup has everything that was acknowledged before, while others write", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		path := filepath.Join(t.TempDir(), "copy.db")
@@ -81,9 +81,9 @@ func TestBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("is one file, marked, and gives its pages back as the original does", func(t *testing.T) {
+	t.Run("a backup is one marked file and returns free pages like the original", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		r := must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path}))
 		db := must[*sql.DB](t)(sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(r.File)))
 		defer db.Close()
@@ -95,11 +95,11 @@ func TestBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("takes along what a crash has left in the log, and leaves the original as it is", func(t *testing.T) {
+	t.Run("a backup includes the log of a crash and does not change the original", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
-		dir := t.TempDir() // as the files are at a kill
+		dir := t.TempDir() // the files as a kill leaves them
 		for _, suffix := range []string{"", "-wal"} {
 			if err := os.WriteFile(filepath.Join(dir, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(x.Path()+suffix)), 0o600); err != nil {
 				t.Fatal(err)
@@ -119,9 +119,9 @@ func TestBackup(t *testing.T) {
 func TestRefusedBackup(t *testing.T) {
 	t.Parallel()
 
-	t.Run("refuses with a sentence, and leaves nothing behind", func(t *testing.T) {
+	t.Run("a refusal explains itself and leaves no files", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		dir := t.TempDir()
 		there, garbage, empty := filepath.Join(dir, "there.db"), filepath.Join(dir, "garbage.db"), filepath.Join(dir, "empty.db")
 		for name, text := range map[string]string{there: "mine", garbage: strings.Repeat("garbage ", 1000), empty: ""} {
@@ -167,7 +167,7 @@ func TestRefusedBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses a database whose pages are damaged", func(t *testing.T) {
+	t.Run("a database with damaged pages is refused", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -181,9 +181,9 @@ func TestRefusedBackup(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves nothing behind when it is cut off", func(t *testing.T) {
+	t.Run("an interrupted backup leaves no files", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := storage.Backup(ctx, storage.BackupOptions{Path: path}); !errors.Is(err, context.Canceled) {
@@ -198,7 +198,7 @@ func TestRefusedBackup(t *testing.T) {
 func TestConcurrentBackups(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is made one at a time in a directory, whole each time, over what a killed one has left", func(t *testing.T) {
+	t.Run("a directory gets one complete backup at a time, even after a killed one", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -240,9 +240,9 @@ func TestConcurrentBackups(t *testing.T) {
 func TestDatedBackups(t *testing.T) {
 	t.Parallel()
 
-	t.Run("removes the oldest of its dated copies, and no other file", func(t *testing.T) {
+	t.Run("a backup removes the oldest dated copies and no other file", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		dir := t.TempDir()
 		database := filepath.Base(path)
 		others := []string{"keyhook-20200101-000000.000.db", "mine.db", strings.TrimSuffix(database, ".db") + "-manual.db"}
@@ -255,7 +255,7 @@ func TestDatedBackups(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.Truncate(filepath.Join(dir, old[0]), 20<<20); err != nil { // goes in pieces
+		if err := os.Truncate(filepath.Join(dir, old[0]), 20<<20); err != nil { // it is deleted in pieces
 			t.Fatal(err)
 		}
 		cutOff := strings.TrimSuffix(database, ".db") + "-20191231-000000.000.db.removed" // by an earlier run
@@ -271,11 +271,11 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("stays, with a warning, where an older one cannot be removed", func(t *testing.T) {
+	t.Run("a backup stays, with a warning, if an older one cannot be removed", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		older := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "", 0))
-		if err := os.Mkdir(older.File+".removed", 0o700); err != nil { // where it is moved to first
+		if err := os.Mkdir(older.File+".removed", 0o700); err != nil { // the name to which the old copy is moved first
 			t.Fatal(err)
 		}
 		r, err := x.CreateBackup(t.Context(), x.actor(), "", 1)
@@ -289,7 +289,7 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("needs a directory where its directory belongs", func(t *testing.T) {
+	t.Run("a file in place of the backup directory is refused", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		if err := os.WriteFile(filepath.Join(filepath.Dir(x.Path()), "backups"), nil, 0o600); err != nil {
@@ -301,9 +301,9 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("is not removed at once where the clock was set back", func(t *testing.T) {
+	t.Run("a new backup stays although the clock was set back", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		dir := t.TempDir()
 		later := strings.TrimSuffix(filepath.Base(path), ".db") + "-29990101-000000.000.db"
 		if err := os.WriteFile(filepath.Join(dir, later), nil, 0o600); err != nil {
@@ -315,7 +315,7 @@ func TestDatedBackups(t *testing.T) {
 		}
 	})
 
-	t.Run("is in the audit log where the server has made it", func(t *testing.T) {
+	t.Run("a backup by the server is in the audit log", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		r := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "nightly.db", 0))
@@ -329,7 +329,7 @@ func TestDatedBackups(t *testing.T) {
 	})
 }
 
-// spoil overwrites what is in the middle of a file.
+// spoil overwrites the middle of a file.
 func spoil(t *testing.T, path string) {
 	t.Helper()
 	f := must[*os.File](t)(os.OpenFile(path, os.O_RDWR, 0))

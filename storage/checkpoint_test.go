@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// bounded runs a store whose write-ahead log has bounds of its own, and returns what it logs.
-func bounded(t *testing.T, restart, warn int64) (x tenant, log *bytes.Buffer) {
+// openWithLogBounds runs a store with its own limits of the write-ahead log, and returns its log messages.
+func openWithLogBounds(t *testing.T, restart, warn int64) (x tenant, log *bytes.Buffer) {
 	t.Helper()
 	log = &bytes.Buffer{}
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -52,7 +52,7 @@ func (x tenant) publishLong(t *testing.T) {
 	}
 }
 
-// logSize returns how large the write-ahead log is on disk.
+// logSize returns the size of the write-ahead log on disk.
 func (x tenant) logSize(t *testing.T) int64 {
 	t.Helper()
 	info, err := os.Stat(x.Path() + "-wal")
@@ -65,10 +65,10 @@ func (x tenant) logSize(t *testing.T) int64 {
 func TestWriteAheadLog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("stays short beside reads of logs that never leave a gap", func(t *testing.T) {
+	t.Run("the write-ahead log stays short beside log reads without a gap", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x, _ := bounded(t, 512<<10, 1<<30)
+			x, _ := openWithLogBounds(t, 512<<10, 1<<30)
 			reading, stop := context.WithCancel(t.Context())
 			var readers sync.WaitGroup
 			for i := range 2 {
@@ -79,7 +79,7 @@ func TestWriteAheadLog(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						time.Sleep(200 * time.Millisecond) // longer than a commit may be held up
+						time.Sleep(200 * time.Millisecond) // longer than a commit may be delayed
 						end()
 					}
 				})
@@ -92,18 +92,18 @@ func TestWriteAheadLog(t *testing.T) {
 			}
 			stop()
 			readers.Wait()
-			// Half a megabyte, and what is written until the next look, a second later. All that was written is 12 MB.
+			// Half a megabyte, plus the writes of one second until the next check. The test writes 12 MB.
 			if most > 4<<20 {
 				t.Errorf("it has grown to %d bytes", most)
 			}
 		})
 	})
 
-	t.Run("is told of once where a read keeps it from starting anew, and becomes short after that", func(t *testing.T) {
+	t.Run("one warning reports a read that blocks the restart; the log is short afterwards", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			const warn = 1 << 20
-			x, log := bounded(t, 64<<10, warn)
+			x, log := openWithLogBounds(t, 64<<10, warn)
 			end, err := x.BeginLogRead(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +122,7 @@ func TestWriteAheadLog(t *testing.T) {
 				t.Errorf("it is logged %d times:\n%s", n, log)
 			}
 			end()
-			time.Sleep(10 * time.Second) // in which nobody writes
+			time.Sleep(10 * time.Second) // without any write
 			if warning, err := x.Ready(t.Context()); warning != "" || err != nil || x.logSize(t) >= warn {
 				t.Errorf("it still warns %q, error %v, with %d bytes", warning, err, x.logSize(t))
 			}

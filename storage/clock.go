@@ -12,27 +12,27 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The wall clock is input, and may be wrong. What the store has seen of it is kept in the file, so that a start can tell
-// that it has jumped. While it is doubted, nothing is deleted by age: all that waits until the clock is right.
+// The wall clock is input and may be wrong. The file contains the last observations, so that a start notices a jump.
+// While the clock is in doubt, nothing is deleted by age.
 
-// clockInterval is how often the time is written to the file.
+// clockInterval is how often the clock is saved.
 const clockInterval = time.Minute
 
-// keptClock names the row of the instance that holds a clock.State.
-const keptClock = "clock"
+// clockName is the row of table instance with the clock.State.
+const clockName = "clock"
 
-// wallClock is what the store knows of the wall clock. Its fields are guarded by mu.
+// wallClock is the state of the wall clock. mu guards its fields.
 type wallClock struct {
 	mu      sync.Mutex
 	state   clock.State
-	at      time.Time // of the last observation; its monotonic reading does not jump
-	saved   time.Time // when the state was last written
-	changed bool      // since the state was last written, the clock has become doubted or trusted
+	at      time.Time // time of the last observation; its monotonic reading does not jump
+	saved   time.Time // when the state was last saved
+	changed bool      // the clock became doubtful or trusted since the state was last saved
 }
 
-// loadClock reads what the file says of the clock and compares it with the clock of today.
+// loadClock reads the saved state and compares it with the clock now.
 func (s *Store) loadClock(t *tx) error {
-	text, err := instance(t, keptClock)
+	text, err := instanceValue(t, clockName)
 	if err != nil {
 		return err
 	}
@@ -45,12 +45,12 @@ func (s *Store) loadClock(t *tx) error {
 	before := s.clock.state
 	after := s.observeClock()
 	if !before.Trusted() && !after.Trusted() && before.Doubt.Since == after.Doubt.Since {
-		s.log.Warn(after.Warning()) // of what an earlier start has found
+		s.log.Warn(after.Warning()) // the jump was found by an earlier start
 	}
 	return nil
 }
 
-// observeClock looks at the clock, tells the log where it has jumped, and returns what is known of it now.
+// observeClock observes the clock, logs a jump, and returns the new state.
 func (s *Store) observeClock() clock.State {
 	c := &s.clock
 	c.mu.Lock()
@@ -58,41 +58,41 @@ func (s *Store) observeClock() clock.State {
 	now := time.Now()
 	elapsed := now.Sub(c.at) // by the monotonic clock
 	c.at = now
-	was := c.state
+	before := c.state
 	var change clock.Change
-	c.state, change = was.Observe(elapsed, now.UnixMilli())
+	c.state, change = before.Observe(elapsed, now.UnixMilli())
 	if change == clock.Nothing {
 		return c.state
 	}
 	c.changed = true
-	shows, expected := now.UTC(), time.UnixMilli(was.Seen).Add(elapsed).UTC()
+	current, expected := now.UTC(), time.UnixMilli(before.Seen).Add(elapsed).UTC()
 	switch change {
 	case clock.Jumped:
-		s.log.Warn(c.state.Warning(), "expected", expected, "clock", shows)
+		s.log.Warn(c.state.Warning(), "expected", expected, "clock", current)
 	case clock.Returned:
-		s.log.Warn("The clock is where it was expected again. Old rows are deleted again.", "clock", shows)
+		s.log.Warn("The clock is back at the expected time. Old rows are deleted again.", "clock", current)
 	case clock.Confirmed:
-		s.log.Warn("The clock has run for a day without a jump and is trusted. Old rows are deleted again.", "clock", shows)
+		s.log.Warn("The clock has run for a day without a jump and is trusted. Old rows are deleted again.", "clock", current)
 	}
 	return c.state
 }
 
-// trustedTime returns the present in milliseconds; ok is false while the clock is doubted. Whatever deletes by age asks
-// it, so that no jump comes between the look and the deletion.
+// trustedTime returns the time in milliseconds. ok is false while the clock is in doubt. Everything that deletes by age
+// must call it, so that no jump can happen between the check and the deletion.
 func (s *Store) trustedTime() (now int64, ok bool) {
 	state := s.observeClock()
 	return state.Seen, state.Trusted()
 }
 
-// Clock returns what is known of the wall clock, as of the last second.
+// Clock returns the state of the wall clock, at most a second old.
 func (s *Store) Clock() clock.State {
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
 	return s.clock.state
 }
 
-// keepTime observes the clock, and writes it to the file once a minute, and whenever it has become doubted or trusted.
-func (s *Store) keepTime(ctx context.Context) error {
+// updateClock observes the clock. It saves the state once a minute, and when the clock becomes doubtful or trusted.
+func (s *Store) updateClock(ctx context.Context) error {
 	s.observeClock()
 	c := &s.clock
 	c.mu.Lock()
@@ -104,7 +104,7 @@ func (s *Store) keepTime(ctx context.Context) error {
 	return s.saveClock(ctx)
 }
 
-// saveClock writes what is known of the clock. Where that fails, the next minute tries again.
+// saveClock saves the state of the clock. If that fails, it is tried again a minute later.
 func (s *Store) saveClock(ctx context.Context) error {
 	c := &s.clock
 	c.mu.Lock()
@@ -119,35 +119,32 @@ func writeClock(t *tx, state clock.State) error {
 	if err != nil {
 		return fmt.Errorf("encode clock: %w", err)
 	}
-	if _, err := t.Exec("INSERT OR REPLACE INTO instance (name, value) VALUES (?, ?)", keptClock, text); err != nil {
-		return fmt.Errorf("keep time: %w", err)
-	}
-	return nil
+	return setInstanceValue(t, clockName, text)
 }
 
-// AcceptClock confirms that the clock is right, so that old rows are deleted again from now on. A clock that is not
-// doubted stays as it is.
+// AcceptClock confirms that the clock is right, so that old rows are deleted again. It does nothing if the clock is
+// trusted.
 func (s *Store) AcceptClock(ctx context.Context, by access.Actor) error {
 	return s.change(ctx, func(t *tx) error {
-		doubted := s.Clock()
-		if doubted.Trusted() {
+		state := s.Clock()
+		if state.Trusted() {
 			return nil
 		}
-		if err := writeClock(t, clock.State{Seen: doubted.Seen}); err != nil {
+		if err := writeClock(t, clock.State{Seen: state.Seen}); err != nil {
 			return err
 		}
-		t.OnCommit(s.clockAccepted)
+		t.OnCommit(s.endClockDoubt)
 		return s.audit(t, by, 0, access.ClockAccepted, auditTarget{Type: "clock"}, map[string]any{
-			"jump_seconds": int64(doubted.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, doubted.Doubt.Trusted)),
+			"jump_seconds": int64(state.Jump() / time.Second), "last_trusted": string(webhook.AppendTime(nil, state.Doubt.Trusted)),
 		})
 	})
 }
 
-// clockAccepted ends the doubt.
-func (s *Store) clockAccepted() {
+// endClockDoubt ends the doubt.
+func (s *Store) endClockDoubt() {
 	c := &s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.Doubt, c.changed = nil, true // written again: upkeep may have written the doubt in the same transaction
+	c.state.Doubt, c.changed = nil, true // save it again, because upkeep may have saved the doubt in the same transaction
 	s.log.Warn("The clock was accepted. Old rows are deleted again.", "clock", time.UnixMilli(c.state.Seen).UTC())
 }

@@ -18,15 +18,15 @@ import (
 
 const aDay = 24 * time.Hour
 
-// hourly are options under which events are kept for an hour, and audit events too.
-func hourly(t *testing.T) storage.Options {
+// hourlyRetention returns options that keep events and audit events for an hour.
+func hourlyRetention(t *testing.T) storage.Options {
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	o.KeepEvents, o.KeepAudit = time.Hour, time.Hour
 	return o
 }
 
-// gone reports whether an event was deleted.
-func (x tenant) gone(t *testing.T, id string) bool {
+// isDeleted reports whether an event was deleted.
+func (x tenant) isDeleted(t *testing.T, id string) bool {
 	t.Helper()
 	_, _, err := x.Event(t.Context(), x.org(), id)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
@@ -35,13 +35,13 @@ func (x tenant) gone(t *testing.T, id string) bool {
 	return err != nil
 }
 
-// off switches the subscription off, so that nothing keeps old events.
-func (x tenant) off(t *testing.T) {
+// disable disables the subscription, so that it does not keep old events.
+func (x tenant) disable(t *testing.T) {
 	t.Helper()
-	x.switched(t, false)
+	x.setActive(t, false)
 }
 
-// auditLines counts the audit log.
+// auditLines counts the audit events.
 func (x tenant) auditLines(t *testing.T) int {
 	t.Helper()
 	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1000})
@@ -51,27 +51,27 @@ func (x tenant) auditLines(t *testing.T) int {
 	return len(log)
 }
 
-// warned returns the warning of the clock's check.
-func (x tenant) warned(t *testing.T) string {
+// clockWarning returns the warning about the clock.
+func (x tenant) clockWarning(t *testing.T) string {
 	t.Helper()
 	return x.Clock().Warning()
 }
 
-// TestClockAhead starts with the clock 400 days ahead: nothing is deleted, whatever is started anew, until an operator has
-// accepted the clock.
+// TestClockAhead starts with a clock that is 400 days ahead. Nothing is deleted, even after restarts, until an operator
+// accepts the clock.
 func TestClockAhead(t *testing.T) {
 	t.Parallel()
-	o := hourly(t)
+	o := hourlyRetention(t)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		store, stop := storagetest.OpenWith(t, o)
 		x := tenantOf(t, store)
-		x.off(t)
+		x.disable(t)
 		id := storagetest.Publish(t, store, x.owner, "old").ID
 		lines := x.auditLines(t)
 		time.Sleep(2 * time.Minute)
-		if warning := x.warned(t); warning != "" {
+		if warning := x.clockWarning(t); warning != "" {
 			t.Errorf("warned of a good clock: %s", warning)
 		}
 		stop()
@@ -80,10 +80,10 @@ func TestClockAhead(t *testing.T) {
 		for range 2 {
 			x.Store, stop = storagetest.OpenWith(t, o)
 			time.Sleep(time.Minute)
-			if x.gone(t, id) || x.auditLines(t) != lines {
+			if x.isDeleted(t, id) || x.auditLines(t) != lines {
 				t.Error("deleted while the clock is doubted")
 			}
-			if warning := x.warned(t); !strings.Contains(warning, "jumped 400 days ahead since") {
+			if warning := x.clockWarning(t); !strings.Contains(warning, "jumped 400 days ahead since") {
 				t.Errorf("warning %q", warning)
 			}
 			if state := x.Clock(); state.Trusted() || state.Jump().Round(aDay) != 400*aDay {
@@ -102,7 +102,7 @@ func TestClockAhead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !x.Clock().Trusted() || x.warned(t) != "" {
+		if !x.Clock().Trusted() || x.clockWarning(t) != "" {
 			t.Errorf("%+v", x.Clock())
 		}
 		accepted, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 10, Type: access.ClockAccepted})
@@ -110,7 +110,7 @@ func TestClockAhead(t *testing.T) {
 			t.Errorf("%+v %v", accepted, err)
 		}
 		time.Sleep(30 * time.Second)
-		if !x.gone(t, id) || x.auditLines(t) != 1 {
+		if !x.isDeleted(t, id) || x.auditLines(t) != 1 {
 			t.Errorf("still there once the clock was accepted: %d lines", x.auditLines(t))
 		}
 		stop()
@@ -122,7 +122,7 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-// TestClockJumps has the clock jump under a running store.
+// TestClockJumps makes the clock jump under a running store.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -145,12 +145,12 @@ func TestClockJumps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := hourly(t)
+			o := hourlyRetention(t)
 			synctest.Test(t, func(t *testing.T) {
 				store, stop := storagetest.OpenWith(t, o)
 				defer stop()
 				x := tenantOf(t, store)
-				x.off(t)
+				x.disable(t)
 				id := storagetest.Publish(t, store, x.owner, "old").ID
 				if err := x.MoveEvents(t.Context(), 0, 100, 50*time.Second-time.Hour); err != nil {
 					t.Fatal(err)
@@ -158,7 +158,7 @@ func TestClockJumps(t *testing.T) {
 				id = x.renamed(t, id)
 				tt.do(x)
 				time.Sleep(2 * time.Minute)
-				if got := x.gone(t, id); got != tt.want {
+				if got := x.isDeleted(t, id); got != tt.want {
 					t.Errorf("gone: %v; %+v", got, x.Clock())
 				}
 			})
@@ -166,7 +166,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// renamed returns the id of the newest event, whose time was changed: the time is a part of the id.
+// renamed returns the new id of the newest event after a change of its time, which is a part of the id.
 func (x tenant) renamed(t *testing.T, was string) string {
 	t.Helper()
 	events, err := x.Events(t.Context(), x.org(), 0, 1)
@@ -176,16 +176,16 @@ func (x tenant) renamed(t *testing.T, was string) string {
 	return events[0].ID
 }
 
-// TestRowsFromTheFuture has 600 events, and their audit log, written while the clock was ten days ahead. What was written
-// later is deleted in its time, and a replay finds it.
+// TestRowsFromTheFuture writes 600 events and their audit log with a clock ten days ahead. Later events are deleted in
+// time, and a replay finds them.
 func TestRowsFromTheFuture(t *testing.T) {
 	t.Parallel()
-	o := hourly(t)
+	o := hourlyRetention(t)
 	o.KeepEvents, o.KeepAudit = 4*time.Minute, 4*time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := tenantOf(t, store)
-		x.off(t)
+		x.disable(t)
 		for range 2 {
 			x.publish(t, 300, "ahead")
 		}
@@ -204,27 +204,27 @@ func TestRowsFromTheFuture(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := x.auditLines(t)
-		x.switched(t, true)
-		x.switched(t, false)
+		x.setActive(t, true)
+		x.setActive(t, false)
 		later := x.publish(t, 1, "later")[0]
 		time.Sleep(2 * time.Minute)
 		latest := x.publish(t, 1, "latest")[0]
 		time.Sleep(2*time.Minute + 20*time.Second)
-		if !x.gone(t, later) || x.gone(t, latest) || x.gone(t, ahead[0].ID) {
-			t.Errorf("after some minutes: later is gone: %v, latest: %v, ahead: %v", x.gone(t, later), x.gone(t, latest), x.gone(t, ahead[0].ID))
+		if !x.isDeleted(t, later) || x.isDeleted(t, latest) || x.isDeleted(t, ahead[0].ID) {
+			t.Errorf("after some minutes: later is gone: %v, latest: %v, ahead: %v", x.isDeleted(t, later), x.isDeleted(t, latest), x.isDeleted(t, ahead[0].ID))
 		}
 		if n := x.auditLines(t); n != lines {
 			t.Errorf("%d lines of the audit log, want the %d from the future", n, lines)
 		}
-		x.switched(t, true)
+		x.setActive(t, true)
 		since, until := time.Now().Add(-4*time.Minute).UnixMilli(), time.Now().UnixMilli()
 		x.replays(t, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll, EventTypes: webhook.Types{"latest", "later", "ahead"}}, 1)
 		x.replays(t, webhook.Replay{Since: since, Only: webhook.OnlyAll, EventTypes: webhook.Types{"ahead"}}, 600)
 	})
 }
 
-// TestReplayBehindRowsFromTheFuture replays right after the clock was set back, and after a restart, before anybody has
-// looked through the events.
+// TestReplayBehindRowsFromTheFuture replays right after the clock was set back, and after a restart, before a sweep has
+// read the events.
 func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	t.Parallel()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -242,7 +242,7 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 		if err := store.MoveEvents(t.Context(), events[301].RowID, events[0].RowID, 10*aDay); err != nil {
 			t.Fatal(err)
 		}
-		x.missed(t, 5, "behind") // at once, so before upkeep looks
+		x.missed(t, 5, "behind") // immediately, before upkeep runs
 		period := webhook.Replay{Since: began - 1, Until: began + 1, Only: webhook.OnlyAll, EventTypes: webhook.Types{"before", "ahead", "behind"}}
 		x.counts(t, period, 5)
 		stop()
@@ -255,7 +255,7 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	})
 }
 
-// counts wants a replay to be of so many events.
+// counts expects a replay of so many events.
 func (x tenant) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n != want {

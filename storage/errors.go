@@ -6,7 +6,8 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Why a database cannot be opened, copied, restored or relied on. Each comes wrapped in a sentence that says what to do.
+// The reasons why a database cannot be opened, copied, restored or used. Each error is wrapped with advice on what to
+// do.
 var (
 	ErrInUse         = sqlite.ErrInUse
 	ErrNewerSchema   = sqlite.ErrNewerSchema
@@ -19,5 +20,5 @@ var (
 	ErrStopped       = sqlite.ErrStopped
 	ErrFailed        = sqlite.ErrFailed
 
-	ErrLost = errors.New("database is empty or gone") // though its key or its lock file is there
+	ErrLost = errors.New("database is empty or gone") // but its key file or its lock file exists
 )

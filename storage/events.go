@@ -21,8 +21,8 @@ const eventColumns = `
 // publishedDeliveries counts the deliveries that an event had when it was published.
 const publishedDeliveries = "SELECT count(*) FROM deliveries d WHERE d.event_id = e.id AND d.cause = " + causeEvent
 
-// Events lists the events of an organization, newest first, without their bodies. Faults: Unavailable where too many reads
-// of its logs are under way.
+// Events lists the events of an organization without their bodies, newest first. Faults: Unavailable if too many reads
+// of its logs are running.
 func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	end, err := s.logs.Take(ctx, organization)
 	if err != nil {
@@ -40,22 +40,22 @@ func (s *Store) Events(ctx context.Context, organization, before int64, limit in
 	return events, s.completeEvents(ctx, events)
 }
 
-// completeEvents fills in the public ids of events and the numbers of their deliveries.
+// completeEvents sets the public ids and the numbers of deliveries of events.
 func (s *Store) completeEvents(ctx context.Context, events []webhook.Event) error {
-	for some := range slices.Chunk(events, countedEvents) {
-		if err := s.countDeliveries(ctx, some); err != nil {
+	for batch := range slices.Chunk(events, eventsPerCount) {
+		if err := s.countDeliveries(ctx, batch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eventSlice is how many events one read of EventsWithoutAudit looks at. A slice takes a few milliseconds, so a long
-// stretch of the audit log holds up neither other readers nor checkpoints.
-const eventSlice = 2_000
+// eventsPerSlice is how many events one read of EventsWithoutAudit covers. A slice takes a few milliseconds. So a long
+// run of audit events delays neither other readers nor checkpoints.
+const eventsPerSlice = 2_000
 
-// EventsWithoutAudit is Events without those of the audit log. It looks at slices of the history until it has found enough.
-// Faults: Unavailable where that takes too long.
+// EventsWithoutAudit is Events without audit events. It reads slices of the history until it has enough events. Faults:
+// Unavailable if that takes too long.
 func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, logLimit, sqlite.ErrLateRead)
 	defer cancel()
@@ -74,7 +74,7 @@ func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int
 		var first int64 // row id of the oldest event of the slice
 		err := s.logs.Get(ctx, &first, `
 			SELECT id FROM events INDEXED BY events_by_organization
-			WHERE organization_id = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?`, organization, before, eventSlice-1)
+			WHERE organization_id = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?`, organization, before, eventsPerSlice-1)
 		if more = !errors.Is(err, sql.ErrNoRows); more && err != nil {
 			return nil, err
 		}
@@ -91,32 +91,33 @@ func (s *Store) EventsWithoutAudit(ctx context.Context, organization, before int
 	return events, s.completeEvents(ctx, events)
 }
 
-// countedEvents is how many events' deliveries one read counts: each may have thousands.
-const countedEvents = 10
+// eventsPerCount limits the events whose deliveries one read counts: each event may have thousands.
+const eventsPerCount = 10
 
-// countDeliveries fills in the number of deliveries and the public id of events.
+// countDeliveries sets the number of deliveries and the public id of each event.
 func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) error {
-	place := make(map[int64]int, len(events))
+	index := make(map[int64]int, len(events))
 	for i, e := range events {
-		place[e.RowID] = i
+		index[e.RowID] = i
 		events[i].ID = s.ids.ID(access.EventID, e.RowID, e.At)
 	}
 	var counts []struct {
 		Event      int64 `db:"id"`
 		Deliveries int   `db:"deliveries"`
 	}
-	err := s.logs.List(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(place)))
+	err := s.logs.List(ctx, &counts, "SELECT e.id, ("+publishedDeliveries+") AS deliveries FROM (SELECT value AS id FROM json_each(?)) e", rowList(maps.Keys(index)))
 	for _, c := range counts {
-		events[place[c.Event]].Deliveries = c.Deliveries
+		events[index[c.Event]].Deliveries = c.Deliveries
 	}
 	return err
 }
 
-// maxEventDeliveries bounds what is shown of one event: a publication makes no more, but redeliveries add up.
+// maxEventDeliveries limits the deliveries in the answer for one event. Publishing creates no more, but redeliveries
+// add to them.
 const maxEventDeliveries = 10_000
 
-// Event returns an event of an organization and where its deliveries stand, at most maxEventDeliveries of them. Faults:
-// NotFound; Unavailable where too many reads of the organization's logs are under way.
+// Event returns an event of an organization and the states of its deliveries, at most maxEventDeliveries of them.
+// Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
 func (s *Store) Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error) {
 	var e webhook.Event
 	row, at, ok := s.ids.Row(access.EventID, id)

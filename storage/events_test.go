@@ -20,15 +20,15 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// keyed is an event under an idempotency key.
-func keyed(key, data string) webhook.NewEvent {
+// eventWithKey is an event with an idempotency key.
+func eventWithKey(key, data string) webhook.NewEvent {
 	return webhook.NewEvent{Type: "user.created", Data: []byte(data), IdempotencyKey: key, Digest: sha256.Sum256([]byte(data))}
 }
 
 func TestPublish(t *testing.T) {
 	t.Parallel()
 
-	t.Run("finds each open subscription that wants the type, once", func(t *testing.T) {
+	t.Run("each open subscription to the type gets one delivery", func(t *testing.T) {
 		t.Parallel()
 		store := storagetest.Open(t)
 		owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
@@ -65,7 +65,7 @@ func TestPublish(t *testing.T) {
 		}
 	})
 
-	t.Run("makes no deliveries without the plan", func(t *testing.T) {
+	t.Run("a plan without webhooks gets no deliveries", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		no := false
@@ -81,7 +81,7 @@ func TestPublish(t *testing.T) {
 func TestRepeatedPublish(t *testing.T) {
 	t.Parallel()
 
-	t.Run("answers a repetition as the first time, whoever comes first", func(t *testing.T) {
+	t.Run("repeated events get the first answer, whoever comes first", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		var mu sync.Mutex
@@ -89,7 +89,7 @@ func TestRepeatedPublish(t *testing.T) {
 		var all sync.WaitGroup
 		for range 32 {
 			all.Go(func() {
-				p, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`)})
+				p, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -114,13 +114,13 @@ func TestRepeatedPublish(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses another event under the same key, and with it the whole batch", func(t *testing.T) {
+	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`)}); err != nil {
+		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("new", `{"n":2}`), keyed("k", `{"n":3}`)})
+		_, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("new", `{"n":2}`), eventWithKey("k", `{"n":3}`)})
 		f, ok := fault.As(err)
 		if !ok || f.Kind != fault.Invalid || f.Fields[0].Field != "events.1.idempotency_key" || f.Fields[0].Code != "idempotency_key_reused" {
 			t.Errorf("got %v", err)
@@ -130,12 +130,12 @@ func TestRepeatedPublish(t *testing.T) {
 		}
 	})
 
-	t.Run("takes the same key from another organization", func(t *testing.T) {
+	t.Run("another organization may use the same key", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
 		for _, org := range []int64{x.org(), other.Organization.RowID} {
-			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{keyed("k", `{}`)}); err != nil || p[0].Replayed {
+			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Replayed {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
@@ -145,7 +145,7 @@ func TestRepeatedPublish(t *testing.T) {
 func TestPublishTransaction(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is not undone by the end of the caller's context", func(t *testing.T) {
+	t.Run("the end of the caller's context does not undo a publication", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -209,15 +209,15 @@ func TestEventsAreListedNewestFirst(t *testing.T) {
 	if _, _, err := x.Event(t.Context(), other.Organization.RowID, want[0]); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another organization's event: %v", err)
 	}
-	for _, id := range []string{"", "evt_", "att_" + want[0][4:], want[0] + "0", misdated(want[0]), "evt_zzzzzzzzzzzzzzzzzzzzzzzzzz", "\x00"} {
+	for _, id := range []string{"", "evt_", "att_" + want[0][4:], want[0] + "0", withWrongTime(want[0]), "evt_zzzzzzzzzzzzzzzzzzzzzzzzzz", "\x00"} {
 		if _, _, err := x.Event(t.Context(), x.org(), id); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
 }
 
-// misdated returns an id with another time in it, which no row has.
-func misdated(id string) string {
+// withWrongTime returns an id with a time that no row has.
+func withWrongTime(id string) string {
 	const early = "evt_00"
 	return early + id[len(early):]
 }
@@ -269,8 +269,8 @@ func TestAttemptFilters(t *testing.T) {
 	}
 }
 
-// TestQueryPlans runs what happens all day and then asks SQLite how it went about each statement. None may read a table
-// that grows with history from end to end, nor sort one.
+// TestQueryPlans does the usual work of a day and then reads the query plan of each statement. None may scan or sort a
+// table that grows with history.
 func TestQueryPlans(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)
@@ -281,7 +281,7 @@ func TestQueryPlans(t *testing.T) {
 		attempt = x.begin(t, job)
 		x.end(t, job, attempt, i == 0)
 	}
-	if err := x.Release(t.Context(), []int64{1 << 40}); err != nil {
+	if err := x.UndoBegin(t.Context(), []int64{1 << 40}); err != nil {
 		t.Fatal(err)
 	}
 	key, _ := storagetest.Key(t, x.Store, x.owner, access.EventsRead)
@@ -310,8 +310,8 @@ func TestQueryPlans(t *testing.T) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
 		t.Fatal(err)
 	}
-	// The attempts of one event to one subscription are few, and in no index in the order of time. The points of a series
-	// are few too.
+	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of
+	// a series are few too.
 	if n := noneGrows(t, x.Store, map[string]string{
 		"FROM deliveries own": "TEMP B-TREE", "FROM attempt_minutes": "TEMP B-TREE",
 	}); n < 50 {
@@ -319,8 +319,8 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-// noneGrows looks at the plans of all statements that the store has run so far, and returns how many there are. A statement
-// that holds one of the texts may take steps that hold what stands beside it.
+// noneGrows checks the plans of all statements that the store has run, and returns their number. but allows exceptions:
+// a statement with the first text may have steps with the second.
 func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 	t.Helper()
 	plans, err := store.QueryPlans(t.Context())
@@ -333,7 +333,7 @@ func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 			for part, fine := range but {
 				allowed = allowed || strings.Contains(text, part) && strings.Contains(step, fine)
 			}
-			if !allowed && (grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC")) {
+			if !allowed && (growingScan.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC")) {
 				t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 				break
 			}
@@ -342,11 +342,11 @@ func noneGrows(t *testing.T, store *storage.Store, but map[string]string) int {
 	return len(plans)
 }
 
-// grows matches a step that reads one of the large tables (by the aliases that our statements give them) from end to end.
-// What is pending, and what is being sent, is read so once at the start, each in an index of its own.
-var grows = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|sub|audit|sqlite))`)
+// growingScan matches a step that scans one of the large tables, by the aliases of our statements. Pending deliveries and
+// running attempts are scanned once at the start, each in an index of its own.
+var growingScan = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|api_keys|k|subscriptions|s|audit_events)\b($| USING (COVERING )?INDEX (events|deliveries_by|attempts_by|attempts_in|api|sub|audit|sqlite))`)
 
-// TestEventsWithoutAudit passes by a stretch of the audit log that is longer than one read looks at.
+// TestEventsWithoutAudit skips a run of audit events that is longer than one read.
 func TestEventsWithoutAudit(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)

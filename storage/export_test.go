@@ -27,7 +27,7 @@ func (t *tx) Run(text string, args ...any) error {
 // Write runs a job.
 func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.change(ctx, run) }
 
-// WriteFor runs a job of an organization that is expected to write so many rows.
+// WriteFor runs a job of an organization with an expected number of rows.
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
 	w := s.workFor(organization).rows(rows)
 	w.Urgent = urgent
@@ -39,7 +39,7 @@ func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {
 	return writeHealth(t, subscription, h)
 }
 
-// RecordIn records the end of an attempt in a transaction.
+// RecordIn records the result of an attempt in a transaction.
 func (s *Store) RecordIn(t *Tx, r webhook.Result) error {
 	_, err := s.record(t, r)
 	return err
@@ -53,7 +53,7 @@ func (s *Store) PublishIn(t *Tx, organization int64, eventType string) error {
 
 // Together runs functions in one transaction. Run must not have been called.
 func (s *Store) Together(fns ...func(*Tx) error) error {
-	return s.alone(func(t *tx) error {
+	return s.changeBeforeRun(func(t *tx) error {
 		for _, fn := range fns {
 			if err := fn(t); err != nil {
 				return err
@@ -63,14 +63,13 @@ func (s *Store) Together(fns ...func(*Tx) error) error {
 	})
 }
 
-// DeleteEventBatch takes a batch of the events after a row that were created before a time, and returns up to which row it has
-// looked.
+// DeleteEventBatch deletes a batch of the events after a row from before a time. It returns the last row that it read.
 func (s *Store) DeleteEventBatch(ctx context.Context, after, before int64) (int64, error) {
-	done, err := returning(ctx, s, func(t *tx) (progress, error) { return s.deleteEventBatch(t, after, before) })
+	done, err := returning(ctx, s, func(t *tx) (eventProgress, error) { return s.deleteEventBatch(t, after, before) })
 	return done.after, err
 }
 
-// Wants returns how many rows the writer remembers of who wants what.
+// Wants returns how many subscriptions the cache has by event type.
 func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 	err = s.change(ctx, func(t *tx) error {
 		rows = 0
@@ -82,8 +81,7 @@ func (s *Store) Wants(ctx context.Context) (rows int, err error) {
 	return rows, err
 }
 
-// QueryPlans returns the query plan of every statement that the store has run so far, by its text. It is for the test that
-// looks for plans whose cost grows with history.
+// QueryPlans returns the query plans of all statements that the store has run, by text.
 func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	texts, err := s.file.Statements(ctx)
 	if err != nil {
@@ -104,7 +102,7 @@ func (s *Store) QueryPlans(ctx context.Context) (map[string][]string, error) {
 	return plans, nil
 }
 
-// connection opens a connection of the test's own.
+// connection opens another connection to the file.
 func (s *Store) connection() (*sqlx.DB, error) { return sqlx.Open("sqlite", "file:"+s.Path()) }
 
 func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, err error) {
@@ -123,7 +121,7 @@ func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, 
 	return plan, nil
 }
 
-// parameters counts what a statement wants bound: plain question marks, or the highest of numbered ones.
+// parameters returns the number of parameters of a statement: its plain question marks, or the highest number.
 func parameters(text string) (n int) {
 	for i := range len(text) {
 		if text[i] != '?' {
@@ -147,7 +145,7 @@ func parameters(text string) (n int) {
 // HoldIn holds the queue in a transaction.
 func (s *Store) HoldIn(t *Tx, reason string) error { return s.holdQueue(t, reason) }
 
-// Holds reports whether the queue is held as of the transaction.
+// Holds reports whether the transaction sees a hold.
 func (t *tx) Holds() (bool, error) {
 	hold, err := t.hold()
 	return hold != nil, err
@@ -156,7 +154,7 @@ func (t *tx) Holds() (bool, error) {
 // Path returns the name of the file.
 func (s *Store) Path() string { return s.file.Path() }
 
-// MoveClock moves what the store has seen of the clock, so that the clock seems to have jumped by that at the next look.
+// MoveClock moves the observed times, so that the clock seems to have jumped at the next observation.
 func (s *Store) MoveClock(jump time.Duration) {
 	c := &s.clock
 	c.mu.Lock()
@@ -168,17 +166,17 @@ func (s *Store) MoveClock(jump time.Duration) {
 	}
 }
 
-// AgeDoubt has the clock run without a jump for that long.
+// AgeDoubt simulates a clock that ran for so long without a jump.
 func (s *Store) AgeDoubt(agreed time.Duration) {
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
 	s.clock.state.Doubt.Agreed += agreed
 }
 
-// MoveEvents changes the times of the events and audit events from one row to another, as a clock that was wrong does.
+// MoveEvents changes the times of the events and audit events in a range of rows, like a wrong clock.
 func (s *Store) MoveEvents(ctx context.Context, first, last int64, by time.Duration) error {
 	return s.change(ctx, func(t *tx) error {
-		t.OnCommit(func() { s.latest += by.Milliseconds() })
+		t.OnCommit(func() { s.latestTime += by.Milliseconds() })
 		for _, statement := range []string{
 			"UPDATE events SET created_at = created_at + ? WHERE id BETWEEN ? AND ?",
 			"UPDATE audit_events SET at = at + ? WHERE id BETWEEN ? AND ?",
@@ -208,26 +206,26 @@ func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.Au
 	return page.Events, err
 }
 
-// BoundLog sets how long the write-ahead log may become, in bytes.
+// BoundLog sets the limits of the write-ahead log in bytes.
 func BoundLog(o Options, restart, warn int64) Options {
 	o.logBounds = sqlite.LogBounds{Restart: restart, Warn: warn}
 	return o
 }
 
-// BoundSearches sets how many rows a search looks at, and how many a slice of it has at first.
+// BoundSearches sets the limit of a search and its first slice, in rows.
 func (s *Store) BoundSearches(rows, slice int) { s.logs.Limits = scan.Limits{Rows: rows, Slice: slice} }
 
-// TakeTurn takes the turn of an organization at reading logs.
+// TakeTurn takes the turn of an organization for reads of logs.
 func (s *Store) TakeTurn(ctx context.Context, organization int64) (end func(), err error) {
 	return s.logs.Take(ctx, organization)
 }
 
-// TakeReplayTurn takes the turn of an organization at looking for what to replay.
+// TakeReplayTurn takes the turn of an organization for reads of replays.
 func (s *Store) TakeReplayTurn(ctx context.Context, organization int64) (end func(), err error) {
 	return s.replays.Take(ctx, organization)
 }
 
-// BeginLogRead begins a read of logs that lasts until end is called, as a slice of a search does.
+// BeginLogRead begins a read of a log that lasts until end is called, like a slice of a search.
 func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
 	free, err := s.logs.Slot(ctx)
 	if err != nil {
@@ -250,7 +248,7 @@ func (s *Store) BeginLogRead(ctx context.Context) (end func(), err error) {
 	}, t.Get(&newest, "SELECT coalesce(max(id), 0) FROM events")
 }
 
-// Pend adds to the kept count of what is pending for a subscription.
+// Pend adds to the pending count of a subscription.
 func (s *Store) Pend(subscription, n int64) { s.pending.add(subscription, n) }
 
 // StoredToday returns the bytes that an organization has stored today.
@@ -264,12 +262,12 @@ func (s *Store) StoredToday(ctx context.Context, organization int64) (int64, err
 	})
 }
 
-// StorageDays returns for how many days the stored bytes of an organization are kept.
+// StorageDays returns the number of stored counts of an organization.
 func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err error) {
 	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
 }
 
-// OrphanPasses removes so many subscriptions that something is pending for, and returns which of them the next passes visit.
+// OrphanPasses deletes so many subscriptions with pending deliveries, and returns those that the next passes handle.
 func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
 	p := pendingCount{count: map[int64]int64{}, removed: map[int64]bool{}}
 	for row := range subscriptions {

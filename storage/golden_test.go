@@ -24,19 +24,19 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// update makes the golden file of today's schema: go test ./storage -run TestGolden -update
+// update writes the golden file of the current schema: go test ./storage -run TestGolden -update
 var update = flag.Bool("update", false, "make storage/testdata anew for the schema of today")
 
 // goldenKey seals the secrets of the golden files.
 var goldenKey = strings.Repeat("5e", 32)
 
-// goldenFile is a database as some version has left it, and what could be read in it then.
+// goldenFile returns the names of a database that a version left, and of its contents.
 func goldenFile(version int64) (database, content string) {
 	base := fmt.Sprintf("testdata/v%d", version)
 	return base + ".sqlite.gz", base + ".json"
 }
 
-// golden unpacks the golden file of a version and returns options to open it, with the schema of today.
+// golden unpacks the golden file of a version and returns options to open it with the current schema.
 func golden(t *testing.T, version int64) storage.Options {
 	t.Helper()
 	name, _ := goldenFile(version)
@@ -61,7 +61,7 @@ func golden(t *testing.T, version int64) storage.Options {
 	return o
 }
 
-// fill makes rows in every table.
+// fill writes rows into every table.
 func fill(t *testing.T, store *storage.Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -108,7 +108,7 @@ func fill(t *testing.T, store *storage.Store) {
 	}
 }
 
-// content reads a file whole, through all that the store shows of it.
+// content reads everything that the store shows of a file.
 func content(t *testing.T, store *storage.Store) map[string]any {
 	t.Helper()
 	ctx := t.Context()
@@ -123,7 +123,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 		"backlog":       must[webhook.Backlog](t)(store.Backlog(ctx)),
 	}
 	for _, r := range read["roles"].([]access.Role) {
-		read["permissions of "+r.Name] = r.Permissions.String() // a scope shows nothing of itself in JSON
+		read["permissions of "+r.Name] = r.Permissions.String() // the JSON of a scope is empty
 	}
 	for _, u := range read["users"].([]access.User) {
 		read["tokens of "+u.ID] = must[[]access.AccessToken](t)(store.Tokens(ctx, u.ID, 0, all))
@@ -172,13 +172,13 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 // contentOf opens a file and reads it.
 func contentOf(t *testing.T, o storage.Options) map[string]any {
 	t.Helper()
-	o.Bootstrap = access.Credential{} // which would make a token, since nobody has come in
+	o.Bootstrap = access.Credential{} // it would create a token, because there was no authenticated request
 	store, stop := storagetest.OpenWith(t, o)
 	defer stop()
 	return content(t, store)
 }
 
-// stillThere leaves of now what was there then: what later versions have added to a record is no loss.
+// stillThere removes from now what later versions have added to the records of then.
 func stillThere(then, now any) any {
 	switch then := then.(type) {
 	case map[string]any:
@@ -204,7 +204,7 @@ func stillThere(then, now any) any {
 	return now
 }
 
-// TestGolden opens what each version has left behind.
+// TestGolden opens the file of each version.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	if *update {
@@ -239,7 +239,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// makeGolden writes the golden file of today's schema.
+// makeGolden writes the golden file of the current schema.
 func makeGolden(t *testing.T) {
 	t.Helper()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))

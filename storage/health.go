@@ -5,9 +5,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// stepHealth takes the subscription's health one attempt further, and returns it as it is then.
-func (s *Store) stepHealth(t *tx, sub *subscriber, r webhook.Result) (next webhook.Health, err error) {
-	if err := t.noteEnd(r.Subscription, sub, r.Succeeded); err != nil {
+// stepHealth updates the subscription's health after an attempt and returns the new health.
+func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (next webhook.Health, err error) {
+	if err := t.saveAttemptTime(r.Subscription, sub, r.Succeeded); err != nil {
 		return next, err
 	}
 	if r.Succeeded {
@@ -28,23 +28,23 @@ func (s *Store) stepHealth(t *tx, sub *subscriber, r webhook.Result) (next webho
 	return next, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
 }
 
-// noteEnd writes when an attempt last succeeded, or failed.
-func (t *tx) noteEnd(subscription int64, sub *subscriber, succeeded bool) error {
-	noted, statement := &sub.successAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
+// saveAttemptTime stores the time of the last success or failure.
+func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succeeded bool) error {
+	savedAt, statement := &sub.successAt, "UPDATE subscriptions SET last_success_at = ? WHERE id = ?"
 	if !succeeded {
-		noted, statement = &sub.failureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
+		savedAt, statement = &sub.failureAt, "UPDATE subscriptions SET last_failure_at = ? WHERE id = ?"
 	}
-	if *noted == t.Now() {
+	if *savedAt == t.Now() {
 		return nil
 	}
-	*noted = t.Now()
+	*savedAt = t.Now()
 	_, err := t.Exec(statement, t.Now(), subscription)
 	return err
 }
 
-// writeHealth writes a health, and with it when the subscription was disabled.
+// writeHealth stores a health. If the subscription becomes disabled, it also stores when.
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
-	t.cache.forget(subscription)
+	t.cache.invalidate(subscription)
 	_, err := t.Exec(`
 		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
@@ -52,7 +52,7 @@ func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 	return err
 }
 
-// auditHealth tells that a subscription has become failing or disabled.
+// auditHealth writes the audit event of a subscription that became failing or disabled.
 func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
 	eventType := access.SubscriptionFailing
 	if h.Status == webhook.Disabled {

@@ -8,38 +8,38 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxHealthNews is how many deliveries of news about health an organization gets in a minute. Beyond that the news is in
-// the audit log only; a replay of missed events brings it still.
+// maxHealthNews is how many deliveries of events about health an organization gets per minute. Further events are in
+// the audit log only. A replay of missed events still delivers them.
 const maxHealthNews = 10_000
 
-// healthNews counts those deliveries. A transaction that was rolled back and repeated counts twice, which errs on the safe
+// healthNews counts those deliveries. A transaction that is rolled back and repeated counts twice, which is on the safe
 // side. The zero value is empty.
 type healthNews struct {
-	minute int64
-	made   map[int64]int // by organization
+	minute     int64
+	deliveries map[int64]int // by organization
 }
 
-// take reports whether an organization may have so many deliveries more, and counts them. Once it may not, it may have
-// none until the minute is over; first says that this has just begun.
-func (n *healthNews) take(organization int64, deliveries int, now int64) (ok, first bool) {
-	if m := now / time.Minute.Milliseconds(); m != n.minute || n.made == nil {
-		n.minute, n.made = m, map[int64]int{}
+// allow counts further deliveries of an organization and reports whether it may have them. After the first refusal, it
+// refuses until the minute is over. first is true for that first refusal.
+func (n *healthNews) allow(organization int64, deliveries int, now int64) (ok, first bool) {
+	if m := now / time.Minute.Milliseconds(); m != n.minute || n.deliveries == nil {
+		n.minute, n.deliveries = m, map[int64]int{}
 	}
-	before := n.made[organization]
-	n.made[organization] += deliveries
-	return n.made[organization] <= maxHealthNews, before <= maxHealthNews
+	before := n.deliveries[organization]
+	n.deliveries[organization] += deliveries
+	return n.deliveries[organization] <= maxHealthNews, before <= maxHealthNews
 }
 
-// newsReceivers returns those of the subscriptions that get news about the health of another one: the healthy ones at
-// other hosts. What fails for one subscription mostly fails for all at its host, and each failure would make more news.
+// newsReceivers returns the subscriptions that get events about the health of another one: healthy ones at other hosts.
+// A failure usually concerns all subscriptions at a host, and each failure would cause more such events.
 func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []int64) ([]int64, error) {
-	subject, err := t.subscriber(about)
+	subject, err := t.cachedSubscription(about)
 	if err != nil {
 		return nil, err
 	}
 	to := subscriptions[:0]
 	for _, row := range subscriptions {
-		sub, err := t.subscriber(row)
+		sub, err := t.cachedSubscription(row)
 		if err != nil {
 			return nil, err
 		}
@@ -47,18 +47,18 @@ func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []
 			to = append(to, row)
 		}
 	}
-	ok, first := t.news.take(organization, len(to), t.Now())
+	ok, first := t.news.allow(organization, len(to), t.Now())
 	if ok {
 		return to, nil
 	}
 	if first {
-		s.log.Warn("news about the health of subscriptions is in the audit log only: the organization has had too much of it in this minute",
+		s.log.Warn("too many events about the health of subscriptions in this minute; further ones are in the audit log only",
 			"organization", organization, "subscription", subject.ID, "deliveries_a_minute", maxHealthNews)
 	}
 	return nil, nil
 }
 
-// normalHost returns the host of an address, in lower case, without port and closing dot.
+// normalHost returns the host of a URL in lower case, without port and final dot.
 func normalHost(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// holder is an operator in an organization without subscriptions, or the event about the hold would wait for them.
+// holder returns an operator of an organization without subscriptions. Otherwise the event about the hold would be
+// pending too.
 func holder(t *testing.T, x tenant) access.Actor {
 	t.Helper()
 	return storagetest.Operator(t, x.Store).Actor("127.0.0.1", "test")
@@ -31,7 +32,7 @@ func holdQueue(t *testing.T, x tenant) {
 func TestHold(t *testing.T) {
 	t.Parallel()
 
-	t.Run("lets nothing begin, takes what is published, and ends with a release", func(t *testing.T) {
+	t.Run("no attempt begins until the release, and publishing works", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
@@ -57,7 +58,7 @@ func TestHold(t *testing.T) {
 		}
 	})
 
-	t.Run("holds what shares its transaction, and what a rollback would have forgotten", func(t *testing.T) {
+	t.Run("a hold applies in its own transaction and survives a rollback", func(t *testing.T) {
 		t.Parallel()
 		store, err := storage.Open(t.Context(), storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")))
 		if err != nil {
@@ -89,20 +90,20 @@ func TestHold(t *testing.T) {
 		}
 	})
 
-	t.Run("outlives the process, and keeps its first reason", func(t *testing.T) {
+	t.Run("a hold survives a restart and keeps its first reason", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := tenantOf(t, store)
 		storagetest.Publish(t, store, x.owner, "a")
 		holdQueue(t, x)
-		first := *store.Held()
+		first := *store.Hold()
 		if err := store.HoldQueue(t.Context(), holder(t, x), "another"); err != nil {
 			t.Fatal(err)
 		}
 		stop()
 		store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if again := store.Held(); again == nil || *again != first || first.Reason != "a test" {
+		if again := store.Hold(); again == nil || *again != first || first.Reason != "a test" {
 			t.Errorf("held as %+v, then %+v", first, again)
 		}
 		x.Store = store
@@ -115,7 +116,7 @@ func TestHold(t *testing.T) {
 func TestDiscardedHold(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is discarded with what was pending by then, in batches, and not with what came later", func(t *testing.T) {
+	t.Run("a discard drops earlier deliveries in batches and keeps later ones", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		const many = 1200 // more than two batches
@@ -150,7 +151,7 @@ func TestDiscardedHold(t *testing.T) {
 		}
 	})
 
-	t.Run("is what a discard wants", func(t *testing.T) {
+	t.Run("a discard without a hold is refused", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
@@ -159,7 +160,7 @@ func TestDiscardedHold(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves a delivery that was on the wire to its end, though it is discarded", func(t *testing.T) {
+	t.Run("a delivery on the wire may still succeed after a discard", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
@@ -180,7 +181,7 @@ func TestDiscardedHold(t *testing.T) {
 func TestEffectsOfHold(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is in the audit log, once for each change", func(t *testing.T) {
+	t.Run("each change of the hold is in the audit log once", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
@@ -204,7 +205,7 @@ func TestEffectsOfHold(t *testing.T) {
 		}
 	})
 
-	t.Run("makes nothing late, nor does its end", func(t *testing.T) {
+	t.Run("neither a hold nor its end makes deliveries late", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := newTenant(t)
@@ -224,7 +225,7 @@ func TestEffectsOfHold(t *testing.T) {
 		})
 	})
 
-	t.Run("keeps what is old, until it ends", func(t *testing.T) {
+	t.Run("old events stay until the hold ends", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -249,11 +250,11 @@ func TestEffectsOfHold(t *testing.T) {
 		})
 	})
 
-	t.Run("is shown with those for whom most is waiting first", func(t *testing.T) {
+	t.Run("the queue lists the subscriptions with most pending deliveries first", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "b")
-		for _, eventType := range []string{"a", "b", "c"} { // the first wants every type, and has the news of the second
+		for _, eventType := range []string{"a", "b", "c"} { // the first subscription wants every type, and gets the event about the second
 			storagetest.Publish(t, x.Store, x.owner, eventType)
 		}
 		due := x.jobs(t)[0].DueAt
@@ -272,7 +273,7 @@ func TestEffectsOfHold(t *testing.T) {
 		}
 	})
 
-	t.Run("asks the file nothing that grows", func(t *testing.T) {
+	t.Run("no statement of a hold reads a table that grows", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")

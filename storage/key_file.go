@@ -14,24 +14,24 @@ import (
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
-// keyFile holds the key that nobody configured. It has one key a line: one, except where a change of the key was cut off or
-// an operator has added an old key to restore a backup. The database tells which of them it is sealed with.
+// keyFile is the file with the key that Keyhook created itself. It has one key per line. More than one key is left by
+// an interrupted Rekey, or by an operator who needs an old key for a restore. The database says which key is in use.
 //
-// It gets its name only once the database that it belongs to is there. Until then its name ends in disk.FreshKey, so a first
-// start that was cut off is not taken for a database that was lost.
+// The file gets its final name after the database exists. Until then its name ends in disk.FreshKey. So an interrupted
+// first start is not mistaken for a lost database.
 type keyFile struct {
 	name  string
-	fresh bool
+	isNew bool
 }
 
 func (f keyFile) path() string {
-	if f.fresh {
+	if f.isNew {
 		return strings.TrimSuffix(f.name, disk.Key) + disk.FreshKey
 	}
 	return f.name
 }
 
-// read returns the keys, at least one of them. The error is os.ErrNotExist where there is no file.
+// read returns the keys, at least one. The error is os.ErrNotExist if there is no file.
 func (f keyFile) read() ([]seal.Key, error) {
 	file, err := disk.OpenRegular(f.path())
 	if err != nil {
@@ -47,29 +47,29 @@ func (f keyFile) read() ([]seal.Key, error) {
 		key, err := seal.ParseKey(line)
 		if err != nil {
 			return nil, fault.Advise(fmt.Errorf("%w: line %d of %s is not an encryption key", ErrKey, i+1, f.path()),
-				"put it back from your copy of it")
+				"restore the key file from your copy")
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fault.Advise(fmt.Errorf("%w: %s is empty", ErrKey, f.path()), "put it back from your copy of it")
+		return nil, fault.Advise(fmt.Errorf("%w: %s is empty", ErrKey, f.path()), "restore the key file from your copy")
 	}
 	return keys, nil
 }
 
-// keyFileLimit is more bytes than any key file has.
+// keyFileLimit is larger than any key file.
 const keyFileLimit = 64 << 10
 
-// write replaces what the file holds, if it holds anything: after a crash it has the old keys or the new ones. It returns
-// once they are on the disk, so that they can be sealed with. The keys go into a file that it makes itself: a file that
-// was there before could be open to others.
+// write replaces the contents of the file. After a crash, the file has the old keys or the new ones. When write
+// returns, the keys are on the disk and may be used. It creates a file of its own first, because others might be able
+// to read an existing one.
 func (f keyFile) write(keys ...seal.Key) error {
 	var text strings.Builder
 	for _, k := range keys {
 		text.WriteString(k.Reveal() + "\n")
 	}
 	part := f.path() + ".part"
-	if err := disk.Remove(part); err != nil { // a run that was cut off has left it
+	if err := disk.Remove(part); err != nil { // an interrupted run may have left it
 		return err
 	}
 	file, err := disk.Create(part)
@@ -86,9 +86,9 @@ func (f keyFile) write(keys ...seal.Key) error {
 	return nil
 }
 
-// keep gives a fresh key file its name, now that its database is there.
-func (f keyFile) keep() error {
-	if !f.fresh {
+// finalize gives a new key file its final name, after the database exists.
+func (f keyFile) finalize() error {
+	if !f.isNew {
 		return nil
 	}
 	if err := errors.Join(os.Rename(f.path(), f.name), disk.SyncDir(filepath.Dir(f.name))); err != nil {
@@ -97,12 +97,12 @@ func (f keyFile) keep() error {
 	return nil
 }
 
-// oldKey is the name of the file that reduce moves the key of that id to.
-func (f keyFile) oldKey(id string) string { return f.name + "." + id }
+// oldKeyPath returns the name of the file to which keepOnly moves the key of that id.
+func (f keyFile) oldKeyPath(id string) string { return f.name + "." + id }
 
-// reduce leaves one key in the file, or no file where that key is not in it. It moves each other key to a file of its own
-// that is named for it, because backups of before cannot be read without it. It returns the names of those files.
-func (f keyFile) reduce(to seal.Key) (moved []string, err error) {
+// keepOnly removes all keys except one from the file, and deletes a file that does not have that key. It moves each
+// removed key to a file of its own, because older backups need that key. It returns the names of those files.
+func (f keyFile) keepOnly(to seal.Key) (moved []string, err error) {
 	keys, err := f.read()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -114,7 +114,7 @@ func (f keyFile) reduce(to seal.Key) (moved []string, err error) {
 		if k.ID() == to.ID() {
 			continue
 		}
-		name := f.oldKey(k.ID())
+		name := f.oldKeyPath(k.ID())
 		if err := (keyFile{name: name}).write(k); err != nil {
 			return nil, err
 		}

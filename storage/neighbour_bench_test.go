@@ -16,16 +16,16 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// The heaviest load that one customer may make: neighbourCallers calls at a time, without pause, each of which makes
-// neighbourEvents * neighbourSubscriptions = 10,000 deliveries.
+// The heaviest load of one customer: neighbourCallers parallel calls without pause. Each creates neighbourEvents *
+// neighbourSubscriptions = 10,000 deliveries.
 const (
 	neighbourCallers       = 4
 	neighbourSubscriptions = 1000
 	neighbourEvents        = 10
 )
 
-// BenchmarkNeighbour measures how long a customer waits for a publish and for a revocation, alone and beside a neighbour
-// who publishes as much as Keyhook lets them: go test ./storage -run '^$' -bench Neighbour -benchtime 200x.
+// BenchmarkNeighbour measures how long a publish and a revocation of one customer take, alone and beside a neighbour at
+// the limits: go test ./storage -run '^$' -bench Neighbour -benchtime 200x.
 func BenchmarkNeighbour(b *testing.B) {
 	for _, callers := range []int{0, neighbourCallers} {
 		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
@@ -62,7 +62,7 @@ func BenchmarkNeighbour(b *testing.B) {
 	}
 }
 
-// flood has so many callers publish without pause until stop is called.
+// flood publishes from so many callers without pause until stop is called.
 func flood(b *testing.B, store *storage.Store, p access.Principal, callers int) (stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	batch := make([]webhook.NewEvent, neighbourEvents)

@@ -16,18 +16,18 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// seen notes what a store tells of itself.
-type seen struct {
+// recordingObserver is an Observer that records its calls.
+type recordingObserver struct {
 	mu          sync.Mutex
 	commits     int
 	writes      int
-	took        time.Duration // the least
+	took        time.Duration // the shortest
 	events      int
 	turns       []webhook.Status
 	interrupted int
 }
 
-func (s *seen) Committed(writes int, took time.Duration) {
+func (s *recordingObserver) Committed(writes int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.commits == 0 || took < s.took {
@@ -37,26 +37,26 @@ func (s *seen) Committed(writes int, took time.Duration) {
 	s.writes += writes
 }
 
-func (s *seen) Published(events int) {
+func (s *recordingObserver) Published(events int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events += events
 }
 
-func (s *seen) Turned(to webhook.Status) {
+func (s *recordingObserver) HealthChanged(to webhook.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turns = append(s.turns, to)
 }
 
-func (s *seen) Interrupted(attempts int) {
+func (s *recordingObserver) Interrupted(attempts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.interrupted += attempts
 }
 
-// observed makes a tenant in a store that tells o.
-func observed(t *testing.T, o *seen) tenant {
+// openObserved creates a fixture in a store with that observer.
+func openObserved(t *testing.T, o *recordingObserver) tenant {
 	t.Helper()
 	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	options.Observer = o
@@ -64,7 +64,7 @@ func observed(t *testing.T, o *seen) tenant {
 	return tenantOf(t, store)
 }
 
-// fail has n attempts in a row fail.
+// fail makes n attempts in a row fail.
 func (x tenant) fail(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -77,10 +77,10 @@ func (x tenant) fail(t *testing.T, n int) {
 func TestObserver(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is told of each commit and of the writes that share it", func(t *testing.T) {
+	t.Run("each commit is reported with its number of writes", func(t *testing.T) {
 		t.Parallel()
-		var o seen
-		x := observed(t, &o)
+		var o recordingObserver
+		x := openObserved(t, &o)
 		o.mu.Lock()
 		commits, writes := o.commits, o.writes
 		o.mu.Unlock()
@@ -100,17 +100,17 @@ func TestObserver(t *testing.T) {
 		}
 	})
 
-	t.Run("counts events that are accepted, and no repetition", func(t *testing.T) {
+	t.Run("accepted events are counted, repeated ones are not", func(t *testing.T) {
 		t.Parallel()
-		var o seen
-		x := observed(t, &o)
+		var o recordingObserver
+		x := openObserved(t, &o)
 		for range 3 {
-			if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":1}`), keyed("l", `{"n":2}`)}); err != nil {
+			if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`), eventWithKey("l", `{"n":2}`)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("k", `{"n":2}`)}); err == nil {
+		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":2}`)}); err == nil {
 			t.Error("a key that belongs to another event was accepted")
 		}
 		if o.events != 3 {
@@ -118,10 +118,10 @@ func TestObserver(t *testing.T) {
 		}
 	})
 
-	t.Run("is told of each change of a subscription's status, whoever made it", func(t *testing.T) {
+	t.Run("each change of a status is reported, whoever made it", func(t *testing.T) {
 		t.Parallel()
-		var o seen
-		x := observed(t, &o)
+		var o recordingObserver
+		x := openObserved(t, &o)
 		yes, no := true, false
 		x.fail(t, 7) // the fifth makes it failing
 		job := x.jobs(t)[0]
@@ -138,9 +138,9 @@ func TestObserver(t *testing.T) {
 		}
 	})
 
-	t.Run("is told by the next start how many attempts were cut off", func(t *testing.T) {
+	t.Run("the next start reports the interrupted attempts", func(t *testing.T) {
 		t.Parallel()
-		var o seen
+		var o recordingObserver
 		options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		options.Observer = &o
 		store, stop := storagetest.OpenWith(t, options)
@@ -164,7 +164,7 @@ func TestObserver(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is empty where nothing waits", func(t *testing.T) {
+	t.Run("the backlog is empty if nothing is pending", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		if got, err := x.Backlog(t.Context()); err != nil || got != (webhook.Backlog{}) {
@@ -172,12 +172,12 @@ func TestBacklog(t *testing.T) {
 		}
 	})
 
-	t.Run("tells deliveries and lanes by state, and since when the longest has waited", func(t *testing.T) {
+	t.Run("the backlog counts deliveries and lanes by state, with the oldest due time", func(t *testing.T) {
 		t.Parallel()
 		ctx, no := t.Context(), false
 		x := tenant{Store: storagetest.Open(t)}
 		x.owner, _ = storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
-		types := []string{"user.created", "order.paid"} // and no audit events
+		types := []string{"user.created", "order.paid"} // without audit events
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
 		waiting := func(want webhook.Backlog) {
 			t.Helper()
@@ -204,7 +204,7 @@ func TestBacklog(t *testing.T) {
 		if err := x.DeleteSubscription(ctx, x.actor(), x.org(), gone.ID); err != nil {
 			t.Fatal(err)
 		}
-		got, err := x.Backlog(ctx) // upkeep may have dropped what was pending for it
+		got, err := x.Backlog(ctx) // upkeep may have dropped its pending deliveries
 		if err != nil || got.Healthy != (webhook.Waiting{Lanes: 2, Deliveries: 3}) || got.Closed.Lanes < 1 || got.Closed.Lanes > 2 {
 			t.Errorf("%+v, error %v", got, err)
 		}
@@ -228,7 +228,7 @@ func TestBacklog(t *testing.T) {
 		}
 	})
 
-	t.Run("ends with its context", func(t *testing.T) {
+	t.Run("the backlog ends with its context", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		ctx, cancel := context.WithCancel(t.Context())

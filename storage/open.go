@@ -21,10 +21,11 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Open locks, checks and opens the database, and creates it where there is none. A process that is root takes on the rights
-// of the owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do:
-// ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged, ErrKey, ErrKeyMissing, or one of package disk. A
-// file that is refused is left as it was.
+// Open locks, checks and opens the database, or creates it. A process that runs as root first takes the rights of the
+// owner of the database, for good (see disk.Locate).
+//
+// Open refuses with advice on what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged,
+// ErrKey, ErrKeyMissing, or an error of package disk. It does not change a file that it refuses.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s, err := newStore(o)
 	if err != nil {
@@ -41,13 +42,13 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 
 func newStore(o Options) (*Store, error) {
 	s := &Store{
-		tx:        newTx(),
-		policy:    o.Policy,
-		retention: retention{events: o.KeepEvents, audit: o.KeepAudit},
-		observer:  o.Observer,
-		log:       o.Logger,
-		replaying: make(chan struct{}, 1),
-		sweeps:    newSweeps(),
+		tx:         newTx(),
+		policy:     o.Policy,
+		retention:  retention{events: o.KeepEvents, audit: o.KeepAudit},
+		observer:   o.Observer,
+		log:        o.Logger,
+		replayLock: make(chan struct{}, 1),
+		sweeps:     newSweeps(),
 	}
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
@@ -56,7 +57,7 @@ func newStore(o Options) (*Store, error) {
 		return nil, fmt.Errorf("policy of %d attempts: a delivery may have at most %d", s.policy.MaxAttempts, maxAttempts)
 	}
 	if s.observer == nil {
-		s.observer = unobserved{}
+		s.observer = noObserver{}
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -66,18 +67,18 @@ func newStore(o Options) (*Store, error) {
 
 // openFile opens the database and finds its encryption key.
 func (s *Store) openFile(ctx context.Context, o Options) (err error) {
-	var found encryptionKeys
+	var keys encryptionKeys
 	e := o.engine()
 	e.Logger = s.log
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		if found, err = o.prepareKeys(start); err == nil && len(found.keys) == 0 {
-			err = found.create()
+		if keys, err = o.prepareKeys(start); err == nil && len(keys.keys) == 0 {
+			err = keys.create()
 		}
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		key, err := found.recognize(ctx, path, db)
+		key, err := keys.recognize(ctx, path, db)
 		if err == nil {
 			s.key, s.keyRing = key, seal.NewRing(key)
 		}
@@ -87,11 +88,11 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 		if o.Bootstrap == (access.Credential{}) {
 			return errors.New("a new database needs a bootstrap credential")
 		}
-		s.key, s.keyRing = found.keys[0], seal.NewRing(found.keys[0])
+		s.key, s.keyRing = keys.keys[0], seal.NewRing(keys.keys[0])
 		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
-	e.Made = func() error { return found.file.keep() }
-	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.keepOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
+	e.Made = func() error { return keys.file.finalize() }
+	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.checkOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
 	e.Committed, e.Probe, e.DrainReads = s.observer.Committed, writeProbe, s.drainReads
 	s.file, err = sqlite.Open(ctx, e)
 	return err
@@ -100,26 +101,26 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 // engine returns the options of the engine, without hooks.
 func (o Options) engine() sqlite.Options {
 	e := sqlite.Options{
-		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.copied, LogBounds: o.logBounds,
+		Path: o.Path, Schema: o.Schema, Upgrades: o.upgrades, Synchronous: o.Synchronous, Expendable: o.isCopy, LogBounds: o.logBounds,
 	}
-	e.Reached = o.reached
+	e.Reached = o.upgradeReached
 	if e.Upgrades == nil {
 		e.Upgrades = schemaUpgrades[:]
 	}
 	return e
 }
 
-// load reads what the store knows from the start on, and ends what the last owner has left. Each step relies on the ones
-// before.
+// load reads the state that the store has in memory, and ends the attempts of the last owner. Each step needs the ones
+// before it.
 func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.file.Read(s.inTx(s.loadSalt)); err != nil {
 		return err
 	}
-	if err := s.alone(s.interruptSending); err != nil {
+	if err := s.changeBeforeRun(s.interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
 	steps := []func(*tx) error{s.pending.load, s.loadHold, s.loadOrder}
-	if !o.copied {
+	if !o.isCopy {
 		steps = append(steps, s.loadClock)
 	}
 	for _, step := range steps {
@@ -131,8 +132,8 @@ func (s *Store) load(ctx context.Context, o Options) error {
 		return err
 	}
 	s.Directory = directory.New(s.file, s.reads, s.logs, s.directoryHooks())
-	if err := s.Invite(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife}); err != nil {
-		return fmt.Errorf("make the first operator's token: %w", err)
+	if err := s.EnsureBootstrapToken(directory.Bootstrap{Credential: o.Bootstrap, Life: o.BootstrapLife}); err != nil {
+		return fmt.Errorf("create the first operator's token: %w", err)
 	}
 	return nil
 }
@@ -172,12 +173,12 @@ func (s *Store) seedInstance(t *tx) error {
 }
 
 func (s *Store) loadSalt(t *tx) (err error) {
-	s.ids.Salt, err = instance(t, "salt")
+	s.ids.Salt, err = instanceValue(t, "salt")
 	return err
 }
 
-// The pools of readers. Reads of logs have connections of their own, so that authentication and delivery never wait for them:
-// a caller filters a log, so a read may look at many rows and find few.
+// The pools of readers. Reads of logs have connections of their own, so authentication and delivery never wait for them. A
+// filtered log read may read many rows and find few.
 const (
 	readers   = 4
 	readLimit = 10 * time.Second
@@ -188,11 +189,11 @@ const (
 
 	replayReaders = 1
 
-	surveyReaders = 1 // looks at every subscription with pending deliveries: a second or more for 300,000
+	surveyReaders = 1 // reads every subscription with pending deliveries; 300,000 of them take a second or more
 	surveyLimit   = 20 * time.Second
 )
 
-// openPools opens the connections that read.
+// openPools opens the read connections.
 func (s *Store) openPools(ctx context.Context) (err error) {
 	var logs, replays *sqlite.Pool
 	for _, of := range []struct {
@@ -209,7 +210,7 @@ func (s *Store) openPools(ctx context.Context) (err error) {
 	return nil
 }
 
-// drainReads waits until no log is read, and keeps new reads of logs waiting until resume is called.
+// drainReads waits for the end of all log reads. New ones wait until resume is called.
 func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
 	resumeLogs, drained := s.logs.Drain(ctx)
 	if !drained {
@@ -219,17 +220,17 @@ func (s *Store) drainReads(ctx context.Context) (resume func(), drained bool) {
 	return func() { resumeReplays(); resumeLogs() }, drained
 }
 
-// writeProbe writes other bytes than the last time, or nothing would be written.
+// writeProbe writes other bytes than the last probe, because SQLite skips a write that changes nothing.
 func writeProbe(t *sqlite.Tx, size int) error {
 	value := bytes.Repeat(binary.BigEndian.AppendUint64(nil, uint64(t.Now())), size/8)
 	_, err := t.Exec("INSERT INTO instance (name, value) VALUES ('probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", value)
 	return err
 }
 
-// State is what stands at a path.
+// State describes the file at a path.
 type State = sqlite.State
 
-// The states of a file that Open would take.
+// The states of a file that Open accepts.
 const (
 	None     = sqlite.None
 	Closed   = sqlite.Closed
@@ -237,29 +238,29 @@ const (
 	Outdated = sqlite.Outdated
 )
 
-// Owner tells which process owns the file at path; see sqlite.Owner.
+// Owner returns the process that owns the file at path; see sqlite.Owner.
 func Owner(path string) (pid string, running bool) { return sqlite.Owner(path) }
 
-// Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
-// nothing. It looks less far into a file that was left open, which only its next owner may read.
+// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
+// creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it.
 func Examine(ctx context.Context, o Options) (State, error) {
-	var found encryptionKeys
+	var keys encryptionKeys
 	e := o.engine()
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		found, err = o.prepareKeys(start)
+		keys, err = o.prepareKeys(start)
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {
-		_, err := found.recognize(ctx, path, db)
+		_, err := keys.recognize(ctx, path, db)
 		return err
 	}
 	return sqlite.Examine(ctx, e)
 }
 
-// schemaVersion is the version of schema.sql (PRAGMA user_version): one more than there are upgrades.
+// schemaVersion is the version of schema.sql (PRAGMA user_version): the number of upgrades plus one.
 const schemaVersion = 1
 
-// schemaUpgrades are those of this version: the first takes schema 1 to schema 2, and so on. The table instance stays as it
-// is, for it is read before an upgrade.
+// schemaUpgrades are the upgrades of this version. The first one leads from schema 1 to schema 2, and so on. An upgrade
+// must not change the table instance, because Open reads it before an upgrade.
 var schemaUpgrades = [schemaVersion - 1]sqlite.Step{}

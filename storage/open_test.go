@@ -15,8 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// kept makes a store, closes it, and returns its path.
-func kept(t *testing.T) string {
+// closedFile creates a store, closes it, and returns its path.
+func closedFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a #%? name.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -25,7 +25,7 @@ func kept(t *testing.T) string {
 	return path
 }
 
-// alter runs a statement on a closed file, as a hand with another tool would.
+// alter runs a statement on a closed file, like an operator with another tool.
 func alter(t *testing.T, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23", " ", "%20").Replace(path))
@@ -40,7 +40,7 @@ func alter(t *testing.T, path, statement string) {
 	}
 }
 
-// refused opens and expects an error of the given kind whose text has each of the given parts.
+// refused expects that Open fails with this kind of error, and that its text has each of the parts.
 func refused(t *testing.T, o storage.Options, kind error, parts ...string) {
 	t.Helper()
 	store, err := storage.Open(context.Background(), o)
@@ -61,9 +61,9 @@ func refused(t *testing.T, o storage.Options, kind error, parts ...string) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 
-	t.Run("keeps what is there, under a name that needs escaping", func(t *testing.T) {
+	t.Run("a name that needs escaping opens the same database again", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		if store.Created() {
 			t.Error("the file was made anew")
@@ -74,7 +74,7 @@ func TestOpen(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses a second owner and names the first", func(t *testing.T) {
+	t.Run("a second owner is refused and told the first", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -84,7 +84,7 @@ func TestOpen(t *testing.T) {
 		stop()
 	})
 
-	t.Run("refuses a second owner under another name of the same file", func(t *testing.T) {
+	t.Run("a second owner is refused by another name of the file", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -107,22 +107,22 @@ func TestOpen(t *testing.T) {
 func TestRefusedFile(t *testing.T) {
 	t.Parallel()
 
-	t.Run("refuses a schema that was changed by hand, with the difference", func(t *testing.T) {
+	t.Run("a schema that was changed by hand is refused with the difference", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		alter(t, path, "ALTER TABLE plans ADD COLUMN colour TEXT; DROP INDEX deliveries_pending; CREATE TABLE notes (id INTEGER)")
 		refused(t, storagetest.Options(t, path), storage.ErrSchema,
 			"- index deliveries_pending", "+ table notes: CREATE TABLE notes (id INTEGER)", "- table plans", "+ table plans")
 	})
 
-	t.Run("refuses a newer schema with both numbers", func(t *testing.T) {
+	t.Run("a newer schema is refused with both versions", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		alter(t, path, "PRAGMA user_version = 99")
 		refused(t, storagetest.Options(t, path), storage.ErrNewerSchema, "99", "knows 1")
 	})
 
-	t.Run("refuses another application's file", func(t *testing.T) {
+	t.Run("the file of another application is refused", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "other.db")
 		alter(t, path, "CREATE TABLE theirs (id INTEGER)")
@@ -131,7 +131,7 @@ func TestRefusedFile(t *testing.T) {
 		refused(t, o, storage.ErrForeignFile, path, "storage.path")
 	})
 
-	t.Run("refuses garbage and leaves it as it is", func(t *testing.T) {
+	t.Run("a file of garbage is refused and not changed", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "garbage.db")
 		garbage := strings.Repeat("this is no database. ", 1000)
@@ -146,9 +146,9 @@ func TestRefusedFile(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses to go on without its key file and makes no other", func(t *testing.T) {
+	t.Run("a missing key file is an error, and no other is created", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		if err := os.Remove(path + ".key"); err != nil {
 			t.Fatal(err)
 		}
@@ -158,14 +158,14 @@ func TestRefusedFile(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses another key", func(t *testing.T) {
+	t.Run("another key is refused", func(t *testing.T) {
 		t.Parallel()
-		o := storagetest.Options(t, kept(t))
+		o := storagetest.Options(t, closedFile(t))
 		o.EncryptionKey = strings.Repeat("ab", 32)
 		refused(t, o, storage.ErrKey, "encryption.key")
 	})
 
-	t.Run("refuses a key that is none without showing it", func(t *testing.T) {
+	t.Run("an invalid key is refused and not shown", func(t *testing.T) {
 		t.Parallel()
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.EncryptionKey = "hunter2"
@@ -175,9 +175,9 @@ func TestRefusedFile(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses an empty file beside a key file, which it is not the first start of", func(t *testing.T) {
+	t.Run("an empty file beside a key file is refused as lost", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		if err := os.Truncate(path, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestRefusedFile(t *testing.T) {
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 
-	t.Run("begins anew after a first start that was cut off at any step", func(t *testing.T) {
+	t.Run("a first start that was interrupted at any step starts again", func(t *testing.T) {
 		t.Parallel()
 		for name, cut := range map[string]func(t *testing.T, path string){
 			"before the key was whole": func(t *testing.T, path string) {
@@ -224,8 +224,8 @@ func TestFirstStart(t *testing.T) {
 				}
 			})
 		}
-		path := kept(t)
-		if err := os.Rename(path+".key", path+".key.new"); err != nil { // as if cut off before the key had its name
+		path := closedFile(t)
+		if err := os.Rename(path+".key", path+".key.new"); err != nil { // as if the start ended before the key got its name
 			t.Fatal(err)
 		}
 		storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -234,14 +234,14 @@ func TestFirstStart(t *testing.T) {
 		}
 	})
 
-	t.Run("refuses where there is no directory", func(t *testing.T) {
+	t.Run("a missing directory is refused", func(t *testing.T) {
 		t.Parallel()
 		refused(t, storagetest.Options(t, filepath.Join(t.TempDir(), "no", "such", "keyhook.db")), disk.ErrAccess, "storage.path")
 	})
 
-	t.Run("keeps its files to itself", func(t *testing.T) {
+	t.Run("only the owner may read the files", func(t *testing.T) {
 		t.Parallel()
-		path := kept(t)
+		path := closedFile(t)
 		for _, name := range []string{path + ".key", path + ".lock"} {
 			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %v, error %v", name, info.Mode(), err)

@@ -21,14 +21,14 @@ func (x tenant) pace(t *testing.T, perSecond int64) webhook.Subscription {
 	return must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, c))
 }
 
-// counter counts how often the dispatcher is told of one subscription.
-type counter struct {
+// changeCounter counts the changes of one subscription that the dispatcher hears of.
+type changeCounter struct {
 	watcher
 	of    int64
 	named atomic.Int64
 }
 
-func (w *counter) Changed(subscriptions ...int64) {
+func (w *changeCounter) SubscriptionsChanged(subscriptions ...int64) {
 	if slices.Contains(subscriptions, w.of) {
 		w.named.Add(1)
 	}
@@ -37,10 +37,10 @@ func (w *counter) Changed(subscriptions ...int64) {
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is kept, told to the dispatcher, written to the audit log, and removed", func(t *testing.T) {
+	t.Run("a rate limit is stored, announced, audited and removed", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		w := counter{of: x.sub.RowID}
+		w := changeCounter{of: x.sub.RowID}
 		x.Watch(&w)
 		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
 		if x.sub.RateLimitPerSecond != nil || before.RateLimitPerSecond != nil {
@@ -71,7 +71,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	})
 
-	t.Run("stays when something else is changed, and can be had from the start", func(t *testing.T) {
+	t.Run("a rate limit survives other changes and may be set at creation", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		url, description, limit := "https://example.com/other", "slow", int64(7)
@@ -87,7 +87,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	})
 
-	t.Run("beyond what there is, is refused by the schema too", func(t *testing.T) {
+	t.Run("the schema refuses a rate limit that is out of range", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		for _, limit := range []int64{-1, 0, webhook.MaxRateLimit + 1} {
@@ -98,7 +98,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	})
 
-	t.Run("makes nothing late: who has one may have to wait", func(t *testing.T) {
+	t.Run("deliveries that wait for a rate limit are not late", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")

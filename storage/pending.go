@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// pendingCount keeps the number of pending deliveries per subscription, because counting a million rows takes seconds.
-// It is exact: it is loaded once, and the writer moves it after each commit.
+// pendingCount counts the pending deliveries of each subscription, because counting a million rows takes seconds. It is
+// exact: Open loads it once, and the writer updates it after each commit.
 type pendingCount struct {
-	mu      sync.Mutex
-	count   map[int64]int64
-	removed map[int64]bool // subscriptions that are gone and may have left something behind
-	visited int64          // the last subscription that orphaned has listed
+	mu         sync.Mutex
+	count      map[int64]int64
+	removed    map[int64]bool // deleted subscriptions that may have pending deliveries
+	lastListed int64          // the last subscription that orphaned returned
 }
 
 func (p *pendingCount) load(t *tx) error {
@@ -29,7 +29,7 @@ func (p *pendingCount) load(t *tx) error {
 		p.count[r.Subscription] = r.Pending
 		var removed bool
 		if err := t.Get(&removed, "SELECT deleted_at IS NOT NULL FROM subscriptions WHERE id = ?", r.Subscription); err != nil {
-			return fmt.Errorf("look for removed subscriptions: %w", err)
+			return fmt.Errorf("look for deleted subscriptions: %w", err)
 		}
 		if removed {
 			p.removed[r.Subscription] = true
@@ -52,14 +52,14 @@ func (p *pendingCount) of(subscription int64) int64 {
 	return p.count[subscription]
 }
 
-// all returns a copy of the numbers by subscription.
+// all returns a copy of the counts by subscription.
 func (p *pendingCount) all() map[int64]int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.count)
 }
 
-// total is how much is pending in all.
+// total returns the number of all pending deliveries.
 func (p *pendingCount) total() (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,25 +69,25 @@ func (p *pendingCount) total() (n int64) {
 	return n
 }
 
-// remove notes that a subscription is gone.
+// remove marks a subscription as deleted.
 func (p *pendingCount) remove(subscription int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.removed[subscription] = true
 }
 
-// orphaned lists removed subscriptions for which something is still pending, at most so many, and forgets those for which
-// nothing is. Each call goes on in order where the one before has ended, and begins anew after the last.
+// orphaned lists up to most deleted subscriptions with pending deliveries. It forgets those without any. Each call
+// continues after the subscriptions of the last call, and starts again at the end.
 func (p *pendingCount) orphaned(most int) []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.removed, func(subscription int64, _ bool) bool { return p.count[subscription] == 0 })
 	rows := slices.Sorted(maps.Keys(p.removed))
-	next, _ := slices.BinarySearch(rows, p.visited+1)
+	next, _ := slices.BinarySearch(rows, p.lastListed+1)
 	rows = append(rows[next:], rows[:next]...)
 	rows = rows[:min(most, len(rows))]
 	if len(rows) > 0 {
-		p.visited = rows[len(rows)-1]
+		p.lastListed = rows[len(rows)-1]
 	}
 	return rows
 }

@@ -11,9 +11,9 @@ import (
 // watcher counts what is told to the dispatcher.
 type watcher struct{ changed atomic.Int64 }
 
-func (w *watcher) Fresh([]webhook.Job) {}
+func (w *watcher) DeliveriesCreated([]webhook.Job) {}
 
-func (w *watcher) Changed(subscriptions ...int64) {
+func (w *watcher) SubscriptionsChanged(subscriptions ...int64) {
 	if len(subscriptions) == 0 {
 		w.changed.Add(1)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// planted are the things that somebody who may write to a directory can put at a name there, before or while a command uses
-// it. target is a file elsewhere, which must stay as it is, and missing a name elsewhere, which must stay free.
-var planted = map[string]func(name, target, missing string) error{
+// plantedObjects are the objects that another user of a directory could put in place of a file, before or during a command.
+// target is a file elsewhere that must not change. missing is a name elsewhere that must stay free.
+var plantedObjects = map[string]func(name, target, missing string) error{
 	"a symbolic link":           func(name, target, _ string) error { return os.Symlink(target, name) },
 	"a symbolic link to nobody": func(name, _, missing string) error { return os.Symlink(missing, name) },
 	"a hard link":               func(name, target, _ string) error { return os.Link(target, name) },
@@ -29,32 +29,32 @@ var planted = map[string]func(name, target, missing string) error{
 	},
 }
 
-// attacked is what a command is attacked at.
-type attacked struct {
+// attackedFiles has the files of an attacked command.
+type attackedFiles struct {
 	t    *testing.T
 	path string // of the database
 	o    storage.Options
 	from string // a copy to restore
 }
 
-// TestPlanted has every command find something planted at every name that it writes to. It runs as whoever runs the tests,
-// with all the rights of root, if that is root.
+// TestPlanted puts every object at every name that a command writes to. It runs with the rights of the tests, which may
+// be root's.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
-	made := kept(t)
+	made := closedFile(t)
 	from := filepath.Join(t.TempDir(), "copy.db")
 	if _, err := storage.Backup(t.Context(), storage.BackupOptions{Path: made, To: from}); err != nil {
 		t.Fatal(err)
 	}
-	open := func(a attacked) error {
+	open := func(a attackedFiles) error {
 		s, err := storage.Open(a.t.Context(), a.o)
 		if err == nil {
 			err = s.Close()
 		}
 		return err
 	}
-	backup := func(o storage.BackupOptions) func(attacked) error {
-		return func(a attacked) error {
+	backup := func(o storage.BackupOptions) func(attackedFiles) error {
+		return func(a attackedFiles) error {
 			o := o
 			o.Path = a.path
 			if o.To != "" {
@@ -67,10 +67,10 @@ func TestPlanted(t *testing.T) {
 	sqlite := slices.Clip([]string{"keyhook.db-wal", "keyhook.db-shm", "keyhook.db-journal"})
 	for _, c := range []struct {
 		command  string
-		run      func(attacked) error
+		run      func(attackedFiles) error
 		isFirst  bool     // there is no database yet
-		names    []string // where something is planted: each is refused, with a sentence that names it
-		replaced []string // the same, and each is removed or replaced unless it is a directory
+		names    []string // a planted name is refused with an error that names it
+		replaced []string // a planted name is refused too, or the object is replaced unless it is a directory
 	}{
 		{"a first start", open, true, append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.key.new.part"}},
 		{"a start", open, false, append(sqlite, "keyhook.db.lock"), nil},
@@ -78,30 +78,30 @@ func TestPlanted(t *testing.T) {
 		{"a backup with a name", backup(storage.BackupOptions{To: "copy.db"}), false, []string{"keyhook.db.partial", "copy.db"},
 			[]string{"keyhook.db.partial-journal", "keyhook.db.partial-wal"}},
 		{"a backup that replaces a file", backup(storage.BackupOptions{To: "copy.db", Replace: true}), false, []string{"keyhook.db.partial"}, []string{"copy.db"}},
-		{"a restore", func(a attacked) error { _, err := storage.Restore(a.t.Context(), a.o, a.from); return err }, false,
+		{"a restore", func(a attackedFiles) error { _, err := storage.Restore(a.t.Context(), a.o, a.from); return err }, false,
 			append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.restoring", "keyhook.db.restoring-wal", "keyhook.db.restoring.lock"}},
-		{"a change of the key", func(a attacked) error {
+		{"a change of the key", func(a attackedFiles) error {
 			_, err := storage.Rekey(a.t.Context(), storage.RekeyOptions{Options: a.o})
 			return err
 		}, false, append(sqlite, "keyhook.db.lock"), []string{"keyhook.db.key.part"}},
-		{"a look at the files", func(a attacked) error {
+		{"a look at the files", func(a attackedFiles) error {
 			storage.Owner(a.path)
 			_, err := storage.Examine(a.t.Context(), a.o)
 			return err
 		}, false, sqlite, []string{"keyhook.db.lock"}},
 	} {
 		for _, name := range append(slices.Clone(c.names), c.replaced...) {
-			for _, kind := range slices.Sorted(maps.Keys(planted)) {
+			for _, kind := range slices.Sorted(maps.Keys(plantedObjects)) {
 				t.Run(c.command+" finds "+kind+" at "+filepath.Base(name), func(t *testing.T) {
 					t.Parallel()
 					if kind == "a file of another user" && os.Getuid() != 0 {
 						if os.Getenv("KEYHOOK_TEST_REQUIRE") != "" {
 							t.Fatal("only root can make a file of another user")
 						}
-						t.Skip("only root can make a file of another user") // a failure under KEYHOOK_TEST_REQUIRE
+						t.Skip("only root can make a file of another user") // fails if KEYHOOK_TEST_REQUIRE is set
 					}
 					dir, elsewhere := t.TempDir(), t.TempDir()
-					a := attacked{t, filepath.Join(dir, "keyhook.db"), storage.Options{}, from}
+					a := attackedFiles{t, filepath.Join(dir, "keyhook.db"), storage.Options{}, from}
 					if !c.isFirst {
 						copyFiles(t, made, a.path)
 					}
@@ -111,7 +111,7 @@ func TestPlanted(t *testing.T) {
 						t.Fatal(err)
 					}
 					before := must[os.FileInfo](t)(os.Stat(target))
-					if err := planted[kind](filepath.Join(dir, name), target, missing); err != nil {
+					if err := plantedObjects[kind](filepath.Join(dir, name), target, missing); err != nil {
 						t.Fatal(err)
 					}
 					err := c.run(a)
@@ -129,9 +129,9 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// unharmed expects the target as it was before, nothing at the name missing, and the keys in files of mode 0600. What was
-// planted stands at name.
-func (a attacked) unharmed(name string, before os.FileInfo, missing string) {
+// unharmed expects an unchanged target, a free name missing, and keys in files of mode 0600. The object was planted at
+// name.
+func (a attackedFiles) unharmed(name string, before os.FileInfo, missing string) {
 	a.t.Helper()
 	if _, err := os.Lstat(missing); err == nil {
 		a.t.Error("a link was followed")
@@ -147,7 +147,7 @@ func (a attacked) unharmed(name string, before os.FileInfo, missing string) {
 	}
 }
 
-// copyFiles copies a database that nobody has open, and its key.
+// copyFiles copies a closed database and its key.
 func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
 	for _, suffix := range []string{"", ".key"} {
@@ -157,10 +157,10 @@ func copyFiles(t *testing.T, from, to string) {
 	}
 }
 
-// TestSecondName has a database that another process has open come by another name.
+// TestSecondName gives a second name to a database that another process has open.
 func TestSecondName(t *testing.T) {
 	t.Parallel()
-	path := kept(t)
+	path := closedFile(t)
 	second := filepath.Join(t.TempDir(), "second.db")
 
 	t.Run("a database with two names is refused, with the command that finds the other", func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestSecondName(t *testing.T) {
 		stop()
 	})
 
-	t.Run("the second name that a killed restore has given it is removed at the next start", func(t *testing.T) {
+	t.Run("the next start removes the second name that a killed restore left", func(t *testing.T) {
 		aside := path + ".replaced-20260102-030405.678"
 		if err := os.Link(path, aside); err != nil {
 			t.Fatal(err)
@@ -197,9 +197,9 @@ func TestSecondName(t *testing.T) {
 		}
 	})
 
-	t.Run("a database that was opened by a name which is gone is in use", func(t *testing.T) {
+	t.Run("a database that was opened by a deleted name is in use", func(t *testing.T) {
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-		moved := filepath.Join(t.TempDir(), "moved.db") // as a mount in another container shows it
+		moved := filepath.Join(t.TempDir(), "moved.db") // as a mount in another container does
 		copyFiles(t, path, moved)
 		if err := errors.Join(os.Remove(moved), os.Rename(path, moved)); err != nil {
 			t.Fatal(err)

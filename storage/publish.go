@@ -14,25 +14,27 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// PublishEvents stores events of an organization and their deliveries in one transaction, all or nothing. A repeated
-// idempotency key gets the first answer again. Faults: Invalid where a key comes back with another event, and where the
-// events would make more than maxDeliveries; Limited where they are beyond the plan's bytes of the day; Unavailable where the deliveries of a repeated event cannot be counted, though
-// what is new has been stored.
+// PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
+// idempotency key gets the first answer again.
+//
+// Faults: Invalid if a key was used for another event, or if the events need more than maxDeliveries deliveries;
+// Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event cannot be
+// counted, although the new events were stored.
 func (s *Store) PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error) {
 	published := make([]webhook.Published, len(events))
-	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).measured(func(t *tx) (int, error) {
+	w := s.workFor(organization).rows(sqlite.UsualCost + len(events)).estimated(func(t *tx) (int, error) {
 		return publishCost(t, organization, events)
 	})
 	err := w.change(ctx, func(t *tx) error {
-		o, err := t.organization(organization)
+		o, err := t.organizationID(organization)
 		if err != nil {
 			return err
 		}
-		// All is checked before anything is written: a refusal then costs the other writes of the batch nothing.
-		if err := s.answerRepeated(t, organization, events, published); err != nil {
+		// All checks come before the first write, so a refusal costs the other writes of the batch nothing.
+		if err := s.fillRepeated(t, organization, events, published); err != nil {
 			return err
 		}
-		if err := requireBounds(t, organization, events, published); err != nil {
+		if err := checkPublishLimits(t, organization, events, published); err != nil {
 			return err
 		}
 		for i, e := range events {
@@ -48,12 +50,12 @@ func (s *Store) PublishEvents(ctx context.Context, organization int64, events []
 	if err != nil {
 		return nil, err
 	}
-	s.observer.Published(accepted(published))
+	s.observer.Published(countNew(published))
 	return published, s.countRepeated(ctx, organization, published)
 }
 
-// countRepeated fills in how many deliveries the repeated events had when they were published. Each may have thousands, so
-// they are counted as logs are read, and not in the transaction, for which others wait.
+// countRepeated sets how many deliveries the repeated events had when they were published. Each event may have
+// thousands. So a log reader counts them, and not the transaction, for which others wait.
 func (s *Store) countRepeated(ctx context.Context, organization int64, published []webhook.Published) error {
 	var repeated []webhook.Event
 	for _, p := range published {
@@ -70,8 +72,8 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 		return err
 	}
 	defer end()
-	for some := range slices.Chunk(repeated, countedEvents) {
-		if err := s.countDeliveries(ctx, some); err != nil {
+	for batch := range slices.Chunk(repeated, eventsPerCount) {
+		if err := s.countDeliveries(ctx, batch); err != nil {
 			return fmt.Errorf("count deliveries: %w", err)
 		}
 	}
@@ -83,10 +85,9 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	return nil
 }
 
-// answerRepeated fills in the answers to the events that are there already, under their idempotency keys, but for the number of
-// their deliveries.
-func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
-	var wrong []fault.Field
+// fillRepeated sets the answers for events whose idempotency key is already stored, without the number of deliveries.
+func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	var problems []fault.Field
 	for i, e := range events {
 		published[i] = webhook.Published{}
 		if e.IdempotencyKey == "" {
@@ -107,7 +108,7 @@ func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEv
 		case err != nil:
 			return fmt.Errorf("look for idempotency key: %w", err)
 		case string(first.Digest) != string(e.Digest[:]):
-			wrong = append(wrong, fault.Field{
+			problems = append(problems, fault.Field{
 				Field: fieldOf(i, len(events), "idempotency_key"), Code: "idempotency_key_reused",
 				Message: "This key belongs to another event; use a new one.",
 			})
@@ -117,10 +118,10 @@ func (s *Store) answerRepeated(t *tx, organization int64, events []webhook.NewEv
 			ID: s.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
 		}
 	}
-	return fault.Fields(wrong)
+	return fault.Fields(problems)
 }
 
-// fieldOf names a field of the i-th of n events as its publisher wrote it: alone, or in a batch.
+// fieldOf returns the name of a field of the i-th of n events, as the publisher wrote it.
 func fieldOf(i, n int, name string) string {
 	if n == 1 {
 		return name
@@ -128,16 +129,16 @@ func fieldOf(i, n int, name string) string {
 	return fmt.Sprintf("events.%d.%s", i, name)
 }
 
-// publish inserts one event and its deliveries. A subscription never receives an event about itself, so a failing endpoint
-// cannot cause more failing deliveries: about is the row id of that subscription, 0 where there is none. See newsReceivers
-// for news about health.
+// publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
+// subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
+// events about health, see newsReceivers.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
-	to, err := receivers(t, organization, about, e.Type)
+	subscriptions, err := receivers(t, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
 	}
 	if about != 0 && access.HealthNews(e.Type) {
-		if to, err = s.newsReceivers(t, organization, about, to); err != nil {
+		if subscriptions, err = s.newsReceivers(t, organization, about, subscriptions); err != nil {
 			return webhook.Published{}, err
 		}
 	}
@@ -145,7 +146,7 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	if err != nil {
 		return webhook.Published{}, err
 	}
-	jobs, err := fanOut(t, row, to)
+	jobs, err := fanOut(t, row, subscriptions)
 	if err != nil {
 		return webhook.Published{}, err
 	}
@@ -154,12 +155,12 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.Now()
 		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.Now(), organization
 	}
-	s.announce(t, jobs)
+	s.announceDeliveries(t, jobs)
 	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
 }
 
-// insertEvent stores the event with the bytes that will be sent. They hold its public id, which is computed from its row
-// id; so the row id is chosen here rather than by SQLite.
+// insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
+// id. So this function chooses the row id, and not SQLite.
 func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
 	s.lastEvent++
 	row = s.lastEvent
@@ -180,7 +181,7 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 	return row, id, body, nil
 }
 
-// fanOut inserts a delivery for each of the receivers of an event.
+// fanOut inserts one delivery for each receiver of an event.
 func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
 	jobs := make([]webhook.Job, len(receivers))
 	for i, row := range receivers {
@@ -196,8 +197,8 @@ func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
 	return jobs, nil
 }
 
-// receivers returns the open subscriptions that want an event of the type, if the plan has webhooks. An audit event goes
-// only to those with audit_events.
+// receivers returns the open subscriptions for an event type, if the plan has webhooks. Only subscriptions with
+// audit_events get audit events.
 func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
 	matching, err := t.matching(organization, eventType)
 	if err != nil {
@@ -206,7 +207,7 @@ func receivers(t *tx, organization, about int64, eventType string) ([]int64, err
 	isAudit := access.IsAuditType(eventType)
 	open := make([]int64, 0, len(matching))
 	for _, row := range matching {
-		sub, err := t.subscriber(row)
+		sub, err := t.cachedSubscription(row)
 		if err != nil {
 			return nil, err
 		}
@@ -217,8 +218,8 @@ func receivers(t *tx, organization, about int64, eventType string) ([]int64, err
 	return open, nil
 }
 
-// insertDeliveryOf are the statements that insert deliveries of one event, by how many. The parameters are the event, the
-// time, and the subscriptions.
+// insertDeliveryOf has the statements that insert deliveries of one event, by their number. The parameters are the
+// event, the time, and the subscriptions.
 var insertDeliveryOf = map[int]string{1: insertStatement(1), 8: insertStatement(8), 64: insertStatement(64)}
 
 func insertStatement(n int) string {
@@ -233,8 +234,8 @@ func insertStatement(n int) string {
 	return b.String()
 }
 
-// deliveriesAtOnce returns how many of n deliveries the next statement inserts. A delivery costs a third in a statement of
-// 64 of what it costs in one of its own.
+// deliveriesAtOnce returns how many of n deliveries the next statement inserts. In a statement of 64, a delivery costs
+// a third of what it costs alone.
 func deliveriesAtOnce(n int) int {
 	switch {
 	case n >= 64:
@@ -245,8 +246,8 @@ func deliveriesAtOnce(n int) int {
 	return 1
 }
 
-// insertDeliveries inserts so many deliveries of an event as deliveriesAtOnce has returned, and fills in their row ids:
-// SQLite numbers the rows of a statement one after the other.
+// insertDeliveries inserts deliveries of an event and sets their row ids. The number of jobs must be one that
+// deliveriesAtOnce returns. SQLite numbers the rows of one statement in sequence.
 func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	args := make([]any, 0, 2+len(jobs))
 	args = append(args, event, t.Now())
@@ -260,8 +261,8 @@ func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
 	return err
 }
 
-// announce counts new pending deliveries and shows them to the dispatcher once they are committed.
-func (s *Store) announce(t *tx, jobs []webhook.Job) {
+// announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
+func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -270,60 +271,60 @@ func (s *Store) announce(t *tx, jobs []webhook.Job) {
 			s.pending.add(j.Subscription, 1)
 		}
 		if w := s.watcher.Load(); w != nil {
-			(*w).Fresh(jobs)
+			(*w).DeliveriesCreated(jobs)
 		}
 	})
 }
 
-// announceChange tells the dispatcher, once it is committed, that these subscriptions are not what they were. None named means
+// announceChange tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
 // any.
 func (s *Store) announceChange(t *tx, subscriptions ...int64) {
-	t.cache.forget(subscriptions...)
+	t.cache.invalidate(subscriptions...)
 	t.OnCommit(func() {
 		if w := s.watcher.Load(); w != nil {
-			(*w).Changed(subscriptions...)
+			(*w).SubscriptionsChanged(subscriptions...)
 		}
 	})
 }
 
 const (
-	// maxDeliveries is how many deliveries one request may make. That takes the writer about a tenth of a second, for which
-	// all others wait.
+	// maxDeliveries limits the deliveries of one request. So many take the writer about a tenth of a second, and all
+	// other writes wait for it.
 	maxDeliveries = 10_000
-	// pageSize is the size of a database page in bytes. To write one takes about as long as to write a row.
+	// pageSize is the size of a database page in bytes. Writing a page takes about as long as writing a row.
 	pageSize = 4096
 )
 
-// publishCost returns about how many rows events will write.
+// publishCost returns about how many rows the events will write.
 func publishCost(t *tx, organization int64, events []webhook.NewEvent) (int, error) {
-	cost, err := mostDeliveries(t, organization, events)
+	cost, err := estimateDeliveries(t, organization, events)
 	for _, e := range events {
 		cost += 1 + len(e.Data)/pageSize
 	}
 	return cost, err
 }
 
-// mostDeliveries returns how many deliveries events make at most. It stops counting where they are too many.
-func mostDeliveries(t *tx, organization int64, events []webhook.NewEvent) (most int, err error) {
-	for i := 0; i < len(events) && most <= maxDeliveries; i++ {
+// estimateDeliveries returns an upper bound of the deliveries of events. It stops counting above maxDeliveries.
+func estimateDeliveries(t *tx, organization int64, events []webhook.NewEvent) (count int, err error) {
+	for i := 0; i < len(events) && count <= maxDeliveries; i++ {
 		matching, err := t.matching(organization, events[i].Type)
 		if err != nil {
 			return 0, err
 		}
-		most += len(matching)
+		count += len(matching)
 	}
-	return most, nil
+	return count, nil
 }
 
-// requireBounds refuses events that would make too many deliveries, or that are beyond the plan's bytes of the day. It stops
-// at the event that makes the one delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited.
-func requireBounds(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
-	most, err := mostDeliveries(t, organization, events)
+// checkPublishLimits refuses events with too many deliveries, or with more bytes than the plan allows today. It stops
+// at the first delivery too many, so a refusal costs no more than an acceptance. Faults: Invalid, Limited.
+func checkPublishLimits(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
+	estimate, err := estimateDeliveries(t, organization, events)
 	if err != nil {
 		return err
 	}
 	q, err := t.quota(organization)
-	if err != nil || most <= maxDeliveries && q.Limit == nil {
+	if err != nil || estimate <= maxDeliveries && q.Limit == nil {
 		return err
 	}
 	deliveries, bytes := 0, 0
@@ -331,14 +332,14 @@ func requireBounds(t *tx, organization int64, events []webhook.NewEvent, publish
 		if published[i].Replayed {
 			continue
 		}
-		to, err := receivers(t, organization, 0, e.Type)
+		subscriptions, err := receivers(t, organization, 0, e.Type)
 		if err != nil {
 			return err
 		}
-		if deliveries += len(to); deliveries > maxDeliveries {
+		if deliveries += len(subscriptions); deliveries > maxDeliveries {
 			return tooManyDeliveries(i, deliveries, len(events))
 		}
-		bytes += storedSize(e, len(to))
+		bytes += storedSize(e, len(subscriptions))
 	}
 	if bytes == 0 {
 		return nil
@@ -346,15 +347,15 @@ func requireBounds(t *tx, organization int64, events []webhook.NewEvent, publish
 	return requireStorage(t, organization, bytes)
 }
 
-// tooManyDeliveries says that the events up to the i-th of n make so many deliveries.
+// tooManyDeliveries says how many deliveries the first events of n need, up to the i-th.
 func tooManyDeliveries(i, deliveries, n int) error {
 	if n == 1 {
 		return fault.New(fault.Invalid, "too_many_deliveries",
-			"This event would make %d deliveries; one request may make at most %d. Narrow the event_types of your subscriptions.",
+			"This event needs %d deliveries; one request may create at most %d. Narrow the event_types of your subscriptions.",
 			deliveries, maxDeliveries)
 	}
 	return fault.New(fault.Invalid, "too_many_deliveries",
-		"The first %d of these %d events would make %d deliveries; one request may make at most %d. "+
+		"The first %d of these %d events need %d deliveries; one request may create at most %d. "+
 			"Nothing was published. Split the batch: send at most %d of these events in a request.",
 		i+1, n, deliveries, maxDeliveries, max(i, 1))
 }

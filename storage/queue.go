@@ -15,8 +15,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Lanes lists the subscriptions that have pending deliveries, open or not. Its cost is theirs, not that of what is
-// pending: the numbers are kept, and the earliest of each is one step into the index.
+// Lanes lists the subscriptions with pending deliveries, whether open or not. The cost depends on their number, not on
+// the number of deliveries. The counts are in memory, and the earliest delivery of each is one step into the index.
 func (s *Store) Lanes(ctx context.Context) ([]webhook.Lane, error) {
 	counts := s.pending.all()
 	lanes := []webhook.Lane{}
@@ -43,8 +43,8 @@ func rowList(rows iter.Seq[int64]) string {
 	return string(append(b, ']'))
 }
 
-// PendingJobs returns the pending deliveries of a subscription that are due first, whether due already or not, at most
-// limit of them, and none of the excepted ones.
+// PendingJobs returns the next pending deliveries of a subscription in the order of their due times, without those in
+// except. They may be due in the future.
 func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, except []int64) ([]webhook.Job, error) {
 	jobs := []webhook.Job{}
 	err := s.list(ctx, &jobs, `
@@ -59,9 +59,11 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 	return jobs, err
 }
 
-// Begin records attempts before they are sent, in one transaction, and returns their row ids in the same order. An
-// attempt whose subscription is closed by now, or in another epoch than the asker believes, or whose delivery no longer
-// waits for it, gets 0 and must not be sent; so do all while the queue is held. The record is what claims the delivery.
+// Begin records attempts in one transaction before they are sent, and returns their row ids in the same order. The
+// record claims the delivery.
+//
+// An attempt that must not be sent gets 0. Either the queue is held, or the subscription is closed. Or its epoch is not
+// the one that the caller knows, or the delivery does not wait for this attempt.
 func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	ids := make([]int64, len(starts))
 	err := s.workFor(0).rows(len(starts)).change(ctx, func(t *tx) error {
@@ -70,7 +72,7 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 			return err
 		}
 		for i, start := range starts {
-			sub, err := t.subscriber(start.Subscription)
+			sub, err := t.cachedSubscription(start.Subscription)
 			if err != nil {
 				return err
 			}
@@ -89,10 +91,12 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 	return ids, nil
 }
 
-// beginAttempt inserts the record, unless the delivery has ended, or is another subscription's by now, since row ids are
-// used again (there is no subscription then, which the table does not take), or another attempt of that number has been
-// made. To insert VALUES costs less than to insert from a SELECT: no more than one row can come of it, so SQLite keeps
-// nothing by to undo a part of the statement.
+// beginAttempt inserts the record of an attempt. It returns 0 if the delivery has ended, or if the number is taken. Row
+// ids are reused, so the delivery may belong to another subscription by now. Then the subselect is NULL, which the
+// table refuses.
+//
+// INSERT with VALUES costs less than INSERT from SELECT. It writes at most one row, so SQLite needs no journal to undo
+// a part of the statement.
 func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	row := attemptRow(start.Delivery, start.Number)
 	n, err := t.Affected(`
@@ -105,12 +109,12 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	return row, nil
 }
 
-// attemptRow is the row id of an attempt. It says which attempt of which delivery it is, so that one is found by the
-// other without an index. A delivery has at most maxAttempts attempts, and maxInterruptions more, which is less than 256.
+// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither look-up needs an
+// index. A delivery has at most maxAttempts + maxInterruptions attempts, which is less than 256.
 func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
-// Release takes back attempts that were begun and not sent: it is as if they had never been begun.
-func (s *Store) Release(ctx context.Context, attempts []int64) error {
+// UndoBegin deletes the records of attempts that were begun and not sent, as if they had never begun.
+func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
 			if _, err := t.Exec("DELETE FROM attempts WHERE id = ? AND outcome = "+outcomeSending, id); err != nil {
@@ -120,13 +124,13 @@ func (s *Store) Release(ctx context.Context, attempts []int64) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("release attempts: %w", err)
+		return fmt.Errorf("undo attempts: %w", err)
 	}
 	return nil
 }
 
-// Record writes how an attempt ended and all that follows from it, in one transaction: the attempt, the delivery, the
-// subscription's health, the counts of the minute, and the audit event of a transition.
+// Record stores the result of an attempt in one transaction: the attempt, the delivery, the subscription's health, the
+// counts of the minute, and an audit event if the status changes.
 func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
 	settled, err := returning(ctx, s, func(t *tx) (webhook.Settled, error) { return s.record(t, r) })
 	if err != nil {
@@ -138,7 +142,7 @@ func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, 
 func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	var settled webhook.Settled
 	if r.Trigger != webhook.ByTest {
-		sub, err := t.subscriber(r.Subscription)
+		sub, err := t.cachedSubscription(r.Subscription)
 		if err != nil {
 			return settled, err
 		}
@@ -150,7 +154,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 		t.countAttempt(sub.Organization, r)
 	}
 	settled.State, settled.DueAt = s.nextState(r)
-	if err := closeAttempt(t, r, settled); err != nil {
+	if err := finishAttempt(t, r, settled); err != nil {
 		return settled, err
 	}
 	n, err := t.Affected(`
@@ -160,7 +164,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 		return settled, err
 	}
 	switch {
-	case n == 0 && (r.Succeeded || r.Trigger == webhook.ByTest): // dropped on its way, and yet arrived; or never pending
+	case n == 0 && (r.Succeeded || r.Trigger == webhook.ByTest): // it arrived although it was dropped meanwhile, or it was never pending
 		_, err = t.Exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", settled.State, r.Number, r.Delivery)
 	case n == 1 && settled.State != webhook.Pending:
 		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
@@ -168,7 +172,7 @@ func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
 	return settled, err
 }
 
-// nextState says what becomes of the delivery.
+// nextState returns the next state of the delivery and its due time.
 func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
 	switch {
 	case r.Succeeded:
@@ -179,8 +183,8 @@ func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
 	return webhook.Pending, r.RetryAt
 }
 
-// closeAttempt fills in the record that Begin made.
-func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
+// finishAttempt writes the result into the record that Begin created.
+func finishAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	outcome := webhook.Failed
 	if r.Succeeded {
 		outcome = webhook.Succeeded
@@ -199,21 +203,22 @@ func closeAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 	return err
 }
 
-// interruptSending ends the attempts that a dead owner of the file has left behind. They keep their numbers, count for
-// nothing in the health, and their deliveries are due again: even after the last attempt, because what was accepted is
-// sent until a receiver has had its say. Only a delivery that has been cut off again and again is given up, lest it be
-// what brings the process down.
-func (s *Store) interruptSending(t *tx) error {
-	var left []struct {
+// interruptAttempts ends the attempts that the last owner of the file left unfinished. They keep their numbers and do
+// not count for the health.
+//
+// Their deliveries are due again, even after the last attempt: an accepted event is sent until a receiver has answered.
+// A delivery that is interrupted again and again is given up, because it may be what stops the process.
+func (s *Store) interruptAttempts(t *tx) error {
+	var interrupted []struct {
 		Delivery int64 `db:"delivery_id"`
 		Number   int   `db:"attempt_number"`
 	}
-	if err := t.ExecList(&left, `
+	if err := t.ExecList(&interrupted, `
 		UPDATE attempts SET outcome = `+outcomeInterrupted+`, error = 'interrupted: the server stopped before the attempt ended'
 		WHERE outcome = `+outcomeSending+` RETURNING delivery_id, attempt_number`); err != nil {
 		return err
 	}
-	for _, a := range left {
+	for _, a := range interrupted {
 		state := webhook.Pending
 		if a.Number >= s.policy.MaxAttempts+maxInterruptions {
 			state = webhook.Exhausted
@@ -223,21 +228,21 @@ func (s *Store) interruptSending(t *tx) error {
 			return err
 		}
 	}
-	if len(left) > 0 {
-		t.OnCommit(func() { s.observer.Interrupted(len(left)) })
-		s.log.Warn("attempts were interrupted by the last stop; their deliveries are due again", "attempts", len(left))
+	if len(interrupted) > 0 {
+		t.OnCommit(func() { s.observer.Interrupted(len(interrupted)) })
+		s.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", len(interrupted))
 	}
 	return nil
 }
 
 const (
-	// maxInterruptions is how many attempts beyond the last a delivery gets, should each of them be cut off.
+	// maxInterruptions is how many extra attempts a delivery gets if each of them is interrupted.
 	maxInterruptions = 5
-	// maxAttempts is the most that a policy may allow: an attempt's number has 8 bits of its row id.
+	// maxAttempts is the largest limit of a policy. The number of an attempt has 8 bits of its row id.
 	maxAttempts = 1<<8 - 1 - maxInterruptions
 )
 
-// requireWebhooks refuses where the organization's plan lacks webhooks.
+// requireWebhooks refuses if the organization's plan has no webhooks.
 func requireWebhooks(t *tx, organization int64) error {
 	var webhooks bool
 	if err := t.Get(&webhooks, "SELECT p.webhooks FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?", organization); err != nil {
@@ -250,8 +255,8 @@ func requireWebhooks(t *tx, organization int64) error {
 	return nil
 }
 
-// The numbers of package webhook as statements write them. SQLite uses a partial index only where the statement has the
-// number itself in it, and not a parameter.
+// The numbers of package webhook in SQL. SQLite uses a partial index only if the statement has the number itself, not a
+// parameter.
 const (
 	statePending   = "0" // webhook.Pending
 	stateDelivered = "1" // webhook.Delivered
@@ -267,7 +272,8 @@ const (
 	causeTest  = "3" // webhook.ByTest
 )
 
-// firstPending selects the row id of the pending delivery that is due first, of the subscription that an expression names.
+// firstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
+// is an SQL expression.
 func firstPending(subscription string) string {
 	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` ORDER BY d.due_at LIMIT 1`

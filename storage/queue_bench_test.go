@@ -13,10 +13,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// What the steps of a delivery cost in the database, on a file with synchronous=full: go test -bench 'Queue' ./storage.
+// The cost of each step of a delivery, on a file with synchronous=full: go test -bench 'Queue' ./storage.
 
-// durable makes a store with one tenant, of which n subscriptions want "a".
-func durable(b *testing.B, n int) (*storage.Store, access.Principal) {
+// openDurable creates a store with one organization, of which n subscriptions want "a".
+func openDurable(b *testing.B, n int) (*storage.Store, access.Principal) {
 	o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
@@ -27,7 +27,7 @@ func durable(b *testing.B, n int) (*storage.Store, access.Principal) {
 	return store, owner
 }
 
-// publishMany publishes n events of about 1 KiB, some in a transaction, up to a hundred.
+// publishMany publishes n events of about 1 KiB, up to a hundred per transaction.
 func publishMany(b *testing.B, store *storage.Store, p access.Principal, n, some int) {
 	b.Helper()
 	data := append(append([]byte(`{"text":"`), make([]byte, 900)...), `"}`...)
@@ -48,7 +48,7 @@ func publishMany(b *testing.B, store *storage.Store, p access.Principal, n, some
 func BenchmarkQueueFanOut(b *testing.B) {
 	for _, n := range []int{0, 1, 10, 100, 500} {
 		b.Run("subscriptions="+strconv.Itoa(n), func(b *testing.B) {
-			store, owner := durable(b, n)
+			store, owner := openDurable(b, n)
 			b.ReportAllocs()
 			b.ResetTimer()
 			publishMany(b, store, owner, b.N, min(100, 10_000/max(n, 1)))
@@ -57,9 +57,9 @@ func BenchmarkQueueFanOut(b *testing.B) {
 	}
 }
 
-// waiting publishes b.N events for one subscription and returns what Begin is asked for each.
+// waiting publishes b.N events for one subscription and returns the arguments of Begin.
 func waiting(b *testing.B) (*storage.Store, []webhook.Start) {
-	store, owner := durable(b, 1)
+	store, owner := openDurable(b, 1)
 	publishMany(b, store, owner, b.N, 100)
 	subs, err := store.Subscriptions(b.Context(), owner.Organization.RowID, "", 0, 1)
 	if err != nil {
@@ -76,7 +76,7 @@ func waiting(b *testing.B) (*storage.Store, []webhook.Start) {
 	return store, starts
 }
 
-// beginAll begins them, a hundred in a transaction.
+// beginAll begins them, a hundred per transaction.
 func beginAll(b *testing.B, store *storage.Store, starts []webhook.Start) (rows []int64) {
 	b.Helper()
 	for n := 0; len(starts) > 0; starts = starts[n:] {
@@ -97,7 +97,7 @@ func BenchmarkQueueBegin(b *testing.B) {
 	beginAll(b, store, starts)
 }
 
-// Record is asked by 64 at once, as by as many attempts that end.
+// 64 parallel calls of Record, as from that many attempts.
 func BenchmarkQueueRecord(b *testing.B) {
 	store, starts := waiting(b)
 	rows := beginAll(b, store, starts)
@@ -122,7 +122,7 @@ func BenchmarkQueueRecord(b *testing.B) {
 	all.Wait()
 }
 
-// A lane reads what is due next, 256 jobs at a time, from among so many that wait.
+// A lane reads its next 256 jobs from among many pending ones.
 func BenchmarkQueueRead(b *testing.B) {
 	for _, n := range []int{10_000, 1_000_000, 5_000_000} {
 		b.Run("pending="+strconv.Itoa(n), func(b *testing.B) {

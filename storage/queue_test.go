@@ -18,7 +18,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// tenant is an organization with one subscription to everything.
+// tenant is an organization with one subscription to every event.
 type tenant struct {
 	*storage.Store
 	owner access.Principal
@@ -42,7 +42,7 @@ func (x tenant) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test")
 
 func (x tenant) org() int64 { return x.owner.Organization.RowID }
 
-// jobs returns what is pending for the subscription.
+// jobs returns the pending deliveries of the subscription.
 func (x tenant) jobs(t *testing.T) []webhook.Job {
 	t.Helper()
 	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)
@@ -52,7 +52,7 @@ func (x tenant) jobs(t *testing.T) []webhook.Job {
 	return jobs
 }
 
-// begin begins the next attempt of a job and returns its row id, 0 if it was refused.
+// begin begins the next attempt of a job and returns its row id, or 0 if it was refused.
 func (x tenant) begin(t *testing.T, job webhook.Job) int64 {
 	t.Helper()
 	at, err := x.Target(t.Context(), job.Subscription)
@@ -73,7 +73,7 @@ func (x tenant) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
 	return ids[0]
 }
 
-// end records the end of an attempt that was begun under the present epoch.
+// end records the result of an attempt of the current epoch.
 func (x tenant) end(t *testing.T, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
 	t.Helper()
 	at, err := x.Target(t.Context(), job.Subscription)
@@ -129,7 +129,7 @@ func TestQueue(t *testing.T) {
 		}
 	})
 
-	t.Run("an attempt of another subscription's delivery does not begin", func(t *testing.T) {
+	t.Run("an attempt for the delivery of another subscription does not begin", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "other")
@@ -215,7 +215,7 @@ func TestBeginAttempts(t *testing.T) {
 		}
 		if id := x.begin(t, job); id == 0 {
 			t.Error("not begun though all is well again")
-		} else if err := x.Release(t.Context(), []int64{id}); err != nil {
+		} else if err := x.UndoBegin(t.Context(), []int64{id}); err != nil {
 			t.Fatal(err)
 		}
 		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
@@ -226,12 +226,12 @@ func TestBeginAttempts(t *testing.T) {
 		}
 	})
 
-	t.Run("what is released can begin again under the same number", func(t *testing.T) {
+	t.Run("an attempt that was undone can begin again with the same number", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
-		if err := x.Release(t.Context(), []int64{x.begin(t, job)}); err != nil {
+		if err := x.UndoBegin(t.Context(), []int64{x.begin(t, job)}); err != nil {
 			t.Fatal(err)
 		}
 		if id := x.begin(t, job); id == 0 {
@@ -270,10 +270,10 @@ func TestFailedAttempts(t *testing.T) {
 		}
 	})
 
-	t.Run("a subscription is not sent the news about itself", func(t *testing.T) {
+	t.Run("a subscription receives no events about itself", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // health is no news at the same host
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // another host, because events about health do not go to the same host
 		no := false
 		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
 			t.Fatal(err)
@@ -310,7 +310,7 @@ func TestFailedAttempts(t *testing.T) {
 func TestInterruptedAttempts(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what a dead owner left behind is interrupted, keeps its number, and is due again", func(t *testing.T) {
+	t.Run("an unfinished attempt of the last owner is interrupted, keeps its number, and is due again", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -352,7 +352,7 @@ func TestInterruptedAttempts(t *testing.T) {
 		}
 	})
 
-	t.Run("the last attempt, cut off, is made again once", func(t *testing.T) {
+	t.Run("the last attempt is made again once if it is interrupted", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -378,7 +378,7 @@ func TestInterruptedAttempts(t *testing.T) {
 func TestQueueOfRemovedSubscription(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what is pending for a removed subscription is dropped, the log stays", func(t *testing.T) {
+	t.Run("the pending deliveries of a deleted subscription are dropped, and its log stays", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
@@ -396,7 +396,7 @@ func TestQueueOfRemovedSubscription(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second + time.Millisecond)
-			if n := len(x.jobs(t)); n != 100 { // of the 200 that one batch leaves, as many as jobs asks for
+			if n := len(x.jobs(t)); n != 100 { // the first batch leaves 200, and jobs returns at most 100
 				t.Errorf("%d are pending after a second", n)
 			}
 			stop()
@@ -464,7 +464,7 @@ func TestRedeliver(t *testing.T) {
 	}
 }
 
-// TestRedeliverOfTheAuditLog has somebody without audit:read send an old event of the audit log again.
+// TestRedeliverOfTheAuditLog redelivers an old audit event without audit:read.
 func TestRedeliverOfTheAuditLog(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)

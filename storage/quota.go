@@ -9,13 +9,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// An estimate, in bytes, of what rows add to the file with their indexes. Measured were 250 to 450 bytes for an event beside
-// its data, with its first delivery and attempt; 90 for each further delivery; 220 for a line of the audit log.
+// Estimates, in bytes, of what rows and their indexes add to the file. Measured: 250 to 450 for an event without its
+// data, with its first delivery and attempt; 90 for each further delivery; 220 for an audit event.
 const (
 	storedPerEvent     = 450 // 300 for the rows and 150 for the envelope of the body
 	storedPerDelivery  = 100
 	storedPerAuditLine = 300
-	// storedPerChange is what a change needs at least: its line in the audit log, and the event of it.
+	// storedPerChange is the least that a change needs: its line in the audit log, and the event about it.
 	storedPerChange = 1_000
 )
 
@@ -26,59 +26,61 @@ func storedSize(e webhook.NewEvent, deliveries int) int {
 	return storedPerEvent + len(e.Type) + len(e.Data) + len(e.IdempotencyKey) + deliveries*storedPerDelivery
 }
 
-// quotas count the bytes that each organization has stored in this UTC day. The table storage_days holds the counts too, as
-// of the last commit. A day is one of the wall clock: if the clock jumps to another day, the count of that day holds, and
-// if it jumps back, the count of the day before holds again.
+// quotas count the bytes that each organization has stored in the current UTC day. The table storage_days has the
+// counts as of the last commit.
+//
+// The wall clock decides the day. If it jumps to another day, the count of that day applies. If it jumps back, the old
+// count applies again.
 type quotas struct {
-	day   int64
-	known map[int64]*quota // by organization; the writer alone changes what they say
-	added map[int64]int64  // bytes by organization, in this transaction
+	day    int64
+	cached map[int64]*quota // by organization; only the writer changes them
+	added  map[int64]int64  // bytes by organization that this transaction adds
 }
 
-// quota is what an organization may store and has stored in a day.
+// quota is how much an organization may store in a day, and how much it has stored.
 type quota struct {
 	Plan  string `db:"name"`
-	Limit *int64 `db:"max_stored_bytes_per_day"` // nil is no limit
-	Bytes int64  `db:"bytes"`                    // with those of this transaction
+	Limit *int64 `db:"max_stored_bytes_per_day"` // nil means no limit
+	Bytes int64  `db:"bytes"`                    // includes those of this transaction
 }
 
-func newQuotas() quotas { return quotas{known: map[int64]*quota{}, added: map[int64]int64{}} }
+func newQuotas() quotas { return quotas{cached: map[int64]*quota{}, added: map[int64]int64{}} }
 
-// forget drops what is known. It must be called where the plan of an organization changes.
-func (q *quotas) forget() { clear(q.known) }
+// forget empties the cache. Call it when the plan of an organization changes.
+func (q *quotas) forget() { clear(q.cached) }
 
-// remove drops an organization that the transaction has deleted.
+// remove removes an organization that the transaction has deleted.
 func (q *quotas) remove(organization int64) {
-	delete(q.known, organization)
+	delete(q.cached, organization)
 	delete(q.added, organization)
 }
 
-// forgetAll also drops what the transaction has added, because it is rolled back.
+// forgetAll also removes what the transaction has added, for a rollback.
 func (q *quotas) forgetAll() {
 	q.forget()
 	clear(q.added)
 }
 
-// countStored counts bytes that the transaction adds for an organization.
+// countStored adds bytes to the count of an organization.
 func (t *tx) countStored(organization int64, bytes int) {
 	if bytes == 0 {
 		return
 	}
 	t.Wrote(0)
 	t.quotas.added[organization] += int64(bytes)
-	if q, ok := t.quotas.known[organization]; ok {
+	if q, ok := t.quotas.cached[organization]; ok {
 		q.Bytes += int64(bytes)
 	}
 }
 
-// quota returns the quota of an organization for the day of the transaction.
+// quota returns the quota of an organization on the day of the transaction.
 func (t *tx) quota(organization int64) (*quota, error) {
 	day := t.Now() / dayLength
 	if t.quotas.day != day {
 		t.quotas.day = day
 		t.quotas.forget()
 	}
-	if q, ok := t.quotas.known[organization]; ok {
+	if q, ok := t.quotas.cached[organization]; ok {
 		return q, nil
 	}
 	q := new(quota)
@@ -89,22 +91,22 @@ func (t *tx) quota(organization int64) (*quota, error) {
 		return nil, sqlite.Missing(err, "organization")
 	}
 	q.Bytes += t.quotas.added[organization]
-	if len(t.quotas.known) >= maxCached {
+	if len(t.quotas.cached) >= maxCached {
 		t.quotas.forget()
 	}
-	t.quotas.known[organization] = q
+	t.quotas.cached[organization] = q
 	return q, nil
 }
 
-// requireStorage refuses to add so many bytes where the plan of an organization does not allow them today. The check stands
-// in the transaction that adds them, so parallel requests cannot pass the limit. Faults: Limited.
+// requireStorage refuses bytes that the plan does not allow today. The check is part of the transaction that adds them,
+// so parallel requests cannot exceed the limit. Faults: Limited.
 func requireStorage(t *tx, organization int64, bytes int) error {
 	q, err := t.quota(organization)
 	if err != nil || q.Limit == nil || q.Bytes+int64(bytes) <= *q.Limit {
 		return err
 	}
 	return fault.New(fault.Limited, "storage_quota_exceeded",
-		"The plan %q allows %d bytes to be stored in a UTC day (max_stored_bytes_per_day); the organization has stored %d, and this "+
+		"The plan %q allows %d stored bytes per UTC day (max_stored_bytes_per_day). The organization has stored %d today, and this "+
 			"request needs about %d more. Try again after midnight UTC, or ask an operator for a higher max_stored_bytes_per_day or another plan.",
 		q.Plan, *q.Limit, q.Bytes, bytes)
 }
@@ -123,11 +125,11 @@ func (t *tx) writeStored() error {
 	return nil
 }
 
-// storageDaysBatch is how many counts of past days a transaction deletes.
+// storageDaysBatch limits the counts that one transaction deletes.
 const storageDaysBatch = 500
 
-// dropStorageDays deletes the counts of days before yesterday, unless the clock is doubted. It looks before it writes:
-// mostly there are none.
+// dropStorageDays deletes the counts from before yesterday, unless the clock is in doubt. It reads before it writes,
+// because usually there are none.
 func (s *Store) dropStorageDays(ctx context.Context) error {
 	now, trusted := s.trustedTime()
 	if !trusted {

@@ -19,7 +19,7 @@ import (
 // storedEvent is an event that counts as 10,000 bytes: 450, its type and its data.
 var storedEvent = webhook.NewEvent{Type: "a", Data: []byte(`"` + strings.Repeat("x", 10_000-450-1-2) + `"`)}
 
-// withQuota makes a tenant whose plan still allows so many bytes today.
+// withQuota creates a fixture whose plan allows so many more bytes today.
 func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, access.Principal) {
 	t.Helper()
 	operator := storagetest.Operator(t, store)
@@ -30,7 +30,7 @@ func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, acces
 	return x, owner
 }
 
-// allow sets the limit of the plan to so many bytes more than were stored today.
+// allow sets the limit of the plan to so many bytes above those stored today.
 func (x platform) allow(t *testing.T, owner access.Principal, bytes int64) {
 	t.Helper()
 	stored := must[int64](t)(x.StoredToday(t.Context(), owner.Organization.RowID))
@@ -43,7 +43,7 @@ func (x platform) publish(t *testing.T, by access.Principal, events ...webhook.N
 	return err
 }
 
-// overQuota checks that an error says that the quota is used up.
+// overQuota checks that an error reports the used-up quota.
 func overQuota(t *testing.T, err error) {
 	t.Helper()
 	f, ok := fault.As(err)
@@ -55,7 +55,7 @@ func overQuota(t *testing.T, err error) {
 
 func TestStorageQuota(t *testing.T) {
 	t.Parallel()
-	t.Run("twenty publishers at once store as much as the plan allows", func(t *testing.T) {
+	t.Run("twenty parallel publishers store only as much as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withQuota(t, storagetest.Open(t), 75_000)
 		var made atomic.Int64
@@ -87,7 +87,7 @@ func TestStorageQuota(t *testing.T) {
 		}
 		overQuota(t, x.publish(t, owner, storedEvent))
 	})
-	t.Run("deliveries count", func(t *testing.T) {
+	t.Run("deliveries count towards the quota", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withQuota(t, storagetest.Open(t), 1_000_000)
 		for range 100 {
@@ -111,7 +111,7 @@ func TestStorageQuota(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what adds is refused, and what withdraws or changes is not", testBeyondQuota)
+	t.Run("additions are refused; changes and withdrawals are not", testBeyondQuota)
 	t.Run("a failed transaction counts nothing", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withQuota(t, storagetest.Open(t), 10_500)
@@ -198,7 +198,7 @@ func TestStorageQuotaOverTime(t *testing.T) {
 			overQuota(t, x.publish(t, owner, storedEvent))
 		})
 	})
-	t.Run("the next UTC day begins anew, and old days are forgotten", func(t *testing.T) {
+	t.Run("the next UTC day starts at zero, and the counts of old days are deleted", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestStorageQuotaOverTime(t *testing.T) {
 			store, stop := storagetest.OpenWith(t, o)
 			x, owner := withQuota(t, store, 10_000)
 			org := owner.Organization.RowID
-			// later lets time pass while the store is closed: an open one looks after the file each second.
+			// later lets time pass while the store is closed, because an open one does upkeep each second.
 			later := func(d time.Duration) {
 				stop()
 				time.Sleep(d)

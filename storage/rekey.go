@@ -13,112 +13,112 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// RekeyOptions say which file gets which encryption key. OldKey and NewKey are texts as EncryptionKey is, and may be
+// RekeyOptions select the file and its new encryption key. OldKey and NewKey have the form of EncryptionKey and may be
 // empty.
 type RekeyOptions struct {
 	Options
-	OldKey string // opens too, beside EncryptionKey and the key file
-	NewKey string // seals from now on; empty: EncryptionKey, and without that a key that is made in the key file
+	OldKey string // decrypts too, like EncryptionKey and the key file
+	NewKey string // the new key; if empty, EncryptionKey; if that is empty too, a key that Rekey creates in the key file
 }
 
-// Rekeyed is what Rekey has done.
+// Rekeyed is the result of Rekey.
 type Rekeyed struct {
-	KeyID      string   // of the key that all is sealed with now
-	Before     string   // the id of the key that all was sealed with; empty where it is the same
-	Secrets    int      // that were sealed with the new key
-	Unreadable []string // ids of subscriptions with a secret that no key at hand opens, as before; to be rotated
-	KeyFile    string   // where the key is, if it is in the key file and not in the operator's hands
-	OldKeys    []string // files that hold the old keys, which stood in the key file
+	KeyID         string   // id of the new key
+	PreviousKeyID string   // id of the key before; empty if it is the same
+	Secrets       int      // number of secrets that were sealed with the new key
+	Unreadable    []string // ids of subscriptions with a secret that none of the keys opens; their secrets must be rotated
+	KeyFile       string   // path of the key file; empty if the operator configured the key
+	OldKeys       []string // files to which the old keys of the key file were moved
 }
 
-// ErrNoDatabase is returned for work on a file that is not there.
+// ErrNoDatabase means that the file does not exist or is empty.
 var ErrNoDatabase = errors.New("there is no database")
 
-// Rekey seals every signing secret with another encryption key, in one transaction. The file must have no owner: ErrInUse.
-// A secret that no key at hand opens is left as it is.
+// Rekey seals every signing secret with another encryption key, in one transaction. If the file has an owner, it
+// returns ErrInUse. It does not change a secret that none of the keys opens.
 //
-// A new key is in the key file before the transaction, beside the old one, and the old one leaves the key file after it.
-// The database says which of them it is sealed with. So after a crash at any moment it opens with the key file as it is.
-func Rekey(ctx context.Context, o RekeyOptions) (done Rekeyed, err error) {
-	// Before the engine makes a lock file where there is nothing to lock.
+// Before the transaction, Rekey adds the new key to the key file. Afterwards it removes the old one. The database says
+// which of them is in use. So after a crash at any time, the database opens with the key file as it is.
+func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
+	// Check this first, because the engine creates a lock file.
 	if info, err := os.Stat(o.Path); errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-		return done, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
+		return result, fault.Advise(fmt.Errorf("%w at %s", ErrNoDatabase, o.Path),
 			"set storage.path to the file whose key is to change")
 	}
 	change := &keyChange{RekeyOptions: o}
 	o.findKeys = change.findKeys
 	s, err := newStore(o.Options)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 	if err := s.openFile(ctx, o.Options); err != nil {
-		return done, err
+		return result, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	change.file.fresh = false // Open has given it its name
-	done.KeyID = change.to.ID()
+	change.file.isNew = false // Open has renamed the file
+	result.KeyID = change.newKey.ID()
 	if change.inFile {
-		done.KeyFile = change.file.name
+		result.KeyFile = change.file.name
 	}
-	if s.key.ID() != change.to.ID() {
-		done.Before = s.key.ID()
-		if err := change.sealSecrets(ctx, s, &done); err != nil {
-			return done, fmt.Errorf("seal the signing secrets with the new key: %w; nothing was changed, and the old key is still the one to start with", err)
+	if s.key.ID() != change.newKey.ID() {
+		result.PreviousKeyID = s.key.ID()
+		if err := change.sealSecrets(ctx, s, &result); err != nil {
+			return result, fmt.Errorf("seal the signing secrets with the new key: %w; nothing has changed, and the old key is still in use", err)
 		}
 	}
-	done.OldKeys, err = change.file.reduce(change.to)
-	return done, err
+	result.OldKeys, err = change.file.keepOnly(change.newKey)
+	return result, err
 }
 
-// keyChange is a change of the encryption key, and the keys that it has found.
+// keyChange is a change of the encryption key, with the keys that it needs.
 type keyChange struct {
 	RekeyOptions
-	file   keyFile
-	stored []seal.Key // in the key file
-	known  []seal.Key // all that may open a secret
-	to     seal.Key
-	inFile bool // to belongs in the key file
+	file     keyFile
+	fileKeys []seal.Key // keys in the key file
+	allKeys  []seal.Key // keys that may open a secret
+	newKey   seal.Key
+	inFile   bool // newKey must be in the key file
 }
 
-// findKeys finds the key that is to seal and all that may be needed to open. It writes nothing.
+// findKeys finds the new key and all keys that may open a secret. It writes nothing.
 func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) {
 	c.file = keyFile{name: o.Path + disk.Key}
 	var err error
-	if c.stored, err = c.file.read(); errors.Is(err, os.ErrNotExist) {
-		c.file.fresh = true
-		c.stored, err = c.file.read()
+	if c.fileKeys, err = c.file.read(); errors.Is(err, os.ErrNotExist) {
+		c.file.isNew = true
+		c.fileKeys, err = c.file.read()
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		c.file.fresh, err = false, nil
+		c.file.isNew, err = false, nil
 	}
 	if err != nil {
 		return encryptionKeys{}, err
 	}
 	old, err1 := parseKey(c.OldKey, "the old key")
 	configured, err2 := parseKey(o.EncryptionKey, "encryption.key")
-	wanted, err3 := parseKey(c.NewKey, "the new key")
+	newKey, err3 := parseKey(c.NewKey, "the new key")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return encryptionKeys{}, err
 	}
-	c.known = append(slices.Clone(c.stored), old, configured, wanted)
-	c.known = slices.DeleteFunc(c.known, seal.Key.IsZero)
-	if len(c.known) == 0 {
+	c.allKeys = append(slices.Clone(c.fileKeys), old, configured, newKey)
+	c.allKeys = slices.DeleteFunc(c.allKeys, seal.Key.IsZero)
+	if len(c.allKeys) == 0 {
 		return encryptionKeys{}, fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, c.file.name)
 	}
 	switch {
-	case !wanted.IsZero():
-		c.to = wanted
+	case !newKey.IsZero():
+		c.newKey = newKey
 	case !configured.IsZero():
-		c.to = configured
-	case len(c.stored) > 1, len(c.stored) == 1 && !old.IsZero() && old.ID() != c.stored[0].ID():
-		c.to, c.inFile = c.stored[0], true // a run that was cut off has made it, or the operator
+		c.newKey = configured
+	case len(c.fileKeys) > 1, len(c.fileKeys) == 1 && !old.IsZero() && old.ID() != c.fileKeys[0].ID():
+		c.newKey, c.inFile = c.fileKeys[0], true // an interrupted Rekey or the operator put it there
 	default:
-		c.to, c.inFile = seal.NewKey(), true
+		c.newKey, c.inFile = seal.NewKey(), true
 	}
-	return encryptionKeys{c.known, c.file}, nil
+	return encryptionKeys{c.allKeys, c.file}, nil
 }
 
-// parseKey reads a key that may be left out.
+// parseKey parses a key; an empty text is no key.
 func parseKey(text, name string) (key seal.Key, err error) {
 	if text == "" {
 		return key, nil
@@ -130,15 +130,15 @@ func parseKey(text, name string) (key seal.Key, err error) {
 }
 
 // sealSecrets seals the canary and every signing secret with the new key.
-func (c *keyChange) sealSecrets(ctx context.Context, s *Store, done *Rekeyed) error {
+func (c *keyChange) sealSecrets(ctx context.Context, s *Store, result *Rekeyed) error {
 	if c.inFile {
-		others := slices.DeleteFunc(slices.Clone(c.stored), func(k seal.Key) bool { return k.ID() == c.to.ID() })
-		if err := c.file.write(append([]seal.Key{c.to}, others...)...); err != nil {
+		others := slices.DeleteFunc(slices.Clone(c.fileKeys), func(k seal.Key) bool { return k.ID() == c.newKey.ID() })
+		if err := c.file.write(append([]seal.Key{c.newKey}, others...)...); err != nil {
 			return err
 		}
 	}
-	ring := seal.NewRing(c.to, c.known...)
-	return s.alone(func(t *tx) error {
+	ring := seal.NewRing(c.newKey, c.allKeys...)
+	return s.changeBeforeRun(func(t *tx) error {
 		for after := int64(0); ; {
 			if ctx.Err() != nil {
 				return errors.New("interrupted")
@@ -152,7 +152,7 @@ func (c *keyChange) sealSecrets(ctx context.Context, s *Store, done *Rekeyed) er
 				return err
 			}
 			for _, row := range rows {
-				if err := row.sealWith(t, ring, done); err != nil {
+				if err := row.sealWith(t, ring, result); err != nil {
 					return err
 				}
 				after = row.Row
@@ -161,10 +161,10 @@ func (c *keyChange) sealSecrets(ctx context.Context, s *Store, done *Rekeyed) er
 	})
 }
 
-// rekeyBatch is how many subscriptions Rekey has in memory at a time.
+// rekeyBatch is how many subscriptions Rekey reads at a time.
 const rekeyBatch = 1000
 
-// sealedRow is a subscription as its secrets are kept.
+// sealedRow is a subscription with its sealed secrets.
 type sealedRow struct {
 	Row      int64  `db:"id"`
 	ID       string `db:"public_id"`
@@ -180,26 +180,27 @@ func sealedRows(t *tx, after int64) (rows []sealedRow, err error) {
 	return rows, err
 }
 
-// sealWith seals the secrets of a subscription with the active key of a ring. What no key of the ring opens stays as it is.
-func (r sealedRow) sealWith(t *tx, ring *seal.Ring, done *Rekeyed) error {
-	readable, err := r.sealSecret(t, ring, r.Secret, "UPDATE subscriptions SET secret = ? WHERE id = ?", done)
+// sealWith seals the secrets of a subscription with the active key of ring. It does not change a secret that no key of
+// the ring opens.
+func (r sealedRow) sealWith(t *tx, ring *seal.Ring, result *Rekeyed) error {
+	readable, err := r.sealSecret(t, ring, r.Secret, "UPDATE subscriptions SET secret = ? WHERE id = ?", result)
 	if err == nil && len(r.Previous) > 0 {
 		var previous bool
-		previous, err = r.sealSecret(t, ring, r.Previous, "UPDATE subscriptions SET previous_secret = ? WHERE id = ?", done)
+		previous, err = r.sealSecret(t, ring, r.Previous, "UPDATE subscriptions SET previous_secret = ? WHERE id = ?", result)
 		readable = readable && previous
 	}
 	if !readable && !r.Deleted {
-		done.Unreadable = append(done.Unreadable, r.ID)
+		result.Unreadable = append(result.Unreadable, r.ID)
 	}
 	return err
 }
 
-func (r sealedRow) sealSecret(t *tx, ring *seal.Ring, secret []byte, update string, done *Rekeyed) (readable bool, err error) {
+func (r sealedRow) sealSecret(t *tx, ring *seal.Ring, secret []byte, update string, result *Rekeyed) (readable bool, err error) {
 	plain, err := ring.Open(secret, r.ID)
 	if err != nil {
 		return false, nil
 	}
-	done.Secrets++
+	result.Secrets++
 	_, err = t.Exec(update, ring.Seal(plain, r.ID), r.Row)
 	return true, err
 }

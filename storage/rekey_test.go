@@ -22,23 +22,23 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Encryption keys that an operator might have.
+// Encryption keys of an operator.
 var (
 	keyA = strings.Repeat("a1", 32)
 	keyB = strings.Repeat("b2", 32)
 	keyC = strings.Repeat("c3", 32)
 )
 
-// sealed is a stopped file, and what its secrets are.
-type sealed struct {
+// sealedFile is a closed file, with its secrets.
+type sealedFile struct {
 	o       storage.Options
-	secrets map[int64][2]string // by row id: the secret, and the one of before in an overlap
+	secrets map[int64][2]string // by row id: the secret, and the previous one during an overlap
 }
 
-// newSealed makes a file with n subscriptions, every third of them in an overlap and every seventh removed.
-func newSealed(t *testing.T, n int, encryptionKey string) sealed {
+// newSealed creates a file with n subscriptions. Every third one is in an overlap, and every seventh is deleted.
+func newSealed(t *testing.T, n int, encryptionKey string) sealedFile {
 	t.Helper()
-	x := sealed{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][2]string{}}
+	x := sealedFile{storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db")), map[int64][2]string{}}
 	x.o.EncryptionKey = encryptionKey
 	store, stop := storagetest.OpenWith(t, x.o)
 	operator := storagetest.Operator(t, store)
@@ -62,14 +62,14 @@ func newSealed(t *testing.T, n int, encryptionKey string) sealed {
 	return x
 }
 
-// with is the file with other settings.
-func (x sealed) with(encryptionKey string) sealed {
+// with returns the file with another setting of encryption.key.
+func (x sealedFile) with(encryptionKey string) sealedFile {
 	x.o.EncryptionKey = encryptionKey
 	return x
 }
 
-// intact opens the file and fails the test unless each secret is what it was.
-func (x sealed) intact(t *testing.T) {
+// requireSameSecrets opens the file and fails the test unless each secret is unchanged.
+func (x sealedFile) requireSameSecrets(t *testing.T) {
 	t.Helper()
 	store, stop := storagetest.OpenWith(t, x.o)
 	defer stop()
@@ -86,8 +86,8 @@ func (x sealed) intact(t *testing.T) {
 	}
 }
 
-// keys returns the lines of the key file; none where there is no file.
-func (x sealed) keys(t *testing.T) []string {
+// keys returns the lines of the key file, or none.
+func (x sealedFile) keys(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(x.o.Path + ".key")
 	if err != nil && !os.IsNotExist(err) {
@@ -96,8 +96,8 @@ func (x sealed) keys(t *testing.T) []string {
 	return strings.Fields(string(text))
 }
 
-// beside lists the files that stand beside the database by what follows its name, without the lock.
-func (x sealed) beside(t *testing.T) []string {
+// beside lists the files beside the database by their suffixes, without the lock.
+func (x sealedFile) beside(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(x.o.Path + ".*")
 	if err != nil {
@@ -112,11 +112,11 @@ func (x sealed) beside(t *testing.T) []string {
 	return names
 }
 
-func (x sealed) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekeyed, error) {
+func (x sealedFile) rekey(ctx context.Context, oldKey, newKey string) (storage.Rekeyed, error) {
 	return storage.Rekey(ctx, storage.RekeyOptions{Options: x.o, OldKey: oldKey, NewKey: newKey})
 }
 
-// query reads one value out of a closed file.
+// query reads one value from a closed file.
 func query(t *testing.T, path string, value any, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -129,13 +129,13 @@ func query(t *testing.T, path string, value any, statement string) {
 	}
 }
 
-// cut is a context that ends after Rekey has asked it for its error so often, as a signal between two batches does.
-type cut struct {
+// endingContext is a context that ends after so many calls of Err, like a signal between two batches.
+type endingContext struct {
 	context.Context
 	after *int
 }
 
-func (c cut) Err() error {
+func (c endingContext) Err() error {
 	caller, _, _, _ := runtime.Caller(1)
 	if !strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".(*keyChange).sealSecrets.func2") {
 		return nil
@@ -149,20 +149,20 @@ func (c cut) Err() error {
 func TestRekey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("makes a new key in the key file, and sets the old one aside for the backups of before", func(t *testing.T) {
+	t.Run("Rekey creates a key in the key file and keeps the old one for older backups", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 250, "")
 		before := x.keys(t)
 		backup := filepath.Join(t.TempDir(), "backup.db")
 		alter(t, x.o.Path, "VACUUM INTO '"+backup+"'")
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
-		x.intact(t)
+		x.requireSameSecrets(t)
 		after := x.keys(t)
 		if len(after) != 1 || after[0] == before[0] || done.KeyFile != x.o.Path+".key" || done.Secrets != 250+84 || len(done.Unreadable) > 0 {
 			t.Errorf("%d keys in the file, done %+v", len(after), done)
 		}
-		want := []string{".key", ".key." + done.Before}
-		if d := cmp.Diff(want, x.beside(t)); d != "" || done.Before == "" || len(done.OldKeys) != 1 {
+		want := []string{".key", ".key." + done.PreviousKeyID}
+		if d := cmp.Diff(want, x.beside(t)); d != "" || done.PreviousKeyID == "" || len(done.OldKeys) != 1 {
 			t.Errorf("files (-want +got):\n%s%+v", d, done)
 		}
 		for _, name := range want {
@@ -170,23 +170,23 @@ func TestRekey(t *testing.T) {
 				t.Errorf("%s: %v, error %v", name, info.Mode(), err)
 			}
 		}
-		old := sealed{x.o, x.secrets}
+		old := sealedFile{x.o, x.secrets}
 		old.o.Path = backup
 		if err := os.Rename(done.OldKeys[0], backup+".key"); err != nil {
 			t.Fatal(err)
 		}
-		old.intact(t)
-		refused(t, x.with(before[0]).o, storage.ErrKey, done.KeyID, done.Before, "encryption.key")
-		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", "")) // and on to a third
-		if again.Before != done.KeyID || again.KeyID == done.KeyID {
+		old.requireSameSecrets(t)
+		refused(t, x.with(before[0]).o, storage.ErrKey, done.KeyID, done.PreviousKeyID, "encryption.key")
+		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", "")) // then rekey to a third key
+		if again.PreviousKeyID != done.KeyID || again.KeyID == done.KeyID {
 			t.Errorf("again %+v", again)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
 	for name, tt := range map[string]struct {
 		made, configured, old, new string
-		then                       string // encryption.key from then on
+		then                       string // the later encryption.key
 		files                      []string
 	}{
 		"from the settings to a file of the operator's":      {keyA, keyA, "", keyB, keyB, nil},
@@ -205,7 +205,7 @@ func TestRekey(t *testing.T) {
 			x := newSealed(t, 3, tt.made)
 			done := must[storage.Rekeyed](t)(x.with(tt.configured).rekey(t.Context(), tt.old, tt.new))
 			then := x.with(tt.then)
-			then.intact(t)
+			then.requireSameSecrets(t)
 			if done.Secrets != 4 || (done.KeyFile != "") != (tt.then == "") {
 				t.Errorf("done %+v", done)
 			}
@@ -219,10 +219,10 @@ func TestRekey(t *testing.T) {
 				t.Errorf("files (-want +got):\n%s", d)
 			}
 			if tt.new == "" && tt.configured == "" {
-				return // which makes a new one each time
+				return // it creates a new key each time
 			}
 			again := must[storage.Rekeyed](t)(then.rekey(t.Context(), tt.old, tt.new))
-			if again.Before != "" || again.Secrets != 0 || again.KeyID != done.KeyID {
+			if again.PreviousKeyID != "" || again.Secrets != 0 || again.KeyID != done.KeyID {
 				t.Errorf("a second time: %+v", again)
 			}
 		})
@@ -232,14 +232,14 @@ func TestRekey(t *testing.T) {
 func TestInterruptedRekey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("changes nothing where it is interrupted midway, and the database opens with the key file as it is", func(t *testing.T) {
+	t.Run("an interrupted Rekey changes nothing, and the database opens with the key file as it is", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 2500, "")
 		first := x.keys(t)[0]
 		var second string
 		for n := range 4 { // before each of the batches, and before the commit
-			_, err := x.rekey(cut{t.Context(), new(n)}, "", "")
-			if err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+			_, err := x.rekey(endingContext{t.Context(), new(n)}, "", "")
+			if err == nil || !strings.Contains(err.Error(), "nothing has changed") {
 				t.Fatalf("cut %d: error %v", n, err)
 			}
 			keys := x.keys(t)
@@ -249,50 +249,50 @@ func TestInterruptedRekey(t *testing.T) {
 			if d := cmp.Diff([]string{second, first}, keys); d != "" {
 				t.Fatalf("cut %d: the key file (-want +got):\n%s", n, d)
 			}
-			x.with(first).intact(t)
-			refused(t, x.with(second).o, storage.ErrKey, "is sealed with the key")
-			store, stop := storagetest.OpenWith(t, x.o) // a server in between, which seals with the old key
+			x.with(first).requireSameSecrets(t)
+			refused(t, x.with(second).o, storage.ErrKey, "needs the key")
+			store, stop := storagetest.OpenWith(t, x.o) // a server runs in between and seals with the old key
 			sub, secret := storagetest.Subscription(t, store, storagetest.Operator(t, store), "https://example.com/")
 			x.secrets[sub.RowID] = [2]string{secret.Reveal(), ""}
 			stop()
 		}
-		x.with(first).intact(t)
+		x.with(first).requireSameSecrets(t)
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		if d := cmp.Diff([]string{second}, x.keys(t)); d != "" || done.Secrets != 2500+834+4 {
 			t.Errorf("done %+v, the key file (-want +got):\n%s", done, d)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
-	t.Run("a copy of before can be restored, with the old key in the key file", func(t *testing.T) {
+	t.Run("an older backup can be restored with the old key in the key file", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 150, "")
 		before := filepath.Join(t.TempDir(), "before.db")
 		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.o.Path, To: before}))
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
-		_, err := storage.Restore(t.Context(), x.o, before) // with the new key alone
-		if !errors.Is(err, storage.ErrKey) || !strings.Contains(err.Error(), done.Before) ||
+		_, err := storage.Restore(t.Context(), x.o, before) // with only the new key
+		if !errors.Is(err, storage.ErrKey) || !strings.Contains(err.Error(), done.PreviousKeyID) ||
 			!strings.Contains(err.Error(), "cat "+done.OldKeys[0]+" >> "+x.o.Path+".key") {
 			t.Fatal(err)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 		both := strings.Join(append(x.keys(t), strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(done.OldKeys[0]))))), "\n")
-		if err := os.WriteFile(x.o.Path+".key", []byte(both), 0o600); err != nil { // as the sentence says
+		if err := os.WriteFile(x.o.Path+".key", []byte(both), 0o600); err != nil { // do what the error says
 			t.Fatal(err)
 		}
 		restored := must[backup.Restored](t)(storage.Restore(t.Context(), x.o, before))
-		if restored.KeyID != done.Before {
+		if restored.KeyID != done.PreviousKeyID {
 			t.Errorf("restored %+v", restored)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
-		if again.KeyID != done.KeyID || again.Before != done.Before || len(x.keys(t)) != 1 {
+		if again.KeyID != done.KeyID || again.PreviousKeyID != done.PreviousKeyID || len(x.keys(t)) != 1 {
 			t.Errorf("again %+v", again)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
-	t.Run("goes on after the last secret, where only the key file was left", func(t *testing.T) {
+	t.Run("Rekey finishes when only the key file was left to change", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 2, "")
 		first := x.keys(t)[0]
@@ -301,16 +301,16 @@ func TestInterruptedRekey(t *testing.T) {
 		if err := os.WriteFile(x.o.Path+".key", []byte(second+"\n"+first+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 		again := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		if again.KeyID != done.KeyID || again.Secrets != 0 || !slices.Equal(x.keys(t), []string{second}) || !slices.Equal(again.OldKeys, done.OldKeys) {
 			t.Errorf("%+v, %d keys", again, len(x.keys(t)))
 		}
 	})
 
-	t.Run("leaves the attempts of the last owner to the next one, whose policy it does not know", func(t *testing.T) {
+	t.Run("Rekey leaves unfinished attempts to the next owner, because it does not know the policy", func(t *testing.T) {
 		t.Parallel()
-		x := newSealed(t, 2, "") // of which the first is removed
+		x := newSealed(t, 2, "") // the first of them is deleted
 		store, stop := storagetest.OpenWith(t, x.o)
 		storagetest.Publish(t, store, storagetest.Operator(t, store), "order.created")
 		at := must[webhook.Target](t)(store.Target(t.Context(), 2))
@@ -339,14 +339,14 @@ func TestInterruptedRekey(t *testing.T) {
 func TestRefusedRekey(t *testing.T) {
 	t.Parallel()
 
-	t.Run("leaves what no key opens as it is, and names it", func(t *testing.T) {
+	t.Run("Rekey does not change secrets that no key opens, and lists them", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 9, "")
 		alter(t, x.o.Path, `
 			UPDATE subscriptions SET secret = CAST(substr(secret, 1, 20) || 'AAAA' || substr(secret, 25) AS BLOB) WHERE id = 2;
 			UPDATE subscriptions SET secret = CAST('v1.01234567.AAAA' AS BLOB) WHERE id = 3;
 			UPDATE subscriptions SET secret = x'' WHERE id = 5;
-			UPDATE subscriptions SET secret = x'' WHERE id = 8`) // removed
+			UPDATE subscriptions SET secret = x'' WHERE id = 8`) // a deleted subscription
 		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		store, stop := storagetest.OpenWith(t, x.o)
 		var want []string
@@ -360,13 +360,13 @@ func TestRefusedRekey(t *testing.T) {
 		for _, row := range []int64{2, 3, 5, 8} {
 			delete(x.secrets, row)
 		}
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 
-	t.Run("refuses what it cannot do, and changes nothing", func(t *testing.T) {
+	t.Run("a refused Rekey changes nothing", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 3, keyA)
-		refuse := func(name string, x sealed, oldKey, newKey string, parts ...string) {
+		refuse := func(name string, x sealedFile, oldKey, newKey string, parts ...string) {
 			t.Helper()
 			_, err := x.rekey(t.Context(), oldKey, newKey)
 			for _, part := range parts {
@@ -379,7 +379,7 @@ func TestRefusedRekey(t *testing.T) {
 			}
 		}
 		refuse("no key", x.with(""), "", "", x.o.Path+".key", "is gone")
-		refuse("a wrong key", x.with(keyC), "", keyB, "is sealed with the key")
+		refuse("a wrong key", x.with(keyC), "", keyB, "needs the key")
 		refuse("no new key", x.with("hunter2"), "", keyB, "encryption.key", "openssl")
 		refuse("no old key", x, "hunter2", keyB, "the old key", "openssl")
 		refuse("none at all", x, "", "hunter2", "the new key", "openssl")
@@ -393,8 +393,8 @@ func TestRefusedRekey(t *testing.T) {
 			if err := os.WriteFile(x.o.Path+".key", []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refuse("a key file "+name, x.with(""), "", "", x.o.Path+".key", "put it back")
-			refused(t, x.with("").o, storage.ErrKey, x.o.Path+".key", "put it back")
+			refuse("a key file "+name, x.with(""), "", "", x.o.Path+".key", "from your copy")
+			refused(t, x.with("").o, storage.ErrKey, x.o.Path+".key", "from your copy")
 		}
 		if err := os.Remove(x.o.Path + ".key"); err != nil {
 			t.Fatal(err)
@@ -402,6 +402,6 @@ func TestRefusedRekey(t *testing.T) {
 		_, stop := storagetest.OpenWith(t, x.o)
 		refuse("a running server", x, "", keyB, fmt.Sprint(os.Getpid()), "stop that one first")
 		stop()
-		x.intact(t)
+		x.requireSameSecrets(t)
 	})
 }

@@ -19,73 +19,76 @@ import (
 )
 
 const (
-	// replayEvents is how many events a replay looks at in one read, and so the most that it makes deliveries of in one
-	// transaction. That costs 2 ms of a processor in the read and 3 ms in the transaction, for which other writes wait.
+	// replayEvents is how many events a replay reads at once. So one transaction creates deliveries of at most so many.
+	// That costs 2 ms of CPU for the read and 3 ms for the transaction, for which other writes wait.
 	replayEvents = 250
-	// replayWait is how long a replay waits for the transaction of a chunk, whose number it must know.
-	replayWait = 10 * time.Second
+	// replayTimeout is how long a replay waits for the transaction of a chunk. It does not give up earlier, because it
+	// must know how many deliveries the transaction created.
+	replayTimeout = 10 * time.Second
 )
 
-// EventsKept is how long events are kept; 0 is for ever.
-func (s *Store) EventsKept() time.Duration { return s.retention.events }
+// EventRetention returns how long events are kept; 0 means forever.
+func (s *Store) EventRetention() time.Duration { return s.retention.events }
 
-// Replay makes new deliveries of what the subscription has not got of the events of a period, and returns how many. What
-// is pending is left alone, so the same request, repeated, makes nothing twice; and it goes on where one was cut off:
-// what that has made stays. A disabled subscription gets its deliveries when it is activated. Faults: NotFound,
-// Forbidden where the plan lacks webhooks, Unavailable where the context ends first.
+// Replay creates deliveries of the events of a period that the subscription has not received, and returns how many. It
+// skips events with a pending delivery, so a repeated request creates no delivery twice. What an interrupted replay
+// created stays, and the next request continues from there. A disabled subscription gets its deliveries when it is
+// activated.
+//
+// Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
 func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (int64, error) {
-	p, err := s.openReplay(ctx, organization, id, r)
+	p, err := s.prepareReplay(ctx, organization, id, r)
 	if err != nil {
 		return 0, err
 	}
-	var made int64
-	err = s.walk(ctx, p, func(c chunk) error {
-		n, err := s.replaySome(ctx, p, c)
-		made += n
+	var created int64
+	err = s.walkReplay(ctx, p, func(c chunk) error {
+		n, err := s.replayChunk(ctx, p, c)
+		created += n
 		return err
 	})
-	if err != nil && made == 0 {
+	if err != nil && created == 0 {
 		return 0, err
 	}
-	return made, errors.Join(s.auditReplay(ctx, by, p, r, made, err == nil), unfinished(ctx, made, err))
+	return created, errors.Join(s.auditReplay(ctx, by, p, r, created, err == nil), unfinishedReplay(ctx, created, err))
 }
 
-// CountReplay returns how many deliveries Replay would make, and makes none. Faults: as Replay.
+// CountReplay returns how many deliveries Replay would create. Faults: as Replay.
 func (s *Store) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (n int64, err error) {
-	p, err := s.openReplay(ctx, organization, id, r)
+	p, err := s.prepareReplay(ctx, organization, id, r)
 	if err != nil {
 		return 0, err
 	}
-	err = s.walk(ctx, p, func(c chunk) error {
+	err = s.walkReplay(ctx, p, func(c chunk) error {
 		n += c.Found
 		return nil
 	})
 	return n, err
 }
 
-// period is what a replay looks through, and what it looks for.
-type period struct {
-	id            string // of the subscription
+// replayQuery describes the events that a replay reads, and those that it selects.
+type replayQuery struct {
+	id            string // public id of the subscription
 	subscription  int64
 	organization  int64
-	now           int64  // when it began
-	since, until  int64  // of the events' times
-	spans         []span // of the events' rows
-	exact, prefix string // JSON arrays of the types, and of the beginnings of types
+	now           int64      // start of the replay
+	since, until  int64      // times of the events
+	ranges        []rowRange // row ids of the events
+	exact, prefix string     // JSON arrays of whole types and of prefixes
 	only          webhook.Only
-	withheld      string // JSON array of the types that the subscription does not receive, whatever it wants
+	excludedTypes string // JSON array of types that the subscription never receives
 }
 
-// span is a part of the events, by their rows.
-type span struct{ after, last int64 }
+// rowRange is a range of event row ids.
+type rowRange struct{ after, last int64 }
 
-// openReplay looks for the subscription and for the rows of the period. What is published later is not a part of it, and
-// neither is what was published before the subscription was created. Rows tell that: the clock may have been wrong.
-func (s *Store) openReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (period, error) {
+// prepareReplay finds the subscription and the row ids of the period. Later events do not belong to it, nor do those
+// from before the subscription was created. Row ids decide that, because the clock may have been wrong.
+func (s *Store) prepareReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (replayQuery, error) {
 	type opened struct {
 		sub           webhook.Subscription
 		now, disorder int64
-		rows          span
+		rows          rowRange
 	}
 	o, err := returning(ctx, s.workFor(organization), func(t *tx) (o opened, err error) {
 		if o.sub, err = s.subscription(t, organization, id); err != nil {
@@ -98,14 +101,14 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		return o, requireWebhooks(t, organization)
 	})
 	if err != nil {
-		return period{}, err
+		return replayQuery{}, err
 	}
-	p := period{
+	p := replayQuery{
 		id: id, subscription: o.sub.RowID, organization: organization, now: o.now, only: r.Only,
-		since: r.Since, until: r.Until, withheld: withheldTypes(o.sub),
+		since: r.Since, until: r.Until, excludedTypes: excludedTypes(o.sub),
 	}
 	if p.until == 0 {
-		p.until = math.MaxInt64 // the last row ends it
+		p.until = math.MaxInt64 // the last row id is the limit
 	}
 	p.exact, p.prefix = patternLists(o.sub.EventTypes.Common(r.EventTypes))
 	end, err := s.replays.Take(ctx, organization)
@@ -113,31 +116,31 @@ func (s *Store) openReplay(ctx context.Context, organization int64, id string, r
 		return p, err
 	}
 	defer end()
-	p.spans, err = s.spans(ctx, p.since, p.until, o.rows, o.disorder)
+	p.ranges, err = s.rowRanges(ctx, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
 
-// spans returns the parts of the given events in which those of a period are. Up to the row disorder all are looked at.
-// From there on events are in the order of time, but for clock.Tolerance, so halving finds the period.
-func (s *Store) spans(ctx context.Context, since, until int64, all span, disorder int64) ([]span, error) {
+// rowRanges returns the ranges of all that may have events of a period. Up to the row disorder, every event is read.
+// Later events are in the order of time, within clock.Tolerance. So a binary search finds the period.
+func (s *Store) rowRanges(ctx context.Context, since, until int64, all rowRange, disorder int64) ([]rowRange, error) {
 	const slack = int64(clock.Tolerance / time.Millisecond)
-	disordered := span{all.after, min(all.last, disorder)}
-	ordered := span{max(all.after, disorder), all.last}
-	first, err := s.eventFrom(ctx, max(since, slack)-slack, ordered)
+	disordered := rowRange{all.after, min(all.last, disorder)}
+	ordered := rowRange{max(all.after, disorder), all.last}
+	first, err := s.firstEventSince(ctx, max(since, slack)-slack, ordered)
 	if err != nil {
 		return nil, err
 	}
 	end := ordered.last + 1
 	if until <= math.MaxInt64-slack {
-		if end, err = s.eventFrom(ctx, until+slack, ordered); err != nil {
+		if end, err = s.firstEventSince(ctx, until+slack, ordered); err != nil {
 			return nil, err
 		}
 	}
-	spans := []span{disordered, {first - 1, end - 1}}
-	return slices.DeleteFunc(spans, func(part span) bool { return part.after >= part.last }), nil
+	spans := []rowRange{disordered, {first - 1, end - 1}}
+	return slices.DeleteFunc(spans, func(part rowRange) bool { return part.after >= part.last }), nil
 }
 
-// patternLists writes patterns as two JSON arrays: the types, and the beginnings of types. AnyType is the empty beginning.
+// patternLists returns patterns as two JSON arrays: whole types and prefixes. AnyType is the empty prefix.
 func patternLists(patterns []string) (exact, prefix string) {
 	types, beginnings := []string{}, []string{}
 	for _, p := range patterns {
@@ -147,18 +150,19 @@ func patternLists(patterns []string) (exact, prefix string) {
 			types = append(types, p)
 		}
 	}
-	a, _ := json.Marshal(types) // strings can be encoded
+	a, _ := json.Marshal(types) // strings always encode
 	b, _ := json.Marshal(beginnings)
 	return string(a), string(b)
 }
 
-// eventFrom returns the row of a span from which on events were created at that time or later, up to one beyond the last.
-// Where the times are in order, halving finds it in some twenty steps, however long the history is.
-func (s *Store) eventFrom(ctx context.Context, at int64, in span) (int64, error) {
-	low, high := in.after+1, in.last+1 // all before low are earlier, none from high on is
+// firstEventSince returns the first row of a range whose event was created at that time or later. If there is none, it
+// returns the row after the range. In ordered rows the binary search takes about twenty steps, however long the history
+// is.
+func (s *Store) firstEventSince(ctx context.Context, at int64, in rowRange) (int64, error) {
+	low, high := in.after+1, in.last+1 // all rows before low are earlier, and no row from high on is
 	for low < high {
 		middle := low + (high-low)/2
-		var e stamped
+		var e timedRow
 		err := s.replays.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
@@ -172,8 +176,8 @@ func (s *Store) eventFrom(ctx context.Context, at int64, in span) (int64, error)
 	return low, nil
 }
 
-// replayable says whether an event is one that a replay makes a delivery of; its parameters are those of period.args. A
-// test event goes with its test, and a subscription is not sent what tells of itself.
+// replayable is the condition for events that a replay delivers. Its parameters are those of replayQuery.args. Test
+// events are left out, and so are events about the subscription itself.
 const replayable = `
 	e.created_at >= ?3 AND e.created_at < ?4
 	AND (e.type IN (SELECT value FROM json_each(?5))
@@ -185,41 +189,41 @@ const replayable = `
 	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = ` + stateExhausted + `)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (` + statePending + `, ` + stateDelivered + `)))`
 
-// args are the first eight parameters of a statement that asks what is replayable, and those that follow. What retention
-// may have begun to take is left out: of an event without all its deliveries nobody can tell what became of it.
-func (p period) args(kept time.Duration, now int64, more ...any) []any {
+// args returns the first eight parameters of a statement with replayable, and then more. It leaves out events that
+// retention may have started to delete: without all their deliveries, nobody knows their state.
+func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
 	since := p.since
-	if kept > 0 {
-		since = max(since, now-kept.Milliseconds())
+	if maxAge > 0 {
+		since = max(since, now-maxAge.Milliseconds())
 	}
-	return append([]any{p.organization, p.subscription, since, p.until, p.exact, p.prefix, p.only, p.withheld}, more...)
+	return append([]any{p.organization, p.subscription, since, p.until, p.exact, p.prefix, p.only, p.excludedTypes}, more...)
 }
 
-// chunk is what a read has found among the events that it looked at.
+// chunk is the result of one read.
 type chunk struct {
 	Seen    int64  `db:"seen"`
-	Reached int64  `db:"reached"` // the last of them
+	Reached int64  `db:"reached"` // the last row that was read
 	Found   int64  `db:"found"`
-	Rows    string `db:"rows"` // of what was found, a JSON array
+	Rows    string `db:"rows"` // the selected rows, as a JSON array
 }
 
-// walk looks through the events of a period, chunk by chunk, and calls do for the chunks in which something was found.
-// Replays take turns after each chunk, those of one organization and those of all.
-func (s *Store) walk(ctx context.Context, p period, do func(chunk) error) error {
-	for _, part := range p.spans {
-		if err := s.walkSpan(ctx, p, part, do); err != nil {
+// walkReplay reads the events of a period in chunks. It calls do for each chunk with selected events. After each chunk,
+// other replays get their turn, those of the organization and those of others.
+func (s *Store) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
+	for _, rows := range p.ranges {
+		if err := s.walkRange(ctx, p, rows, do); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// walkSpan is walk through a part of the events.
-func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk) error) error {
+// walkRange is walkReplay for one range.
+func (s *Store) walkRange(ctx context.Context, p replayQuery, rows rowRange, do func(chunk) error) error {
 	for {
-		c, took, err := s.nextChunk(ctx, p, part)
+		c, took, err := s.nextChunk(ctx, p, rows)
 		if err != nil {
-			return fmt.Errorf("look for what to replay: %w", err)
+			return fmt.Errorf("read events to replay: %w", err)
 		}
 		if c.Found > 0 {
 			if err := do(c); err != nil {
@@ -232,12 +236,12 @@ func (s *Store) walkSpan(ctx context.Context, p period, part span, do func(chunk
 		if err := scan.Pause(ctx, took); err != nil {
 			return err
 		}
-		part.after = c.Reached
+		rows.after = c.Reached
 	}
 }
 
-// nextChunk looks at the next events of a period, in one short read, and returns how long that took.
-func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, took time.Duration, err error) {
+// nextChunk reads the next events of a range, and returns how long that took.
+func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows rowRange) (c chunk, took time.Duration, err error) {
 	end, err := s.replays.Take(ctx, p.organization)
 	if err != nil {
 		return c, 0, err
@@ -256,28 +260,30 @@ func (s *Store) nextChunk(ctx context.Context, p period, part span) (c chunk, to
 			SELECT e.id, (`+replayable+`) AS found
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
-		p.args(s.retention.events, p.now, part.after, part.last, replayEvents)...)
+		p.args(s.retention.events, p.now, rows.after, rows.last, replayEvents)...)
 	return c, time.Since(began), err
 }
 
-// replaySome makes deliveries of the events that a chunk has found, as far as they are replayable still: another replay, or a
-// redelivery, may have come first. One replay at a time does so, or those that run together would add up to what others
-// wait for. Once it has its turn, the end of the context does not part it from its result.
-func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error) {
+// replayChunk creates deliveries of the selected events of a chunk. It checks again that they are replayable, because
+// another replay or a redelivery may have come first.
+//
+// Only one replay at a time writes, so that the waits of other writers do not add up. Once it has its turn, it ignores
+// the end of the context, so that it knows its result.
+func (s *Store) replayChunk(ctx context.Context, p replayQuery, c chunk) (int64, error) {
 	select {
-	case s.replaying <- struct{}{}:
-		defer func() { <-s.replaying }()
+	case s.replayLock <- struct{}{}:
+		defer func() { <-s.replayLock }()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	n, err := returning(ctx, s.workFor(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
 		sub, err := s.subscription(t, p.organization, p.id)
 		if err != nil {
 			return 0, err
 		}
-		p.withheld = withheldTypes(sub) // this may have changed since the replay began
+		p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
 		if err := requireWebhooks(t, p.organization); err != nil {
 			return 0, err
 		}
@@ -303,9 +309,9 @@ func (s *Store) replaySome(ctx context.Context, p period, c chunk) (int64, error
 	return n, nil
 }
 
-// auditReplay tells who has had what sent again. complete is false where it was cut off.
-func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r webhook.Replay, made int64, complete bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayWait)
+// auditReplay writes the audit event of a replay. complete is false if the replay was interrupted.
+func (s *Store) auditReplay(ctx context.Context, by access.Actor, p replayQuery, r webhook.Replay, created int64, complete bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
 	until := r.Until
 	if until == 0 {
@@ -314,16 +320,16 @@ func (s *Store) auditReplay(ctx context.Context, by access.Actor, p period, r we
 	return s.workFor(p.organization).change(ctx, func(t *tx) error {
 		return s.audit(t, by, p.organization, access.SubscriptionReplayed, auditTarget{"subscription", p.id, p.subscription}, map[string]any{
 			"since": string(webhook.AppendTime(nil, r.Since)), "until": string(webhook.AppendTime(nil, until)),
-			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": made, "complete": complete,
+			"event_types": r.EventTypes.Unique(), "only": r.Only, "deliveries": created, "complete": complete,
 		})
 	})
 }
 
-// unfinished says what came of a replay that could not go on for want of time or of a disk.
-func unfinished(ctx context.Context, made int64, err error) error {
+// unfinishedReplay explains a replay that ran out of time or could not use the disk.
+func unfinishedReplay(ctx context.Context, created int64, err error) error {
 	if err == nil || ctx.Err() == nil && fault.KindOf(err) != fault.Unavailable {
 		return err
 	}
 	return fault.New(fault.Unavailable, "replay_unfinished",
-		"This ended early, with %d deliveries made; the same request goes on from there.", made).Because(err)
+		"The replay ended early, after %d deliveries. Send the same request again to continue.", created).Because(err)
 }

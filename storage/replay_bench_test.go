@@ -15,15 +15,14 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// BenchmarkReplay replays b.N events of about 1 KiB, each of which has gone to another subscription, while another
-// organization publishes. Run it with -benchtime 1000000x to see that no one waits longer, and no more memory is taken,
-// than with -benchtime 100000x.
+// BenchmarkReplay replays b.N events of about 1 KiB that went to another subscription, while another organization
+// publishes. Run it with -benchtime 100000x and 1000000x: neither the waits nor the memory may grow.
 func BenchmarkReplay(b *testing.B) {
 	b.Run("missed", func(b *testing.B) { benchmarkReplay(b, true, int64(b.N)) })
 	b.Run("nothing", func(b *testing.B) { benchmarkReplay(b, false, 0) })
 }
 
-// benchmarkReplay wants so many deliveries for a subscription that has missed everything, or nothing.
+// benchmarkReplay expects so many deliveries for a subscription that has missed everything, or nothing.
 func benchmarkReplay(b *testing.B, missed bool, want int64) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full
@@ -67,8 +66,7 @@ func benchmarkReplay(b *testing.B, missed bool, want int64) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// publishBeside publishes while it runs do, a few hundred times a second, and returns how long that took each time, the
-// shortest first.
+// publishBeside publishes a few hundred times a second while do runs. It returns the times in ascending order.
 func publishBeside(b *testing.B, store *storage.Store, p access.Principal, event webhook.NewEvent, do func()) []time.Duration {
 	ctx, stop := context.WithCancel(context.Background())
 	var took []time.Duration
@@ -92,7 +90,7 @@ func publishBeside(b *testing.B, store *storage.Store, p access.Principal, event
 	return took
 }
 
-// peakHeap returns the most that is in use on the heap while it runs do.
+// peakHeap returns the largest heap in use while do runs.
 func peakHeap(do func()) (most uint64) {
 	ctx, stop := context.WithCancel(context.Background())
 	var looking sync.WaitGroup

@@ -21,14 +21,14 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// everything is a replay of all that there is.
+// everything is a replay without filters.
 var everything = webhook.Replay{Only: webhook.OnlyAll}
 
-// only narrows it.
+// only returns everything with this filter.
 func only(o webhook.Only) webhook.Replay { return webhook.Replay{Only: o} }
 
-// frail is newTenant where one failed attempt exhausts a delivery, and no number of them makes a subscription failing.
-func frail(t *testing.T) tenant {
+// newOneAttemptTenant is newTenant with a policy of one attempt, and without failing subscriptions.
+func newOneAttemptTenant(t *testing.T) tenant {
 	t.Helper()
 	store, _ := storagetest.OpenWith(t, frailOptions(t, filepath.Join(t.TempDir(), "keyhook.db")))
 	return tenantOf(t, store)
@@ -41,16 +41,16 @@ func frailOptions(t *testing.T, path string) storage.Options {
 	return o
 }
 
-// switched sets is_active of the subscription.
-func (x tenant) switched(t *testing.T, on bool) {
+// setActive sets is_active of the subscription.
+func (x tenant) setActive(t *testing.T, on bool) {
 	t.Helper()
 	if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &on}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// planned has the plan have webhooks, or lack them.
-func (x tenant) planned(t *testing.T, webhooks bool) {
+// setWebhooks turns the webhooks of the plan on or off.
+func (x tenant) setWebhooks(t *testing.T, webhooks bool) {
 	t.Helper()
 	if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &webhooks}); err != nil {
 		t.Fatal(err)
@@ -70,18 +70,18 @@ func (x tenant) publish(t *testing.T, n int, eventType string) (ids []string) {
 	return ids
 }
 
-// missed publishes n events of that type that the subscription is not sent.
+// missed publishes n events of that type that the subscription does not receive.
 func (x tenant) missed(t *testing.T, n int, eventType string) (ids []string) {
 	t.Helper()
-	x.switched(t, false)
+	x.setActive(t, false)
 	for left := n; left > 0; left -= 1000 {
 		ids = append(ids, x.publish(t, min(left, 1000), eventType)...)
 	}
-	x.switched(t, true)
+	x.setActive(t, true)
 	return ids
 }
 
-// endAll ends all that is pending.
+// endAll ends all pending deliveries.
 func (x tenant) endAll(t *testing.T, succeeded bool) {
 	t.Helper()
 	for _, job := range x.jobs(t) {
@@ -89,7 +89,7 @@ func (x tenant) endAll(t *testing.T, succeeded bool) {
 	}
 }
 
-// pending counts what is pending: as it is told, and as it is.
+// pending checks that the count of pending deliveries matches the table, and returns it.
 func (x tenant) pending(t *testing.T) int64 {
 	t.Helper()
 	sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
@@ -103,7 +103,7 @@ func (x tenant) pending(t *testing.T) int64 {
 	return sub.PendingDeliveries
 }
 
-// replays counts, replays and replays again, and wants so many deliveries of it.
+// replays counts a replay and runs it twice. It expects so many deliveries.
 func (x tenant) replays(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	before := x.pending(t)
@@ -123,9 +123,9 @@ func (x tenant) replays(t *testing.T, r webhook.Replay, want int64) {
 func TestReplayOfWhatFailed(t *testing.T) {
 	t.Parallel()
 
-	t.Run("makes a new delivery, due at once, by hand", func(t *testing.T) {
+	t.Run("a failed event gets a new delivery that is due at once", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
 		x.endAll(t, false)
 		x.replays(t, only(webhook.OnlyMissed), 0)
@@ -137,9 +137,9 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		}
 	})
 
-	t.Run("makes one of an event that has failed twice", func(t *testing.T) {
+	t.Run("an event that failed twice gets one delivery", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		x.replays(t, everything, 1)
@@ -147,9 +147,9 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		x.replays(t, everything, 1)
 	})
 
-	t.Run("leaves alone what has arrived since", func(t *testing.T) {
+	t.Run("an event that has arrived since is skipped", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		x.replays(t, everything, 1)
@@ -157,21 +157,21 @@ func TestReplayOfWhatFailed(t *testing.T) {
 		x.replays(t, everything, 0)
 	})
 
-	t.Run("leaves alone what has arrived, or waits", func(t *testing.T) {
+	t.Run("events that arrived or are pending are skipped", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, true)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.replays(t, everything, 0)
 	})
 
-	t.Run("asks of each subscription what it has got itself", func(t *testing.T) {
+	t.Run("each subscription gets what it missed itself", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		y := x
 		y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
-		x.endAll(t, true) // the news of the other
+		x.endAll(t, true) // the events about the other subscription
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		y.endAll(t, true)
@@ -183,16 +183,16 @@ func TestReplayOfWhatFailed(t *testing.T) {
 func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Parallel()
 
-	t.Run("makes deliveries of what came while it was inactive, disabled, or without the plan", func(t *testing.T) {
+	t.Run("events from a time without deliveries are replayed", func(t *testing.T) {
 		t.Parallel()
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
 		store, _ := storagetest.OpenWith(t, o)
 		x := tenantOf(t, store)
 		want := x.missed(t, 1, "while.inactive")
-		x.planned(t, false)
+		x.setWebhooks(t, false)
 		want = append(want, x.publish(t, 1, "while.downgraded")...)
-		x.planned(t, true)
+		x.setWebhooks(t, true)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		for range 2 {
 			x.endAll(t, false)
@@ -213,7 +213,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves alone what came before the subscription", func(t *testing.T) {
+	t.Run("events from before the subscription are skipped", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
@@ -228,11 +228,11 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		})
 	})
 
-	t.Run("leaves tests alone, whosever they are, but not events that are called so", func(t *testing.T) {
+	t.Run("test events are skipped, but not other events with that type", func(t *testing.T) {
 		t.Parallel()
-		x := frail(t)
+		x := newOneAttemptTenant(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
-		x.endAll(t, true) // the news of the other
+		x.endAll(t, true) // the events about the other subscription
 		for _, id := range []string{x.sub.ID, other.ID} {
 			_, job, attempt, err := x.BeginTest(t.Context(), x.org(), id)
 			if err != nil {
@@ -245,18 +245,18 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		x.replays(t, everything, 1)
 	})
 
-	t.Run("does not send a subscription what tells of itself", func(t *testing.T) {
+	t.Run("events about the subscription itself are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		x.switched(t, false)
-		x.switched(t, true)
+		x.setActive(t, false)
+		x.setActive(t, true)
 		x.replays(t, everything, 0)
-		x.switched(t, false)
+		x.setActive(t, false)
 		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
 		x.replays(t, everything, 1)
 	})
 
-	t.Run("leaves alone what is another organization's", func(t *testing.T) {
+	t.Run("events of other organizations are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
@@ -264,7 +264,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		x.replays(t, everything, 0)
 	})
 
-	t.Run("makes no delivery of what retention may have begun to take", func(t *testing.T) {
+	t.Run("events that retention may be deleting are skipped", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 			o.KeepEvents = time.Hour
 			store, _ := storagetest.OpenWith(t, o)
 			x := tenantOf(t, store)
-			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // waits, so the event stays
+			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // its delivery is pending, so the event stays
 			x.endAll(t, true)
 			id := x.missed(t, 1, "user.created")[0]
 			time.Sleep(time.Hour + time.Minute)
@@ -282,7 +282,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 			x.replays(t, everything, 0)
 			x.missed(t, 1, "user.created")
 			x.replays(t, everything, 1)
-			if kept := store.EventsKept(); kept != time.Hour {
+			if kept := store.EventRetention(); kept != time.Hour {
 				t.Errorf("kept for %s", kept)
 			}
 		})
@@ -308,11 +308,11 @@ func TestReplayByType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := newTenant(t)
-			x.switched(t, false)
+			x.setActive(t, false)
 			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
 				storagetest.Publish(t, x.Store, x.owner, eventType)
 			}
-			// What it wants now counts, not what it wanted then.
+			// The present types of the subscription count, not those of that time.
 			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
 				t.Fatal(err)
 			}
@@ -328,7 +328,7 @@ func TestReplayOfPeriod(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := tenantOf(t, store)
 		other, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
-		x.switched(t, false)
+		x.setActive(t, false)
 		times := make([]int64, 9)
 		for i := range times {
 			time.Sleep(time.Second)
@@ -367,9 +367,9 @@ func TestLongReplay(t *testing.T) {
 	t.Parallel()
 	const chunk = 250
 
-	// There are three events more: the subscription's own, of how it was switched off and on.
+	// Three more events are about the subscription itself, which was disabled and enabled.
 	for _, n := range []int{chunk - 4, chunk - 3, chunk - 2, 2*chunk - 3, 2*chunk + 50} {
-		t.Run("makes each delivery once, in order", func(t *testing.T) {
+		t.Run("each delivery is created once, in order", func(t *testing.T) {
 			t.Parallel()
 			x := newTenant(t)
 			want := x.missed(t, n, "user.created")
@@ -388,10 +388,10 @@ func TestLongReplay(t *testing.T) {
 		})
 	}
 
-	t.Run("finds what is rare", func(t *testing.T) {
+	t.Run("a rare event is found", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		x.switched(t, false)
+		x.setActive(t, false)
 		for range 3 {
 			x.publish(t, chunk, "common")
 			x.publish(t, 1, "rare")
@@ -399,11 +399,11 @@ func TestLongReplay(t *testing.T) {
 		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"rare"}, Only: webhook.OnlyAll}, 3)
 	})
 
-	t.Run("has no part in what is published while it runs", func(t *testing.T) {
+	t.Run("events that are published meanwhile are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.missed(t, 5*chunk, "user.created")
-		x.switched(t, false)
+		x.setActive(t, false)
 		var publishing sync.WaitGroup
 		var first sync.Once
 		x.Watch(onChange(func() {
@@ -417,10 +417,10 @@ func TestLongReplay(t *testing.T) {
 		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"later"}, Only: webhook.OnlyAll}, chunk)
 	})
 
-	t.Run("ends between two steps with its request, and goes on with the next", func(t *testing.T) {
+	t.Run("a canceled replay ends between two steps, and the next one continues", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		x.missed(t, 2*chunk+500, "user.created") // and the two that tell how it was switched off
+		x.missed(t, 2*chunk+500, "user.created") // and the two events about its disabling
 		ctx, cancel := context.WithCancel(t.Context())
 		x.Watch(onChange(cancel))
 		made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
@@ -438,7 +438,7 @@ func TestLongReplay(t *testing.T) {
 		x.replays(t, everything, chunk+502)
 	})
 
-	t.Run("makes each delivery once beside another", func(t *testing.T) {
+	t.Run("two replays at once create each delivery once", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		x.missed(t, 2*chunk, "user.created")
@@ -463,13 +463,13 @@ func TestLongReplay(t *testing.T) {
 	})
 }
 
-// onChange is called at each change that is told.
+// onChange is called at each announced change.
 type onChange func()
 
-func (w onChange) Changed(...int64)    { w() }
-func (w onChange) Fresh([]webhook.Job) {}
+func (w onChange) SubscriptionsChanged(...int64)   { w() }
+func (w onChange) DeliveriesCreated([]webhook.Job) {}
 
-// audited returns the details of the newest line of the audit log, which must be of a replay.
+// audited returns the details of the newest audit event, which must be a replay.
 func (x tenant) audited(t *testing.T) map[string]any {
 	t.Helper()
 	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
@@ -514,20 +514,19 @@ func TestReplayIsRefused(t *testing.T) {
 		}
 	}
 	refused("to another organization", other.Organization.RowID, fault.NotFound)
-	x.planned(t, false)
+	x.setWebhooks(t, false)
 	refused("without the plan", x.org(), fault.Forbidden)
 	if x.pending(t) != 0 {
 		t.Errorf("%d pending", x.pending(t))
 	}
-	x.planned(t, true)
+	x.setWebhooks(t, true)
 	if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 		t.Fatal(err)
 	}
 	refused("of a removed subscription", x.org(), fault.NotFound)
 }
 
-// TestReplayPlans shows that a replay walks the events of its organization and looks each one's deliveries up, its own
-// only.
+// TestReplayPlans checks that a replay reads only events of its organization, and finds their deliveries by an index.
 func TestReplayPlans(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)
@@ -555,7 +554,7 @@ func TestReplayPlans(t *testing.T) {
 				}
 			}
 			for _, step := range plan {
-				if grows.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
+				if growingScan.MatchString(step) || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
 					t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 				}
 			}

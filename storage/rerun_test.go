@@ -66,8 +66,8 @@ type listener struct {
 	changed int
 }
 
-func (l *listener) Fresh(jobs []webhook.Job) { l.fresh = append(l.fresh, jobs...) }
-func (l *listener) Changed(...int64)         { l.changed++ }
+func (l *listener) DeliveriesCreated(jobs []webhook.Job) { l.fresh = append(l.fresh, jobs...) }
+func (l *listener) SubscriptionsChanged(...int64)        { l.changed++ }
 
 func TestAPublicationThatRunsAgain(t *testing.T) {
 	t.Parallel()

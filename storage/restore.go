@@ -11,13 +11,15 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Restore puts a copy in the place of the database that o names, with its queue held: what the copy takes for pending may
-// have been delivered since it was made, so nothing is sent until an operator has looked. Until the copy opens with o as
-// serve would open it, nothing is touched. It refuses with ErrKey, ErrKeyMissing, or as sqlite.Restore does.
+// Restore replaces the database of o by a copy with a held queue. Deliveries that are pending in the copy may have been
+// delivered since. So nothing is sent until an operator has checked them.
+//
+// It changes nothing until Open accepts the copy with o. It returns ErrKey, ErrKeyMissing, or an error of
+// sqlite.Restore.
 func Restore(ctx context.Context, o Options, name string) (r backup.Restored, err error) {
 	var from string
-	r.Database, r.Aside, err = sqlite.Restore(ctx, sqlite.RestoreOptions{
-		Path: o.Path, From: name, Copies: copiesOf(&r.Contents),
+	r.Database, r.ReplacedDatabase, err = sqlite.Restore(ctx, sqlite.RestoreOptions{
+		Path: o.Path, From: name, Copies: copyHooks(&r.Contents),
 		Accept: func(path, found string) error {
 			from, o.Path = found, path
 			keys, err := findKeyOf(o, from, r.KeyID)
@@ -25,13 +27,13 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 			return err
 		},
 		Arrange: func(ctx context.Context, path string) error {
-			o.Path, o.copied = path, true
+			o.Path, o.isCopy = path, true
 			o.Synchronous, o.Bootstrap = Full, access.Credential{}
 			s, err := Open(ctx, o)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(s.noteRestored(ctx, from, &r), s.Close()); err != nil {
+			if err := errors.Join(s.recordRestore(ctx, from, &r), s.Close()); err != nil {
 				return fmt.Errorf("hold the queue: %w", err)
 			}
 			return nil
@@ -40,10 +42,10 @@ func Restore(ctx context.Context, o Options, name string) (r backup.Restored, er
 	return r, err
 }
 
-// noteRestored notes in a copy that it was restored. The news goes to those who subscribe to it, once the queue is released.
-func (s *Store) noteRestored(ctx context.Context, from string, r *backup.Restored) error {
+// recordRestore writes in a copy that it was restored. Subscribers receive that event after the release of the queue.
+func (s *Store) recordRestore(ctx context.Context, from string, r *backup.Restored) error {
 	name := filepath.Base(from)
-	if err := s.alone(func(t *tx) error {
+	if err := s.changeBeforeRun(func(t *tx) error {
 		var organization int64
 		if err := t.Get(&organization, "SELECT min(id) FROM organizations"); err != nil {
 			return err

@@ -18,9 +18,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// copied makes a database in which one delivery is pending, a copy of it, and then a second delivery that the copy does not
-// have. The store is closed.
-func copied(t *testing.T) (path, of string, x tenant) {
+// copiedDatabase creates a database with one pending delivery, a copy of it, and then a second delivery that the copy lacks. It
+// closes the store.
+func copiedDatabase(t *testing.T) (path, of string, x tenant) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
@@ -33,7 +33,7 @@ func copied(t *testing.T) (path, of string, x tenant) {
 	return path, of, x
 }
 
-// sums returns the digests of all files in a directory but the lock.
+// sums returns the digests of all files in a directory, except the lock.
 func sums(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
 	all := map[string][32]byte{}
@@ -48,22 +48,22 @@ func sums(t *testing.T, dir string) map[string][32]byte {
 func TestRestore(t *testing.T) {
 	t.Parallel()
 
-	t.Run("puts the copy in place with its queue held, and sets aside what was there", func(t *testing.T) {
+	t.Run("a restore puts the copy in place with a held queue and keeps the old database", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 		want := []backup.Waiting{{SubscriptionID: x.sub.ID, URL: x.sub.URL, Pending: 1}}
 		if d := cmp.Diff(want, r.Waiting); d != "" || r.Database != path || r.Pending != 1 || r.Deliveries != 1 {
 			t.Errorf("%+v, waiting (-want +got):\n%s", r, d)
 		}
-		if d := cmp.Diff([]string{"keyhook.db", "keyhook.db.key", "keyhook.db.lock", filepath.Base(r.Aside)}, files(t, filepath.Dir(path))); d != "" {
+		if d := cmp.Diff([]string{"keyhook.db", "keyhook.db.key", "keyhook.db.lock", filepath.Base(r.ReplacedDatabase)}, files(t, filepath.Dir(path))); d != "" {
 			t.Errorf("files (-want +got):\n%s", d)
 		}
 		if info := must[os.FileInfo](t)(os.Stat(path)); info.Mode().Perm() != 0o600 {
 			t.Errorf("mode %v", info.Mode())
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		hold := x.Held()
+		hold := x.Hold()
 		if hold == nil || hold.Reason != "restored from copy.db" {
 			t.Fatalf("held: %+v", hold)
 		}
@@ -77,23 +77,23 @@ func TestRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("takes what was set aside back again", func(t *testing.T) {
+	t.Run("the replaced database can be restored again", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		first := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-		second := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), first.Aside))
-		if second.Pending != 2 || second.Aside == first.Aside {
+		second := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), first.ReplacedDatabase))
+		if second.Pending != 2 || second.ReplacedDatabase == first.ReplacedDatabase {
 			t.Errorf("first %+v, second %+v", first, second)
 		}
 		x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))
-		if len(x.jobs(t)) != 2 || x.Held() == nil {
-			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Held())
+		if len(x.jobs(t)) != 2 || x.Hold() == nil {
+			t.Errorf("%d pending, held %v", len(x.jobs(t)), x.Hold())
 		}
 	})
 
-	t.Run("holds anew what was held when it was copied", func(t *testing.T) {
+	t.Run("a copy with a held queue is held again", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x.Store = store
 		if err := x.HoldQueue(t.Context(), storagetest.Operator(t, store).Actor("", ""), "before"); err != nil {
@@ -109,9 +109,9 @@ func TestRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("makes interrupted what was being sent when it was copied", func(t *testing.T) {
+	t.Run("attempts that ran during the copy are interrupted", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x.Store = store
 		attempt := x.begin(t, x.jobs(t)[0])
@@ -124,9 +124,9 @@ func TestRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("restores on a machine that has nothing but the key", func(t *testing.T) {
+	t.Run("a machine with nothing but the key can restore", func(t *testing.T) {
 		t.Parallel()
-		path, from, _ := copied(t)
+		path, from, _ := copiedDatabase(t)
 		fresh := filepath.Join(t.TempDir(), "keyhook.db")
 		key := must[[]byte](t)(os.ReadFile(path + ".key"))
 		_, err := storage.Restore(t.Context(), storagetest.Options(t, fresh), from)
@@ -135,12 +135,12 @@ func TestRestore(t *testing.T) {
 		}
 		o := storagetest.Options(t, fresh)
 		o.EncryptionKey = strings.TrimSpace(string(key))
-		if r := must[backup.Restored](t)(storage.Restore(t.Context(), o, from)); r.Aside != "" || r.Pending != 1 {
+		if r := must[backup.Restored](t)(storage.Restore(t.Context(), o, from)); r.ReplacedDatabase != "" || r.Pending != 1 {
 			t.Errorf("%+v", r)
 		}
 		store, _ := storagetest.OpenWith(t, o)
-		if store.Created() || store.Held() == nil {
-			t.Errorf("created %v, held %v", store.Created(), store.Held())
+		if store.Created() || store.Hold() == nil {
+			t.Errorf("created %v, held %v", store.Created(), store.Hold())
 		}
 	})
 }
@@ -148,9 +148,9 @@ func TestRestore(t *testing.T) {
 func TestRefusedRestore(t *testing.T) {
 	t.Parallel()
 
-	t.Run("refuses with a sentence, and touches nothing", func(t *testing.T) {
+	t.Run("a refusal explains itself and changes nothing", func(t *testing.T) {
 		t.Parallel()
-		path, from, _ := copied(t)
+		path, from, _ := copiedDatabase(t)
 		dir := t.TempDir()
 		variant := func(name, statement string) string {
 			to := filepath.Join(dir, name)
@@ -215,9 +215,9 @@ func TestRefusedRestore(t *testing.T) {
 		}
 	})
 
-	t.Run("is refused while a server runs, and while another program has the file open", func(t *testing.T) {
+	t.Run("a restore is refused while a server or another program has the file open", func(t *testing.T) {
 		t.Parallel()
-		path, from, _ := copied(t)
+		path, from, _ := copiedDatabase(t)
 		_, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		if _, err := storage.Restore(t.Context(), storagetest.Options(t, path), from); !errors.Is(err, storage.ErrInUse) {
 			t.Errorf("beside a server: %v", err)
@@ -244,10 +244,10 @@ func TestRefusedRestore(t *testing.T) {
 func TestRestoreOverDamage(t *testing.T) {
 	t.Parallel()
 
-	t.Run("sets aside a database that cannot be opened, with its log", func(t *testing.T) {
+	t.Run("a database that cannot be opened is kept with its log", func(t *testing.T) {
 		t.Parallel()
 		for _, log := range []string{"-wal", "-journal"} {
-			path, from, x := copied(t)
+			path, from, x := copiedDatabase(t)
 			garbage := strings.Repeat("garbage ", 1000)
 			for _, suffix := range []string{"", log} {
 				if err := os.WriteFile(path+suffix, []byte(garbage), 0o600); err != nil {
@@ -256,7 +256,7 @@ func TestRestoreOverDamage(t *testing.T) {
 			}
 			r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
 			for _, suffix := range []string{"", log} {
-				if text := must[[]byte](t)(os.ReadFile(r.Aside + suffix)); string(text) != garbage {
+				if text := must[[]byte](t)(os.ReadFile(r.ReplacedDatabase + suffix)); string(text) != garbage {
 					t.Errorf("%q set aside is not what it was", suffix)
 				}
 			}
@@ -270,12 +270,12 @@ func TestRestoreOverDamage(t *testing.T) {
 		}
 	})
 
-	t.Run("keeps what a kill has left in the log of what it sets aside, and plays none of it into the copy", func(t *testing.T) {
+	t.Run("the log of a killed server stays with the old database and does not change the copy", func(t *testing.T) {
 		t.Parallel()
-		path, from, x := copied(t)
+		path, from, x := copiedDatabase(t)
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		storagetest.Publish(t, store, x.owner, "c")
-		killed := t.TempDir() // as the files are at a kill
+		killed := t.TempDir() // the files as a kill leaves them
 		for _, suffix := range []string{"", "-wal", ".key"} {
 			if err := os.WriteFile(filepath.Join(killed, "keyhook.db"+suffix), must[[]byte](t)(os.ReadFile(path+suffix)), 0o600); err != nil {
 				t.Fatal(err)
@@ -284,7 +284,7 @@ func TestRestoreOverDamage(t *testing.T) {
 		stop()
 		path = filepath.Join(killed, "keyhook.db")
 		r := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), from))
-		if again := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), r.Aside)); r.Pending != 1 || again.Pending != 3 {
+		if again := must[backup.Restored](t)(storage.Restore(t.Context(), storagetest.Options(t, path), r.ReplacedDatabase)); r.Pending != 1 || again.Pending != 3 {
 			t.Errorf("restored %+v, and then what was set aside: %+v", r, again)
 		}
 	})

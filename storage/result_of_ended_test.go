@@ -88,7 +88,7 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
 		_, job, attempt := x.discarded(t, 0)
-		if err := x.Release(t.Context(), []int64{attempt}); err != nil {
+		if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 			t.Fatal(err)
 		}
 		if attempt := x.begin(t, job); attempt != 0 {
@@ -127,7 +127,7 @@ func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
 	job := x.jobs(t)[0]
 	attempt := x.begin(t, job)
 	x.end(t, job, attempt, false)
-	if err := x.Release(t.Context(), []int64{attempt}); err != nil {
+	if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 10})
@@ -167,7 +167,7 @@ func TestDiscardOfAnotherHold(t *testing.T) {
 					return nil
 				})
 				c.let()
-				if hold := x.Held(); hold == nil || hold.Reason != "the second" {
+				if hold := x.Hold(); hold == nil || hold.Reason != "the second" {
 					t.Errorf("the queue is held by %+v", hold)
 				}
 				if publish && len(x.jobs(t)) == 0 {

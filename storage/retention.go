@@ -10,36 +10,36 @@ import (
 	"time"
 )
 
-// How much retention takes at a time. A batch is one job among those that share a commit, so this is how long other
-// writes may have to wait for it.
+// The sizes of batches. A batch is one job among those that share a commit. So its size limits how long other writes
+// wait for it.
 const (
 	eventBatch        = 250
 	deliveryBatch     = 1000
 	auditBatch        = 500
 	countBatch        = 500
-	countOwners       = 200                    // subscriptions and organizations whose minutes are looked at in a batch
-	minutesInterval   = 10 * time.Minute       // between looks at the minutes
-	retentionInterval = 10 * time.Second       // between looks, once all has been looked at
+	countOwners       = 200                    // subscriptions and organizations per batch of minute counts
+	minutesInterval   = 10 * time.Minute       // pause after a pass over the minute counts
+	retentionInterval = 10 * time.Second       // pause after a pass over the events
 	retentionSlice    = 500 * time.Millisecond // of each second
 	vacuumPages       = 200
 )
 
-// retention forgets what is older than the settings say. Pending work of open subscriptions is never touched, however
-// old; idempotency keys live as long as their event.
+// retention deletes what is older than the settings allow. It never deletes pending deliveries of open subscriptions,
+// however old they are. Idempotency keys live as long as their events.
 type retention struct {
-	events, audit time.Duration // 0 keeps for ever
-	after         int64         // event up to which all has been looked at in this pass
-	auditAfter    int64         // audit event up to which all has been looked at in this pass
-	behind        int64         // event after which sweep has found an old one; 0 is none
-	auditBehind   int64         // audit event after which sweep has found an old one; 0 is none
-	next          time.Time     // when to look again
+	events, audit  time.Duration // how long to keep them; 0 means forever
+	after          int64         // the last event that this pass has read
+	auditAfter     int64         // the last audit event that this pass has read
+	oldEventsAfter int64         // the event before an old one that sweep found; 0 if there is none
+	oldAuditAfter  int64         // the audit event before an old one that sweep found; 0 if there is none
+	next           time.Time     // time of the next pass
 
-	minutesAfter counted   // up to whom all minutes have been looked at in this pass
-	minutesNext  time.Time // when to look at them again
+	minutesAfter countOwner // the last owner whose minutes this pass has read
+	minutesNext  time.Time  // time of the next pass over the minutes
 }
 
-// deleteOld deletes batches, with pauses as long as the work, so that others have their turn; and it stops after a while, so
-// that the rest of upkeep has its own. It does nothing while the clock is doubted.
+// deleteOld deletes old rows in batches, with pauses as long as the work, so that other writers get their turn. It
+// stops after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
 func (s *Store) deleteOld(ctx context.Context) error {
 	r := &s.retention
 	for end := time.Now().Add(retentionSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
@@ -52,7 +52,7 @@ func (s *Store) deleteOld(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !more && !r.lookBehind() {
+		if !more && !r.nextRange() {
 			r.next = time.Now().Add(retentionInterval)
 			return nil
 		}
@@ -68,15 +68,15 @@ func (s *Store) deleteOld(ctx context.Context) error {
 	return nil
 }
 
-// lookBehind ends the part of a pass that begins at the lowest numbers. It reports whether there is another part, which
-// begins at what sweep has found.
-func (r *retention) lookBehind() bool {
-	r.after, r.auditAfter = r.behind, r.auditBehind
-	r.behind, r.auditBehind = 0, 0
+// nextRange ends the part of a pass that starts at the lowest numbers. It returns true if sweep found old rows further
+// on. The next part starts there.
+func (r *retention) nextRange() bool {
+	r.after, r.auditAfter = r.oldEventsAfter, r.oldAuditAfter
+	r.oldEventsAfter, r.oldAuditAfter = 0, 0
 	return r.after > 0 || r.auditAfter > 0
 }
 
-// deleteOldBatch takes a batch of everything that is too old at the given time. more is false when nothing is left of it.
+// deleteOldBatch deletes one batch of everything that is too old. more is false if nothing old is left.
 func (s *Store) deleteOldBatch(ctx context.Context, now int64) (more bool, err error) {
 	events, err := s.deleteOldEvents(ctx, now)
 	if err != nil {
@@ -93,21 +93,23 @@ func (s *Store) deleteOldBatch(ctx context.Context, now int64) (more bool, err e
 	return events || lines || minutes, nil
 }
 
-// aged is an event old enough to go.
-type aged struct {
+// oldEvent is an event that is old enough to delete.
+type oldEvent struct {
 	ID      int64 `db:"id"`
-	Waiting bool  `db:"waiting"` // for an open subscription, or for the end of an attempt
+	Waiting bool  `db:"waiting"` // a delivery is pending for an open subscription, or an attempt is running
 }
 
-// deleteOldEvents looks at the next old events and takes those that nothing waits for. more is false where the next events
-// are not old; sweep looks behind them. While the queue is held nothing goes: an operator looks at what was restored, and
-// DiscardQueue tells old from new by the numbers of rows, which are used again once they are free.
+// deleteOldEvents deletes a batch of old events without pending work. more is false if the next events are not old;
+// sweep looks behind them.
+//
+// While the queue is held, it deletes nothing, so that an operator can examine what was restored. Also, DiscardQueue
+// distinguishes old deliveries from new ones by row ids, which SQLite reuses after a deletion.
 func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err error) {
 	if s.retention.events == 0 {
 		return false, nil
 	}
 	after := s.retention.after
-	done, err := returning(ctx, s.workFor(0).rows(eventBatch+deliveryBatch), func(t *tx) (progress, error) {
+	done, err := returning(ctx, s.workFor(0).rows(eventBatch+deliveryBatch), func(t *tx) (eventProgress, error) {
 		return s.deleteEventBatch(t, after, now-s.retention.events.Milliseconds())
 	})
 	if err != nil {
@@ -117,22 +119,22 @@ func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err 
 	return done.more, nil
 }
 
-// progress is how far a batch has come.
-type progress struct {
-	after int64 // the last event that is done with
-	more  bool  // there was something to look at
+// eventProgress is how far a batch of events got.
+type eventProgress struct {
+	after int64 // the last event that is done
+	more  bool  // the batch was not empty
 }
 
-// deleteEventBatch takes a batch of the events that come after the given one and were created before the given time.
-func (s *Store) deleteEventBatch(t *tx, after, before int64) (progress, error) {
+// deleteEventBatch deletes a batch of the events after the row after that were created before the time before.
+func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, error) {
 	if hold, err := t.hold(); err != nil || hold != nil {
-		return progress{after: after}, err
+		return eventProgress{after: after}, err
 	}
 	last, err := lastOldEvent(t, after, before)
 	if err != nil {
-		return progress{}, err
+		return eventProgress{}, err
 	}
-	old := []aged{}
+	old := []oldEvent{}
 	if err := t.List(&old, `
 		SELECT e.id, EXISTS (
 			SELECT 1 FROM deliveries d
@@ -143,31 +145,31 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (progress, error) {
 				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = `+outcomeSending+`))
 		) AS waiting
 		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
-		return progress{}, err
+		return eventProgress{}, err
 	}
 	if len(old) == 0 {
-		return progress{after: after}, nil
+		return eventProgress{after: after}, nil
 	}
-	done := progress{old[len(old)-1].ID, true}
-	old = slices.DeleteFunc(old, func(e aged) bool { return e.Waiting })
+	done := eventProgress{old[len(old)-1].ID, true}
+	old = slices.DeleteFunc(old, func(e oldEvent) bool { return e.Waiting })
 	deliveries, err := s.deleteDeliveries(t, old)
 	if err != nil {
-		return progress{}, err
+		return eventProgress{}, err
 	}
 	if deliveries == deliveryBatch {
-		done.after = after // the rest of them is for the next batch, and then the events
+		done.after = after // the next batch deletes the other deliveries, and then the events
 		return done, nil
 	}
 	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
 	return done, err
 }
 
-// lastOldEvent returns the last event of the next batch; 0 where the next events are not old. A batch looks at every
-// delivery of its events, and others wait for it. So it has at most deliveryBatch of them, but for a single event that
-// has more.
+// lastOldEvent returns the last event of the next batch, or 0 if the next events are not old. A batch reads every
+// delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single
+// event has more.
 func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
 	events := []int64{}
-	// Events are numbered in the order of publication, so the old ones come first, but for a clock that was wrong.
+	// The numbers of events follow the order of publishing, so old events come first, unless the clock was wrong.
 	if err := t.List(&events, `
 		SELECT e.id FROM (SELECT id, created_at FROM events WHERE id > ? ORDER BY id LIMIT ?) e
 		WHERE e.created_at < ?`, after, eventBatch, before); err != nil {
@@ -190,7 +192,7 @@ func lastOldEvent(t *tx, after, before int64) (last int64, err error) {
 	return last, nil
 }
 
-func eventRows(events []aged) iter.Seq[int64] {
+func eventRows(events []oldEvent) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for _, e := range events {
 			if !yield(e.ID) {
@@ -200,20 +202,20 @@ func eventRows(events []aged) iter.Seq[int64] {
 	}
 }
 
-// deleteDeliveries deletes up to deliveryBatch of the events' deliveries, with their attempts, and returns how many.
-// Those of one publication are numbered one after the other, so a few ranges hold them all.
-func (s *Store) deleteDeliveries(t *tx, events []aged) (int, error) {
-	var taken []struct {
+// deleteDeliveries deletes up to deliveryBatch deliveries of the events, with their attempts, and returns how many. The
+// deliveries of one event have consecutive numbers, so a few ranges contain them all.
+func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
+	var deliveries []struct {
 		ID           int64 `db:"id"`
 		Subscription int64 `db:"subscription_id"`
 		State        int   `db:"state"`
 	}
-	if err := t.List(&taken, `
+	if err := t.List(&deliveries, `
 		SELECT id, subscription_id, state FROM deliveries WHERE event_id IN (SELECT value FROM json_each(?)) LIMIT ?`, rowList(eventRows(events)), deliveryBatch); err != nil {
 		return 0, err
 	}
-	ids := make([]int64, 0, len(taken))
-	for _, d := range taken {
+	ids := make([]int64, 0, len(deliveries))
+	for _, d := range deliveries {
 		ids = append(ids, d.ID)
 		if d.State == 0 {
 			t.OnCommit(func() { s.pending.add(d.Subscription, -1) })
@@ -234,10 +236,10 @@ func (s *Store) deleteDeliveries(t *tx, events []aged) (int, error) {
 		}
 		ids = ids[n:]
 	}
-	return len(taken), nil
+	return len(deliveries), nil
 }
 
-// deleteOldAudit deletes the next old lines of the audit log. more is false where the next lines are not old.
+// deleteOldAudit deletes the next old audit events. more is false if the next ones are not old.
 func (s *Store) deleteOldAudit(ctx context.Context, now int64) (more bool, err error) {
 	if s.retention.audit == 0 {
 		return false, nil
@@ -252,62 +254,62 @@ func (s *Store) deleteOldAudit(ctx context.Context, now int64) (more bool, err e
 	return n > 0, err
 }
 
-// deleteOldCounts deletes counts as old as events may be, of a few subscriptions and organizations. more is false when it has
-// come to the last.
+// deleteOldCounts deletes the counts that are as old as deleted events, of a few owners. more is false after the last
+// owner.
 func (s *Store) deleteOldCounts(ctx context.Context, now int64) (more bool, err error) {
 	r := &s.retention
 	if r.events == 0 || time.Now().Before(r.minutesNext) {
 		return false, nil
 	}
 	after, before := r.minutesAfter, (now-r.events.Milliseconds())/minute
-	done, err := returning(ctx, s, func(t *tx) (counting, error) { return s.deleteCountBatch(t, after, before) })
+	done, err := returning(ctx, s, func(t *tx) (countProgress, error) { return s.deleteCountBatch(t, after, before) })
 	if err != nil {
 		return false, err
 	}
 	if r.minutesAfter = done.after; !done.more {
-		r.minutesAfter, r.minutesNext = counted{}, time.Now().Add(minutesInterval)
+		r.minutesAfter, r.minutesNext = countOwner{}, time.Now().Add(minutesInterval)
 	}
 	return done.more, nil
 }
 
-// counting is how far a batch has come with the counts.
-type counting struct {
-	after counted // the last whose old counts are gone
+// countProgress is how far a batch of counts got.
+type countProgress struct {
+	after countOwner // the last owner without old counts
 	more  bool
 }
 
-// deleteCountBatch takes a batch of the counts that come after the given ones and are of minutes before the given one.
-func (s *Store) deleteCountBatch(t *tx, after counted, before int64) (counting, error) {
+// deleteCountBatch deletes a batch of counts of the owners after the given one, from minutes before the given one.
+func (s *Store) deleteCountBatch(t *tx, after countOwner, before int64) (countProgress, error) {
 	left := int64(countBatch)
 	for range countOwners {
-		var of counted
-		err := t.Get(&of, `
+		var owner countOwner
+		err := t.Get(&owner, `
 			SELECT organization_id, subscription_id FROM attempt_minutes
 			WHERE (organization_id, subscription_id) > (?, ?) ORDER BY organization_id, subscription_id LIMIT 1`,
 			after.Organization, after.Subscription)
 		if errors.Is(err, sql.ErrNoRows) {
-			return counting{after: after}, nil
+			return countProgress{after: after}, nil
 		}
 		if err != nil {
-			return counting{}, err
+			return countProgress{}, err
 		}
 		n, err := t.Affected(`
 			DELETE FROM attempt_minutes WHERE organization_id = ?1 AND subscription_id = ?2 AND minute IN (
 				SELECT minute FROM attempt_minutes
 				WHERE organization_id = ?1 AND subscription_id = ?2 AND minute < ?3 ORDER BY minute LIMIT ?4)`,
-			of.Organization, of.Subscription, before, left)
+			owner.Organization, owner.Subscription, before, left)
 		if err != nil {
-			return counting{}, err
+			return countProgress{}, err
 		}
 		if left -= n; left <= 0 {
-			break // the rest of these counts is for the next batch
+			break // the next batch deletes the other counts of this owner
 		}
-		after = of
+		after = owner
 	}
-	return counting{after, true}, nil
+	return countProgress{after, true}, nil
 }
 
-// vacuum gives a few free pages back to the file system.
+// vacuum returns a few free pages to the file system.
 func (s *Store) vacuum(ctx context.Context) error {
 	return s.change(ctx, func(t *tx) error {
 		_, err := t.Exec(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))

@@ -11,8 +11,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// BenchmarkRetention measures how long a publisher waits, at the median and at worst, while 100,000 events with a million
-// deliveries and attempts go, beside nothing else. Run it with -benchtime=1x: a round takes minutes.
+// BenchmarkRetention measures how long a publisher waits, at the median and at worst, while retention deletes 100,000
+// events with a million deliveries and attempts. Run it with -benchtime=1x: a round takes minutes.
 func BenchmarkRetention(b *testing.B) {
 	for b.Loop() {
 		o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))

@@ -46,7 +46,8 @@ func TestRetentionOfWideEvents(t *testing.T) {
 	})
 }
 
-// TestRetentionLooksAtFewDeliveries has old events that cannot go yet, so the only bound of a batch is what it looks at.
+// TestRetentionLooksAtFewDeliveries has old events that cannot be deleted yet, so only the size of a batch limits its
+// reads.
 func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
@@ -71,8 +72,8 @@ func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	}
 }
 
-// TestRetentionWaitsForAttempts has an old event under way while nothing else keeps it: its subscription is off by now.
-// Were its rows taken, and their ids given to others, its end would be recorded there.
+// TestRetentionWaitsForAttempts keeps an old event only because its attempt is running; the subscription is disabled.
+// If its rows were deleted, their ids could be reused, and the result would be recorded there.
 func TestRetentionWaitsForAttempts(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
@@ -102,11 +103,11 @@ func TestRetentionWaitsForAttempts(t *testing.T) {
 	})
 }
 
-// TestReplayAfterAllWasForgotten starts on a file whose events have all gone. New events must not get numbers from before
-// the creation of a subscription: a replay takes what is older than the subscription for what it cannot have missed.
+// TestReplayAfterAllWasForgotten starts on a file whose events were all deleted. New events must get higher numbers
+// than the creation of any subscription. Otherwise a replay takes them for older ones and skips them.
 func TestReplayAfterAllWasForgotten(t *testing.T) {
 	t.Parallel()
-	o := hourly(t)
+	o := hourlyRetention(t)
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := tenantOf(t, store)
@@ -138,18 +139,18 @@ func TestRetention(t *testing.T) {
 		waiting := storagetest.Publish(t, store, x.owner, "waiting")
 		var many []string
 		for range 3 * 100 {
-			p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("many", `{}`)})
+			p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{}`)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			many = append(many, p[0].ID)
 		}
-		for _, job := range x.jobs(t) { // all but the one that waits
+		for _, job := range x.jobs(t) { // all except the pending one
 			if job.EventID != waiting.ID {
 				x.end(t, job, x.begin(t, job), true)
 			}
 		}
-		// Nothing is pending for the other but what came before it was switched off.
+		// The other subscription has only deliveries from before it was disabled.
 		storagetest.Publish(t, store, x.owner, "old")
 		for _, job := range x.jobs(t) {
 			if job.EventType == "old" {
@@ -183,7 +184,7 @@ func TestRetention(t *testing.T) {
 		if _, err := store.Attempt(t.Context(), attempt); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("its attempt is still there: %v", err)
 		}
-		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{keyed("many", `{"another":1}`)}); err != nil || p[0].Replayed {
+		if p, err := store.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("many", `{"another":1}`)}); err != nil || p[0].Replayed {
 			t.Errorf("the idempotency key outlived its event: %+v, %v", p, err)
 		}
 		if log, err := store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 100}); err != nil || len(log) == 0 {
@@ -193,7 +194,7 @@ func TestRetention(t *testing.T) {
 		if log, err := store.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 100}); err != nil || len(log) != 0 {
 			t.Errorf("the audit log still has %d lines, error %v", len(log), err)
 		}
-		// The oldest lines and events are read from the beginning of their tables, a few hundred at a time.
+		// The oldest rows are read from the beginning of their tables, a few hundred at a time.
 		noneGrows(t, store, map[string]string{
 			"FROM audit_events ORDER BY id LIMIT": "SCAN audit_events", "FROM events WHERE id > ? ORDER BY id LIMIT": "SCAN e",
 		})

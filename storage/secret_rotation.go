@@ -10,9 +10,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// RotateSecret gives a subscription a new secret, which is returned here and never again. Every attempt that begins
-// after this signs with it; the old one signs beside it for the overlap. Faults: NotFound; Conflict while the overlap of
-// the rotation before lasts, unless this one is forced.
+// RotateSecret gives a subscription a new secret and returns it only this once. Every attempt that begins later signs
+// with it. During the overlap, the old secret signs too.
+//
+// Faults: NotFound; Conflict if the overlap of the last rotation is not over and r.Force is false.
 func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Rotation) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
@@ -21,7 +22,7 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 		if err != nil {
 			return sub, err
 		}
-		until, err := overlapOf(t, row)
+		until, err := overlapUntil(t, row)
 		if err != nil {
 			return sub, err
 		}
@@ -51,8 +52,8 @@ func (s *Store) RotateSecret(ctx context.Context, by access.Actor, organization 
 	return rotated, secret, nil
 }
 
-// overlapOf returns until when the previous secret of a subscription signs; 0 where none does.
-func overlapOf(t *tx, subscription int64) (until int64, err error) {
+// overlapUntil returns until when the previous secret of a subscription signs, or 0 if it does not.
+func overlapUntil(t *tx, subscription int64) (until int64, err error) {
 	if err := t.Get(&until, `
 		SELECT CASE WHEN previous_secret IS NOT NULL AND previous_until > ? THEN previous_until ELSE 0 END
 		FROM subscriptions WHERE id = ?`, t.Now(), subscription); err != nil {
@@ -67,24 +68,24 @@ func overlapInProgress(until int64) error {
 		"The previous secret still signs until %s, as the last rotation promised.", webhook.AppendTime(nil, until))
 }
 
-// previousBatch is how many previous secrets a transaction deletes.
-const previousBatch = 200
+// previousSecretsBatch limits the secrets that one transaction deletes.
+const previousSecretsBatch = 200
 
-// dropPreviousSecrets deletes previous secrets whose overlap is over, unless the clock is doubted. It looks before it writes:
-// mostly there are none.
+// dropPreviousSecrets deletes previous secrets after their overlap, unless the clock is in doubt. It reads before it
+// writes, because usually there are none.
 func (s *Store) dropPreviousSecrets(ctx context.Context) error {
 	now, trusted := s.trustedTime()
 	if !trusted {
 		return nil
 	}
-	var over bool
-	if err := s.get(ctx, &over, "SELECT EXISTS (SELECT 1 FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ?)", now); err != nil || !over {
+	var expired bool
+	if err := s.get(ctx, &expired, "SELECT EXISTS (SELECT 1 FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ?)", now); err != nil || !expired {
 		return err
 	}
 	return s.change(ctx, func(t *tx) error {
 		_, err := t.Exec(`
 			UPDATE subscriptions SET previous_secret = NULL, previous_until = 0 WHERE id IN (
-				SELECT id FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ? LIMIT ?)`, now, previousBatch)
+				SELECT id FROM subscriptions WHERE previous_secret IS NOT NULL AND previous_until <= ? LIMIT ?)`, now, previousSecretsBatch)
 		return err
 	})
 }

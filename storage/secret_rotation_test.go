@@ -19,7 +19,7 @@ func (x tenant) rotated(t *testing.T, r webhook.Rotation) (webhook.Secret, error
 	return secret, err
 }
 
-// TestRotationWithinAnOverlap keeps what a rotation has promised to receivers, and deletes the previous secret after that.
+// TestRotationWithinAnOverlap checks that the previous secret works until the promised time, and is deleted later.
 func TestRotationWithinAnOverlap(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
@@ -79,12 +79,12 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 
 		x.MoveClock(9 * aDay)
 		time.Sleep(2 * time.Minute)
-		kept(1) // the clock is doubted
+		kept(1) // the clock is in doubt
 		if err := x.AcceptClock(t.Context(), x.actor()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(61 * time.Second)
 		kept(0)
-		noneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the count is of this test
+		noneGrows(t, store, map[string]string{"SELECT count(*) FROM subscriptions": "SCAN"}) // the test itself runs this count
 	})
 }

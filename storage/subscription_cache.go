@@ -9,71 +9,73 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// subscriptionCache is what the writer remembers of subscriptions from one transaction to the next: who wants what, and who may be
-// sent to. Nobody else writes, so it is exact as long as every change of a subscription, or of a plan, forgets what it
-// touches, and a rollback forgets all.
+// subscriptionCache is the writer's memory of subscriptions, from one transaction to the next: who wants which events,
+// and where attempts may begin. Nobody else writes. So it is exact if every change of a subscription or plan
+// invalidates its entries, and a rollback invalidates everything.
 type subscriptionCache struct {
-	subscribers map[int64]*subscriber
-	matching    map[typeOfOrganization][]int64
-	matches     int // rows in matching, and one for each type
-	hold        *webhook.Hold
-	holdKnown   bool // hold is what the file says
+	subscriptions map[int64]*cachedSubscription
+	matching      map[eventTypeKey][]int64
+	matches       int // rows in matching, plus one for each type
+	hold          *webhook.Hold
+	holdLoaded    bool // hold is the value in the file
 }
 
-// What is remembered of each sort at most: some megabytes, whatever types events have and however many want each.
+// The limits of the cache: some megabytes, for any number of types and subscriptions.
 const (
-	maxCached  = 10_000
-	maxMatches = 200_000
+	maxCached        = 10_000
+	maxCachedMatches = 200_000
 )
 
-// subscriber is a subscription as fan-out, Begin and Record see it.
-type subscriber struct {
+// cachedSubscription has the columns of a subscription that fan-out, Begin and Record need.
+type cachedSubscription struct {
 	webhook.Health
 	ID           string `db:"public_id"`
 	Organization int64  `db:"organization_id"`
-	Host         string `db:"host"`     // of its address, normalized
-	Webhooks     bool   `db:"webhooks"` // the plan has them
+	Host         string `db:"host"`     // of the URL, normalized
+	Webhooks     bool   `db:"webhooks"` // the plan has webhooks
 	Deleted      bool   `db:"deleted"`
-	AuditEvents  bool   `db:"audit_events"` // it receives audit events
+	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
 
-	// When an attempt last succeeded and failed, as far as that was written. All that shares a transaction shares one
-	// time, so it is written once for all.
+	// The stored times of the last success and failure. All jobs of a transaction share one time, so it is written once
+	// for all of them.
 	successAt, failureAt int64
 }
 
-// open reports whether events are fanned out to it and attempts begun.
-func (s *subscriber) open() bool { return s.Status != webhook.Disabled && s.Webhooks && !s.Deleted }
+// open reports whether the subscription gets new deliveries and may begin attempts.
+func (s *cachedSubscription) open() bool {
+	return s.Status != webhook.Disabled && s.Webhooks && !s.Deleted
+}
 
-// typeOfOrganization is an event type as an organization publishes it.
-type typeOfOrganization struct {
+// eventTypeKey is an event type of one organization.
+type eventTypeKey struct {
 	organization int64
 	eventType    string
 }
 
-// forget drops what is remembered of these subscriptions, or of all where none is named.
-func (c *subscriptionCache) forget(subscriptions ...int64) {
+// invalidate removes these subscriptions from the cache. Without arguments it removes everything.
+func (c *subscriptionCache) invalidate(subscriptions ...int64) {
 	if len(subscriptions) == 0 {
-		clear(c.subscribers)
-		c.forgetTypes()
-		c.holdKnown = false
+		clear(c.subscriptions)
+		c.invalidateTypes()
+		c.holdLoaded = false
 	}
 	for _, row := range subscriptions {
-		delete(c.subscribers, row)
+		delete(c.subscriptions, row)
 	}
 }
 
-// forgetTypes drops who wants what.
-func (c *subscriptionCache) forgetTypes() {
+// invalidateTypes removes the lists of subscriptions by event type.
+func (c *subscriptionCache) invalidateTypes() {
 	clear(c.matching)
 	c.matches = 0
 }
 
-// subscriber returns a subscription; one that does not exist is closed.
-func (t *tx) subscriber(row int64) (*subscriber, error) {
-	if s, ok := t.cache.subscribers[row]; ok {
+// cachedSubscription returns a subscription. One that does not exist counts as deleted.
+func (t *tx) cachedSubscription(row int64) (*cachedSubscription, error) {
+	if s, ok := t.cache.subscriptions[row]; ok {
 		return s, nil
 	}
-	s := new(subscriber)
+	s := new(cachedSubscription)
 	err := t.Get(s, `
 		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at,
 		       s.url AS host, p.webhooks, s.deleted_at IS NOT NULL AS deleted, s.audit_events
@@ -81,22 +83,22 @@ func (t *tx) subscriber(row int64) (*subscriber, error) {
 		WHERE s.id = ?`, row)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return &subscriber{Deleted: true}, nil
+		return &cachedSubscription{Deleted: true}, nil
 	case err != nil:
 		return nil, fmt.Errorf("read subscription: %w", err)
 	}
 	s.Host = normalHost(s.Host)
-	if len(t.cache.subscribers) >= maxCached {
-		clear(t.cache.subscribers)
+	if len(t.cache.subscriptions) >= maxCached {
+		clear(t.cache.subscriptions)
 	}
-	t.cache.subscribers[row] = s
+	t.cache.subscriptions[row] = s
 	return s, nil
 }
 
-// matching returns the subscriptions of an organization that want a type, open or not. No pattern of a subscription covers
-// another of its own, so each is found once.
+// matching returns the subscriptions of an organization to an event type, whether open or not. The patterns of one
+// subscription do not overlap, so each subscription is in the list once.
 func (t *tx) matching(organization int64, eventType string) ([]int64, error) {
-	w := typeOfOrganization{organization, eventType}
+	w := eventTypeKey{organization, eventType}
 	if rows, ok := t.cache.matching[w]; ok {
 		return rows, nil
 	}
@@ -107,14 +109,14 @@ func (t *tx) matching(organization int64, eventType string) ([]int64, error) {
 		args = append(args, p)
 	}
 	rows := []int64{}
-	// Few lengths occur, so all of these statements stay prepared.
+	// The number of patterns varies little, so all of these statements stay prepared.
 	if err := t.List(&rows, `
 		SELECT subscription_id FROM subscription_patterns
 		WHERE organization_id = ? AND pattern IN (?`+strings.Repeat(", ?", len(patterns)-1)+`)`, args...); err != nil {
 		return nil, fmt.Errorf("find subscriptions: %w", err)
 	}
-	if len(t.cache.matching) >= maxCached || t.cache.matches+len(rows) >= maxMatches {
-		t.cache.forgetTypes()
+	if len(t.cache.matching) >= maxCached || t.cache.matches+len(rows) >= maxCachedMatches {
+		t.cache.invalidateTypes()
 	}
 	t.cache.matching[w] = rows
 	t.cache.matches += 1 + len(rows)

@@ -18,8 +18,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// TestFanOutFollowsEveryChange compares who gets an event with what the subscriptions and the plan say at that moment. The
-// writer remembers both from one transaction to the next, so whatever it fails to forget shows here.
+// TestFanOutFollowsEveryChange compares the receivers of an event with the current subscriptions and plan. The writer
+// caches both, so a missing invalidation shows here.
 func TestFanOutFollowsEveryChange(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
@@ -84,8 +84,8 @@ func TestFanOutFollowsEveryChange(t *testing.T) {
 	})
 }
 
-// TestWhoWantsWhatIsRememberedWithinBounds has many subscriptions to everything, and an organization that makes event types
-// up as it goes. The subscriptions are off, so nothing is fanned out.
+// TestWhoWantsWhatIsRememberedWithinBounds has many subscriptions to everything, and ever new event types. The
+// subscriptions are disabled, so there is no fan-out.
 func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	const subscriptions, types, bound = 500, 450, 200_000
@@ -112,8 +112,8 @@ func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	}
 }
 
-// TestNothingIsRememberedOfARollback undoes what the writer remembers and counts. No time goes by, so that what it believes
-// to have written at this very moment would not be written again.
+// TestNothingIsRememberedOfARollback rolls back what the writer caches and counts. The time stands still, because the
+// writer skips a write of the same time.
 func TestNothingIsRememberedOfARollback(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
@@ -155,7 +155,7 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 	})
 }
 
-// failAll fails what is pending for a subscription until it is disabled, or nothing is left.
+// failAll fails pending deliveries of a subscription until it is disabled or none is left.
 func failAll(ctx context.Context, r *rapid.T, store *storage.Store, sub webhook.Subscription) {
 	jobs, err := store.PendingJobs(ctx, sub.RowID, 20, nil)
 	if err != nil {

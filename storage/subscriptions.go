@@ -22,9 +22,9 @@ const subscriptionByID = `
 	FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
 	WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`
 
-// Subscriptions lists the subscriptions of an organization, newest first; an empty status is any.
+// Subscriptions lists the subscriptions of an organization, newest first. An empty status selects every status.
 func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
-	end, err := s.logs.Take(ctx, organization) // removed subscriptions add up as a log does
+	end, err := s.logs.Take(ctx, organization) // deleted subscriptions add up, as a log does
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *Store) Subscriptions(ctx context.Context, organization int64, status we
 	return list, err
 }
 
-// Subscription returns one subscription. Faults: NotFound.
+// Subscription returns one subscription with its number of pending deliveries. Faults: NotFound.
 func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
 	var sub webhook.Subscription
 	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
@@ -63,21 +63,22 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 
 // subscriptionRow returns the row id of a subscription.
 func subscriptionRow(t *tx, organization int64, id string) (row int64, err error) {
-	err = t.Get(&row, rowOfSubscription, id, organization)
+	err = t.Get(&row, selectSubscriptionRow, id, organization)
 	return row, sqlite.Missing(err, "subscription")
 }
 
-const rowOfSubscription = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
+const selectSubscriptionRow = "SELECT id FROM subscriptions WHERE public_id = ? AND organization_id = ? AND deleted_at IS NULL"
 
 // SubscriptionRow returns the row id of a subscription. Faults: NotFound.
 func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id string) (row int64, err error) {
-	err = s.get(ctx, &row, rowOfSubscription, id, organization)
+	err = s.get(ctx, &row, selectSubscriptionRow, id, organization)
 	return row, sqlite.Missing(err, "subscription")
 }
 
-// CreateSubscription makes a subscription and its secret, which is returned here and never again. Faults: Forbidden where
-// the plan lacks webhooks, and where by lacks audit:read and names types of audit events, or asks for audit_events; Conflict
-// where the plan allows no more subscriptions.
+// CreateSubscription creates a subscription and its secret. It returns the secret only this once.
+//
+// Faults: Forbidden if the plan has no webhooks; Forbidden if the actor asks for audit events without audit:read;
+// Conflict if the plan allows no more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
 	secret := webhook.NewSecret()
 	id := publicid.New(access.SubscriptionID)
@@ -85,11 +86,11 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 	if c.EventTypes == nil {
 		c.EventTypes = &webhook.Types{}
 	}
-	made, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
+	created, err := returning(ctx, s.workFor(organization), func(t *tx) (sub webhook.Subscription, err error) {
 		if err := requireWebhooks(t, organization); err != nil {
 			return sub, err
 		}
-		if err := mayCreate(t, by, &c); err != nil {
+		if err := authorizeCreate(t, by, &c); err != nil {
 			return sub, err
 		}
 		if err := requireRoomForSubscription(t, organization); err != nil {
@@ -107,15 +108,15 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		if sub, err = s.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
-		if err := s.apply(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, &sub, c); err != nil {
 			return sub, err
 		}
 		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
 	})
 	if err != nil {
-		return made, webhook.Secret{}, err
+		return created, webhook.Secret{}, err
 	}
-	return made, secret, nil
+	return created, secret, nil
 }
 
 // requireRoomForSubscription refuses one subscription more than the plan allows. Removed ones do not count. The count stands
@@ -133,10 +134,12 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 	return plan.CheckSubscriptions(have)
 }
 
-// UpdateSubscription changes a subscription. is_active true makes it healthy, whatever it was, and what is pending
-// resumes; false disables it. A change of nothing leaves no trace. A subscription that stops to receive audit events loses
-// those that are pending. Faults: NotFound; Forbidden where by lacks audit:read and the change needs it, see mayRedirect;
-// Conflict where too much is pending to look for audit events.
+// UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries,
+// whatever its status was. is_active false disables it. An empty change does nothing. A subscription that stops
+// receiving audit events loses the pending ones.
+//
+// Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if
+// too many deliveries are pending to search them for audit events.
 func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error) {
 	w := s.workFor(organization)
 	if c.IsActive != nil && !*c.IsActive {
@@ -150,11 +153,11 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 		if c == (webhook.SubscriptionChange{}) {
 			return sub, nil
 		}
-		if err := mayRedirect(t, by, sub, c); err != nil {
+		if err := authorizeUpdate(t, by, sub, c); err != nil {
 			return sub, err
 		}
 		before := sub.Status
-		if err := s.apply(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, &sub, c); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
@@ -166,8 +169,8 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 	})
 }
 
-// changedFields lists what a change names, for the audit log. Of an address it shows the host alone: what follows it is
-// often a secret of the receiver's, and the log has other readers.
+// changedFields lists the fields of a change for the audit log. Of a URL it has only the host. The rest is often a
+// secret of the receiver, and the log has other readers.
 func changedFields(c webhook.SubscriptionChange) map[string]any {
 	details := map[string]any{}
 	if c.URL != nil {
@@ -199,31 +202,11 @@ func hostOf(address string) string {
 	return u.Host
 }
 
-// apply writes a change to a subscription and to sub.
-func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
-	before, received := sub.Health, receivesAudit(*sub)
-	if c.URL != nil && *c.URL != sub.URL {
-		sub.URL, sub.Health = *c.URL, sub.Renew()
-	}
-	if c.Description != nil {
-		sub.Description = *c.Description
-	}
-	if c.EventTypes != nil {
-		sub.EventTypes = c.EventTypes.Unique()
-		if err := setPatterns(t, *sub); err != nil {
-			return err
-		}
-	}
-	if err := s.setAuditEvents(t, sub, received, c.AuditEvents); err != nil {
+// applyChange writes a change to the table and to sub.
+func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+	before := sub.Health
+	if err := s.setFields(t, by, sub, c); err != nil {
 		return err
-	}
-	if c.IsActive != nil && *c.IsActive {
-		sub.Health = sub.Activate()
-	} else if c.IsActive != nil {
-		sub.Health = sub.Deactivate(by.Name)
-	}
-	if c.SetRateLimit {
-		sub.RateLimitPerSecond = c.RateLimitPerSecond
 	}
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
@@ -240,14 +223,45 @@ func (s *Store) apply(t *tx, by access.Actor, sub *webhook.Subscription, c webho
 	if sub.Status != before.Status {
 		sub.DisabledAt = nil
 		if sub.Status == webhook.Disabled {
-			sub.DisabledAt = new(t.Now()) // a copy: the transaction's own moves on
+			sub.DisabledAt = new(t.Now()) // a copy, because the time of the transaction changes later
 		}
 	}
 	s.observeHealth(t, before.Status, sub.Status)
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 
-// setPatterns writes what the subscription is found by at fan-out: its types without those that another of them covers.
+// setFields sets the fields of sub that a change names. It also writes the patterns of its types, and drops pending audit
+// events that it no longer receives.
+func (s *Store) setFields(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+	receivedBefore := receivesAudit(*sub)
+	if c.URL != nil && *c.URL != sub.URL {
+		sub.URL, sub.Health = *c.URL, sub.Renew()
+	}
+	if c.Description != nil {
+		sub.Description = *c.Description
+	}
+	if c.EventTypes != nil {
+		sub.EventTypes = c.EventTypes.Unique()
+		if err := setPatterns(t, *sub); err != nil {
+			return err
+		}
+	}
+	if err := s.setAuditEvents(t, sub, receivedBefore, c.AuditEvents); err != nil {
+		return err
+	}
+	if c.IsActive != nil && *c.IsActive {
+		sub.Health = sub.Activate()
+	} else if c.IsActive != nil {
+		sub.Health = sub.Deactivate(by.Name)
+	}
+	if c.SetRateLimit {
+		sub.RateLimitPerSecond = c.RateLimitPerSecond
+	}
+	return nil
+}
+
+// setPatterns writes the patterns that fan-out uses to find the subscription. They are its types, without those that
+// another type covers.
 func setPatterns(t *tx, sub webhook.Subscription) error {
 	if err := dropPatterns(t, sub.RowID); err != nil {
 		return err
@@ -264,12 +278,13 @@ func setPatterns(t *tx, sub webhook.Subscription) error {
 }
 
 func dropPatterns(t *tx, subscription int64) error {
-	t.cache.forgetTypes()
+	t.cache.invalidateTypes()
 	_, err := t.Exec("DELETE FROM subscription_patterns WHERE subscription_id = ?", subscription)
 	return err
 }
 
-// DeleteSubscription removes a subscription; nothing more is sent. Its log stays until retention. Faults: NotFound.
+// DeleteSubscription deletes a subscription, so nothing more is sent to it. Its log stays until retention deletes it.
+// Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return s.workFor(organization).first().change(ctx, func(t *tx) error {
 		row, err := subscriptionRow(t, organization, id)
@@ -288,10 +303,11 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 	})
 }
 
-// dropOrphans ends what is pending for removed subscriptions, up to dropBatch deliveries of each. A pass visits dropVisits
-// subscriptions at most. The next one goes on behind them, so none waits for ever and retention waits for few.
+// dropOrphans drops the pending deliveries of deleted subscriptions, up to dropBatch of each. A pass handles up to
+// orphansPerPass subscriptions. The next pass continues after them, so every subscription gets its turn, and retention
+// never waits long.
 func (s *Store) dropOrphans(ctx context.Context) error {
-	for _, row := range s.pending.orphaned(dropVisits) {
+	for _, row := range s.pending.orphaned(orphansPerPass) {
 		if err := s.change(ctx, func(t *tx) error {
 			n, err := t.Affected(`
 				UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
@@ -306,19 +322,19 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 }
 
 const (
-	// dropBatch bounds how long other writes wait for one of upkeep's.
+	// dropBatch limits how long other writes wait for one transaction of upkeep.
 	dropBatch = 500
-	// dropVisits bounds how long the rest of upkeep waits: a visit is a transaction of some 3 ms.
-	dropVisits = 100
+	// orphansPerPass limits how long the rest of upkeep waits: each subscription takes a transaction of about 3 ms.
+	orphansPerPass = 100
 )
 
-// Target returns where and how a subscription's deliveries are sent at present. A secret that cannot be unsealed is told
-// in Unusable: the attempts fail with that, and the other subscriptions go on. Faults: NotFound.
+// Target returns where and how to send the deliveries of a subscription now. If a secret cannot be decrypted, Unusable
+// says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
 func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
 	return s.target(func(dest any, text string, args ...any) error { return s.get(ctx, dest, text, args...) }, subscription)
 }
 
-// target is Target by whichever connection get reads from.
+// target is Target with the connection of get.
 func (s *Store) target(get func(dest any, text string, args ...any) error, subscription int64) (webhook.Target, error) {
 	var row struct {
 		webhook.Subscription
@@ -335,22 +351,22 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, sqlite.Missing(err, "subscription")
 	}
-	at := webhook.Target{
+	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
-		Open: row.Active() && row.Webhooks && !row.Deleted && s.Held() == nil,
+		Open: row.Active() && row.Webhooks && !row.Deleted && s.Hold() == nil,
 	}
 	text, err := s.keyRing.Open(row.Sealed, row.ID)
 	if err != nil {
-		at.Unusable = "the signing secret cannot be unsealed; rotate the secret"
-		s.log.Error("signing secret cannot be unsealed; rotate it, or set encryption.key as it was", "subscription", row.ID, "error", err)
-		return at, nil
+		target.Unusable = "the signing secret cannot be decrypted; rotate the secret"
+		s.log.Error("a signing secret cannot be decrypted; rotate it, or restore the earlier encryption key", "subscription", row.ID, "error", err)
+		return target, nil
 	}
-	at.Secret = webhook.KnownSecret(string(text))
+	target.Secret = webhook.KnownSecret(string(text))
 	if len(row.Previous) > 0 {
 		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
-			at.Previous = webhook.KnownSecret(string(text))
+			target.Previous = webhook.KnownSecret(string(text))
 		}
 	}
-	return at, nil
+	return target, nil
 }

@@ -7,62 +7,76 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// BeginTest makes a test event for one subscription, and the one attempt that carries it. The delivery is never pending:
-// a test that is cut off is not made up for. Faults: NotFound, Forbidden where the plan lacks webhooks, Conflict while the
-// queue is held.
+// BeginTest creates a test event for one subscription, with a single attempt that is already recorded. The delivery is
+// never pending, so an interrupted test is not repeated.
+//
+// Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Limited if the plan's
+// bytes of the day do not suffice.
 func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (webhook.Target, webhook.Job, int64, error) {
-	begun, err := returning(ctx, s.workFor(organization), func(t *tx) (b begunTest, err error) {
+	test, err := returning(ctx, s.workFor(organization), func(t *tx) (test testDelivery, err error) {
 		sub, err := subscriptionRow(t, organization, id)
 		if err != nil {
-			return b, err
+			return test, err
 		}
-		if err := requireWebhooks(t, organization); err != nil {
-			return b, err
+		if err := requireTestAllowed(t, organization); err != nil {
+			return test, err
 		}
-		if hold, err := t.hold(); err != nil {
-			return b, err
-		} else if hold != nil {
-			return b, fault.New(fault.Conflict, "queue_held", "The operator of this service holds all sending; test again once it is released.")
+		if test.job, err = s.insertTest(t, organization, sub, id); err != nil {
+			return test, err
 		}
-		if err := requireStorage(t, organization, storedPerChange); err != nil {
-			return b, err
-		}
-		o, err := t.organization(organization)
-		if err != nil {
-			return b, err
-		}
-		row, event, body, err := s.insertEvent(t, organization, o, webhook.NewEvent{
-			Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + id + `"}`),
-		}, 0)
-		if err != nil {
-			return b, err
-		}
-		delivery, err := t.Insert(`
-			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, ?, ?, 0, 0)`,
-			row, sub, webhook.Exhausted, webhook.ByTest)
-		if err != nil {
-			return b, err
-		}
-		t.countStored(organization, storedPerDelivery)
-		b.job = webhook.Job{
-			Delivery: delivery, Subscription: sub, Organization: organization, Event: row, EventID: event, EventType: webhook.TestType, EventAt: t.Now(),
-			Body: body, Cause: webhook.ByTest,
-		}
-		b.attempt, err = t.Insert(`
+		test.attempt, err = t.Insert(`
 			INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-			VALUES (?, ?, ?, `+outcomeSending+`, '', 0, '', ?)`, attemptRow(delivery, 1), sub, webhook.ByTest, t.Now())
+			VALUES (?, ?, ?, `+outcomeSending+`, '', 0, '', ?)`, attemptRow(test.job.Delivery, 1), sub, webhook.ByTest, t.Now())
 		if err != nil {
-			return b, err
+			return test, err
 		}
-		b.target, err = s.target(t.Get, sub)
-		return b, err
+		test.target, err = s.target(t.Get, sub)
+		return test, err
 	})
-	return begun.target, begun.job, begun.attempt, err
+	return test.target, test.job, test.attempt, err
 }
 
-// begunTest is a test delivery whose attempt is on record.
-type begunTest struct {
+// testDelivery is a test delivery with its recorded attempt.
+type testDelivery struct {
 	target  webhook.Target
 	job     webhook.Job
 	attempt int64
+}
+
+// requireTestAllowed refuses a test without webhooks in the plan, while the queue is held, or beyond the storage quota.
+func requireTestAllowed(t *tx, organization int64) error {
+	if err := requireWebhooks(t, organization); err != nil {
+		return err
+	}
+	if hold, err := t.hold(); err != nil {
+		return err
+	} else if hold != nil {
+		return fault.New(fault.Conflict, "queue_held", "The operator of this service has stopped all sending. Test again after the release.")
+	}
+	return requireStorage(t, organization, storedPerChange)
+}
+
+// insertTest inserts a test event and its delivery.
+func (s *Store) insertTest(t *tx, organization, subscription int64, subscriptionID string) (job webhook.Job, err error) {
+	o, err := t.organizationID(organization)
+	if err != nil {
+		return job, err
+	}
+	row, event, body, err := s.insertEvent(t, organization, o, webhook.NewEvent{
+		Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + subscriptionID + `"}`),
+	}, 0)
+	if err != nil {
+		return job, err
+	}
+	delivery, err := t.Insert(`
+		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, ?, ?, 0, 0)`,
+		row, subscription, webhook.Exhausted, webhook.ByTest)
+	if err != nil {
+		return job, err
+	}
+	t.countStored(organization, storedPerDelivery)
+	return webhook.Job{
+		Delivery: delivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
+		EventType: webhook.TestType, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,
+	}, nil
 }

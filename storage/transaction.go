@@ -7,13 +7,13 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// tx is the transaction that the writer runs, and what the writer remembers from one transaction to the next.
+// tx is a transaction of the writer, with what the writer remembers from one transaction to the next.
 type tx struct {
 	*sqlite.Tx
 
-	organizations map[int64]string // row id → public id, neither of which ever changes
+	organizations map[int64]string // public ids by row id; neither ever changes
 	cache         subscriptionCache
-	attemptCounts map[minuteOf]*webhook.AttemptCounts // to be written at the end of the transaction
+	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
 	news          healthNews
 	quotas        quotas
 }
@@ -21,13 +21,13 @@ type tx struct {
 func newTx() *tx {
 	return &tx{
 		organizations: map[int64]string{},
-		cache:         subscriptionCache{subscribers: map[int64]*subscriber{}, matching: map[typeOfOrganization][]int64{}},
-		attemptCounts: map[minuteOf]*webhook.AttemptCounts{},
+		cache:         subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
+		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
 		quotas:        newQuotas(),
 	}
 }
 
-// inTx makes a job of the writer of a function that wants what the writer remembers.
+// inTx turns a function of a tx into a job of the engine.
 func (s *Store) inTx(fn func(*tx) error) func(*sqlite.Tx) error {
 	return func(t *sqlite.Tx) error { return fn(s.with(t)) }
 }
@@ -38,15 +38,15 @@ func (s *Store) with(t *sqlite.Tx) *tx {
 	return s.tx
 }
 
-// rolledBack forgets what was read in a transaction.
+// rolledBack forgets everything that the transaction may have changed.
 func (t *tx) rolledBack() {
 	clear(t.organizations) // after a rollback, SQLite uses the row id of an insertion again
-	t.cache.forget()
+	t.cache.invalidate()
 	clear(t.attemptCounts)
 	t.quotas.forgetAll()
 }
 
-// writeCounts writes what the jobs of the transaction have counted.
+// writeCounts writes the counts of all jobs of the transaction.
 func (t *tx) writeCounts() error {
 	if err := t.writeAttemptCounts(); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (t *tx) writeCounts() error {
 	return t.writeStored()
 }
 
-// organization returns the public id of an organization.
-func (t *tx) organization(row int64) (string, error) {
+// organizationID returns the public id of an organization.
+func (t *tx) organizationID(row int64) (string, error) {
 	if id, ok := t.organizations[row]; ok {
 		return id, nil
 	}
@@ -67,22 +67,22 @@ func (t *tx) organization(row int64) (string, error) {
 	return id, nil
 }
 
-// forgetOrganization drops what is remembered of an organization that the transaction deletes.
+// forgetOrganization forgets an organization that the transaction deletes.
 func (t *tx) forgetOrganization(row int64) {
 	delete(t.organizations, row)
 	t.quotas.remove(row)
 }
 
-// alone runs fn in a transaction of its own, before Run does.
-func (s *Store) alone(fn func(*tx) error) error { return s.file.Alone(s.inTx(fn)) }
+// changeBeforeRun runs fn in a transaction of its own. Run must not have been called.
+func (s *Store) changeBeforeRun(fn func(*tx) error) error { return s.file.Alone(s.inTx(fn)) }
 
-// change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For what a customer asks for, use
-// workFor. See sqlite.File.Write.
+// change runs fn in a transaction as work of Keyhook itself: deliveries, upkeep, retention. For requests of customers,
+// use workFor. See sqlite.File.Write.
 func (s *Store) change(ctx context.Context, fn func(*tx) error) error {
 	return work{store: s}.change(ctx, fn)
 }
 
-// work says for which organization a job is done and what it is expected to cost.
+// work is a job's organization and expected cost.
 type work struct {
 	store *Store
 	sqlite.Work
@@ -93,21 +93,21 @@ func (s *Store) workFor(organization int64) work {
 	return work{store: s, Work: sqlite.Work{Payer: organization}}
 }
 
-// first is work that goes before all other work, because it withdraws rights: until it is done, someone may do what they
-// must not do any more.
+// first marks work that withdraws rights. It goes before all other work: until it is done, somebody can do what is no
+// longer allowed.
 func (w work) first() work {
 	w.Urgent = true
 	return w
 }
 
-// rows is work that writes about n rows.
+// rows sets the expected number of rows.
 func (w work) rows(n int) work {
 	w.Cost = n
 	return w
 }
 
-// measured is work whose cost the writer asks for.
-func (w work) measured(measure func(*tx) (int, error)) work {
+// estimated sets a function that returns the cost.
+func (w work) estimated(measure func(*tx) (int, error)) work {
 	w.Measure = func(t *sqlite.Tx) (cost int, err error) {
 		err = w.store.inTx(func(t *tx) error {
 			cost, err = measure(t)
@@ -123,7 +123,7 @@ func (w work) change(ctx context.Context, fn func(*tx) error) error {
 	return w.store.file.Write(ctx, w.Work, w.store.inTx(fn))
 }
 
-// changer runs a function in a transaction: a Store does it as work of its own, work for a customer.
+// changer runs a function in a transaction. A Store runs it as its own work, and a work value for a customer.
 type changer interface {
 	change(ctx context.Context, fn func(*tx) error) error
 }

@@ -10,10 +10,10 @@ import (
 // Step takes a file from one schema version to the next.
 type Step = func(*Tx) error
 
-// Upgrading is what opens a file in the manner of a later version: one whose schema is that text, and that knows those
-// steps to it. reached is told where an upgrade is; nil is nobody.
+// Upgrading returns options of a later version, with that schema and those steps. reached receives the progress; it may
+// be nil.
 func Upgrading(o Options, schema string, reached func(point string), steps ...Step) Options {
-	o.Schema, o.reached, o.upgrades = schema, reached, []sqlite.Step{}
+	o.Schema, o.upgradeReached, o.upgrades = schema, reached, []sqlite.Step{}
 	for _, step := range steps {
 		o.upgrades = append(o.upgrades, func(t *sqlite.Tx) error { return step(&tx{Tx: t}) })
 	}
@@ -23,7 +23,7 @@ func Upgrading(o Options, schema string, reached func(point string), steps ...St
 // Version is the schema version that this binary writes.
 const Version = schemaVersion
 
-// Missing returns the versions that no released step leads to.
+// Missing returns the versions without an upgrade step.
 func Missing() (versions []int) {
 	for i, s := range schemaUpgrades {
 		if s == nil {
@@ -33,7 +33,7 @@ func Missing() (versions []int) {
 	return versions
 }
 
-// notCode is what two texts of the same schema may differ in: comments, spacing and quotes.
+// notCode matches the differences between texts of the same schema: comments, spaces and quotes.
 var notCode = regexp.MustCompile(`--.*|[\s"]`)
 
 // Objects returns the schema of the file, object by object.

@@ -21,8 +21,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// futureSteps lead to two versions that never were. The first adds a column, an index and a table, and fills them; the
-// second rebuilds a table that others refer to.
+// futureSteps lead to two versions that never existed. The first adds a column, an index and a table, and fills them.
+// The second rebuilds a table with references to it.
 func futureSteps(t *testing.T) [][]string {
 	return [][]string{
 		{
@@ -42,7 +42,7 @@ func futureSteps(t *testing.T) [][]string {
 	}
 }
 
-// What those versions bring.
+// The additions of those versions.
 const (
 	newColour     = "colour TEXT NOT NULL DEFAULT 'none'"
 	newNotes      = "CREATE TABLE notes (id INTEGER PRIMARY KEY, organization_id INTEGER NOT NULL REFERENCES organizations (id), text TEXT NOT NULL) STRICT"
@@ -50,7 +50,7 @@ const (
 	newLetters    = "letters INTEGER NOT NULL DEFAULT 0"
 )
 
-// tableBody returns what stands between the parentheses of a table in schema.sql.
+// tableBody returns the text between the parentheses of a table in schema.sql.
 func tableBody(t *testing.T, table string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(storagetest.Schema(t), "CREATE TABLE "+table+" (")
@@ -78,7 +78,7 @@ func futureSchema(t *testing.T, version int) string {
 	return text
 }
 
-// future opens in the manner of version 2 or 3, and tells reached of each statement too.
+// future returns options of version 2 or 3. reached also receives each statement.
 func future(t *testing.T, o storage.Options, version int, reached func(string)) storage.Options {
 	t.Helper()
 	var steps []storage.Step
@@ -98,13 +98,13 @@ func future(t *testing.T, o storage.Options, version int, reached func(string)) 
 	return storage.Upgrading(o, futureSchema(t, version), reached, steps...)
 }
 
-// beforeUpgrade is a file of schema 1 and what is in it.
+// beforeUpgrade returns a file of schema 1 and its contents.
 func beforeUpgrade(t *testing.T) (storage.Options, map[string]any) {
 	t.Helper()
 	return golden(t, 1), contentOf(t, golden(t, 1))
 }
 
-// copies lists what stands beside the file as a copy.
+// copies lists the copies beside the file.
 func copies(t *testing.T, o storage.Options) []string {
 	t.Helper()
 	names, err := filepath.Glob(o.Path + ".before*")
@@ -117,7 +117,7 @@ func copies(t *testing.T, o storage.Options) []string {
 	return names
 }
 
-// at is the same options for another file.
+// at returns the options for another path.
 func at(o storage.Options, path string) storage.Options {
 	o.Path = path
 	return o
@@ -137,7 +137,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	t.Parallel()
 
-	t.Run("leads from any version to the schema of a new file, and sets the old one aside", func(t *testing.T) {
+	t.Run("an upgrade leads from any version to the schema of a new file and keeps the old file", func(t *testing.T) {
 		t.Parallel()
 		for _, path := range [][]int{{2}, {3}, {2, 3}} {
 			o, before := beforeUpgrade(t)
@@ -154,7 +154,7 @@ func TestUpgrade(t *testing.T) {
 			if info, err := os.Stat(o.Path + want[0]); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%v, error %v", info.Mode(), err)
 			}
-			same(t, before, contentOf(t, at(o, o.Path+want[0]))) // by the version of before
+			same(t, before, contentOf(t, at(o, o.Path+want[0]))) // by the earlier version
 			fresh, _ := storagetest.OpenWith(t, at(last, filepath.Join(t.TempDir(), "fresh.db")))
 			upgraded, _ := storagetest.OpenWith(t, last)
 			objects := must[map[string]string](t)(fresh.Objects(t.Context()))
@@ -167,7 +167,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves the old file or the new one, wherever it is killed", func(t *testing.T) {
+	t.Run("a killed upgrade leaves the old file or the new one", func(t *testing.T) {
 		t.Parallel()
 		var points []string
 		dry, before := beforeUpgrade(t)
@@ -216,7 +216,7 @@ func TestUpgrade(t *testing.T) {
 func TestRefusedUpgrade(t *testing.T) {
 	t.Parallel()
 
-	t.Run("keeps the copy where nobody knows whether the disk has kept the upgrade", func(t *testing.T) {
+	t.Run("the copy stays if the upgrade may not be on the disk", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		self, err := os.Executable()
@@ -238,7 +238,7 @@ func TestRefusedUpgrade(t *testing.T) {
 		same(t, before, contentOf(t, at(o, o.Path+".before-v3")))
 	})
 
-	t.Run("leaves the file as it was where a step cannot be taken", func(t *testing.T) {
+	t.Run("a failed step leaves the file as it was", func(t *testing.T) {
 		t.Parallel()
 		good := futureSchema(t, 2)
 		for name, tt := range map[string]struct {
@@ -270,7 +270,7 @@ func TestRefusedUpgrade(t *testing.T) {
 		}
 	})
 
-	t.Run("overwrites no copy, and makes one that was cut off anew", func(t *testing.T) {
+	t.Run("an upgrade overwrites no complete copy and repeats an interrupted one", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		for name, text := range map[string]string{".before-v2": "an older one", ".before-v2.part": "half a", ".before-v2.part-journal": "half a"} {
@@ -288,7 +288,7 @@ func TestRefusedUpgrade(t *testing.T) {
 		same(t, before, contentOf(t, at(o, o.Path+".before-v2-2")))
 	})
 
-	t.Run("does not begin where the copy cannot be made, or the key is another one", func(t *testing.T) {
+	t.Run("an upgrade does not start without a copy or with another key", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		if err := os.MkdirAll(o.Path+".before-v2.part/x", 0o700); err != nil {
@@ -311,7 +311,7 @@ func TestRefusedUpgrade(t *testing.T) {
 func TestUpgradeAndOlderCopies(t *testing.T) {
 	t.Parallel()
 
-	t.Run("is made of a restored copy of before too, and leaves nothing beside it", func(t *testing.T) {
+	t.Run("a restored older copy is upgraded too, without files beside it", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		if state, err := storage.Examine(t.Context(), future(t, o, 3, nil)); state != storage.Outdated || err != nil {
@@ -325,14 +325,14 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 			t.Errorf("files (-want +got):\n%s", d)
 		}
 		after := contentOf(t, at(future(t, o, 3, nil), path))
-		for name := range before { // a restore holds the queue, and says so
+		for name := range before { // a restore holds the queue and reports it
 			if name != "queue" && !strings.HasPrefix(name, "log of ") && !strings.HasPrefix(name, "events of ") && !cmp.Equal(before[name], stillThere(before[name], after[name])) {
 				t.Errorf("%s: %s", name, cmp.Diff(before[name], stillThere(before[name], after[name])))
 			}
 		}
 	})
 
-	t.Run("does not begin where the file is damaged", func(t *testing.T) {
+	t.Run("a damaged file is not upgraded", func(t *testing.T) {
 		t.Parallel()
 		o, _ := beforeUpgrade(t)
 		spoil(t, o.Path)
@@ -346,7 +346,7 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 		}
 	})
 
-	t.Run("cannot be undone by an older version, which says what can be done", func(t *testing.T) {
+	t.Run("an older version refuses the upgraded file and says what to do", func(t *testing.T) {
 		t.Parallel()
 		o, before := beforeUpgrade(t)
 		contentOf(t, future(t, o, 3, nil))
@@ -364,14 +364,14 @@ func TestUpgradeAndOlderCopies(t *testing.T) {
 	})
 }
 
-// What the process is told that TestUpgrade starts of itself: which file to upgrade, and where to kill itself; nowhere is where
-// its disk does not flush the end of the upgrade.
+// The environment of the process that TestUpgrade starts: the file to upgrade, and the point at which to kill itself.
+// At the point nowhere, the disk does not flush the end of the upgrade.
 const (
 	upgradedFile = "TEST_UPGRADED_FILE"
 	killedAt     = "TEST_KILLED_AT"
 )
 
-// asProcess is what that process does.
+// asProcess is the main function of that process.
 func asProcess(t *testing.T, path, at string) {
 	o := storagetest.Options(t, path)
 	o.EncryptionKey = goldenKey

@@ -5,47 +5,47 @@ import (
 	"time"
 )
 
-// How often the file is looked after.
+// The intervals of upkeep.
 const (
 	upkeepInterval = time.Second
 	usageInterval  = 10 * time.Second
-	cleanInterval  = time.Minute // between deletions of what has no effect any more, such as expired sessions
+	cleanInterval  = time.Minute // between deletions of rows without effect, such as expired sessions
 )
 
-// upkeep does the work that no request asks for, until ctx ends. A failure is logged and tried again.
+// upkeep does the background work until ctx ends. It logs a failure and tries again later.
 func (s *Store) upkeep(ctx context.Context) {
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
-	noted, cleaned := time.Now(), time.Now()
+	usageSavedAt, cleanedAt := time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
-			s.try(context.WithoutCancel(ctx), s.KeepFirstRequest, "cannot note that somebody has made an authenticated request")
-			s.try(context.WithoutCancel(ctx), s.KeepLastUses, "cannot note when credentials were last used")
-			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot write down the time")
+			s.try(context.WithoutCancel(ctx), s.KeepFirstRequest, "cannot store the time of the first authenticated request")
+			s.try(context.WithoutCancel(ctx), s.KeepLastUses, "cannot store when credentials were last used")
+			s.try(context.WithoutCancel(ctx), s.saveClock, "cannot store the state of the clock")
 			return
 		case <-s.FirstRequest():
 		case <-tick.C:
 		}
-		s.try(ctx, s.keepTime, "cannot write down the time")
-		s.try(ctx, s.KeepFirstRequest, "cannot note that somebody has made an authenticated request")
-		s.try(ctx, s.dropOrphans, "cannot drop the deliveries of removed subscriptions")
-		s.try(ctx, s.sweep, "cannot look for what is older than storage.retention_events and storage.retention_audit")
-		s.try(ctx, s.deleteOld, "cannot forget what is older than storage.retention_events and storage.retention_audit")
-		if time.Since(cleaned) >= cleanInterval {
-			cleaned = time.Now()
-			s.try(ctx, s.dropSessions, "cannot delete sessions that have expired")
+		s.try(ctx, s.updateClock, "cannot store the state of the clock")
+		s.try(ctx, s.KeepFirstRequest, "cannot store the time of the first authenticated request")
+		s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
+		s.try(ctx, s.sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
+		s.try(ctx, s.deleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit")
+		if time.Since(cleanedAt) >= cleanInterval {
+			cleanedAt = time.Now()
+			s.try(ctx, s.dropSessions, "cannot delete expired sessions")
 			s.try(ctx, s.dropStorageDays, "cannot delete the stored bytes of past days")
 			s.try(ctx, s.dropPreviousSecrets, "cannot delete previous signing secrets whose overlap is over")
 		}
-		if time.Since(noted) >= usageInterval {
-			noted = time.Now()
-			s.try(ctx, s.KeepLastUses, "cannot note when credentials were last used")
+		if time.Since(usageSavedAt) >= usageInterval {
+			usageSavedAt = time.Now()
+			s.try(ctx, s.KeepLastUses, "cannot store when credentials were last used")
 		}
 	}
 }
 
-// dropSessions deletes sessions that have expired, unless the clock is doubted.
+// dropSessions deletes expired sessions, unless the clock is not trusted.
 func (s *Store) dropSessions(ctx context.Context) error {
 	now, trusted := s.trustedTime()
 	if !trusted {
@@ -54,9 +54,9 @@ func (s *Store) dropSessions(ctx context.Context) error {
 	return s.DropSessions(ctx, now)
 }
 
-// try does one thing and logs what it fails with, unless that is the end of ctx.
-func (s *Store) try(ctx context.Context, do func(context.Context) error, complaint string) {
+// try runs do and logs its error, unless ctx has ended.
+func (s *Store) try(ctx context.Context, do func(context.Context) error, message string) {
 	if err := do(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error(complaint, "error", err)
+		s.log.Error(message, "error", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// commitSizes is an observer that notes how many jobs share each transaction.
+// commitSizes is an observer that records how many jobs share each transaction.
 type commitSizes struct {
 	storage.Observer
 	sizes []int
@@ -33,12 +33,12 @@ type crowd struct {
 	t       *testing.T
 	release chan struct{}
 	jobs    sync.WaitGroup
-	order   []string // in which jobs have run; the writer's own
+	order   []string // of the jobs; used by the writer only
 	commits *commitSizes
 }
 
-// stalled opens a store and stalls its writer. It must be called in a synctest bubble.
-func stalled(t *testing.T) *crowd {
+// stalledStore opens a store and stalls its writer. Call it in a synctest bubble.
+func stalledStore(t *testing.T) *crowd {
 	t.Helper()
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	c := &crowd{t: t, release: make(chan struct{}), commits: &commitSizes{}}
@@ -48,7 +48,7 @@ func stalled(t *testing.T) *crowd {
 	return c
 }
 
-// hold has the writer wait for let.
+// hold makes the writer wait for let.
 func (c *crowd) hold() {
 	c.jobs.Go(func() {
 		if err := c.Write(context.Background(), func(*storage.Tx) error { <-c.release; return nil }); err != nil {
@@ -58,7 +58,7 @@ func (c *crowd) hold() {
 	synctest.Wait()
 }
 
-// ask has a job wait.
+// ask queues a job.
 func (c *crowd) ask(name string, organization int64, rows int, urgent bool) {
 	c.do(func() error {
 		return c.WriteFor(context.Background(), organization, rows, urgent, func(t *storage.Tx) error {
@@ -78,7 +78,7 @@ func (c *crowd) do(call func() error) {
 	synctest.Wait()
 }
 
-// let has all that waits run, and returns in which order.
+// let runs all waiting jobs and returns their order.
 func (c *crowd) let() []string {
 	c.commits.sizes = nil
 	close(c.release)
@@ -88,10 +88,10 @@ func (c *crowd) let() []string {
 
 func TestWriterSharesItsTime(t *testing.T) {
 	t.Parallel()
-	t.Run("a revocation comes before a flood that came earlier", func(t *testing.T) {
+	t.Run("a revocation goes before an earlier flood", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for range 600 {
 				c.ask("flood", 7, 8, false)
 			}
@@ -101,10 +101,10 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("one organization's flood does not delay another's job behind all of it", func(t *testing.T) {
+	t.Run("the flood of one organization does not delay the job of another behind all of it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for range 1000 {
 				c.ask("flood", 7, 8, false)
 			}
@@ -114,10 +114,10 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("organizations share by what jobs cost and not by how many there are", func(t *testing.T) {
+	t.Run("organizations share the writer by the cost of jobs, not by their number", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for range 20 {
 				c.ask("large", 7, 10_000, false)
 			}
@@ -134,10 +134,10 @@ func TestWriterSharesItsTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("jobs of an organization run in the order in which they came", func(t *testing.T) {
+	t.Run("jobs of an organization run in order", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			var want []string
 			for i := range 300 {
 				want = append(want, strconv.Itoa(i))
@@ -151,7 +151,7 @@ func TestWriterSharesItsTime(t *testing.T) {
 	t.Run("Keyhook's own work gets as much as all organizations together", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for organization := range int64(50) {
 				for range 20 {
 					c.ask("customer", 7+organization, 128, false)
@@ -171,10 +171,10 @@ func TestWriterSharesItsTime(t *testing.T) {
 func TestFloodOfRevocations(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a flood of revocations does not stop the others", func(t *testing.T) {
+	t.Run("a flood of revocations does not stop other jobs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			c.ask("large", 7, 10_000, false)
 			c.ask("publish", 8, 8, false)
 			for range 2000 {
@@ -186,10 +186,10 @@ func TestFloodOfRevocations(t *testing.T) {
 			}
 		})
 	})
-	t.Run("revocations that write more than they said do not stop the others", func(t *testing.T) {
+	t.Run("revocations that write more than expected do not stop other jobs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			c.ask("publish", 8, 8, false)
 			for i := range 40 {
 				name := "revocation" + strconv.Itoa(i)
@@ -220,7 +220,7 @@ func TestWriterTransactions(t *testing.T) {
 	t.Run("a large job has a transaction to itself", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			c.ask("small", 7, 8, false)
 			c.ask("large", 8, 10_000, false)
 			c.ask("small", 9, 8, false)
@@ -230,10 +230,10 @@ func TestWriterTransactions(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a transaction ends when its jobs have written more than they said", func(t *testing.T) {
+	t.Run("a transaction ends when its jobs have written more than expected", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			for i := range 3 {
 				c.do(func() error {
 					return c.WriteFor(context.Background(), 7, 1, false, func(t *storage.Tx) error {
@@ -247,10 +247,10 @@ func TestWriterTransactions(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a job whose caller has gone is not done", func(t *testing.T) {
+	t.Run("a job without a caller is not run", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			c := stalled(t)
+			c := stalledStore(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var gone error
 			c.jobs.Go(func() {
@@ -267,7 +267,7 @@ func TestWriterTransactions(t *testing.T) {
 	})
 }
 
-// writeRows writes n rows under names of their own.
+// writeRows writes n rows with unique names.
 func writeRows(t *storage.Tx, name string, n int) error {
 	return t.Run(`
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -283,7 +283,7 @@ func count(order []string, name string) (n int) {
 	return n
 }
 
-// Row ids of events tell the order of real calls, because each change publishes its audit event.
+// Row ids of events show the order of the calls, because each change publishes its audit event.
 func TestRightsAreWithdrawnFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestRightsAreWithdrawnFirst(t *testing.T) {
 	})
 }
 
-// TestLockedFile lets the file go as soon as one job is answered. If the others were tried once more, they would succeed.
+// TestLockedFile unlocks the file as soon as one job is answered. If the others were retried, they would succeed.
 func TestLockedFile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -356,11 +356,11 @@ func TestLockedFile(t *testing.T) {
 	})
 }
 
-// TestReadyWhileWritesAreBlocked has a transaction that does not end, as on a disk that does not answer.
+// TestReadyWhileWritesAreBlocked has a transaction that does not end, like a disk that hangs.
 func TestReadyWhileWritesAreBlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := stalled(t)
+		c := stalledStore(t)
 		time.Sleep(time.Minute)
 		if warning, err := c.Ready(t.Context()); err != nil || warning != "" {
 			t.Errorf("after a minute: %q, %v", warning, err)
@@ -380,7 +380,7 @@ func TestReadyWhileWritesAreBlocked(t *testing.T) {
 	})
 }
 
-// note is a job that can be done once.
+// note is a job that succeeds only once.
 func note(name string) func(*storage.Tx) error {
 	return func(t *storage.Tx) error { return t.Run("INSERT INTO instance (name, value) VALUES (?, x'00')", name) }
 }

@@ -81,13 +81,13 @@ func keyOf(flag, path string) (string, error) {
 
 // printRekeyed prints what was done, and what the operator has to do now.
 func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.Rekeyed) {
-	if done.Before == "" {
+	if done.PreviousKeyID == "" {
 		fmt.Fprintf(out, "The signing secrets are already encrypted with the key %s.\n", done.KeyID)
 		if newFile == "" && !c.Encryption.Key.IsZero() {
 			fmt.Fprintf(out, "That key is encryption.key. To use another key, give its file with --%s.\n", flagNewKey)
 		}
 	} else {
-		fmt.Fprintf(out, "Encrypted %d signing secrets with the key %s. The old key was %s.\n", done.Secrets, done.KeyID, done.Before)
+		fmt.Fprintf(out, "Encrypted %d signing secrets with the key %s. The old key was %s.\n", done.Secrets, done.KeyID, done.PreviousKeyID)
 	}
 	switch {
 	case done.KeyFile != "":
@@ -98,7 +98,7 @@ func printRekeyed(out io.Writer, c config.Config, newFile string, done storage.R
 	for _, name := range done.OldKeys {
 		fmt.Fprintf(out, "The old key was moved to %s.\n", name)
 	}
-	if done.Before != "" {
+	if done.PreviousKeyID != "" {
 		fmt.Fprintln(out, "Older backups need the old key. Keep the old key as long as you keep those backups.")
 	}
 	if len(done.Unreadable) > 0 {

@@ -58,8 +58,8 @@ func printRestored(out io.Writer, r backup.Restored, from string) error {
 	t.Add("from", from)
 	t.Add("contains", contents(r.Contents))
 	t.Add("key", r.KeyID+" is right")
-	if r.Aside != "" {
-		t.Add("old database", "renamed to "+filepath.Base(r.Aside))
+	if r.ReplacedDatabase != "" {
+		t.Add("old database", "renamed to "+filepath.Base(r.ReplacedDatabase))
 	}
 	t.Add("queue", "held: the server sends nothing until you release or discard the queue")
 	for i, waiting := range r.Waiting {

@@ -101,7 +101,7 @@ Create a token that does not expire, on this machine:
 
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.
 func LogNotices(log *slog.Logger, store *storage.Store) {
-	if hold := store.Held(); hold != nil {
+	if hold := store.Hold(); hold != nil {
 		log.Warn("the queue is held, so nothing is sent; run `keyhook queue show`, and then `keyhook queue release` or `keyhook queue discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)
 	}

@@ -159,18 +159,18 @@ func TestRefusedDatabase(t *testing.T) {
 		refusal{"a file that is damaged after a crash", damageAfterCrash, 4, "database is damaged"},
 		refusal{"an empty file beside a key", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.Truncate(filepath.Join(cmd.Dir, "keyhook.db"), 0))
-			return []string{"keyhook.db.key", "backup", "start anew"}
+			return []string{"keyhook.db.key", "backup", "start with an empty database"}
 		}, 4, "empty or gone"},
 		refusal{"no file beside a key", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")))
-			return []string{"keyhook.db.key", "backup", "start anew"}
+			return []string{"keyhook.db.key", "backup", "start with an empty database"}
 		}, 4, "empty or gone"},
 		refusal{"no file where there was one, whose key is a setting", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")), os.Remove(filepath.Join(cmd.Dir, "keyhook.db.key")))
 			cmd.Env = append(cmd.Env, "KEYHOOK_ENCRYPTION_KEY="+strings.Repeat("ab", 32))
 			start(t, cmd.Dir, cmd.Env...).end(syscall.SIGTERM)
 			noError(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")))
-			return []string{"keyhook.db.lock says that one was made here", "backup", "start anew"}
+			return []string{"keyhook.db.lock says that it existed", "backup", "start with an empty database"}
 		}, 4, "empty or gone"},
 		refusal{"a directory in place of the file", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.Mkdir(filepath.Join(cmd.Dir, "other"), 0o700))

@@ -29,7 +29,7 @@ type Request struct {
 type Route struct {
 	Found       bool
 	Open        bool     // no credential is read
-	ForwardAuth bool     // a proxy asks for another request
+	ForwardAuth bool     // a proxy asks about another request
 	Allowed     []string // methods of the path, if it is not served with the method of the request
 }
 

@@ -21,7 +21,7 @@ func FuzzBody(f *testing.F) {
 		}
 		var want map[string]json.RawMessage
 		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("took what is no JSON object: %q", body)
+			t.Fatalf("accepted a text that is not a JSON object: %q", body)
 		}
 		for name, value := range want {
 			if got, ok := members[name]; !ok || got != strings.TrimSpace(string(value)) {
@@ -47,7 +47,7 @@ func FuzzCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list string, row, at int64, text string) {
 		if read, ok := pageAfter(list, text); ok {
 			if again := (form.Page{List: list}).Next(read); again != text {
-				t.Errorf("%q is read as the position that %q stands for", text, again)
+				t.Errorf("%q and %q are the same position", text, again)
 			}
 		}
 		want := form.Position{Row: row, At: at}

@@ -84,7 +84,7 @@ func (m *Metrics) Interrupted(attempts int) {
 	m.deliveries.attempts.WithLabelValues(webhook.Interrupted.String()).Add(float64(attempts))
 }
 
-// Turned counts a change of the status of a subscription.
-func (m *Metrics) Turned(status webhook.Status) {
+// HealthChanged counts a change of the status of a subscription.
+func (m *Metrics) HealthChanged(status webhook.Status) {
 	m.deliveries.transitions.WithLabelValues(string(status)).Inc()
 }

@@ -174,7 +174,7 @@ func TestDeliveries(t *testing.T) {
 		m := metrics.New()
 		m.Published(3)
 		m.Interrupted(2)
-		m.Turned(webhook.Failing)
+		m.HealthChanged(webhook.Failing)
 		m.Ended(webhook.Result{Succeeded: true, DurationMS: 250}, webhook.Settled{State: webhook.Delivered})
 		for _, class := range append(webhook.FailureClasses(), webhook.HTTPStatus, "made up", webhook.TimeoutError) {
 			m.Ended(webhook.Result{Failure: webhook.Failure{Class: class, Text: "x"}, DurationMS: 1500}, webhook.Settled{State: webhook.Pending})

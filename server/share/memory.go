@@ -8,7 +8,7 @@ import (
 // shareOfFree limits an organization: it may reserve this many times the bytes that remain free.
 const shareOfFree = 2
 
-// Memory is the budget for request bodies and for large responses that wait for a slow reader. An organization may hold at
+// Memory is the budget for request bodies and for large responses that wait for a slow reader. An organization may reserve at
 // most twice the bytes that remain free. So a single organization gets two thirds of the budget, four greedy ones get two
 // ninths each, and some memory always remains for the next one.
 type Memory struct {

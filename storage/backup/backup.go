@@ -30,8 +30,8 @@ type Report struct {
 
 // Restored describes a backup that replaced a database.
 type Restored struct {
-	Database string
-	Aside    string // the new name of the database from before; empty if there was none
+	Database         string
+	ReplacedDatabase string // the new name of the database from before; empty if there was none
 	Contents
 	Waiting []Waiting // the subscriptions with the most pending deliveries
 }
@@ -62,6 +62,6 @@ func stem(database string) string { return strings.TrimSuffix(database, ".db") }
 
 var bare = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.db$`)
 
-// ValidName reports whether a caller of the API may give a backup this name: one that has no directory, and that no file of
-// a database has.
+// ValidName reports whether the API accepts this name of a backup. It has no directory, and it is not the name of
+// another file of a database.
 func ValidName(name string) bool { return bare.MatchString(name) }

@@ -57,10 +57,10 @@ func (d *Directory) KeepFirstRequest(ctx context.Context) error {
 	return err
 }
 
-// Invite makes the bootstrap credential an access token of the first operator, as long as there was no authenticated request:
+// EnsureBootstrapToken makes the bootstrap credential an access token of the first operator, as long as there was no authenticated request:
 // an earlier start may have ended before anybody read its token. The new token replaces the unused tokens of earlier starts, so
 // there is at most one. A revoked token stays revoked. Call it before the file runs.
-func (d *Directory) Invite(b Bootstrap) error {
+func (d *Directory) EnsureBootstrapToken(b Bootstrap) error {
 	return d.file.Alone(func(t *sqlite.Tx) error {
 		first, err := findFirstOperator(t)
 		if err != nil {
@@ -88,7 +88,7 @@ func (d *Directory) Invite(b Bootstrap) error {
 		if err := d.revokeUnused(t, first, b.Credential); err != nil || known {
 			return err
 		}
-		d.invited = true
+		d.bootstrapCreated = true
 		return d.inviteOperator(t, first, b)
 	})
 }
@@ -150,9 +150,9 @@ func (d *Directory) inviteOperator(t *sqlite.Tx, first firstOperator, b Bootstra
 	return err
 }
 
-// Invited reports whether the start has made the bootstrap credential an access token: it does so as long as nobody has made an
+// BootstrapCreated reports whether the start has made the bootstrap credential an access token: it does so as long as nobody has made an
 // authenticated request.
-func (d *Directory) Invited() bool { return d.invited }
+func (d *Directory) BootstrapCreated() bool { return d.bootstrapCreated }
 
 // BootstrapRefused reports whether the bootstrap credential is no valid access token: it was revoked, or it was set after the first
 // authenticated request.

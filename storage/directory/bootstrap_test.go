@@ -15,27 +15,27 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// starts opens one file again and again, as starts of a server do.
-type starts struct {
+// restarts opens one file again and again, like the starts of a server.
+type restarts struct {
 	options storage.Options
 	log     bytes.Buffer
 }
 
-func newStarts(t *testing.T) *starts {
-	s := &starts{options: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
+func newStarts(t *testing.T) *restarts {
+	s := &restarts{options: storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))}
 	s.options.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
 	return s
 }
 
-// start opens the file with a token; a life of 0 is for ever. stop ends that start.
-func (s *starts) start(t *testing.T, token access.Credential, life time.Duration) (store *storage.Store, stop func()) {
+// start opens the file with a token. A life of 0 means forever. stop ends that start.
+func (s *restarts) start(t *testing.T, token access.Credential, life time.Duration) (store *storage.Store, stop func()) {
 	t.Helper()
 	s.options.Bootstrap, s.options.BootstrapLife = token, life
 	return storagetest.OpenWith(t, s.options)
 }
 
 // minted starts with a token that a server would print.
-func (s *starts) minted(t *testing.T) (store *storage.Store, token access.Credential, stop func()) {
+func (s *restarts) minted(t *testing.T) (store *storage.Store, token access.Credential, stop func()) {
 	t.Helper()
 	token = access.Mint(access.TokenPrefix)
 	store, stop = s.start(t, token, 24*time.Hour)
@@ -46,13 +46,13 @@ func TestFirstOperatorsToken(t *testing.T) {
 	t.Parallel()
 	chosen, _ := access.Opaque("a-token-that-an-operator-chose")
 
-	t.Run("of a start replaces the unused ones of earlier starts, lives a day, and is audited", func(t *testing.T) {
+	t.Run("a start replaces unused tokens; the new one is valid for a day and audited", func(t *testing.T) {
 		t.Parallel()
 		s := newStarts(t)
 		var tokens []access.Credential
 		for range 3 {
 			store, token, stop := s.minted(t)
-			if !store.Invited() {
+			if !store.BootstrapCreated() {
 				t.Error("a start without any request before it has made no token")
 			}
 			tokens = append(tokens, token)
@@ -90,7 +90,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 			return must[access.Principal](t)(store.PrincipalByIdentity(t.Context(), access.Identity{Subject: "sub"}, ""))
 		},
 	} {
-		t.Run("is made by no start after the first request "+name, func(t *testing.T) {
+		t.Run("no start creates a token after the first request "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStarts(t)
 			store, token, stop := s.minted(t)
@@ -98,7 +98,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 			stop()
 			for range 2 {
 				store, later, stop := s.minted(t)
-				if _, err := store.PrincipalByToken(t.Context(), later.Digest()); store.Invited() || err == nil {
+				if _, err := store.PrincipalByToken(t.Context(), later.Digest()); store.BootstrapCreated() || err == nil {
 					t.Error("another token was made")
 				}
 				must[access.Principal](t)(store.PrincipalByToken(t.Context(), token.Digest()))
@@ -110,7 +110,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 		})
 	}
 
-	t.Run("that an operator chose lasts, and is made once", func(t *testing.T) {
+	t.Run("a token that an operator chose lasts and is created once", func(t *testing.T) {
 		t.Parallel()
 		s := newStarts(t)
 		_, _, stop := s.minted(t)
@@ -118,8 +118,8 @@ func TestFirstOperatorsToken(t *testing.T) {
 		for i := range 3 {
 			store, stop := s.start(t, chosen, 0)
 			p := must[access.Principal](t)(store.PrincipalByToken(t.Context(), chosen.Digest()))
-			if p.Token.ExpiresAt != nil || store.Invited() != (i == 0) {
-				t.Errorf("start %d: invited %v, token %+v", i, store.Invited(), p.Token)
+			if p.Token.ExpiresAt != nil || store.BootstrapCreated() != (i == 0) {
+				t.Errorf("start %d: bootstrapCreated %v, token %+v", i, store.BootstrapCreated(), p.Token)
 			}
 			tokens := must[[]access.AccessToken](t)(store.Tokens(t.Context(), p.User.ID, 0, 10))
 			if len(tokens) != 2 || tokens[0].RevokedAt != nil || tokens[1].RevokedAt == nil {
@@ -132,7 +132,7 @@ func TestFirstOperatorsToken(t *testing.T) {
 		}
 	})
 
-	t.Run("that an operator chose and revoked stays revoked, and the log says so", func(t *testing.T) {
+	t.Run("a token that an operator chose and revoked stays revoked, and the log says so", func(t *testing.T) {
 		t.Parallel()
 		s := newStarts(t)
 		store, stop := s.start(t, chosen, 0)
@@ -144,8 +144,8 @@ func TestFirstOperatorsToken(t *testing.T) {
 		store, _ = s.start(t, chosen, 0)
 		_, err := store.PrincipalByToken(t.Context(), chosen.Digest())
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "token_revoked")
-		if store.Invited() || !store.BootstrapRefused() {
-			t.Errorf("invited %v, logged %q", store.Invited(), s.log.String())
+		if store.BootstrapCreated() || !store.BootstrapRefused() {
+			t.Errorf("bootstrapCreated %v, logged %q", store.BootstrapCreated(), s.log.String())
 		}
 	})
 }

@@ -21,7 +21,7 @@ type Directory struct {
 	principals       principalCache
 	lastUses         lastUses
 	firstRequest     firstRequest
-	invited          bool
+	bootstrapCreated bool
 	bootstrapRefused bool
 }
 

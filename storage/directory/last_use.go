@@ -40,7 +40,7 @@ type use struct {
 }
 
 // Used notes a request with p's credential. It does not block: KeepLastUses writes the time, at most once a minute per
-// credential. After the first call for any principal, no start creates a bootstrap token; see Invite.
+// credential. After the first call for any principal, no start creates a bootstrap token; see EnsureBootstrapToken.
 func (d *Directory) Used(p access.Principal) {
 	d.firstRequest.note()
 	at := time.Now().UnixMilli()

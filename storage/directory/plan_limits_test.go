@@ -15,7 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// withLimits makes a tenant on a plan of its own.
+// withLimits creates a fixture with a plan of its own.
 func withLimits(t *testing.T, subscriptions, keys *int64) (platform, access.Principal) {
 	t.Helper()
 	store := storagetest.Open(t)
@@ -34,8 +34,8 @@ func (x platform) subscribe(t *testing.T, by access.Principal) (webhook.Subscrip
 	return sub, err
 }
 
-// reached checks that an error says which limit it is.
-func reached(t *testing.T, err error, says ...string) {
+// requireLimitReached checks that an error names the limit.
+func requireLimitReached(t *testing.T, err error, says ...string) {
 	t.Helper()
 	f, ok := fault.As(err)
 	if !ok || f.Kind != fault.Conflict || f.Code != "limit_reached" {
@@ -48,8 +48,8 @@ func reached(t *testing.T, err error, says ...string) {
 	}
 }
 
-// together makes twenty calls at once and returns how many did not reach a limit.
-func together(t *testing.T, call func() error) int64 {
+// callTwentyTimes makes twenty parallel calls and returns how many did not reach a limit.
+func callTwentyTimes(t *testing.T, call func() error) int64 {
 	var made atomic.Int64
 	var all sync.WaitGroup
 	for range 20 {
@@ -67,25 +67,25 @@ func together(t *testing.T, call func() error) int64 {
 
 func TestPlanLimits(t *testing.T) {
 	t.Parallel()
-	t.Run("twenty creations at once make as many subscriptions as the plan allows", func(t *testing.T) {
+	t.Run("twenty parallel requests create only as many subscriptions as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(7)), nil)
-		if made := together(t, func() error { _, err := x.subscribe(t, owner); return err }); made != 7 {
+		if made := callTwentyTimes(t, func() error { _, err := x.subscribe(t, owner); return err }); made != 7 {
 			t.Errorf("%d were made", made)
 		}
 		_, err := x.subscribe(t, owner)
-		reached(t, err, `"bounded"`, "max_subscriptions", "allows 7", "has 7", "at most 5000")
+		requireLimitReached(t, err, `"bounded"`, "max_subscriptions", "allows 7", "has 7", "at most 5000")
 	})
-	t.Run("twenty creations at once make as many keys as the plan allows", func(t *testing.T) {
+	t.Run("twenty parallel requests create only as many keys as the plan allows", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(7)))
-		if made := together(t, func() error { _, err := x.create(t, owner, access.EventsRead); return err }); made != 7 {
+		if made := callTwentyTimes(t, func() error { _, err := x.create(t, owner, access.EventsRead); return err }); made != 7 {
 			t.Errorf("%d were made", made)
 		}
 		_, err := x.create(t, owner, access.EventsRead)
-		reached(t, err, `"bounded"`, "max_api_keys", "allows 7", "has 7", "at most 10000")
+		requireLimitReached(t, err, `"bounded"`, "max_api_keys", "allows 7", "has 7", "at most 10000")
 	})
-	t.Run("a removed subscription makes room, and a disabled one can be activated at the limit", func(t *testing.T) {
+	t.Run("a deleted subscription makes room, and a disabled one can be activated at the limit", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(1)), nil)
 		first := must[webhook.Subscription](t)(x.subscribe(t, owner))
@@ -98,7 +98,7 @@ func TestPlanLimits(t *testing.T) {
 		}
 		must[webhook.Subscription](t)(x.subscribe(t, owner))
 		_, err := x.subscribe(t, owner)
-		reached(t, err)
+		requireLimitReached(t, err)
 	})
 	t.Run("revoked and expired keys make room", func(t *testing.T) {
 		t.Parallel()
@@ -113,7 +113,7 @@ func TestPlanLimits(t *testing.T) {
 				ExpiresAt: new(time.Now().Add(time.Minute).UnixMilli()),
 			}))
 			_, err := x.create(t, owner, access.EventsRead)
-			reached(t, err)
+			requireLimitReached(t, err)
 			time.Sleep(time.Minute + time.Second)
 			must[access.Key](t)(x.create(t, owner, access.EventsRead))
 		})
@@ -123,7 +123,7 @@ func TestPlanLimits(t *testing.T) {
 func TestPlanLimitsOfRotation(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an organization at its limit can rotate with a grace, which makes no room", func(t *testing.T) {
+	t.Run("an organization at its limit can rotate with a grace period, which makes no room", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, new(int64(2)))
 		first := must[access.Key](t)(x.create(t, owner, access.EventsRead))
@@ -131,7 +131,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 		made, _ := x.rotated(t, owner, first.ID, time.Hour)
 		x.rotated(t, owner, made.ID, time.Hour)
 		_, err := x.create(t, owner, access.EventsRead)
-		reached(t, err, "has 2")
+		requireLimitReached(t, err, "has 2")
 	})
 	t.Run("rotation keeps a bounded number of keys alive", func(t *testing.T) {
 		t.Parallel()
@@ -142,14 +142,14 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 			newest = made.Key
 		}
 		_, _, err := x.rotate(t, owner, newest.ID, time.Hour)
-		reached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
+		requireLimitReached(t, err, "has 10 rotated", `"bounded"`, "max_api_keys", "grace_seconds 0")
 		made, _ := x.rotated(t, owner, newest.ID, 0)
 		if err := x.RevokeKey(t.Context(), x.by, owner.Organization.RowID, *newest.Replaces); err != nil {
 			t.Fatal(err)
 		}
 		x.rotated(t, owner, made.ID, time.Hour)
 	})
-	t.Run("every key of an organization beyond a lowered limit can be rotated with a grace", func(t *testing.T) {
+	t.Run("every key beyond a lowered limit can be rotated with a grace period", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		var keys []access.Key
@@ -166,7 +166,7 @@ func TestPlanLimitsOfRotation(t *testing.T) {
 func TestLoweredPlan(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a lowered plan removes nothing and stops creation", func(t *testing.T) {
+	t.Run("a lowered limit deletes nothing and stops creation", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, new(int64(3)), new(int64(3)))
 		for range 2 {
@@ -179,16 +179,16 @@ func TestLoweredPlan(t *testing.T) {
 			t.Errorf("%+v", lowered)
 		}
 		_, err := x.subscribe(t, owner)
-		reached(t, err, "allows 1", "has 2")
+		requireLimitReached(t, err, "allows 1", "has 2")
 		_, err = x.create(t, owner, access.EventsRead)
-		reached(t, err, "allows 0", "has 2")
+		requireLimitReached(t, err, "allows 0", "has 2")
 		subs, err := x.Subscriptions(t.Context(), owner.Organization.RowID, "", 0, 10)
 		keys, err2 := x.Keys(t.Context(), owner.Organization.RowID, access.Active, time.Now().UnixMilli(), 0, 10)
 		if len(subs) != 2 || len(keys) != 2 || errors.Join(err, err2) != nil {
 			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs), len(keys), err, err2)
 		}
 	})
-	t.Run("a plan without a limit has Keyhook's", func(t *testing.T) {
+	t.Run("a plan without a limit has the limit of Keyhook", func(t *testing.T) {
 		t.Parallel()
 		x, owner := withLimits(t, nil, nil)
 		sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
@@ -201,6 +201,6 @@ func TestLoweredPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := x.subscribe(t, owner)
-		reached(t, err, `"bounded"`, "sets no max_subscriptions", "5000")
+		requireLimitReached(t, err, `"bounded"`, "sets no max_subscriptions", "5000")
 	})
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // Seed writes the first rows of a new directory. The first operator's token is created later, at each start until somebody has
-// made a request; see Invite.
+// made a request; see EnsureBootstrapToken.
 func Seed(t *sqlite.Tx) error {
 	return errors.Join(seedAccess(t), seedSystem(t), seedOperator(t))
 }

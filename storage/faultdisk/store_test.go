@@ -162,12 +162,12 @@ func TestWritesThatFail(t *testing.T) {
 		fault  faultdisk.Fault
 		reason string
 	}{
-		{"full", faultdisk.Fault{Op: faultdisk.Write, Code: full}, "disk_full"},
-		{"write error", faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite}, "io_error"},
-		{"write error of the log", faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite, File: writeAheadLog}, "io_error"},
-		{"full while the log is folded back", faultdisk.Fault{Op: faultdisk.Write, Code: full, File: databaseFile}, "disk_full"},
+		{"a full disk", faultdisk.Fault{Op: faultdisk.Write, Code: full}, "disk_full"},
+		{"a write error", faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite}, "io_error"},
+		{"a write error of the log", faultdisk.Fault{Op: faultdisk.Write, Code: ioWrite, File: writeAheadLog}, "io_error"},
+		{"a disk that is full at a checkpoint", faultdisk.Fault{Op: faultdisk.Write, Code: full, File: databaseFile}, "disk_full"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.name+" refuses writes until the disk works again", func(t *testing.T) {
 			x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 			atCheckpoint := tt.fault.File == databaseFile
 			refused := 0
@@ -291,14 +291,15 @@ func TestReadsThatFail(t *testing.T) {
 	})
 }
 
-// Data that cannot be flushed cannot be promised. The store ends at once and acknowledges nothing more.
+// Data that cannot be flushed cannot be promised. The store ends at the first flush that fails. It does not flush again and
+// acknowledges nothing more.
 func TestFlushingThatFails(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string
-		tells      bool // the caller of the write gets the error
+		refused    bool // the caller of the write gets the error
 	}{
-		{"of the log at a commit", writeAheadLog, true},
-		{"of the database at a checkpoint", databaseFile, false},
+		{"a commit that cannot flush the log ends the store", writeAheadLog, true},
+		{"a checkpoint that cannot flush the database ends the store", databaseFile, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "keyhook.db")
@@ -310,7 +311,7 @@ func TestFlushingThatFails(t *testing.T) {
 			}
 			faultdisk.Break(faultdisk.Fault{Op: faultdisk.Sync, Code: ioFsync, File: tt.file})
 			began := time.Now()
-			if err := x.publish(t, 100); (err != nil) != tt.tells {
+			if err := x.publish(t, 100); (err != nil) != tt.refused {
 				t.Errorf("the write that cannot be flushed: %v", err)
 			}
 			select {
@@ -319,13 +320,12 @@ func TestFlushingThatFails(t *testing.T) {
 					t.Errorf("it ended with %v", err)
 				}
 				t.Logf("ended after %s: %v", time.Since(began), err)
-			case <-time.After(5 * time.Second):
-				t.Fatal("it goes on")
+			case <-time.After(time.Minute): // a checkpoint comes every second; a busy machine may take longer
+				t.Fatalf("it goes on after %d failed flushes", faultdisk.Hits())
 			}
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("it took %s", took)
+			if hits := faultdisk.Mend(); hits != 1 {
+				t.Errorf("it ended after %d failed flushes, want 1", hits)
 			}
-			faultdisk.Mend()
 			if err := x.publish(t, 100); fault.KindOf(err) != fault.Unavailable {
 				t.Errorf("a write after the end: %v", err)
 			}

@@ -16,11 +16,11 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// BackupOptions name a database and the place of its copy.
+// BackupOptions name a database and its copy.
 type BackupOptions struct {
 	Path    string // of the database, whether a server has it open or not
-	To      string // the copy, or a directory that gets one with a dated name; empty: the directory "backups" beside the database
-	Replace bool   // a file that is there already; else it is refused
+	To      string // the copy, or a directory for a dated copy; if empty, the directory "backups" beside the database
+	Replace bool   // replace an existing file; otherwise Backup refuses
 	Keep    int    // how many dated copies the directory keeps, this one included; 0 keeps all
 	Copies
 }
@@ -82,17 +82,17 @@ func publish(ctx context.Context, from *source, o BackupOptions, r *backup.Repor
 	if err != nil {
 		return err
 	}
-	defer temp.Close() // gives up the claim, last
+	defer temp.Close() // releases the claim last
 	published := false
 	defer func() {
 		if !published {
-			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+disk.Journal)) // else the next run removes them
+			_ = errors.Join(disk.Remove(temp.Name()), disk.Remove(temp.Name()+disk.Journal)) // if this fails, the next run removes them
 		}
 	}()
 	if err := fill(ctx, temp, from, o, r); err != nil {
 		return err
 	}
-	if err := o.checkName(r.File); err != nil { // by now
+	if err := o.checkName(r.File); err != nil { // the file may exist by now
 		return err
 	}
 	if err := rename(temp, r.File); err != nil {
@@ -214,7 +214,7 @@ func claim(name string) (*os.File, error) {
 		f.Close()
 		if err != nil && !errors.Is(err, ErrBackupRunning) {
 			return nil, err
-		} // else another run saw the file before it was locked, and took it for a leftover
+		} // otherwise another run saw the file before it was locked, and removed it as a leftover
 	}
 	return nil, fault.Advise(fmt.Errorf("%w into %s: other runs keep making %s", ErrBackupRunning, filepath.Dir(name), filepath.Base(name)),
 		"wait until they end")
@@ -237,7 +237,7 @@ func removeUnclaimed(name string) error {
 		return err
 	}
 	if !stillNamed(f) {
-		return nil // it has got another name, or was removed, in between
+		return nil // it was renamed or removed meanwhile
 	}
 	return disk.Remove(name)
 }

@@ -12,38 +12,38 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// LogBounds say how long the write-ahead log may become, in bytes. The zero value is 48 MiB and 256 MiB.
+// LogBounds limit the size of the write-ahead log, in bytes. The zero value means 48 MiB and 256 MiB.
 type LogBounds struct {
-	Restart int64 // from here on it is made to start anew
-	Warn    int64 // from here on the operator is told
+	Restart int64 // above this size, the log is restarted
+	Warn    int64 // above this size, the operator gets a warning
 }
 
 var defaultLogBounds = LogBounds{Restart: 48 << 20, Warn: 256 << 20}
 
-// checkpointer is the connection that makes checkpoints beside the writer, and what it knows of the write-ahead log.
+// checkpointer has the connection for checkpoints beside the writer, and the state of the write-ahead log.
 type checkpointer struct {
 	db        *sqlx.DB
-	done      int64                              // the number of commits at the last checkpoint; watch's own
-	restartAt time.Time                          // when the log may be made to start anew again; watch's own
+	done      int64                              // the number of commits at the last checkpoint; used by watch only
+	restartAt time.Time                          // earliest time of the next restart of the log; used by watch only
 	logLong   atomic.Bool                        // the log is longer than LogBounds.Warn
-	checking  atomic.Pointer[context.CancelFunc] // ends the check of a table that is under way
+	checking  atomic.Pointer[context.CancelFunc] // cancels the running check of a table
 }
 
 const (
-	// frameSize is what a page takes in the write-ahead log: the page, and a header of 24 bytes.
+	// frameSize is the size of a page in the write-ahead log: the page and a header of 24 bytes.
 	frameSize = 4096 + 24
-	// pinnedFrames is how many frames may be left after a checkpoint before a long read is taken to hold them. It is more than
-	// what is committed during one slice of a log.
+	// pinnedFrames is how many frames may remain after a checkpoint before a long read is suspected. It is more than
+	// the commits during one slice of a log.
 	pinnedFrames = 4096
 	// restartWait is how long RESTART waits for readers, in milliseconds. Commits wait for it.
 	restartWait = "100"
-	// drainWait is how long a restart of the log waits for long reads to end. New ones wait meanwhile.
+	// drainWait is how long a restart waits for the end of long reads. New ones wait meanwhile.
 	drainWait = 300 * time.Millisecond
-	// restartPause is how long no restart is tried after one that has failed: each holds up commits for a moment.
+	// restartPause is the pause after a failed restart, because each attempt delays commits.
 	restartPause = 5 * time.Second
 )
 
-// checkpointPragmas are those of the connection that makes checkpoints.
+// checkpointPragmas are the pragmas of the connection for checkpoints.
 func checkpointPragmas(synchronous string) []pragma {
 	pragmas := writerPragmas(synchronous)
 	for i := range pragmas {
@@ -56,14 +56,14 @@ func checkpointPragmas(synchronous string) []pragma {
 
 // checkpointed is the result of a checkpoint, in frames of the write-ahead log.
 type checkpointed struct {
-	Busy int   `db:"busy"`         // 1 where readers or a writer were in the way
+	Busy int   `db:"busy"`         // 1 if readers or a writer prevented a complete checkpoint
 	Log  int64 `db:"log"`          // in the log
-	Done int64 `db:"checkpointed"` // of those, how many are in the database file too
+	Done int64 `db:"checkpointed"` // frames of the log that are in the database file too
 }
 
-// checkpoint copies the write-ahead log into the file, as far as readers let it, and makes the log start anew where it has
-// become long. The first is PASSIVE, which waits for nobody. It is ours because SQLite's own, made by a commit, keeps its
-// errors to itself.
+// checkpoint copies the write-ahead log into the file, as far as readers permit. If the log is long, it restarts the
+// log. The first checkpoint is PASSIVE, which waits for nobody. It is our own, because SQLite hides errors of a
+// checkpoint that a commit makes.
 func (f *File) checkpoint(ctx context.Context) error {
 	commits := f.commits.Load()
 	if commits == f.checkpointer.done && !f.logLong.Load() {
@@ -102,7 +102,7 @@ func (f *File) restartLog(ctx context.Context) error {
 	}
 	kind := "RESTART"
 	if f.logLong.Load() {
-		kind = "TRUNCATE" // the file has to become short even if nobody writes
+		kind = "TRUNCATE" // the file must become short even without a next write
 	}
 	var result checkpointed
 	var err error
@@ -115,7 +115,7 @@ func (f *File) restartLog(ctx context.Context) error {
 	return err
 }
 
-// pause runs do while no transaction is open, and returns when it has ended.
+// pause runs do between two transactions and returns afterwards.
 func (f *File) pause(ctx context.Context, do func()) error {
 	done := make(chan struct{})
 	select {
@@ -133,12 +133,12 @@ func (f *File) pause(ctx context.Context, do func()) error {
 func (f *File) watchLog() {
 	info, err := os.Stat(f.o.Path + disk.WAL)
 	if err != nil {
-		return // lost tells of that
+		return // lost has reported it
 	}
 	long := info.Size() >= f.o.LogBounds.Warn
 	if long {
 		if interrupt := f.checking.Load(); interrupt != nil {
-			(*interrupt)() // a check of a large table is such a read, and can be done without
+			(*interrupt)() // the check of a large table is such a read, and it is optional
 		}
 	}
 	if was := f.logLong.Swap(long); was == long {
@@ -151,5 +151,5 @@ func (f *File) watchLog() {
 	f.o.Logger.Info("the write-ahead log is short again", "bytes", info.Size())
 }
 
-// longLog is the warning about a very long write-ahead log. Anybody may read it.
+// longLog is the warning about a very long write-ahead log. It is public.
 const longLog = "The write-ahead log is very long, because a read that does not end keeps it from starting anew. It takes disk space until that read ends."

@@ -37,7 +37,7 @@ func TestALongLogEndsTheCheckOfATable(t *testing.T) {
 			t.Error("the check of a table goes on")
 		}
 		end()
-		time.Sleep(10 * time.Second) // in which nobody writes
+		time.Sleep(10 * time.Second) // without any write
 		if warning, err := file.Ready(); warning != "" || err != nil {
 			t.Errorf("it still warns %q, error %v", warning, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The result codes of SQLite that Keyhook tells apart (sqlite.org/rescode.html).
+// The result codes of SQLite that Keyhook distinguishes (sqlite.org/rescode.html).
 const (
 	sqliteError      = 1
 	sqliteFull       = 13
@@ -34,7 +34,7 @@ const (
 	sqliteInPage    = 8714 // a fault in the mapped memory of the write-ahead log's index
 )
 
-// code returns SQLite's extended result code, 0 for what is not SQLite's.
+// code returns SQLite's extended result code, or 0 for other errors.
 func code(err error) int {
 	if e, ok := errors.AsType[*modernc.Error](err); ok {
 		return e.Code()
@@ -65,8 +65,8 @@ func Missing(err error, sort string) error {
 	return err
 }
 
-// Unavailable turns a failure of the disk or of the file into a fault that says so without details: the caller may try
-// again, and the operator reads the cause in the log. Any other error is returned as it is.
+// Unavailable turns an error of the disk or the file into a fault without details. The caller may retry, and the log
+// has the cause for the operator. It returns other errors unchanged.
 func Unavailable(err error) error {
 	if unusable(err) || errors.Is(err, ErrFailed) || errors.Is(err, ErrDamaged) {
 		return fault.New(fault.Unavailable, "storage_unavailable",
@@ -87,7 +87,7 @@ func unusable(err error) bool {
 	return false
 }
 
-// Explain says what an error of SQLite means for a file that is being opened, and what to do.
+// Explain explains an error of SQLite about a file that Open reads, with advice.
 func Explain(err error) error {
 	if isFull(err) {
 		return fault.Advise(fmt.Errorf("%w: the disk of storage.path is full (%w)", disk.ErrAccess, err), "make room there")

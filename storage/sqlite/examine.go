@@ -16,19 +16,19 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// State is what stands at a path.
+// State describes the file at a path.
 type State int
 
-// The states of a file that Open would take.
+// The states of a file that Open accepts.
 const (
 	None     State = iota // there is no database yet
 	Closed                // its last owner has closed it
-	LeftOpen              // it has not: the next start checks the file
-	Outdated              // its schema is an older one: the next start upgrades it
+	LeftOpen              // its last owner did not close it; the next start checks it
+	Outdated              // its schema is older; the next start upgrades it
 )
 
-// Owner tells which process owns the file at path, by the lock beside it; running is false where none does. The database is
-// not opened. The caller must have the rights of its owner.
+// Owner returns the process that owns the file at path, from the lock beside it. running is false if there is none.
+// Owner does not open the database. The caller needs the rights of the file's owner.
 func Owner(path string) (pid string, running bool) {
 	f, err := disk.OpenOwn(path+disk.Lock, os.O_RDONLY)
 	if err != nil {
@@ -36,14 +36,14 @@ func Owner(path string) (pid string, running bool) {
 	}
 	defer f.Close()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
-		return "", false // closing gives a lock back that was had
+		return "", false // close releases a lock that was acquired
 	}
 	return readLock(f).owner, true
 }
 
-// Examine looks at a file that nobody owns as Open would, and refuses it as Open would, but changes nothing and makes
-// nothing. It looks less far into a file that was left open, which only its next owner may read. Of the hooks it calls
-// Prepare and Recognize.
+// Examine checks a file that has no owner as Open would, and returns the errors that Open would return. It changes and
+// creates nothing. It checks less if the last owner left the file open: only the next owner may read all of it. Of the
+// hooks, it calls Prepare and Recognize.
 func Examine(ctx context.Context, o Options) (_ State, err error) {
 	o = o.withDefaults()
 	if o.Path, _, err = disk.Resolve(o.Path); err != nil {
@@ -63,7 +63,7 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	if err != nil {
 		return None, err
 	}
-	defer shared.Close() // gives up the lock
+	defer shared.Close() // releases the lock
 	if err := o.examineHeader(); err != nil {
 		return None, err
 	}
@@ -79,19 +79,19 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 	return i.state(), nil
 }
 
-// inspection is what Open and Examine find out about a file before anything is written. Both take its steps in this order:
+// inspection is what Open and Examine learn about a file before the first write. Both do these steps in this order:
 // inspect, prepare, read.
 type inspection struct {
 	o        Options
 	size     int64
-	leftOpen bool // its last owner has not closed it: who closes it removes the write-ahead log
+	leftOpen bool // its last owner did not close it, because closing removes the write-ahead log
 	wasMade  bool // the lock file says that a database was made here
 
 	noTables bool
-	outdated int64 // the schema version, where it is an older one
+	outdated int64 // the schema version if it is older
 }
 
-// inspect looks at the file from outside.
+// inspect checks the file from outside.
 func inspect(o Options) (*inspection, error) {
 	i := &inspection{o: o}
 	var err error
@@ -111,7 +111,7 @@ func (i *inspection) prepare() error {
 	return i.o.Prepare(i.o.Path, Start{Empty: i.size == 0, WasMade: i.wasMade})
 }
 
-// read compares the database with what it should be. check, where there is one, may read it whole before Recognize decides.
+// read compares the database with the schema. check may be nil; it may read the whole file before Recognize decides.
 // options are those of the connection.
 func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) (err error) {
 	db, err := connect(ctx, i.o.Path, 1, readerPragmas(), options...)
@@ -130,7 +130,7 @@ func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, optio
 	return i.o.Recognize(ctx, i.o.Path, db)
 }
 
-// state is that of a file that was read.
+// state returns the state after read.
 func (i *inspection) state() State {
 	switch {
 	case i.noTables:

@@ -2,7 +2,7 @@ package sqlite
 
 import "context"
 
-// FailRead ends the transaction as SQLite does when the disk fails a read, and returns an error of SQLite's.
+// FailRead ends the transaction like SQLite after a failed read, and returns an error of SQLite.
 func (t *Tx) FailRead() error {
 	if _, err := t.conn.ExecContext(background, "ROLLBACK"); err != nil {
 		return err
@@ -11,7 +11,7 @@ func (t *Tx) FailRead() error {
 	return t.Get(&none, "SELECT * FROM unreadable")
 }
 
-// Together has jobs share a transaction and returns their errors. Run must not have been called.
+// Together runs jobs in one transaction and returns their errors. Run must not have been called.
 func (f *File) Together(fns ...func(*Tx) error) []error {
 	batch, errs := make([]*job, len(fns)), make([]error, len(fns))
 	for i, fn := range fns {
@@ -24,11 +24,11 @@ func (f *File) Together(fns ...func(*Tx) error) []error {
 	return errs
 }
 
-// CheckLater checks a file as one that is too large to be checked at its opening. Run must have been called.
+// CheckLater checks a file that is too large for a check in Open. Run must have been called.
 func (f *File) CheckLater(ctx context.Context) error {
-	later := &File{o: f.o, failures: f.failures, unchecked: true} // f runs, and has looked already
+	later := &File{o: f.o, failures: f.failures, unchecked: true} // f is running and has done its check
 	return later.checkLater(ctx)
 }
 
-// WhileChecking has cancel called where a check of a table would be ended.
+// WhileChecking sets the function that cancels the check of a table.
 func (f *File) WhileChecking(cancel context.CancelFunc) { f.checking.Store(&cancel) }

@@ -13,13 +13,13 @@ import (
 // removed or replaced under the running process. The process must end without touching the file again.
 var ErrFailed = errors.New("the database cannot be relied on any more")
 
-// problem is what is wrong with the file at present. Its text is for those who watch metrics.
+// problem is what is wrong with the file now. Its text is for metrics.
 type problem string
 
 // The problems. The first two end by themselves.
 const (
 	diskFull problem = "disk_full"
-	ioError  problem = "io_error" // nothing can be written, for another reason
+	ioError  problem = "io_error" // writes fail for another reason
 	damaged  problem = "damaged"
 )
 
@@ -30,7 +30,7 @@ var public = map[problem]string{
 	damaged:  "the database is damaged: nothing is written any more; put it back from a backup",
 }
 
-// part is the kind of work that has found a problem. The success of the same kind of work ends the problem.
+// part is the kind of work that found a problem. The problem ends when the same kind of work succeeds.
 type part int
 
 const (
@@ -46,24 +46,24 @@ const (
 	badReadsIn = time.Minute
 )
 
-// blockedLimit is how long writes may fail before the file is not ready. Keyhook itself writes more often than that, so a
-// single failed write on an idle file is forgotten before.
+// blockedLimit is how long writes may fail before the file is not ready. Keyhook itself writes more often than that. So
+// a single failed write on an idle file does not count.
 const blockedLimit = 2 * time.Minute
 
-// blocked is the text of that problem. Any caller may read it.
+// blocked is the public text of that problem.
 const blocked = "no write has succeeded for two minutes: the disk does not answer, or another program has locked the database; end that program, or look at the disk of storage.path"
 
-// severity is what follows from an error of SQLite.
+// severity is the consequence of an error of SQLite.
 type severity int
 
 const (
-	harmless severity = iota // of the caller, or for a moment
+	harmless severity = iota // it concerns the caller only, or a moment
 	degrading
-	reading // a read failed; what it means depends on how often
+	reading // a read failed; the consequence depends on how often
 	fatal
 )
 
-// classify tells what an error means for the file (sqlite.org/rescode.html).
+// classify returns the consequence of an error for the file (sqlite.org/rescode.html).
 func classify(err error) (severity, problem) {
 	if isFull(err) {
 		return degrading, diskFull
@@ -85,7 +85,7 @@ func classify(err error) (severity, problem) {
 	return harmless, ""
 }
 
-// failures are what is wrong with the file at present. The methods may be called by anybody.
+// failures are the present problems of the file. All methods are safe for concurrent use.
 type failures struct {
 	log      *slog.Logger
 	degraded atomic.Bool // there is a problem; a fast check without the mutex
@@ -120,9 +120,9 @@ func (c *failures) note(p part, err error) {
 
 func (c *failures) degrade(p part, a problem, err error) {
 	if a == damaged {
-		p = byReading // whichever part has found it: no commit ends it
+		p = byReading // any part may find it; no commit ends it
 	} else if p == byReading {
-		return // the caller was told; the next read may go well
+		return // the caller gets the error, and the next read may succeed
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *failures) degrade(p part, a problem, err error) {
 	c.log.Error("degraded: "+public[a], "reason", string(a), "error", err)
 }
 
-// heal ends the problem that a part has found, after its work has succeeded. Damage stays.
+// heal ends the problem that a part found, after a success of that part. Damage stays.
 func (c *failures) heal(p part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *failures) heal(p part) {
 	c.log.Warn("no longer degraded", "reason", string(was))
 }
 
-// tooMany counts a failed read, and reports whether there were too many of late.
+// tooMany counts a failed read and reports whether there were too many recently.
 func (c *failures) tooMany() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *failures) fail(cause error) bool {
 	return true
 }
 
-// refusal is the reason why writing is refused; nil where it is allowed.
+// refusal returns why writes are refused, or nil.
 func (c *failures) refusal() error {
 	select {
 	case <-c.failed:
@@ -187,7 +187,7 @@ func (c *failures) refusal() error {
 	return nil
 }
 
-// ended is the error that has stopped the file; nil while it works.
+// ended returns the error that stopped the file, or nil.
 func (c *failures) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,8 +205,8 @@ func (c *failures) has(a problem) bool {
 	return false
 }
 
-// Ready reports why the file cannot be written at present; nil means that it can. The warning names a problem that does
-// not stop writes yet; empty means none. Anybody may read both texts.
+// Ready returns an error if the file cannot be written now. The warning names a problem that does not stop writes yet;
+// it may be empty. Both texts are public.
 func (f *File) Ready() (warning string, err error) {
 	if f.failures.ended() != nil {
 		return "", errors.New(ErrFailed.Error())

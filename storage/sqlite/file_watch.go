@@ -14,17 +14,17 @@ import (
 const (
 	watchInterval = time.Second
 	probeLimit    = 5 * time.Second
-	probeSize     = 16 << 10 // bytes: room for less than this is no room
+	probeSize     = 16 << 10 // bytes; a disk with less room counts as full
 	lowSpace      = 256 << 20
 )
 
-// fileIdentity is a file as it was when it was opened. While that file is held open, no other file gets its number.
+// fileIdentity is a file as it was when it was opened. While it is open, no other file can get its inode number.
 type fileIdentity struct {
 	name string
 	info os.FileInfo
 }
 
-// remember notes which files are ours.
+// remember stores the identities of our files.
 func (f *File) remember() error {
 	for _, name := range []string{f.o.Path, f.o.Path + disk.WAL, f.o.Path + disk.Lock} {
 		info, err := os.Stat(name)
@@ -85,8 +85,8 @@ func (f *File) renameLog() {
 	f.o.Logger.Warn("the write-ahead log of the file that was replaced was renamed", "file", log.name+".orphan")
 }
 
-// watch looks at the file once a second, until ctx ends: whether it is still there, whether the write-ahead log can be
-// folded back, and whether a problem of it is over.
+// watch checks the file once a second until ctx ends. It checks the names of the files, makes checkpoints, and tests
+// whether a problem is over.
 func (f *File) watch(ctx context.Context) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -128,7 +128,7 @@ func (f *File) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	err := f.Write(ctx, Work{}, func(t *Tx) error { return f.o.Probe(t, probeSize) })
-	if err == nil { // else the writer has noted it
+	if err == nil { // otherwise the writer has recorded it
 		f.failures.heal(byCommit)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // write-ahead log allows.
 const (
 	checkedFirst = 64 << 20         // bytes
-	checkLimit   = 60 * time.Second // for one table: while it is read, the write-ahead log cannot be folded back
+	checkLimit   = 60 * time.Second // per table, because the write-ahead log cannot restart meanwhile
 )
 
 // checkFirst checks a file that was left open, if it is small. It leaves a large one to checkLater.
@@ -76,7 +76,7 @@ func (f *File) checkLater(ctx context.Context) error {
 	return nil
 }
 
-// checkDatabase is checkIntegrity for the database itself, as opposed to a copy of it.
+// checkDatabase is checkIntegrity for the database itself, not for a copy.
 func checkDatabase(ctx context.Context, db sqlx.QueryerContext, check string) error {
 	err := checkIntegrity(ctx, db, check, "it was left as it is")
 	if errors.Is(err, ErrDamaged) {

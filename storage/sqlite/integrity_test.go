@@ -36,7 +36,7 @@ func TestCheckBesideOtherWork(t *testing.T) {
 	if err := file.CheckLater(t.Context()); err != nil || unready(file) == nil || !file.Degraded()["damaged"] {
 		t.Errorf("a damaged file: error %v, then %v", err, unready(file))
 	}
-	pool, err := file.Pool(t.Context(), 1, 1e9) // reading goes on
+	pool, err := file.Pool(t.Context(), 1, 1e9) // reads still work
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func damage(t *testing.T, path string, page int64) {
 	}
 }
 
-// unready is why the file cannot be written; nil where it can.
+// unready returns why the file cannot be written, or nil.
 func unready(file *sqlite.File) error {
 	_, err := file.Ready()
 	return err

@@ -17,8 +17,8 @@ var ErrInUse = errors.New("database is in use")
 
 // ownership is the exclusive use of a database by this process. The kernel ends it with the process, also after kill -9.
 type ownership struct {
-	name *os.File // the lock file beside the database: locks the name, also while there is no database yet
-	file *os.File // the database itself: locks it under every other name, such as one in another container; nil until hold
+	name *os.File // the lock file beside the database; it locks the name, even before the database exists
+	file *os.File // the database; it locks every other name too, such as one in another container; nil until hold
 }
 
 // lock takes the lock file beside the database. The file stays afterwards: if it were removed, two processes could each
@@ -48,7 +48,7 @@ func lock(path string) (*ownership, error) {
 	return &ownership{name: f}, nil
 }
 
-// openLock opens the lock file, and makes it where there is none.
+// openLock opens the lock file, or creates it.
 func openLock(name string) (*os.File, error) {
 	f, err := disk.OpenOwn(name, os.O_RDWR)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -61,7 +61,7 @@ func openLock(name string) (*os.File, error) {
 	return f, err
 }
 
-// hold locks the database itself, which must be there.
+// hold locks the database itself, which must exist.
 func (o *ownership) hold(path string) error {
 	if err := dropSecondName(path); err != nil {
 		return err
@@ -71,8 +71,8 @@ func (o *ownership) hold(path string) error {
 	return err
 }
 
-// lockDatabase opens a database and takes a lock of the kind how (flock(2)) on it, whatever name it was opened by. Such a lock
-// is apart from those of SQLite, which are by fcntl(2).
+// lockDatabase opens a database and takes a flock(2) of the kind how on it, which holds for every name of the file. It
+// is independent of the locks of SQLite, which use fcntl(2).
 func lockDatabase(path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -98,10 +98,10 @@ func lockDatabase(path string, how int) (*os.File, error) {
 // changes are in the write-ahead log beside that other name, so a copy made by this name would lack them. A server that has
 // it open by this name is no reason to refuse.
 func checkOtherNames(path string) error {
-	for range 2 { // the server may end between the two looks
+	for range 2 { // the server may end between the two checks
 		f, err := lockDatabase(path, syscall.LOCK_SH)
 		if err == nil {
-			return f.Close() // gives up the lock
+			return f.Close() // releases the lock
 		}
 		if !errors.Is(err, ErrInUse) {
 			return err
@@ -111,10 +111,10 @@ func checkOtherNames(path string) error {
 			continue
 		}
 		if err != nil {
-			return nil // a user who may only read the database cannot tell
+			return nil // a user who may only read the database cannot know
 		}
 		err = syscall.Flock(int(named.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-		named.Close() // gives up the lock
+		named.Close() // releases the lock
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil
 		}
@@ -128,8 +128,8 @@ func usedElsewhere(path string) error {
 		"stop that one first, or set storage.path to another file")
 }
 
-// onlyName refuses a database that has a second name (a hard link): SQLite keeps part of it in files beside the name that it
-// was opened by, so each name would have a part that the other lacks.
+// onlyName refuses a database that has a second name (a hard link). SQLite keeps a part of the data in files beside the
+// name of the opened file. So each name would have a part that the other lacks.
 func onlyName(path string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -147,18 +147,18 @@ func onlyName(path string, f *os.File) error {
 		"find the others with: find %s -xdev -inum %d, and remove them", mount.Point, stat.Ino)
 }
 
-// madeLine stands in the lock file, below the owner's process id, once there is a database. It tells a database that was
-// lost from one that is still to be made, where no key file does.
+// madeLine is a line of the lock file after the database was created. Without a key file, it distinguishes a lost
+// database from a new one.
 const madeLine = "database made"
 
-// locked is what a lock file says.
+// locked is the contents of a lock file.
 type locked struct {
-	owner string // process id; empty where it cannot be read
+	owner string // process id; empty if it cannot be read
 	made  bool
 }
 
 func readLock(f *os.File) locked {
-	text, _ := io.ReadAll(io.NewSectionReader(f, 0, 256)) // of no consequence where it cannot be read
+	text, _ := io.ReadAll(io.NewSectionReader(f, 0, 256)) // an error does not matter
 	owner, rest, _ := strings.Cut(string(text), "\n")
 	return locked{strings.TrimSpace(owner), strings.Contains(rest, madeLine)}
 }
@@ -172,8 +172,8 @@ func writeLock(f *os.File, made bool) error {
 	return errors.Join(err, f.Truncate(int64(len(text))))
 }
 
-// release gives the locks back. To close the files would not always do: a process that is being started beside this one
-// has the same files open until it has become itself.
+// release releases the locks. Closing the files does not always suffice: until its exec, a process that starts beside
+// this one has the same files open.
 func (o *ownership) release() error {
 	var errs []error
 	for _, f := range []*os.File{o.file, o.name} {

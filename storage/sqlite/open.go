@@ -13,10 +13,11 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Open locks, checks and opens the database, and creates it where there is none. A process that is root takes on the rights
-// of the owner of the database first, for good (see disk.Locate). Open refuses with a sentence that says what to do:
-// ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrDamaged, an error of a hook or one of package disk. A file that is
-// refused is left as it was.
+// Open locks, checks and opens the database, or creates it. A process that runs as root first takes the rights of the
+// owner of the database, for good (see disk.Locate).
+//
+// Open refuses with advice on what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrDamaged, an error of
+// a hook, or an error of package disk. It does not change a file that it refuses.
 func Open(ctx context.Context, o Options) (_ *File, err error) {
 	o = o.withDefaults()
 	path, owner, err := disk.Resolve(o.Path)
@@ -44,8 +45,8 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	return f, nil
 }
 
-// open takes the steps of Open once the lock is held. Each relies on the ones before. Up to identify, the steps are those of
-// Examine, see inspection.
+// open does the steps of Open under the lock. Each step needs the ones before it. Up to identify, they are those of
+// Examine; see inspection.
 func (f *File) open(ctx context.Context) error {
 	i, err := inspect(f.o)
 	if err != nil {
@@ -70,7 +71,7 @@ func (f *File) open(ctx context.Context) error {
 	return nil
 }
 
-// checkPlace looks at where the file is, before anything is made there.
+// checkPlace checks the place of the file before anything is created there.
 func checkPlace(o Options) error {
 	mount, err := disk.MountOf(o.Path)
 	if err != nil {
@@ -88,8 +89,8 @@ func checkPlace(o Options) error {
 	return mayBegin(o.Path)
 }
 
-// mayBegin refuses a first start in an empty file that somebody else has made, and who could read what is written to it, or
-// on a disk that is too full. Without the latter, the start would fail midway, and each time at another file.
+// mayBegin refuses a first start in an empty file that another user created and could read. It also refuses a disk that
+// is too full, on which the start would fail midway, each time at another file.
 func mayBegin(path string) error {
 	if disk.Exists(path) && !disk.IsOwn(path) {
 		return fault.Advise(fmt.Errorf("%w: %s is empty and was not made by this process (%s), or has another name too", disk.ErrAccess, path, disk.Self()),
@@ -107,13 +108,13 @@ func mayBegin(path string) error {
 	return nil
 }
 
-// What a first start must find free. It writes some 530 KB: the database and its write-ahead log.
+// The free space that a first start needs. It writes about 530 KB: the database and its write-ahead log.
 const (
 	firstStart = 1 << 20 // bytes
 	firstFiles = 8
 )
 
-// hold locks the database itself, if it is there.
+// hold locks the database itself, if it exists.
 func (f *File) hold() error {
 	if !disk.Exists(f.o.Path) {
 		return nil
@@ -121,15 +122,15 @@ func (f *File) hold() error {
 	return f.lock.hold(f.o.Path)
 }
 
-// identify reads the database before anything is written to it: it might be another application's. It is checked where it
-// was left open, and before an upgrade.
+// identify reads the database before the first write, because it might belong to another application. It checks a file
+// that was left open, and every file before an upgrade.
 func (f *File) identify(ctx context.Context, i *inspection) error {
 	if f.created = i.size == 0; f.created {
 		return nil
 	}
 	err := i.read(ctx, func(db *sqlx.DB) error {
 		switch {
-		case i.outdated > 0: // whatever its size: a damaged file is not upgraded
+		case i.outdated > 0: // whatever its size, because a damaged file must not be upgraded
 			return checkDatabase(ctx, db, "quick_check(1)")
 		case i.leftOpen:
 			return f.checkFirst(ctx, db, i.size)
@@ -140,8 +141,8 @@ func (f *File) identify(ctx context.Context, i *inspection) error {
 	return err
 }
 
-// openWriter opens the connection that writes. Where there is no file, it makes an empty one for SQLite to fill, and locks
-// it: SQLite would give it the mode that the umask leaves.
+// openWriter opens the connection that writes. If there is no file, it creates and locks an empty one for SQLite to
+// fill. SQLite itself would create it with the mode of the umask.
 func (f *File) openWriter(ctx context.Context) error {
 	if f.lock.file == nil {
 		file, err := disk.Create(f.o.Path)
@@ -154,7 +155,7 @@ func (f *File) openWriter(ctx context.Context) error {
 	}
 	more := []string{"_txlock=immediate"}
 	if f.created {
-		more = append(more, "_auto_vacuum=INCREMENTAL") // which is for life, and writes
+		more = append(more, "_auto_vacuum=INCREMENTAL") // it cannot be changed later, and it writes
 	}
 	var err error
 	if f.writer.db, err = connect(ctx, f.o.Path, 1, writerPragmas(f.o.Synchronous), more...); err != nil {
@@ -168,13 +169,13 @@ func (f *File) openWriter(ctx context.Context) error {
 	return nil
 }
 
-// create makes the schema and what a new database starts with, in one transaction: after a crash there is nothing or all.
+// create writes the schema and the first rows in one transaction. After a crash, the file has all of them or none.
 func (f *File) create() error {
 	if !f.created {
 		return nil
 	}
 	err := f.Alone(func(t *Tx) error {
-		t.dirty = true // what follows goes past t
+		t.dirty = true // the next statements bypass t
 		if _, err := t.conn.ExecContext(background, f.o.Schema); err != nil {
 			return fmt.Errorf("apply schema: %w", err)
 		}
@@ -189,7 +190,7 @@ func (f *File) create() error {
 	return nil
 }
 
-// noteMade has the lock file say that there is a database.
+// noteMade writes in the lock file that the database exists.
 func (f *File) noteMade() error {
 	if err := writeLock(f.lock.name, true); err != nil {
 		return disk.Explain(f.o.Path+disk.Lock, err)
@@ -197,13 +198,13 @@ func (f *File) noteMade() error {
 	return nil
 }
 
-// openCheckpointer opens the connection that makes checkpoints.
+// openCheckpointer opens the connection for checkpoints.
 func (f *File) openCheckpointer(ctx context.Context) (err error) {
 	f.checkpointer.db, err = connect(ctx, f.o.Path, 1, checkpointPragmas(f.o.Synchronous), "_txlock=immediate")
 	return err
 }
 
-// fileSize is 0 where there is no file.
+// fileSize returns 0 if there is no file.
 func fileSize(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {

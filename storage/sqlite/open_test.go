@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// recorded has each hook note its name.
+// recorded makes each hook record its name.
 func recorded(o sqlite.Options, calls *[]string) sqlite.Options {
 	call := func(name string) error { *calls = append(*calls, name); return nil }
 	o.Prepare = func(_ string, s sqlite.Start) error {

@@ -18,7 +18,7 @@ var ErrLateRead = errors.New("a read took longer than its limit")
 type Pool struct {
 	db       *sqlx.DB
 	limit    time.Duration // of one read
-	note     func(error)   // is told of what fails
+	note     func(error)   // receives failed reads
 	prepared sync.Map      // statement text → *sqlx.Stmt
 }
 
@@ -58,8 +58,8 @@ func (p *Pool) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
 	return st, nil
 }
 
-// Get reads one row into dest; sql.ErrNoRows where there is none. Faults: Unavailable where it takes
-// longer than the limit, or the file cannot be read.
+// Get reads one row into dest. It returns sql.ErrNoRows if there is none. Faults: Unavailable if the read exceeds the
+// limit, or the file cannot be read.
 func (p *Pool) Get(ctx context.Context, dest any, text string, args ...any) error {
 	return p.read(ctx, text, func(ctx context.Context, st *sqlx.Stmt) error { return st.GetContext(ctx, dest, args...) })
 }

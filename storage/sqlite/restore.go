@@ -69,7 +69,7 @@ func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err 
 	return path, replaced, disk.SyncDir(filepath.Dir(path))
 }
 
-// makeCopy makes the database that is put in place, at a name of its own.
+// makeCopy creates the file that will replace the database, with a name of its own.
 func (o RestoreOptions) makeCopy(ctx context.Context, from *source, temp string) error {
 	if err := removeDatabase(temp); err != nil {
 		return fmt.Errorf("remove what an earlier restore has left: %w", err)
@@ -93,7 +93,7 @@ func (o RestoreOptions) makeCopy(ctx context.Context, from *source, temp string)
 	return disk.SyncFile(temp)
 }
 
-// claimForRestore makes sure that no process has the present database, if there is one.
+// claimForRestore ensures that no process has the present database open, if it exists.
 func claimForRestore(path string, owner disk.User) (owned *ownership, err error) {
 	err = owner.Do(func() error {
 		if err := disk.CheckKinds(path); err != nil {
@@ -113,7 +113,7 @@ func claimForRestore(path string, owner disk.User) (owned *ownership, err error)
 	return owned, err
 }
 
-// openCopy opens the copy that is to be restored, and checks it.
+// openCopy opens and checks the copy to restore.
 func (o RestoreOptions) openCopy(ctx context.Context, path string) (from *source, err error) {
 	found, reader, err := disk.Locate(o.From)
 	if err != nil {
@@ -149,9 +149,9 @@ func checkRestored(from, path string) error {
 	return err
 }
 
-// renameReplaced gives the present database another name, and returns that name; empty where there is no database. The
-// write-ahead log is folded into it first. Where the file is too damaged for that, the log is renamed too. No log may stay
-// behind, because SQLite would apply it to the restored database.
+// renameReplaced renames the present database and returns the new name. It returns an empty name if there is no
+// database. First it folds the write-ahead log into the database. If the database is too damaged for that, it renames
+// the log too. No log may remain, because SQLite would apply it to the restored database.
 func renameReplaced(ctx context.Context, path string) (string, error) {
 	size, err := fileSize(path)
 	if err != nil {
@@ -167,7 +167,7 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 	}
 	whole := !disk.Exists(path+disk.WAL) && !disk.Exists(path+disk.Journal)
 	if whole && size > 0 && os.Link(path, replaced) == nil {
-		return replaced, nil // it keeps its own name too, until the copy takes that over: there is a database at every moment
+		return replaced, nil // it also keeps its old name until the copy takes it, so there is always a database
 	}
 	found := false
 	for i, name := range disk.Database(path) {
@@ -184,11 +184,11 @@ func renameReplaced(ctx context.Context, path string) (string, error) {
 	return replaced, disk.SyncDir(filepath.Dir(path))
 }
 
-// replacedSuffix begins what is added to the name of a database that Restore has replaced.
+// replacedSuffix is the start of the suffix of a database that Restore has replaced.
 const replacedSuffix = ".replaced-"
 
-// dropSecondName removes the second name that a killed restore has given to the present database. The database still has
-// its own name, and may have only that one.
+// dropSecondName removes the second name that a killed restore gave to the present database. The database still has its
+// own name, and must have no other.
 func dropSecondName(path string) error {
 	present, err := os.Lstat(path)
 	if err != nil {
@@ -210,10 +210,10 @@ func dropSecondName(path string) error {
 	return nil
 }
 
-// magic is how every database of SQLite begins.
+// magic is the start of every SQLite database.
 const magic = "SQLite format 3\x00"
 
-// isDatabase reports whether the file begins as every database of SQLite does.
+// isDatabase reports whether the file starts like an SQLite database.
 func isDatabase(path string) (bool, error) {
 	f, err := disk.OpenRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -223,12 +223,12 @@ func isDatabase(path string) (bool, error) {
 		return false, fmt.Errorf("look at the present database: %w", err)
 	}
 	head := make([]byte, len(magic))
-	_, err = io.ReadFull(f, head) // a file that is shorter begins otherwise
+	_, err = io.ReadFull(f, head) // a shorter file is no database
 	return err == nil && string(head) == magic, f.Close()
 }
 
-// foldLog folds the write-ahead log of the present database into it, so that it is one file. It returns ErrInUse where
-// another program has the file open; any other error means that the file is damaged.
+// foldLog folds the write-ahead log of the present database into it, so that it is one file. It returns ErrInUse if
+// another program has the file open. Any other error means that the file is damaged.
 func foldLog(ctx context.Context, path string) error {
 	db, err := connect(ctx, path, 1, writerPragmas(Full))
 	if err != nil {
@@ -238,7 +238,7 @@ func foldLog(ctx context.Context, path string) error {
 	if err := errors.Join(db.GetContext(ctx, &result, "PRAGMA wal_checkpoint(TRUNCATE)"), db.Close()); err != nil {
 		return err
 	}
-	// The last one to close the file removes the log.
+	// The last process that closes the file removes the log.
 	if _, err := os.Lstat(path + disk.WAL); result.Busy > 0 || !errors.Is(err, os.ErrNotExist) {
 		return fault.Advise(fmt.Errorf("%w: another program has %s open, such as Litestream or a backup", ErrInUse, path),
 			"stop it first")

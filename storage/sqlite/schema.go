@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Why Open refuses a file. Each comes wrapped in a sentence that says what to do.
+// The reasons why Open refuses a file. Each error is wrapped with advice on what to do.
 var (
 	ErrNewerSchema = errors.New("database was written by a newer version")
 	ErrSchema      = errors.New("database schema is not the expected one")
@@ -27,8 +27,8 @@ type object struct {
 	SQL  string `db:"sql"`
 }
 
-// objects lists the tables and indexes of the schema. It leaves out those of SQLite and the two tables that Litestream makes in
-// every database that it replicates.
+// objects lists the tables and indexes of the schema, without those of SQLite and the two tables that Litestream
+// creates in every database.
 func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 	list := []object{}
 	err := sqlx.SelectContext(ctx, db, &list, `
@@ -40,8 +40,8 @@ func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 	return list, nil
 }
 
-// readVersion returns the schema version of a database and what its schema is made of. The version is 0 where the database
-// is empty. readVersion refuses a database that is not Keyhook's.
+// readVersion returns the schema version and the objects of a database. The version is 0 if the database is empty. It
+// refuses a database of another application.
 func readVersion(ctx context.Context, db sqlx.QueryerContext, path string) (found int64, have []object, err error) {
 	if have, err = objects(ctx, db); err != nil {
 		return 0, nil, err
@@ -83,7 +83,7 @@ func (i *inspection) compare(ctx context.Context, db sqlx.QueryerContext) error 
 	return compareSchema(ctx, i.o.Schema, have)
 }
 
-// compareSchema checks what the file has against the schema text, by giving that text to an empty database in memory.
+// compareSchema compares the objects of the file with the schema text, which it runs in an empty database in memory.
 func compareSchema(ctx context.Context, schema string, have []object) error {
 	reference, err := sqlx.Open(driver, "file::memory:")
 	if err != nil {
@@ -121,8 +121,8 @@ func diff(want, have []object) string {
 	return b.String()
 }
 
-// canonical is plain without what SQLite changes when it alters a table: quotes around names, and the space that
-// surrounds commas and parentheses.
+// canonical is plain without the changes that SQLite makes when it alters a table: quotes around names, and space
+// around commas and parentheses.
 func canonical(sql string) string {
 	sql = strings.ReplaceAll(plain(sql), `"`, "")
 	for _, mark := range []string{",", "(", ")"} {

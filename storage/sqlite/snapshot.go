@@ -17,31 +17,32 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Why a copy cannot be made or used, besides what Open refuses. Each comes wrapped in a sentence that says what to do.
+// The reasons why a copy cannot be made or used, besides those of Open. Each error is wrapped with advice on what to
+// do.
 var (
 	ErrExists        = errors.New("file exists already")
 	ErrBackupRunning = errors.New("another backup is being written")
 	ErrNoSpace       = errors.New("disk is too full")
 )
 
-// fullCheckSize is the size up to which a copy is checked in full, which takes some 50 s a gigabyte. Above it, indexes are not
-// compared with their tables: VACUUM has just made them from those.
+// fullCheckSize is the largest copy that is checked in full, which takes about 50 s per gigabyte. Above it, indexes are
+// not compared with their tables, because VACUUM has just created them from the tables.
 const fullCheckSize = 256 << 20 // bytes
 
-// openCopy opens a database to read it and no more: not even what a crash has left in its write-ahead log is folded back.
+// openCopy opens a database for reading only. It does not even fold back the log of a crash.
 func openCopy(ctx context.Context, path string) (*sqlx.DB, error) {
 	return connect(ctx, path, 1, commonPragmas(), "mode=ro")
 }
 
-// source is a database that is open to be copied. Once it is open, it is read through its descriptors: the copy may be
-// written with the rights of a user who could not open it.
+// source is an open database to copy. It is read through its open descriptors, so a user who could not open it may
+// write the copy.
 type source struct {
 	path string
-	size int64 // bytes, of its write-ahead log too
+	size int64 // bytes, including its write-ahead log
 	db   *sqlx.DB
 }
 
-// openSource opens a database, which must be there.
+// openSource opens a database, which must exist.
 func openSource(ctx context.Context, path string) (*source, error) {
 	size, err := fileSize(path)
 	if err == nil && size == 0 {
@@ -64,16 +65,16 @@ func openSource(ctx context.Context, path string) (*source, error) {
 	}
 	from := &source{path, size + log, db}
 	var tables int
-	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens its log too
+	if err := db.GetContext(ctx, &tables, "SELECT count(*) FROM sqlite_schema"); err != nil { // this opens the log too
 		return nil, errors.Join(failedCopy(err, path, filepath.Dir(path)), from.close())
 	}
 	return from, nil
 }
 
-// snapshot fills the empty file at to with the database as it is at one moment, and sees it onto the disk. It reads in a
-// transaction, so that no writer waits for it, in this process or in another.
+// snapshot fills the empty file at to with the state of the database at one moment, and flushes it to the disk. It
+// reads in a transaction, so no writer waits for it, in this process or another.
 func (s *source) snapshot(ctx context.Context, to string) error {
-	for _, name := range disk.Database(to)[1:] { // SQLite would take such a file for a part of the copy
+	for _, name := range disk.Database(to)[1:] { // SQLite would read such a file as a part of the copy
 		if err := disk.Remove(name); err != nil {
 			return fmt.Errorf("begin the copy: %w", err)
 		}
@@ -84,7 +85,7 @@ func (s *source) snapshot(ctx context.Context, to string) error {
 	return disk.SyncFile(to)
 }
 
-// failedCopy says what mends a copy that could not be written.
+// failedCopy adds advice for a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
 	if isFull(err) {
 		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
@@ -98,14 +99,14 @@ func failedCopy(err error, path, dir string) error {
 
 func (s *source) close() error { return s.db.Close() }
 
-// Copies says what a copy of the database must be.
+// Copies describe a valid copy of the database.
 type Copies struct {
 	Version int64 // the newest schema version that this binary knows
-	// Inspect reads what the caller tells of a copy that was checked; nil is nothing.
+	// Inspect reads the contents of a checked copy; it may be nil.
 	Inspect func(ctx context.Context, db *sqlx.DB) error
 }
 
-// check checks a copy that nobody writes to.
+// check checks a copy without writers.
 func (c Copies) check(ctx context.Context, path string) (err error) {
 	db, err := openCopy(ctx, path)
 	if code(err)&primaryMask == sqliteNotADB {
@@ -153,8 +154,8 @@ func digest(f *os.File) (sum string, size int64, err error) {
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
-// requireSpace refuses where a copy of the database would leave the disk fuller than spareSpace. otherwise is what the
-// operator can do if there is no room to make.
+// requireSpace refuses if a copy would leave less than spareSpace free on the disk. otherwise says what else the
+// operator can do.
 func requireSpace(from *source, dir, otherwise string) error {
 	free, _, known := disk.Free(dir)
 	if need := uint64(from.size + spareSpace); known && free < need {
@@ -164,5 +165,5 @@ func requireSpace(from *source, dir, otherwise string) error {
 	return nil
 }
 
-// spareSpace is what a copy leaves to a server that writes to the same disk.
+// spareSpace is the space that a copy leaves for a server on the same disk.
 const spareSpace = 64 << 20

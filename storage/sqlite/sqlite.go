@@ -1,9 +1,9 @@
-// Package sqlite owns the engine of the one SQLite file: open, lock, connections, the writer with its group commit, schema
-// and upgrades, checkpoints, integrity checks, snapshots, backup and restore. It knows no table: what must be known of the
-// contents, Hooks tell it.
+// Package sqlite owns the engine of the one SQLite file: open, lock, connections, the writer with its group commit,
+// schema and upgrades, checkpoints, integrity checks, snapshots, backup and restore. It knows no table; Hooks provide
+// what it needs to know about the contents.
 //
-// One goroutine writes (see writer.go), pools of read-only connections read, and one process owns the file. So a row can be
-// claimed without a lease, and a cache can be exact.
+// One goroutine writes (see writer.go), pools of read-only connections read, and one process owns the file. So a row
+// can be claimed without a lease, and a cache can be exact.
 package sqlite
 
 import (
@@ -19,54 +19,55 @@ import (
 	"github.com/keyhook/keyhook/storage/disk"
 )
 
-// Options say which file and by which rules. Path and Schema are required.
+// Options configure a file. Path and Schema are required.
 type Options struct {
-	Path        string // of the database; its directory must exist
+	Path        string // path of the database; its directory must exist
 	Schema      string // its text
-	Upgrades    []Step // the first takes a file of schema 1 to schema 2, and so on
-	Synchronous string // Full (the zero value) or Normal
+	Upgrades    []Step // the first one leads from schema 1 to schema 2, and so on
+	Synchronous string // Full (zero value) or Normal
 	Expendable  bool   // the file is a copy, so an upgrade of it needs no copy
 	LogBounds   LogBounds
-	Logger      *slog.Logger // nil is slog.Default
+	Logger      *slog.Logger // nil means slog.Default
 	Hooks
 }
 
-// Hooks are what the owner of the tables does in the engine. All are required, except Reached. Examine calls Prepare and
-// Recognize only.
+// Hooks are the functions of the owner of the tables. All are required, except Reached. Examine calls only Prepare and
+// Recognize.
 type Hooks struct {
-	// Prepare is called once the lock is held, and before the database is read or made.
+	// Prepare is called under the lock, before the database is read or created.
 	Prepare func(path string, s Start) error
-	// Recognize decides whether a database of the right schema, or of an older one, may be used. It only reads.
+	// Recognize decides whether a database of the present or an older schema may be used. It only reads.
 	Recognize func(ctx context.Context, path string, db *sqlx.DB) error
-	// Create writes what a new database starts with, in the transaction that makes the schema.
+	// Create writes the first rows of a new database, in the transaction that creates the schema.
 	Create func(*Tx) error
-	// Made is called once there is a database on the disk, at each start.
+	// Made is called at each start, after the database exists on the disk.
 	Made func() error
 
 	// Begin is called at the beginning of each transaction, before its jobs.
 	Begin func(*Tx) error
 	// BeforeCommit is called after the jobs of a transaction.
 	BeforeCommit func(*Tx) error
-	// RolledBack is called when a transaction was rolled back.
+	// RolledBack is called after the rollback of a transaction.
 	RolledBack func()
-	// Committed is called after each commit, with how many jobs shared it and how long it took from BEGIN to being durable.
+	// Committed is called after each commit, with the number of its jobs and the time from BEGIN until it was durable.
 	Committed func(jobs int, took time.Duration)
 
-	// Probe writes something of that many bytes that differs from the last time.
+	// Probe writes so many bytes that differ from those of the last call.
 	Probe func(t *Tx, size int) error
-	// DrainReads keeps long reads waiting until resume is called. drained is false where those under way do not end in time.
+	// DrainReads waits for the end of long reads. New ones wait until resume is called. drained is false if running
+	// reads do not end in time.
 	DrainReads func(ctx context.Context) (resume func(), drained bool)
-	// Reached is told how far an upgrade has come; nil is nobody.
+	// Reached receives the progress of an upgrade; it may be nil.
 	Reached func(point string)
 }
 
-// Start is what a start finds.
+// Start describes what a start found.
 type Start struct {
-	Empty   bool // there is no database yet
-	WasMade bool // the lock file says that one was made here
+	Empty   bool // the database does not exist yet
+	WasMade bool // the lock file says that it existed
 }
 
-// version is the schema version that the upgrades lead to (PRAGMA user_version).
+// version is the schema version after the upgrades (PRAGMA user_version).
 func (o Options) version() int64 { return int64(len(o.Upgrades)) + 1 }
 
 // withDefaults fills in what was left out.
@@ -86,13 +87,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// File is the open database. Writes wait until Run runs.
+// File is the open database. Writes wait until Run is called.
 type File struct {
-	o         Options // with defaults, and with the resolved path
+	o         Options // with defaults and with the resolved path
 	lock      *ownership
 	created   bool
-	outdated  int64 // the schema version that the start has found, where it is an older one
-	unchecked bool  // left open by its last owner, and too large to be checked first
+	outdated  int64 // the schema version before the start, if it was older
+	unchecked bool  // left open by its last owner, and too large for a check at the start
 	names     []fileIdentity
 	failures  *failures
 
@@ -101,15 +102,15 @@ type File struct {
 	pools []*Pool
 }
 
-// Created reports whether Open has created the database.
+// Created reports whether Open created the database.
 func (f *File) Created() bool { return f.created }
 
 // Path returns the name of the database, with links resolved.
 func (f *File) Path() string { return f.o.Path }
 
-// Run writes, and looks after the file, until ctx ends; then it finishes what waits and returns nil. It ends by itself, with
-// ErrFailed, as soon as what was acknowledged cannot be kept. beside runs beside it and returns once its context has ended;
-// what it writes until then is still written.
+// Run writes to the file and maintains it until ctx ends. Then it finishes the waiting writes and returns nil. It
+// returns ErrFailed as soon as the file cannot keep what was acknowledged. beside runs meanwhile and returns after its
+// context has ended. Its writes until then are still done.
 func (f *File) Run(ctx context.Context, beside func(context.Context)) error {
 	ctx, halt := context.WithCancel(ctx)
 	defer halt()
@@ -137,8 +138,8 @@ func (f *File) Run(ctx context.Context, beside func(context.Context)) error {
 	return f.failures.ended()
 }
 
-// Close closes the file and gives up the lock. Run must have returned, or never have been called. After ErrFailed it does
-// nothing: closing would fold the write-ahead log into a file that is not trusted, or not ours.
+// Close closes the file and releases the lock. Call it only after Run has returned, or if Run was never called. After
+// ErrFailed it does nothing: closing would fold the write-ahead log into a file that is not reliable, or not ours.
 func (f *File) Close() error {
 	if f.failures.ended() != nil {
 		return nil
@@ -171,13 +172,13 @@ func (f *File) Sizes() (database, log int64, err error) {
 	return info.Size(), logInfo.Size(), nil
 }
 
-// Free returns how many bytes can still be written to the disk of the database; ok is false where nobody can tell.
+// Free returns how many more bytes fit on the disk of the database. ok is false if the number is unknown.
 func (f *File) Free() (bytes uint64, ok bool) {
 	bytes, _, ok = disk.Free(f.o.Path)
 	return bytes, ok
 }
 
-// Statements returns the texts of all statements that were prepared so far, so that a test can look at their query plans.
+// Statements returns the texts of all prepared statements, so that a test can read their query plans.
 func (f *File) Statements(ctx context.Context) (texts []string, err error) {
 	for _, p := range f.pools {
 		p.prepared.Range(func(text, _ any) bool {

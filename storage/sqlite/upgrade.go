@@ -15,14 +15,14 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Step takes a file from one schema version to the next. It runs without foreign keys, so that it can rebuild a table; they
-// are checked at the end. It must leave behind what the schema says, name by name: a column that is added to a table comes
-// last in it. What Recognize reads stays as it is, for it is read before.
+// Step leads a file from one schema version to the next. Foreign keys are off during a step, so that it can rebuild a
+// table; they are checked at the end. The result must match the schema text by names, so an added column is the last
+// one of its table. A step must not change what Recognize reads, because Recognize runs before.
 type Step func(*Tx) error
 
-// upgrade takes a file of an older schema to today's. It makes a copy first; then all steps are one transaction, so
-// that after a crash at any point the file is the old one or the new one. Where there is nothing to do it ends what an
-// upgrade that was cut off has left.
+// upgrade leads a file of an older schema to the present one. It makes a copy first. All steps are one transaction, so
+// after a crash the file is the old one or the new one. If there is nothing to do, it removes the leftovers of an
+// interrupted upgrade.
 func (f *File) upgrade(ctx context.Context) error {
 	if f.outdated == 0 {
 		_, err := f.nameCopy()
@@ -40,7 +40,7 @@ func (f *File) upgrade(ctx context.Context) error {
 	}
 	f.o.Reached("copied")
 	if err := f.migrate(ctx); err != nil {
-		if failed := f.failures.ended(); failed != nil { // the copy stays, for what is in the file nobody knows
+		if failed := f.failures.ended(); failed != nil { // keep the copy, because the state of the file is unknown
 			return fmt.Errorf("upgrade from schema %d to %d: %w; the next start finds the file as it was, or upgraded", f.outdated, f.o.version(), failed)
 		}
 		return fmt.Errorf("upgrade from schema %d to %d: %w; the file is as it was, and the version before can run on it",
@@ -60,7 +60,7 @@ func (f *File) upgrade(ctx context.Context) error {
 func (f *File) migrate(ctx context.Context) (err error) {
 	pragmas := slices.Clone(writerPragmas(Full))
 	for i := range pragmas {
-		if pragmas[i].name == "foreign_keys" { // which cannot be switched in a transaction
+		if pragmas[i].name == "foreign_keys" { // it cannot change during a transaction
 			pragmas[i].value, pragmas[i].reads = "off", "0"
 		}
 	}
@@ -91,7 +91,7 @@ func (f *File) migrate(ctx context.Context) (err error) {
 	return nil
 }
 
-// takeSteps takes the steps that the file lacks and checks that they have led to today's schema.
+// takeSteps runs the missing steps and checks that they lead to the present schema.
 func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 	for from := f.outdated; from < f.o.version(); from++ {
 		if err := t.attempt(f.o.Upgrades[from-1]); err != nil {
@@ -116,7 +116,7 @@ func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 	return err
 }
 
-// orphans returns the tables with rows whose foreign keys name no row.
+// orphans returns the tables with rows whose foreign keys match no row.
 func orphans(ctx context.Context, db sqlx.QueryerContext) ([]string, error) {
 	var tables []string
 	err := sqlx.SelectContext(ctx, db, &tables, `SELECT DISTINCT "table" FROM pragma_foreign_key_check`)
@@ -126,9 +126,9 @@ func orphans(ctx context.Context, db sqlx.QueryerContext) ([]string, error) {
 	return tables, nil
 }
 
-// An upgrade makes a copy first, for going back to the binary of before: PATH.before-vN holds the file as it was before it
-// got schema N. The copy ends in copyPart until the upgrade is durable. A copy of that name beside an old file is from an
-// upgrade that was cut off, and is made again.
+// An upgrade makes a copy first, for a return to the earlier binary. PATH.before-vN is the file before it got schema N.
+// The copy ends in copyPart until the upgrade is durable. A copy with that name beside an old file is from an
+// interrupted upgrade, and is made again.
 const copyPart = ".part"
 
 func upgradeCopy(path string, version int64) string {
@@ -137,7 +137,7 @@ func upgradeCopy(path string, version int64) string {
 
 func (f *File) upgradeCopy() string { return upgradeCopy(f.o.Path, f.o.version()) }
 
-// copyBefore makes a copy of the file, and checks it.
+// copyBefore copies the file and checks the copy.
 func (f *File) copyBefore(ctx context.Context) (err error) {
 	if err := f.dropCopy(); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (f *File) copyBefore(ctx context.Context) (err error) {
 	return Copies{Version: f.outdated}.check(ctx, file.Name())
 }
 
-// dropCopy removes a copy that no upgrade has followed.
+// dropCopy removes a copy without an upgrade.
 func (f *File) dropCopy() error {
 	if err := removeDatabase(f.upgradeCopy() + copyPart); err != nil {
 		return fmt.Errorf("remove a copy that was cut off: %w", err)
@@ -172,8 +172,8 @@ func (f *File) dropCopy() error {
 	return nil
 }
 
-// nameCopy gives the copy its name, now that the upgrade is durable; an older copy keeps its own. It returns the name,
-// empty where there is no copy to name.
+// nameCopy gives the copy its final name after the upgrade is durable; an older copy keeps its name. It returns the
+// name, or an empty one if there is no copy.
 func (f *File) nameCopy() (string, error) {
 	base := f.upgradeCopy()
 	if !disk.Exists(base + copyPart) {
@@ -189,7 +189,7 @@ func (f *File) nameCopy() (string, error) {
 	return name, nil
 }
 
-// newer refuses a file of a later version, and names the copy that the later version has made before its upgrade.
+// newer refuses a file of a later version, and names the copy that the later version made before its upgrade.
 func (o Options) newer(found int64) error {
 	path := o.Path
 	mend := "restore a backup that this version has written"

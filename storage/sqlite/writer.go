@@ -12,17 +12,17 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// ErrStopped is returned for a write that comes after Run has ended.
+// ErrStopped means that Run has ended.
 var ErrStopped = errors.New("storage is stopped")
 
-// writer is the one connection that writes, and the queue before it.
+// writer is the only connection that writes, and its queue.
 type writer struct {
 	db      *sqlx.DB // one connection, held by tx
 	tx      *Tx
 	jobs    *writeQueue
-	pauses  chan func()   // is run between two transactions
-	stopped chan struct{} // closed when the writer has ended
-	// blockedSince is when the writer began what it has not been able to commit; nil while it can.
+	pauses  chan func()   // functions to run between two transactions
+	stopped chan struct{} // closed after the writer has ended
+	// blockedSince is the start of a commit that has not succeeded yet, or nil.
 	blockedSince atomic.Pointer[time.Time]
 	commits      atomic.Int64
 }
@@ -30,11 +30,11 @@ type writer struct {
 // Work says who pays for a job and how much it is expected to cost. The writer divides its time among payers. The zero value
 // is work of the program itself.
 type Work struct {
-	Payer  int64 // whose share of the writer's time it takes; 0 is the program itself
-	Cost   int   // rows that it is expected to write; 0 is UsualCost
-	Urgent bool  // it runs before work that is not urgent
+	Payer  int64 // who pays for its time; 0 is the program itself
+	Cost   int   // expected number of rows; 0 means UsualCost
+	Urgent bool  // runs before other work
 
-	// Measure returns the cost where only the writer can know it. It must not write.
+	// Measure returns the cost if only the writer can know it. It must not write.
 	Measure func(*Tx) (int, error)
 }
 
@@ -46,7 +46,7 @@ type job struct {
 	Work
 	run   func(*Tx) error
 	place *list.Element // in the queue of its payer; nil after it was taken out
-	spent int           // what its last run has cost, in rows
+	spent int           // the cost of its last run, in rows
 	err   error
 	done  chan struct{}
 }
@@ -92,14 +92,14 @@ func (f *File) enqueue(ctx context.Context, w Work, fn func(*Tx) error) error {
 	}
 }
 
-// Alone runs fn in a transaction of its own, before Run does.
+// Alone runs fn in a transaction of its own. Run must not have been called.
 func (f *File) Alone(fn func(*Tx) error) error {
 	j := newJob(Work{}, fn)
 	_, err := f.transact([]*job{j})
 	return errors.Join(err, j.err)
 }
 
-// Read calls fn with the connection of the writer, before Run does.
+// Read calls fn with the connection of the writer. Run must not have been called.
 func (f *File) Read(fn func(*Tx) error) error { return fn(f.tx) }
 
 // commitLoop is the one writer. It takes what waits, commits once, and answers. When ctx ends it answers what has been

@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Size says what Grow writes into a file.
+// Size says how many deliveries Grow writes.
 type Size struct {
 	// History is the number of ended deliveries. Each has one successful attempt. They are spread over all
 	// subscriptions, ten per event.
@@ -101,6 +101,16 @@ func (g grower) deliveries(n int, part string, state webhook.DeliveryState, dueA
 	if receivers < fanOut {
 		return fmt.Errorf("%d subscriptions are too few for %d deliveries", receivers, n)
 	}
+	for _, statement := range g.statements(n, part, state, dueAt, event, delivery, receivers) {
+		if _, err := g.db.Exec(statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// statements returns the SQL of deliveries. event and delivery are the last row ids, and receivers is the size of the part.
+func (g grower) statements(n int, part string, state webhook.DeliveryState, dueAt, event, delivery, receivers int64) []string {
 	dayAgo := g.now - 24*time.Hour.Milliseconds()
 	statements := []string{
 		`CREATE TEMP TABLE receivers AS
@@ -123,11 +133,5 @@ func (g grower) deliveries(n int, part string, state webhook.DeliveryState, dueA
 		 SELECT (%d + i) << 8 | 1, r.id, 0, 1, 200, '', 12, '', %d + i / 1000
 		 FROM numbers JOIN receivers r ON r.place = i %% %d`, delivery+1, dayAgo, receivers))
 	}
-	statements = append(statements, "DROP TABLE temp.receivers", "DROP TABLE temp.numbers", "PRAGMA wal_checkpoint(TRUNCATE)")
-	for _, statement := range statements {
-		if _, err := g.db.Exec(statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
+	return append(statements, "DROP TABLE temp.receivers", "DROP TABLE temp.numbers", "PRAGMA wal_checkpoint(TRUNCATE)")
 }

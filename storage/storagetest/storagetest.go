@@ -1,4 +1,4 @@
-// Package storagetest owns what tests of all packages need of a store: a real file and organizations in it. It does not
+// Package storagetest provides stores for the tests of all packages: a real file with organizations in it. It does not
 // know what is tested. Only tests import it.
 package storagetest
 

@@ -101,9 +101,9 @@ type Settled struct {
 // Watcher receives what matters to the dispatcher after each commit, in the order of commits. The writer calls it, so it
 // must return at once.
 type Watcher interface {
-	// Fresh passes new pending deliveries of one organization, with their bodies.
-	Fresh(jobs []Job)
-	// Changed names the subscriptions whose Target may have changed, or whose pending deliveries changed in another way
-	// than by Fresh and Record. No name means that any subscription may have changed.
-	Changed(subscriptions ...int64)
+	// DeliveriesCreated passes new pending deliveries of one organization, with their bodies.
+	DeliveriesCreated(jobs []Job)
+	// SubscriptionsChanged names the subscriptions whose Target may have changed, or whose pending deliveries changed in another way
+	// than by DeliveriesCreated and Record. No name means that any subscription may have changed.
+	SubscriptionsChanged(subscriptions ...int64)
 }

@@ -99,7 +99,7 @@ func TestDoctorChecksTheInstallation(t *testing.T) {
 			}
 		}, nil, "ok", "database", "There is no database yet"},
 		{"a file that is not a database", change("keyhook.db", strings.Repeat("garbage ", 99)), nil, "problem", "database", "no database at all"},
-		{"an empty file beside its key", change("keyhook.db", ""), nil, "problem", "database", "start anew"},
+		{"an empty file beside its key", change("keyhook.db", ""), nil, "problem", "database", "start with an empty database"},
 		{"a database that was not closed", change("keyhook.db-wal", "something"), nil, "warning", "database", "did not close"},
 		{"a database with another key", change("keyhook.db.key", strings.Repeat("ab", 32)), nil, "problem", "database", "does not fit"},
 		{"a database without its key", func(t *testing.T, dir string) {

@@ -1,0 +1,53 @@
+package server_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+)
+
+// failingKey is a key that fails one of the checks.
+type failingKey struct {
+	id         string
+	credential access.Credential
+}
+
+// failingKeys creates a key for each check that a stored key can fail. Each key also fails the later checks, as far as its
+// organization can fail them. Each organization has one key of one creator, so that a key can fail each check alone.
+func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
+	t.Helper()
+	f.plan(t, "closed", false, false, "0") // neither keys nor requests
+	f.plan(t, "refusing", true, true, "0")
+	keys := map[string]failingKey{}
+	tenant := func(name string, expiresAt *int64) access.Principal {
+		t.Helper()
+		p, _ := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
+		k := access.NewKey{Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope(access.EventsRead), ExpiresAt: expiresAt}
+		key, err := f.store.CreateKey(t.Context(), p, p.Actor("", ""), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[name] = failingKey{key.ID, k.Credential}
+		return p
+	}
+	past := new(time.Now().Add(-time.Second).UnixMilli())
+	revoked, expired, inactive := tenant("revoked", past), tenant("expired", past), tenant("inactive", nil)
+	removed, downgraded, limited := tenant("removed", nil), tenant("downgraded", nil), tenant("limited", nil)
+	tenant("foreign", nil)
+	tenant("powerless", nil)
+
+	if err := f.store.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, keys["revoked"].id); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []access.Principal{revoked, expired, inactive} {
+		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, `{"is_active":false}`, nil}).want(t, 200, "")
+	}
+	f.do(t, call{"DELETE /api/v1/organizations/" + removed.Organization.ID + "/members/" + removed.User.ID + "/", operator, "", nil}).want(t, 204, "")
+	for _, p := range []access.Principal{revoked, expired, inactive, removed, downgraded} {
+		f.move(t, p.Organization.ID, "closed")
+	}
+	f.move(t, limited.Organization.ID, "refusing")
+	return keys
+}

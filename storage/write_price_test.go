@@ -1,0 +1,78 @@
+package storage_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// published appends to the order of a crowd for each event that is announced.
+type published struct{ c *crowd }
+
+func (p published) DeliveriesCreated([]webhook.Job) { p.c.order = append(p.c.order, "costly") }
+func (published) SubscriptionsChanged(...int64)     {}
+
+// TestAPayerPaysForWhatItWrites has an organization whose jobs cost far more than they said, and another whose jobs are
+// cheap. All wait at once.
+func TestAPayerPaysForWhatItWrites(t *testing.T) {
+	t.Parallel()
+	const costly, cheap = 60, 60
+	// check expects the cheap jobs to end while most of the costly ones wait.
+	check := func(t *testing.T, order []string) {
+		t.Helper()
+		if n := count(order, "costly"); n != costly {
+			t.Fatalf("%d costly jobs have run", n)
+		}
+		slices.Reverse(order)
+		last := slices.Index(order, "cheap")
+		if waiting := count(order[:last], "costly"); waiting < costly/2 {
+			t.Errorf("%d of %d costly jobs ran before the last cheap one", costly-waiting, costly)
+		}
+	}
+
+	t.Run("where a job writes more than it said", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := stalledStore(t)
+			for range costly {
+				c.do(func() error {
+					return c.WriteFor(context.Background(), 7, 100, false, func(t *storage.Tx) error {
+						t.OnCommit(func() { c.order = append(c.order, "costly") })
+						t.Wrote(2500)
+						return nil
+					})
+				})
+			}
+			for range cheap {
+				c.ask("cheap", 8, 128, false)
+			}
+			check(t, c.let())
+		})
+	})
+
+	t.Run("where only the writer knows how many deliveries an event makes", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := &crowd{t: t, Store: storagetest.Open(t), release: make(chan struct{}), commits: &commitSizes{}}
+			owner, _ := storagetest.Tenant(t, c.Store, "acme", "enterprise", access.RoleOwner)
+			for range 400 {
+				storagetest.Subscription(t, c.Store, owner, "https://example.com/", "a")
+			}
+			c.Watch(published{c})
+			c.hold()
+			for range costly {
+				c.do(func() error { storagetest.Publish(t, c.Store, owner, "a"); return nil })
+			}
+			for range cheap {
+				c.ask("cheap", owner.Organization.RowID+1, 128, false)
+			}
+			check(t, c.let())
+		})
+	})
+}
