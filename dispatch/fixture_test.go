@@ -64,7 +64,7 @@ func fixtureOn(tb testing.TB, store *storage.Store, f *faults, o dispatch.Option
 	tb.Helper()
 	x := &fixture{receivers: &receivers{handlers: map[string]handler{}}}
 	x.connect(tb, store, f, o)
-	x.owner, _ = storagetest.Tenant(tb, store, "acme", "enterprise", access.RoleOwner)
+	x.owner, _ = storagetest.Organization(tb, store, "acme", "enterprise", access.RoleOwner)
 	return x
 }
 

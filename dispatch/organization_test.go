@@ -20,7 +20,7 @@ import (
 func (x *fixture) otherOrganization(tb testing.TB, name string) *fixture {
 	tb.Helper()
 	of := *x
-	of.owner, _ = storagetest.Tenant(tb, x.Store, name, "enterprise", access.RoleOwner)
+	of.owner, _ = storagetest.Organization(tb, x.Store, name, "enterprise", access.RoleOwner)
 	return &of
 }
 

@@ -201,7 +201,7 @@ func TestSimulation(t *testing.T) {
 			m.file.Policy = webhook.DefaultPolicy()
 			m.open()
 			first := m.owner
-			m.other, _ = storagetest.Tenant(t, m.Store, "other", "growth", access.RoleOwner)
+			m.other, _ = storagetest.Organization(t, m.Store, "other", "growth", access.RoleOwner)
 			for i := range 6 {
 				m.owner = []access.Principal{first, m.other}[i%2]
 				sub := &simulatedReceiver{owner: m.owner, host: "r" + strconv.Itoa(i) + ".example", behaviour: "well"}

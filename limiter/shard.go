@@ -49,23 +49,18 @@ func (s *shard) find(key int64, now time.Duration) *window {
 	return nil
 }
 
-// findOrStart returns the window of key and starts one if none is open. A window in the old generation stays there,
-// because it ends before it is dropped.
+// findOrStart returns the window of key and starts one if none is open. The caller has rotated the generations, so no window
+// of the young one has ended. A window in the old generation stays there, because it ends before it is dropped.
 func (s *shard) findOrStart(key int64, now, length time.Duration) *window {
 	if w := s.find(key, now); w != nil {
 		return w
-	}
-	started := window{ends: now + length}
-	if place, ok := s.young.index[key]; ok {
-		s.young.windows[place] = started
-		return &s.young.windows[place]
 	}
 	if s.young.index == nil {
 		s.young.index = make(map[int64]uint32)
 	}
 	place := len(s.young.windows)
 	s.young.index[key] = uint32(place)
-	s.young.windows = append(s.young.windows, started)
+	s.young.windows = append(s.young.windows, window{ends: now + length})
 	return &s.young.windows[place]
 }
 

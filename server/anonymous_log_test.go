@@ -46,7 +46,7 @@ func TestLogOfAnonymousFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t)
-		_, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+		_, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 		ask := func(path, authorization string, times int) {
 			for range times {
 				r := httptest.NewRequest(http.MethodGet, path, nil)

@@ -20,7 +20,7 @@ import (
 func TestAuthorizationHeader(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 	other := access.Mint("svc")
 	wrongSum := key.Reveal()[:len(key.Reveal())-1] + "!"
@@ -137,9 +137,9 @@ func TestOrderOfChecks(t *testing.T) {
 	f := start(t)
 	keys := f.failingKeys(t)
 	as := func(state string) string { return apiKey(keys[state].credential) }
-	another, _ := storagetest.Tenant(t, f.store, "another", "growth", access.RoleOwner)
+	another, _ := storagetest.Organization(t, f.store, "another", "growth", access.RoleOwner)
 	theirs, _ := storagetest.Key(t, f.store, another, access.APIKeysRead)
-	other, _ := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	other, _ := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 	_, otherKey := storagetest.Key(t, f.store, other, access.APIKeysRead)
 
 	const counted, free = true, false
@@ -181,9 +181,9 @@ func TestOrderOfChecks(t *testing.T) {
 func TestOrganizationNamed(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
-	other, _ := storagetest.Tenant(t, f.store, "other", "free", access.RoleOwner)
+	other, _ := storagetest.Organization(t, f.store, "other", "free", access.RoleOwner)
 	theirs := other.Organization.ID
 	whoami := func(as, named string) testResponse {
 		return f.do(t, call{"GET /api/v1/whoami/", as, "", []string{"X-Organization-Id", named}})
@@ -284,7 +284,7 @@ func (panicking) Keys(context.Context, int64, access.Status, int64, int64, int) 
 func TestPanicOfAHandlerStillShowsTheWindow(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = panicking{o.Store} })
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 	checkWindow(t, f.do(t, call{"GET /api/v1/api-keys/", apiKey(key), "", nil}).want(t, 500, "internal_error"), 600, 599)
 }
@@ -308,7 +308,7 @@ func TestAbortedHandler(t *testing.T) {
 func TestUnroutedRequestsOfAKey(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 	for i, line := range []string{"GET /nothing/", "PUT /api/v1/api-keys/", "PATCH /api/v1/api-keys/x/"} {
 		got := f.do(t, call{line, apiKey(key), "", nil})

@@ -42,7 +42,7 @@ func benchmark(b *testing.B, method, path, body string, change ...func(*server.O
 		o.Store = sink{o.Store}
 		o.Logger = slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})...)
-	owner, _ := storagetest.Tenant(b, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(b, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(b, f.store, owner, access.EventsWrite)
 	as, handler := apiKey(key), f.server.Handler()
 	f.plan(b, "fast", true, true, "1000000000")

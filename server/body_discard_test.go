@@ -18,7 +18,7 @@ func TestRefusedBodies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	f.plan(t, "spent", true, true, "0")
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, limited := storagetest.Key(t, f.store, owner, access.EventsWrite)
 	f.move(t, owner.Organization.ID, "spent")
 

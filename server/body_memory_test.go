@@ -84,8 +84,8 @@ func TestBodyMemory(t *testing.T) {
 	t.Run("is shared: an organization with too much of it is refused, and others are not", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(900<<10))
-		_, acme := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-		_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+		_, acme := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 		large := event(200 << 10)
 		conn := f.begin(t, bearer(acme), path, len(large), large[:len(large)-1])
 		f.waitReserved(t, 900<<10, 400<<10)
@@ -105,12 +105,12 @@ func TestBodyMemory(t *testing.T) {
 		t.Parallel()
 		f := start(t, budget(4<<20))
 		for i := range 6 {
-			_, token := storagetest.Tenant(t, f.store, fmt.Sprintf("taker%d", i), "growth", access.RoleOwner)
+			_, token := storagetest.Organization(t, f.store, fmt.Sprintf("taker%d", i), "growth", access.RoleOwner)
 			for range 10 {
 				f.begin(t, bearer(token), path, 250<<10, event(240 << 10)[:240<<10])
 			}
 		}
-		_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 		for range 20 {
 			f.do(t, call{"POST " + path, bearer(other), event(100), nil}).want(t, 202, "")
 		}

@@ -17,7 +17,7 @@ import (
 func TestEveryBody(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOperator)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOperator)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
@@ -103,7 +103,7 @@ func TestEveryBody(t *testing.T) {
 func TestEveryField(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOperator)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOperator)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")

@@ -32,7 +32,7 @@ func TestChecksAgree(t *testing.T) {
 
 	for i := range 120 {
 		name := fmt.Sprintf("tenant-%d", i)
-		owner, token := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
+		owner, token := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
 		var scope []string
 		for _, p := range permissions {
 			if maybe(2) {

@@ -57,7 +57,7 @@ func attempted(t testing.TB, f *testServer, owner access.Principal, sub webhook.
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	as := bearer(token)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 	attempted(t, f, owner, sub, 4)

@@ -18,7 +18,7 @@ const eventPath = "/api/v1/events/"
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.*")
 	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "sub": sub.ID}
 	accepted := func(name, body string, want ...string) scenario {
@@ -130,7 +130,7 @@ func TestIdempotency(t *testing.T) {
 		})
 	}
 	t.Run("belongs to one organization", func(t *testing.T) {
-		_, token := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+		_, token := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 		got := f.do(t, call{"POST " + eventPath, bearer(token), `{"type":"a","data":{},"idempotency_key":"k1"}`, nil}).want(t, 202, "")
 		if got.Header.Get("Idempotent-Replayed") != "" {
 			t.Error("the response of another organization is replayed")
@@ -159,7 +159,7 @@ func TestIdempotency(t *testing.T) {
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	_, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	batch := func(events string) testResponse {
 		return f.do(t, call{"POST " + eventPath + "batch/", bearer(token), `{"events":[` + events + `]}`, nil})
 	}

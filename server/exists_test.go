@@ -29,7 +29,7 @@ func TestMissingBeforeWrong(t *testing.T) {
 	const none = "_01h455vb4pex5vsknk084sn02q"
 	missing := fill("key"+none, "sub"+none, "evt"+none, "org"+none, "usr"+none, "tok"+none, "att"+none, "nothing", "nothing:read")
 
-	victim, _ := storagetest.Tenant(t, f.store, "victim", "growth", access.RoleOwner)
+	victim, _ := storagetest.Organization(t, f.store, "victim", "growth", access.RoleOwner)
 	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
 	sub, _ := storagetest.Subscription(t, f.store, victim, "https://example.com/", "user.created")
 	attempted(t, f, victim, sub, 1)
@@ -90,8 +90,8 @@ func TestMissingBeforeWrong(t *testing.T) {
 func TestRemovedSubscription(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-	_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 	attempted(t, f, owner, sub, 3)
 	as, path := bearer(token), "/api/v1/webhooks/subscriptions/"+sub.ID+"/"
@@ -130,7 +130,7 @@ func (unreadable) User(context.Context, string) (access.User, error) { panic("lo
 func TestWhatIsRightIsNotLookedForTwice(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = unreadable{o.Store} })
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	f.do(t, call{"PATCH /api/v1/webhooks/subscriptions/" + sub.ID + "/", bearer(token), `{"is_active":false}`, nil}).want(t, 200, "")
 	f.do(t, call{"PATCH /api/v1/users/" + owner.User.ID + "/", operator, `{"name":"Ada"}`, nil}).want(t, 200, "")

@@ -158,7 +158,7 @@ func TestExplanationsConsumeNothing(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = consumed{o.Store, t} })
 	f.plan(t, "three", true, true, "3")
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "three", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "three", access.RoleOwner)
 	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
 	for range 30 {
 		e := f.explain(t, operator, raw.Reveal(), "GET /api/v1/events/")
@@ -176,9 +176,9 @@ func TestExplanationsConsumeNothing(t *testing.T) {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	key, raw := storagetest.Key(t, f.store, owner, access.APIKeysRead, access.EventsRead)
-	foreign, _ := storagetest.Tenant(t, f.store, "foreign", "growth", access.RoleOwner)
+	foreign, _ := storagetest.Organization(t, f.store, "foreign", "growth", access.RoleOwner)
 	theirs, theirRaw := storagetest.Key(t, f.store, foreign, access.EventsRead)
 	as := bearer(token)
 

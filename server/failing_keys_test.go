@@ -23,7 +23,7 @@ func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
 	keys := map[string]failingKey{}
 	tenant := func(name string, expiresAt *int64) access.Principal {
 		t.Helper()
-		p, _ := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
+		p, _ := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
 		k := access.NewKey{Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope(access.EventsRead), ExpiresAt: expiresAt}
 		key, err := f.store.CreateKey(t.Context(), p, p.Actor("", ""), k)
 		if err != nil {

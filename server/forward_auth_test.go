@@ -37,7 +37,7 @@ func identity(a testResponse) map[string]string {
 func TestGate(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead, access.EventsWrite)
 	as := apiKey(raw)
 	who := map[string]string{
@@ -153,16 +153,16 @@ func TestGateRefusals(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	f.plan(t, "none", true, true, "0")
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	revoked, asRevoked := storagetest.Key(t, f.store, owner, access.EventsRead)
 	if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, asPowerless := storagetest.Key(t, f.store, owner, access.EventsRead)
-	limited, _ := storagetest.Tenant(t, f.store, "limited", "growth", access.RoleOwner)
+	limited, _ := storagetest.Organization(t, f.store, "limited", "growth", access.RoleOwner)
 	_, asLimited := storagetest.Key(t, f.store, limited, access.EventsRead)
 	f.move(t, limited.Organization.ID, "none")
-	downgraded, _ := storagetest.Tenant(t, f.store, "downgraded", "growth", access.RoleOwner)
+	downgraded, _ := storagetest.Organization(t, f.store, "downgraded", "growth", access.RoleOwner)
 	_, asDowngraded := storagetest.Key(t, f.store, downgraded, access.EventsRead)
 	f.move(t, downgraded.Organization.ID, "free")
 	for _, tt := range []struct {
@@ -225,7 +225,7 @@ func TestGateFailsClosed(t *testing.T) {
 	t.Run("when the permissions cannot be read", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, func(o *server.Options) { o.Store = withoutPermissions{o.Store} })
-		owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
 		f.do(t, call{"GET " + gate + "forward/no:such", apiKey(key), "", nil}).want(t, 403, "permission_denied")
 	})
@@ -243,7 +243,7 @@ func (withoutPermissions) UnknownPermissions(context.Context, access.Scope) (acc
 func TestGateLeavesBodies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
 	for name, head := range map[string]string{
 		"a length":             "Content-Length: 100000",
@@ -283,7 +283,7 @@ func TestGateLeavesBodies(t *testing.T) {
 func TestGateThrottle(t *testing.T) {
 	t.Parallel()
 	f := build(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
 	ask := func(dialect, client, as string) (int, http.Header) {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://keyhook"+gate+dialect+"/", nil)

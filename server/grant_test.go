@@ -27,7 +27,7 @@ func newGrants(t *testing.T) grants {
 			t.Fatal(err)
 		}
 	}
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	auditor, _ := storagetest.Member(t, f.store, admin.Home, "auditor", "auditor")
 	asleep, _ := storagetest.Member(t, f.store, admin.Home, "asleep", access.RoleOperator)
 	if _, err := f.store.UpdateUser(t.Context(), by, asleep.User.ID, access.UserChange{IsActive: new(false)}); err != nil {

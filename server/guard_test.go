@@ -134,7 +134,7 @@ func (f *testServer) tokens(t *testing.T) func(permissions []string) string {
 		list, _ := json.Marshal(permissions)
 		if created[string(list)] == "" {
 			f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"` + name + `","permissions":` + string(list) + `}`, nil}).want(t, http.StatusCreated, "")
-			_, token := storagetest.Tenant(t, f.store, name, "growth", name)
+			_, token := storagetest.Organization(t, f.store, name, "growth", name)
 			created[string(list)] = bearer(token)
 		}
 		return created[string(list)]

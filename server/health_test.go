@@ -189,7 +189,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 			d.Store = o.Store.(*storage.Store)
 			o.Deliveries = d.run(t).Ready
 		})
-		owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 		storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 		for range 1000 {
 			storagetest.Publish(t, f.store, owner, "user.created")

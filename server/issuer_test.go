@@ -49,8 +49,8 @@ func withIssuer(i check.Issuer) func(*server.Options) {
 func TestTokensOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	f := start(t, withIssuer(new(unsignedIssuer)))
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "free", access.RoleOwner)
-	second, _ := storagetest.Tenant(t, f.store, "second", "growth", access.RoleMember)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "free", access.RoleOwner)
+	second, _ := storagetest.Organization(t, f.store, "second", "growth", access.RoleMember)
 	patch := func(p access.Principal, body string) {
 		t.Helper()
 		f.do(t, call{"PATCH /api/v1/users/" + p.User.ID + "/", operator, body, nil}).want(t, 200, "")

@@ -18,7 +18,7 @@ import (
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "user": owner.User.ID}
 	const path = "/api/v1/api-keys/"
 	f.run(t, known, []scenario{
@@ -77,7 +77,7 @@ func TestKeyForm(t *testing.T) {
 	}
 	f.do(t, call{"GET /api/v1/whoami/", "ApiKey " + key, "", nil}).want(t, 200, "")
 	f.do(t, call{"GET /api/v1/whoami/", "Bearer " + key, "", nil}).want(t, 401, "wrong_scheme")
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, older := storagetest.Key(t, f.store, owner, access.EventsRead) // with the old prefix
 	f.do(t, call{"GET /api/v1/whoami/", apiKey(older), "", nil}).want(t, 200, "")
 	f.do(t, call{"GET /api/v1/whoami/", bearer(older), "", nil}).want(t, 401, "wrong_scheme")
@@ -86,7 +86,7 @@ func TestKeyForm(t *testing.T) {
 func TestKeysMadeByKeys(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, parent := storagetest.Key(t, f.store, owner, access.APIKeysWrite, access.EventsRead)
 	got := f.do(t, call{"POST /api/v1/api-keys/", apiKey(parent), `{"name":"x","scope":"api_keys:write events:read webhooks:read"}`, nil}).want(t, 201, "")
 	if got.field("scope") != "api_keys:write events:read" || got.field("scope_not_granted") != "webhooks:read" {
@@ -99,12 +99,12 @@ func TestKeysMadeByKeys(t *testing.T) {
 func TestOtherTenants(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	victim, _ := storagetest.Tenant(t, f.store, "victim", "growth", access.RoleOwner)
+	victim, _ := storagetest.Organization(t, f.store, "victim", "growth", access.RoleOwner)
 	key, _ := storagetest.Key(t, f.store, victim, access.EventsRead)
 	sub, _ := storagetest.Subscription(t, f.store, victim, "https://example.com/", "user.created")
 	attempted(t, f, victim, sub, 1)
 	event := storagetest.Publish(t, f.store, victim, "user.created")
-	own, attacker := storagetest.Tenant(t, f.store, "attacker", "growth", access.RoleOwner)
+	own, attacker := storagetest.Organization(t, f.store, "attacker", "growth", access.RoleOwner)
 	attempt := f.list(t, operator, "/api/v1/audit-events/").Data[0]["id"] // an id of another type
 	const subs = "/api/v1/webhooks/subscriptions/"
 	for line, tt := range map[string]struct{ theirs, body string }{

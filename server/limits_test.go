@@ -18,7 +18,7 @@ func TestDescribedLimits(t *testing.T) {
 	t.Parallel()
 	d := written(t)
 	f := start(t, measured)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	key, _ := storagetest.Key(t, f.store, owner, access.EventsRead)
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")

@@ -60,7 +60,7 @@ func (f *testServer) all(t testing.TB, as, path, id string, limit int) (ids []st
 func filled(t *testing.T) (f *testServer, as string, lists map[string]string) {
 	t.Helper()
 	f = start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOperator)
+	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOperator)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	for range 6 {
 		storagetest.Key(t, f.store, owner, access.AuditRead)
@@ -151,7 +151,7 @@ func TestCursorOfAnotherOrganization(t *testing.T) {
 	f := start(t)
 	cursorOf := map[string]string{}
 	for _, name := range []string{"acme", "other"} {
-		owner, token := storagetest.Tenant(t, f.store, name, "growth", access.RoleOwner)
+		owner, token := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
 		storagetest.Key(t, f.store, owner, access.AuditRead)
 		storagetest.Key(t, f.store, owner, access.AuditRead)
 		cursorOf[bearer(token)] = *f.list(t, bearer(token), "/api/v1/api-keys/?limit=1").NextCursor

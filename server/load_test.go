@@ -45,7 +45,7 @@ func (f *testServer) status(ctx context.Context, path string, header ...string) 
 func TestRevocationUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := start(t, unlogged)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
 	key, credential := storagetest.Key(t, f.store, owner, access.EventsRead)
 	const (
 		connections = 8
@@ -123,7 +123,7 @@ func TestStrangersDoNotReachTheStore(t *testing.T) {
 			handler.ServeHTTP(w, r)
 			return w.Code
 		}
-		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
 		_, good := storagetest.Key(t, f.store, owner, access.EventsRead)
 		if status := from("/api/v1/whoami/", apiKey(good)); status != http.StatusOK {
 			t.Fatalf("status %d", status)
@@ -153,7 +153,7 @@ func TestStrangersDoNotReachTheStore(t *testing.T) {
 // of them share the machine, and so do the clients.
 func BenchmarkBesideStrangers(b *testing.B) {
 	f := start(b, unlogged, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	owner, _ := storagetest.Tenant(b, f.store, "acme", "enterprise", access.RoleOwner)
+	owner, _ := storagetest.Organization(b, f.store, "acme", "enterprise", access.RoleOwner)
 	_, credential := storagetest.Key(b, f.store, owner, access.EventsRead)
 	const path, rate = "/api/v1/authz/forward/", 10_000
 	wait := func(n int) []time.Duration { // at a low rate

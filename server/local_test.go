@@ -44,7 +44,7 @@ func startLocal(t *testing.T, change ...func(*server.Options)) *testServer {
 func TestLocalSocket(t *testing.T) {
 	t.Parallel()
 	f := startLocal(t)
-	acme, token := storagetest.Tenant(t, f.store, "acme", "growth", "member")
+	acme, token := storagetest.Organization(t, f.store, "acme", "growth", "member")
 	in := []string{"X-Organization-Id", acme.Home.ID}
 
 	t.Run("needs no credential: requests act as the built-in operator", func(t *testing.T) {

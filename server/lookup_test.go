@@ -46,7 +46,7 @@ func referring(organization, user string) map[string]struct {
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	f.do(t, call{"POST /api/v1/roles/", operator, `{"name":"clerk","permissions":[]}`, nil}).want(t, 201, "")
 	for name, tt := range referring(owner.Organization.ID, owner.User.ID) {
 		t.Run("are listed with all other problems: "+name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestNamesThatCannotBeLookedUp(t *testing.T) {
 		t.Run("are not a problem of the request: "+name, func(t *testing.T) {
 			t.Parallel()
 			f := start(t, func(o *server.Options) { o.Store = unknowing{o.Store, tt.err} })
-			owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 			for of, r := range referring(owner.Organization.ID, owner.User.ID) {
 				if got := f.do(t, call{r.line, operator, r.body, nil}).want(t, tt.status, tt.code); strings.Contains(got.body, "secret") {
 					t.Errorf("%s: %s", of, got.body)

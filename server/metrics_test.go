@@ -59,7 +59,7 @@ func (f *testServer) counted(t *testing.T) map[string]string {
 func TestMetricsAccess(t *testing.T) {
 	t.Parallel()
 	f := build(t, measured, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
-	_, owner := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	_, owner := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	principal := storagetest.Operator(t, f.store)
 	_, reads := storagetest.Key(t, f.store, principal, access.PlatformRead)
 	_, other := storagetest.Key(t, f.store, principal, access.EventsRead)

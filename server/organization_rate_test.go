@@ -60,8 +60,8 @@ func TestOrganizationRate(t *testing.T) {
 				f := build(t)
 				f.do(t, call{"POST /api/v1/plans/", operator,
 					`{"name":"pair","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":3,"max_api_keys":2}`, nil}).want(t, 201, "")
-				owner, _ := storagetest.Tenant(t, f.store, "acme", "pair", access.RoleOwner)
-				other, _ := storagetest.Tenant(t, f.store, "other", "pair", access.RoleOwner)
+				owner, _ := storagetest.Organization(t, f.store, "acme", "pair", access.RoleOwner)
+				other, _ := storagetest.Organization(t, f.store, "other", "pair", access.RoleOwner)
 				_, neighbour := storagetest.Key(t, f.store, other, access.EventsRead)
 
 				passed, last, refusal := rounds(t, f, owner, ask(t, f))

@@ -14,7 +14,7 @@ func TestWhatOneCustomerMayHave(t *testing.T) {
 	f := start(t)
 	f.do(t, call{"POST /api/v1/plans/", operator,
 		`{"name":"tiny","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":null,"max_subscriptions":1,"max_api_keys":1}`, nil}).want(t, 201, "")
-	_, token := storagetest.Tenant(t, f.store, "acme", "tiny", access.RoleOwner)
+	_, token := storagetest.Organization(t, f.store, "acme", "tiny", access.RoleOwner)
 	const keys, subscriptions = "/api/v1/api-keys/", "/api/v1/webhooks/subscriptions/"
 	f.run(t, map[string]string{"as": bearer(token)}, []scenario{
 		shows("keys are created up to the limit of the plan", "POST "+keys, `{"name":"a","scope":"events:read"}`, 201, `"name":"a"`),
@@ -27,7 +27,7 @@ func TestWhatOneCustomerMayHave(t *testing.T) {
 func TestABatchOfTooManyDeliveries(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	for range 11 {
 		storagetest.Subscription(t, f.store, owner, "https://example.com/", "a")
 	}
@@ -48,7 +48,7 @@ func TestAnOrganizationBeyondItsBytesOfTheDay(t *testing.T) {
 	f := start(t)
 	f.do(t, call{"POST /api/v1/plans/", operator,
 		`{"name":"tiny","api_keys":true,"webhooks":true,"api_rate_limit_per_minute":null,"max_stored_bytes_per_day":0}`, nil}).want(t, 201, "")
-	_, token := storagetest.Tenant(t, f.store, "acme", "tiny", access.RoleOwner)
+	_, token := storagetest.Organization(t, f.store, "acme", "tiny", access.RoleOwner)
 	publish := call{"POST /api/v1/events/", bearer(token), `{"type":"a","data":{}}`, nil}
 	got := f.do(t, publish).want(t, 429, "storage_quota_exceeded")
 	wait, err := strconv.Atoi(got.Header.Get("Retry-After"))

@@ -144,7 +144,7 @@ func TestOrganizationsAndUsers(t *testing.T) {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	as := bearer(token)
 	created := f.do(t, call{"POST /api/v1/api-keys/", as, `{"name":"ci","scope":"events:read"}`, nil}).want(t, 201, "")
 	event := f.list(t, as, "/api/v1/audit-events/?type=api_key_created").Data[0]

@@ -288,11 +288,11 @@ func testProxy(t *testing.T, proxy func(*testing.T, string) *listener, down int,
 	f := start(t)
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
 	f.plan(t, "two", true, true, "2")
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	key, raw := storagetest.Key(t, f.store, owner, "orders:read", access.EventsRead)
 	revoked, asRevoked := storagetest.Key(t, f.store, owner, "orders:read")
 	_, asNarrow := storagetest.Key(t, f.store, owner, access.EventsRead)
-	small, _ := storagetest.Tenant(t, f.store, "small", "two", access.RoleOwner)
+	small, _ := storagetest.Organization(t, f.store, "small", "two", access.RoleOwner)
 	_, asSmall := storagetest.Key(t, f.store, small, "orders:read")
 	if err := f.store.RevokeKey(t.Context(), owner.Actor("", ""), owner.Organization.RowID, revoked.ID); err != nil {
 		t.Fatal(err)
@@ -367,7 +367,7 @@ func TestExamplesOfOtherProxies(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read"}`, nil}).want(t, 201, "")
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, "orders:read")
 	var named []string
 	for name := range f.do(t, call{"GET " + gate + "forward/", apiKey(key), "", nil}).Header {

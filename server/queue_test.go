@@ -14,7 +14,7 @@ import (
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/secret/path?token=1")
 	storagetest.Publish(t, f.store, owner, "a")
 	known := map[string]string{"as": operator, "sub": sub.ID, "org": owner.Organization.ID}

@@ -25,7 +25,7 @@ var windowHeaders = []string{"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit
 func (f *testServer) key(t testing.TB, name, limit string) (access.Principal, access.Credential) {
 	t.Helper()
 	f.plan(t, name, true, true, limit)
-	owner, _ := storagetest.Tenant(t, f.store, name, name, access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, name, name, access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead, access.APIKeysWrite, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
 	return owner, key
 }
@@ -159,7 +159,7 @@ func TestSteadyStreamDoesNotExtendTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t)
-		owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 		get := func() int {
 			r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami/", nil)
@@ -202,7 +202,7 @@ func TestWhatIsRefusedBeforeTheWindowDoesNotCount(t *testing.T) {
 func TestRevocationHoldsAtOnce(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
 	for range 20 {
 		key, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 		var revoked atomic.Bool
@@ -232,7 +232,7 @@ func TestRevocationHoldsAtOnce(t *testing.T) {
 func TestChangesHoldFromTheNextRequestOn(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, key := storagetest.Key(t, f.store, owner, access.WebhooksRead, access.WebhooksWrite, access.AuditRead)
 	list := func(status int, code string) {
 		t.Helper()

@@ -19,7 +19,7 @@ import (
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	_, reader := storagetest.Key(t, f.store, owner, access.WebhooksRead)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.*", "order.paid")
 	attempted(t, f, owner, sub, 2) // one is delivered, one waits
@@ -66,7 +66,7 @@ func (k shortRetention) EventRetention() time.Duration { return k.kept }
 func TestReplayFields(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *server.Options) { o.Store = shortRetention{o.Store, 30 * 24 * time.Hour} })
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339Nano) }
 	recent := `"since":"` + at(time.Hour) + `"`
@@ -117,7 +117,7 @@ func TestReplayBeyondRetention(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { // the clock stands at 2000-01-01T00:00:00Z
 				f := build(t, func(o *server.Options) { o.Store = shortRetention{o.Store, kept} })
-				owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+				owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 				sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 				ask := func(since string) testResponse {
 					return f.do(t, call{"POST /api/v1/webhooks/subscriptions/" + sub.ID + "/replay/", bearer(token), `{"since":"` + since + `"}`, nil})

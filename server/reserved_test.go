@@ -35,7 +35,7 @@ func TestReservedTypesCannotBePublished(t *testing.T) {
 func TestAuditEventsNeedAuditRead(t *testing.T) {
 	t.Parallel()
 	f := build(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
 	_, narrow := storagetest.Key(t, f.store, owner, access.EventsRead, access.EventsWrite, access.WebhooksRead, access.WebhooksWrite)
 	full, without := bearer(token), apiKey(narrow)
 	const hooks, body = "/api/v1/webhooks/subscriptions/", `"url":"https://example.com/hook"`

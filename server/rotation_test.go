@@ -18,9 +18,9 @@ import (
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID, "user": owner.User.ID}
-	_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 	first, _ := storagetest.Key(t, f.store, owner, access.EventsRead, access.APIKeysWrite)
 	known["first"] = first.ID
 	const path = "/api/v1/api-keys/"
@@ -79,7 +79,7 @@ func TestRotation(t *testing.T) {
 func TestKeysRotateThemselves(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	for grace, after := range map[string]int{`{"grace_seconds":0}`: 401, `{"grace_seconds":60}`: 200} {
 		key, raw := storagetest.Key(t, f.store, owner, access.APIKeysWrite, access.EventsRead)
 		var mu sync.Mutex
@@ -116,7 +116,7 @@ func TestRotatedKeysShareTheirWindow(t *testing.T) {
 	f := start(t)
 	const limit = 300
 	f.plan(t, "small", true, true, fmt.Sprint(limit))
-	owner, token := storagetest.Tenant(t, f.store, "acme", "small", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "small", access.RoleOwner)
 	key, raw := storagetest.Key(t, f.store, owner, access.EventsRead)
 	keys := []string{raw.Reveal()}
 	for id := key.ID; len(keys) < 3; {

@@ -39,7 +39,7 @@ func TestSearches(t *testing.T) {
 	t.Parallel()
 	var from []webhook.AttemptFilter
 	f := start(t, func(o *server.Options) { o.Store = tired{o.Store, &from} })
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	attempted(t, f, owner, sub, 2)
 

@@ -79,7 +79,7 @@ func (b browser) cookies(t testing.TB) []*http.Cookie {
 func TestSession(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 
 	t.Run("is created with an access token, identifies the user, and ends", func(t *testing.T) {
 		b := newBrowser(t, f.url)
@@ -169,7 +169,7 @@ func TestSession(t *testing.T) {
 func TestRefusedSession(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 
 	for name, cookie := range map[string]string{
 		"empty": "", "short": "x", "unknown": access.MintSession().Reveal(), "an access token": token.Reveal(),
@@ -284,7 +284,7 @@ func TestSessionCookie(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			f := build(t)
-			owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 			token := access.Mint(access.TokenPrefix)
 			expires := time.Now().Add(90 * time.Second).UnixMilli()
 			if _, err := f.store.CreateToken(t.Context(), owner.Actor("", ""), owner.User.ID, owner.Home.ID, token, "", &expires); err != nil {

@@ -31,8 +31,8 @@ type statsSeries struct {
 func TestStats(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
-	_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
+	_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 	as := bearer(token)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 	quiet, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "never.happens")

@@ -12,7 +12,7 @@ import (
 func TestSubscriptions(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	known := map[string]string{"as": bearer(token), "org": owner.Organization.ID}
 	const path = "/api/v1/webhooks/subscriptions/"
 	f.run(t, known, []scenario{
@@ -64,7 +64,7 @@ func TestSubscriptions(t *testing.T) {
 func TestSubscriptionFields(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	types := func(n, different int) string {
 		var list []string

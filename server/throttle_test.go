@@ -56,7 +56,7 @@ func TestThrottle(t *testing.T) {
 	t.Parallel()
 	setup := func(t *testing.T) (f *testServer, key string) {
 		f = build(t)
-		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
 		_, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 		return f, apiKey(credential)
 	}
@@ -112,7 +112,7 @@ func TestThrottle(t *testing.T) {
 	t.Run("forgets a credential that is no longer valid", func(t *testing.T) {
 		t.Parallel()
 		f := build(t)
-		owner, _ := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
 		key, credential := storagetest.Key(t, f.store, owner, access.APIKeysRead)
 		f.from(peer, apiKey(credential))
 		f.exhaust(t, peer)
@@ -228,7 +228,7 @@ func (f *testServer) logged(t *testing.T, id string) map[string]any {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, _ := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	key, credential := storagetest.Key(t, f.store, owner, access.WebhooksRead)
 	const canary = "canary-in-the-query"
 	tests := []struct {

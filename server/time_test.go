@@ -16,7 +16,7 @@ import (
 func TestTimesThatCannotBeShown(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/")
 	tokens := "/api/v1/users/" + owner.User.ID + "/access-tokens/"
 	subPath := "/api/v1/webhooks/subscriptions/" + sub.ID + "/"

@@ -14,9 +14,9 @@ func TestTokenRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t, func(o *server.Options) { o.TokenRate = 5 })
-		owner, token := storagetest.Tenant(t, f.store, "acme", "enterprise", access.RoleOwner)
+		owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
 		_, colleague := storagetest.Member(t, f.store, owner.Organization, "colleague", access.RoleMember)
-		_, other := storagetest.Tenant(t, f.store, "other", "growth", access.RoleOwner)
+		_, other := storagetest.Organization(t, f.store, "other", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, f.store, owner, access.EventsRead)
 		// passed makes this many requests, and returns how many succeeded and the last response.
 		passed := func(as string, times int) (n int, last testResponse) {

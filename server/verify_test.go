@@ -12,11 +12,11 @@ import (
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	owner, token := storagetest.Tenant(t, f.store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
 	key, raw := storagetest.Key(t, f.store, owner, access.EventsWrite, access.EventsRead)
 	f.plan(t, "three", true, true, "3")
 	f.plan(t, "none", false, false, "null")
-	host, hostKey := storagetest.Tenant(t, f.store, "host", "enterprise", access.RoleOperator)
+	host, hostKey := storagetest.Organization(t, f.store, "host", "enterprise", access.RoleOperator)
 	_ = host
 
 	type verdict struct {
@@ -90,7 +90,7 @@ func TestVerify(t *testing.T) {
 	})
 
 	t.Run("refuses requests beyond the limit, and counts none under a plan without API keys", func(t *testing.T) {
-		other, _ := storagetest.Tenant(t, f.store, "small", "three", access.RoleOwner)
+		other, _ := storagetest.Organization(t, f.store, "small", "three", access.RoleOwner)
 		_, small := storagetest.Key(t, f.store, other, access.EventsRead)
 		for _, code := range []string{"valid", "valid", "valid", "rate_limited"} {
 			if v := verify(t, `{"key":"`+small.Reveal()+`"}`); v.Code != code {

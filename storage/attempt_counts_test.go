@@ -82,7 +82,7 @@ func TestSeries(t *testing.T) {
 			}
 		}
 
-		stranger, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
+		stranger, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
 		if got, err := store.Series(t.Context(), stranger.Organization.RowID, "", first, first+10, 1); err != nil || len(got) != 0 {
 			t.Errorf("another organization sees %v, %v", got, err)
 		}

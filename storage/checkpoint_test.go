@@ -39,7 +39,7 @@ func openWithLogBounds(t *testing.T, restart, warn int64) (x tenant, log *bytes.
 		}
 	})
 	x = tenant{Store: store}
-	x.owner, _ = storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	x.owner, _ = storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	return x, log
 }
 

@@ -31,8 +31,8 @@ func TestPublish(t *testing.T) {
 	t.Run("each open subscription to the type gets one delivery", func(t *testing.T) {
 		t.Parallel()
 		store := storagetest.Open(t)
-		owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
-		foreign, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
+		foreign, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
 		want := map[string]bool{}
 		for name, types := range map[string][]string{
 			"all": {}, "exact": {"user.created"}, "prefix": {"user.*"}, "both": {"user.*", "user.created", "user.created"},
@@ -133,7 +133,7 @@ func TestRepeatedPublish(t *testing.T) {
 	t.Run("another organization may use the same key", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		for _, org := range []int64{x.org(), other.Organization.RowID} {
 			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Replayed {
 				t.Errorf("%+v, %v", p, err)
@@ -205,7 +205,7 @@ func TestEventsAreListedNewestFirst(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	if _, _, err := x.Event(t.Context(), other.Organization.RowID, want[0]); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another organization's event: %v", err)
 	}
@@ -350,7 +350,7 @@ var growingScan = regexp.MustCompile(`^SCAN (events|e|deliveries|d|attempts|a|ap
 func TestEventsWithoutAudit(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
-	owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	first := storagetest.Publish(t, store, owner, "order.paid")
 	for range 5 {
 		if _, err := store.PublishEvents(t.Context(), owner.Home.RowID, slices.Repeat([]webhook.NewEvent{{Type: access.KeyCreated, Data: []byte(`{}`)}}, 1000)); err != nil {

@@ -69,7 +69,7 @@ func fill(t *testing.T, store *storage.Store) {
 	must[access.Permission](t)(x.CreatePermission(ctx, x.by, access.Permission{Key: "orders:read", Description: "Read orders"}))
 	must[access.Role](t)(x.CreateRole(ctx, x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, "orders:read")}))
 	must[access.Plan](t)(x.CreatePlan(ctx, x.by, access.Plan{Name: "pro", APIKeys: true, Webhooks: true, RateLimitPerMinute: new(int64(1200))}))
-	owner, _ := storagetest.Tenant(t, store, "acme", "pro", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, store, "acme", "pro", access.RoleOwner)
 	storagetest.Member(t, store, owner.Home, "clerk", "clerk")
 	key, _ := storagetest.Key(t, store, owner, access.EventsRead, "orders:read")
 	made := must[access.RotatedKey](t)(x.RotateKey(ctx, owner, owner.Actor("192.0.2.1", "req"), key.ID, access.Mint("svc"), time.Hour))

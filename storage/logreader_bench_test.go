@@ -29,14 +29,14 @@ func benchmarkLogReads(b *testing.B, readers int) {
 	o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 	o.Synchronous = storage.Full
 	store, stop := storagetest.OpenWith(b, o)
-	attacker, _ := storagetest.Tenant(b, store, "attacker", "enterprise", access.RoleOwner)
+	attacker, _ := storagetest.Organization(b, store, "attacker", "enterprise", access.RoleOwner)
 	var attacked webhook.Subscription
 	for range 10 { // as many as an event of the history has deliveries
 		attacked, _ = storagetest.Subscription(b, store, attacker, "https://example.com/", "never.happens")
 	}
-	victim, _ := storagetest.Tenant(b, store, "victim", "enterprise", access.RoleOwner)
+	victim, _ := storagetest.Organization(b, store, "victim", "enterprise", access.RoleOwner)
 	own, _ := storagetest.Subscription(b, store, victim, "https://example.com/")
-	publisher, _ := storagetest.Tenant(b, store, "publisher", "enterprise", access.RoleOwner)
+	publisher, _ := storagetest.Organization(b, store, "publisher", "enterprise", access.RoleOwner)
 	stop()
 	storagetest.Grow(b, o.Path, storagetest.Size{History: 880_000})
 	store, stop = storagetest.OpenWith(b, o)

@@ -162,7 +162,7 @@ func besides(t *testing.T) (a, b tenant) {
 	t.Helper()
 	a = newTenant(t)
 	b = tenant{Store: a.Store}
-	b.owner, _ = storagetest.Tenant(t, a.Store, "beside", "growth", access.RoleOwner)
+	b.owner, _ = storagetest.Organization(t, a.Store, "beside", "growth", access.RoleOwner)
 	b.sub, _ = storagetest.Subscription(t, a.Store, b.owner, "https://example.com/beside", "user.created")
 	return a, b
 }

@@ -32,11 +32,11 @@ func BenchmarkNeighbour(b *testing.B) {
 			o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 			o.Synchronous = storage.Full
 			store, _ := storagetest.OpenWith(b, o)
-			neighbour, _ := storagetest.Tenant(b, store, "neighbour", "enterprise", access.RoleOwner)
+			neighbour, _ := storagetest.Organization(b, store, "neighbour", "enterprise", access.RoleOwner)
 			for range neighbourSubscriptions {
 				storagetest.Subscription(b, store, neighbour, "https://neighbour.example/", "a")
 			}
-			victim, _ := storagetest.Tenant(b, store, "victim", "enterprise", access.RoleOwner)
+			victim, _ := storagetest.Organization(b, store, "victim", "enterprise", access.RoleOwner)
 			storagetest.Subscription(b, store, victim, "https://victim.example/", "a")
 			keys := make([]access.Key, b.N)
 			for i := range keys {

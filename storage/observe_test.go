@@ -176,7 +176,7 @@ func TestBacklog(t *testing.T) {
 		t.Parallel()
 		ctx, no := t.Context(), false
 		x := tenant{Store: storagetest.Open(t)}
-		x.owner, _ = storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		x.owner, _ = storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		types := []string{"user.created", "order.paid"} // without audit events
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
 		waiting := func(want webhook.Backlog) {
@@ -209,7 +209,7 @@ func TestBacklog(t *testing.T) {
 			t.Errorf("%+v, error %v", got, err)
 		}
 
-		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		y := tenant{Store: x.Store, owner: other}
 		y.sub, _ = storagetest.Subscription(t, x.Store, other, "https://example.com/down", types...)
 		y.fail(t, 4)

@@ -17,7 +17,7 @@ import (
 func unlimited(t *testing.T) (platform, access.Principal) {
 	t.Helper()
 	x := newPlatform(t)
-	owner, _ := storagetest.Tenant(t, x.Store, "acme", "enterprise", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, x.Store, "acme", "enterprise", access.RoleOwner)
 	return x, owner
 }
 

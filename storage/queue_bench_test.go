@@ -20,7 +20,7 @@ func openDurable(b *testing.B, n int) (*storage.Store, access.Principal) {
 	o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
-	owner, _ := storagetest.Tenant(b, store, "acme", "enterprise", access.RoleOwner)
+	owner, _ := storagetest.Organization(b, store, "acme", "enterprise", access.RoleOwner)
 	for range n {
 		storagetest.Subscription(b, store, owner, "https://example.com/", "a")
 	}
@@ -128,7 +128,7 @@ func BenchmarkQueueRead(b *testing.B) {
 		b.Run("pending="+strconv.Itoa(n), func(b *testing.B) {
 			o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 			store, stop := storagetest.OpenWith(b, o)
-			owner, _ := storagetest.Tenant(b, store, "acme", "enterprise", access.RoleOwner)
+			owner, _ := storagetest.Organization(b, store, "acme", "enterprise", access.RoleOwner)
 			for range 100 {
 				storagetest.Subscription(b, store, owner, "https://example.com/", "a")
 			}

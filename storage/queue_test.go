@@ -33,7 +33,7 @@ func newTenant(t *testing.T) tenant {
 
 func tenantOf(t *testing.T, store *storage.Store) tenant {
 	t.Helper()
-	owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/hook")
 	return tenant{store, owner, sub}
 }

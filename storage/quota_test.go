@@ -25,7 +25,7 @@ func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, acces
 	operator := storagetest.Operator(t, store)
 	x := platform{store, operator, operator.Actor("", "")}
 	must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "bounded", APIKeys: true, Webhooks: true}))
-	owner, _ := storagetest.Tenant(t, store, "acme", "bounded", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, store, "acme", "bounded", access.RoleOwner)
 	x.allow(t, owner, bytes)
 	return x, owner
 }

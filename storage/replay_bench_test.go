@@ -28,8 +28,8 @@ func benchmarkReplay(b *testing.B, missed bool, want int64) {
 	o.Synchronous = storage.Full
 	store, _ := storagetest.OpenWith(b, o)
 	ctx := context.Background()
-	owner, _ := storagetest.Tenant(b, store, "acme", "growth", access.RoleOwner)
-	neighbour, _ := storagetest.Tenant(b, store, "neighbour", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(b, store, "acme", "growth", access.RoleOwner)
+	neighbour, _ := storagetest.Organization(b, store, "neighbour", "growth", access.RoleOwner)
 	storagetest.Subscription(b, store, neighbour, "https://example.com/neighbour")
 	sub, _ := storagetest.Subscription(b, store, owner, "https://example.com/hook", "order.paid")
 	storagetest.Subscription(b, store, owner, "https://example.com/other", "order.paid")

@@ -259,7 +259,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Run("events of other organizations are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newTenant(t)
-		other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		storagetest.Publish(t, x.Store, other, "user.created")
 		x.replays(t, everything, 0)
 	})
@@ -327,7 +327,7 @@ func TestReplayOfPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := tenantOf(t, store)
-		other, _ := storagetest.Tenant(t, store, "other", "growth", access.RoleOwner)
+		other, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
 		x.setActive(t, false)
 		times := make([]int64, 9)
 		for i := range times {
@@ -504,7 +504,7 @@ func TestReplayIsRefused(t *testing.T) {
 	t.Parallel()
 	x := newTenant(t)
 	x.missed(t, 1, "user.created")
-	other, _ := storagetest.Tenant(t, x.Store, "other", "growth", access.RoleOwner)
+	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	refused := func(why string, organization int64, want fault.Kind) {
 		t.Helper()
 		_, err1 := x.Replay(t.Context(), x.actor(), organization, x.sub.ID, everything)

@@ -18,7 +18,7 @@ func BenchmarkRetention(b *testing.B) {
 		o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 		o.Synchronous = storage.Full
 		store, stop := storagetest.OpenWith(b, o)
-		owner, _ := storagetest.Tenant(b, store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(b, store, "acme", "growth", access.RoleOwner)
 		for range 100 {
 			storagetest.Subscription(b, store, owner, "https://example.com/", "never.happens")
 		}

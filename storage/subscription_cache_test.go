@@ -23,7 +23,7 @@ import (
 func TestFanOutFollowsEveryChange(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
-	owner, _ := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	by, org := owner.Actor("", ""), owner.Organization.RowID
 	operator := storagetest.Operator(t, store).Actor("", "")
 	types := []string{"a", "a.b", "a.b.c", "d"}
@@ -90,7 +90,7 @@ func TestWhoWantsWhatIsRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	const subscriptions, types, bound = 500, 450, 200_000
 	store := storagetest.Open(t)
-	owner, _ := storagetest.Tenant(t, store, "acme", "enterprise", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, store, "acme", "enterprise", access.RoleOwner)
 	url, no := "https://example.com/", false
 	for range subscriptions {
 		if _, _, err := store.CreateSubscription(t.Context(), owner.Actor("", ""), owner.Organization.RowID,

@@ -60,7 +60,7 @@ func TestAPayerPaysForWhatItWrites(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := &crowd{t: t, Store: storagetest.Open(t), release: make(chan struct{}), commits: &commitSizes{}}
-			owner, _ := storagetest.Tenant(t, c.Store, "acme", "enterprise", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, c.Store, "acme", "enterprise", access.RoleOwner)
 			for range 400 {
 				storagetest.Subscription(t, c.Store, owner, "https://example.com/", "a")
 			}

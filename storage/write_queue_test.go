@@ -289,8 +289,8 @@ func TestRightsAreWithdrawnFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, release: make(chan struct{}), commits: &commitSizes{}}
 		c.Store = storagetest.Open(t)
-		neighbour, _ := storagetest.Tenant(t, c.Store, "neighbour", "growth", access.RoleOwner)
-		victim, _ := storagetest.Tenant(t, c.Store, "victim", "growth", access.RoleOwner)
+		neighbour, _ := storagetest.Organization(t, c.Store, "neighbour", "growth", access.RoleOwner)
+		victim, _ := storagetest.Organization(t, c.Store, "victim", "growth", access.RoleOwner)
 		key, _ := storagetest.Key(t, c.Store, victim, access.EventsRead)
 		storagetest.Subscription(t, c.Store, neighbour, "https://example.com/", "a")
 		c.hold()

@@ -16,7 +16,7 @@ func TestStanding(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := newPlatform(t)
-		owner, token := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, token := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		credential := access.Mint("svc")
 		key := must[access.Key](t)(x.CreateKey(t.Context(), owner, x.by, access.NewKey{
 			Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: new(time.Now().Add(time.Hour).UnixMilli()),

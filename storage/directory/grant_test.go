@@ -228,7 +228,7 @@ func TestANarrowCredentialMakesNoWideKeyElsewhere(t *testing.T) {
 	held := access.NewScope(access.PlatformActAs, access.APIKeysWrite, access.EventsWrite)
 	must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "support", Permissions: held}))
 	caller, _ := storagetest.Member(t, x.Store, x.operator.Home, "helper", "support")
-	elsewhere, _ := storagetest.Tenant(t, x.Store, "elsewhere", "growth", access.RoleOwner)
+	elsewhere, _ := storagetest.Organization(t, x.Store, "elsewhere", "growth", access.RoleOwner)
 	must[access.Member](t)(x.SetMember(t.Context(), x.by, elsewhere.Home.ID, caller.User.ID, access.RoleOperator))
 	wide, _ := storagetest.Key(t, x.Store, elsewhere, access.EventsWrite, access.WebhooksWrite)
 

@@ -94,7 +94,7 @@ func TestIdentitiesAreExact(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	ctx := t.Context()
-	owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 	second := must[access.Organization](t)(x.CreateOrganization(ctx, x.by, access.Organization{Name: "second", Plan: "growth"}))
 	i := access.Identity{Subject: "u-1", Email: owner.User.Email}
 	ask := func() string {
@@ -189,7 +189,7 @@ func TestFirstSignInBindsTheSubject(t *testing.T) {
 	t.Parallel()
 	setUp := func(t *testing.T) (platform, access.Principal) {
 		x := newPlatform(t)
-		ada, _ := storagetest.Tenant(t, x.Store, "ada", "growth", access.RoleOwner)
+		ada, _ := storagetest.Organization(t, x.Store, "ada", "growth", access.RoleOwner)
 		return x, ada
 	}
 	sub := func(t *testing.T, x platform, u access.User) *string {

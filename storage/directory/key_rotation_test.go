@@ -36,7 +36,7 @@ func TestRotateKey(t *testing.T) {
 	t.Run("keeps name, scope, end and rate window, and tells of both keys in one line of the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		end := time.Now().Add(time.Hour).UnixMilli()
 		first := must[access.Key](t)(x.CreateKey(t.Context(), owner, owner.Actor("", ""), access.NewKey{
 			Credential: access.Mint("svc"), Name: "ci", Scope: access.NewScope(access.EventsRead, access.EventsWrite), ExpiresAt: &end,
@@ -129,7 +129,7 @@ func TestRotationAuthority(t *testing.T) {
 	t.Run("belongs to whoever rotates, and grants what both the key and that user may do", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{
 			Name: "keeper", Permissions: access.NewScope(access.APIKeysWrite, access.EventsRead, access.AuditRead),
 		}))
@@ -163,7 +163,7 @@ func TestRotationAuthority(t *testing.T) {
 		t.Parallel()
 		for _, grace := range []time.Duration{0, time.Hour} {
 			x := newPlatform(t)
-			owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 			self := x.byKey(t, owner, access.APIKeysRead, access.APIKeysWrite)
 			made, next := x.rotated(t, self, self.Key.ID, grace)
 			if made.CreatedBy != owner.User.ID || !made.Scope.Equal(self.Key.Scope) || !made.NotGranted.Empty() {
@@ -176,7 +176,7 @@ func TestRotationAuthority(t *testing.T) {
 	t.Run("goes by the role of now", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, _ := storagetest.Key(t, x.Store, owner, access.EventsRead, access.EventsWrite)
 		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
 		if made, _ := x.rotated(t, owner, key.ID, 0); made.Scope.String() != access.EventsRead {
@@ -191,7 +191,7 @@ func TestRefusedRotation(t *testing.T) {
 	t.Run("is refused in this order: not there, credential, plan, member, state, scope", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		self := x.byKey(t, owner, access.APIKeysWrite)
 		gone, _ := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		actor := owner.Actor("", "")

@@ -37,7 +37,7 @@ func TestCreateKey(t *testing.T) {
 	t.Run("grants what is requested and held, and says in the log what it did not grant", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		member, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleMember)
+		member, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleMember)
 		credential := access.Mint("svc")
 		end := time.Now().Add(time.Hour).UnixMilli()
 		made := must[access.Key](t)(x.CreateKey(t.Context(), member, member.Actor("192.0.2.1", "req"), access.NewKey{
@@ -91,7 +91,7 @@ func TestRefusedCreateKey(t *testing.T) {
 	t.Run("is refused without the capability in the plan of the organization acted in", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "free", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "free", access.RoleOwner)
 		_, err := x.create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Forbidden, "plan_capability_required")
 		// It is the plan of now that counts, not that of when the request was authenticated.
@@ -101,7 +101,7 @@ func TestRefusedCreateKey(t *testing.T) {
 	t.Run("is refused to one who is no member, and says how to become one", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		for name, by := range map[string]access.Principal{
 			"the operator":          x.operator.In(owner.Home),
 			"one without a user":    {Organization: owner.Home, Home: owner.Home, Permissions: x.operator.Permissions},
@@ -130,7 +130,7 @@ func TestRefusedCreateKey(t *testing.T) {
 	t.Run("is refused where nothing would be granted", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		member, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleMember)
+		member, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleMember)
 		for _, requested := range [][]string{{access.EventsWrite}, {access.PlatformRead, access.PlatformActAs}, {}} {
 			_, err := x.create(t, member, requested...)
 			storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
@@ -142,7 +142,7 @@ func TestRefusedCreateKey(t *testing.T) {
 	t.Run("goes by what the creator holds now, not by what it held when the request began", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		must[access.Member](t)(x.SetMember(t.Context(), x.by, owner.Home.ID, owner.User.ID, access.RoleMember))
 		if made := must[access.Key](t)(x.create(t, owner, access.EventsRead, access.EventsWrite)); made.Scope.String() != access.EventsRead {
 			t.Errorf("granted %q", made.Scope)
@@ -160,7 +160,7 @@ func TestRefusedCreateKey(t *testing.T) {
 		}
 		_, err := x.create(t, key, access.APIKeysWrite)
 		storagetest.ExpectFault(t, err, fault.Unauthenticated, "key_revoked")
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		if err := x.RevokeToken(t.Context(), x.by, owner.User.ID, owner.Token.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestKeysAreKeptAsDigests(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-	owner, token := storagetest.Tenant(t, store, "acme", "growth", access.RoleOwner)
+	owner, token := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	_, credential := storagetest.Key(t, store, owner, access.EventsRead)
 	secrets := [][]byte{[]byte(token.Reveal()[4:]), []byte(credential.Reveal()[4:]), []byte(storagetest.OperatorToken)}
 	stop() // before that, closing one of the files would drop the store's locks on it
@@ -199,7 +199,7 @@ func TestKeys(t *testing.T) {
 	t.Run("are listed by status, newest first, of their organization alone", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		must[access.Key](t)(x.create(t, x.operator, access.EventsRead)) // of another organization
 		now := time.Now().UnixMilli()
 		for _, k := range []struct {
@@ -241,7 +241,7 @@ func TestKeys(t *testing.T) {
 	t.Run("another organization's is not there", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		for _, id := range []string{key.ID, "key_none", ""} {
 			_, err := x.Key(t.Context(), x.operator.Home.RowID, id)

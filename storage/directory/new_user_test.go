@@ -45,7 +45,7 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 	t.Run("and not in the place of the user whom the address has bound", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		ada, _ := storagetest.Tenant(t, x.Store, "ada", "growth", access.RoleOwner)
+		ada, _ := storagetest.Organization(t, x.Store, "ada", "growth", access.RoleOwner)
 		identity := access.Identity{Subject: "s-1", Email: ada.User.Email}
 		must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), identity, ""))
 		if _, err := x.UpdateUser(t.Context(), x.by, ada.User.ID, access.UserChange{Email: new("ada@other.example")}); err != nil {
@@ -63,7 +63,7 @@ func TestANewUserAnswersAtOnce(t *testing.T) {
 func TestABindingShowsInCachedPrincipals(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	ada, token := storagetest.Tenant(t, x.Store, "ada", "growth", access.RoleOwner)
+	ada, token := storagetest.Organization(t, x.Store, "ada", "growth", access.RoleOwner)
 	must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
 	must[access.Principal](t)(x.PrincipalByIdentity(t.Context(), access.Identity{Subject: "s-1", Email: ada.User.Email}, ""))
 	p := must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))

@@ -24,7 +24,7 @@ func withLimits(t *testing.T, subscriptions, keys *int64) (platform, access.Prin
 	must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{
 		Name: "bounded", APIKeys: true, Webhooks: true, MaxSubscriptions: subscriptions, MaxAPIKeys: keys,
 	}))
-	owner, _ := storagetest.Tenant(t, store, "acme", "bounded", access.RoleOwner)
+	owner, _ := storagetest.Organization(t, store, "acme", "bounded", access.RoleOwner)
 	return x, owner
 }
 

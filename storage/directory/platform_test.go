@@ -254,7 +254,7 @@ func TestRoles(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk"}))
-		clerk, _ := storagetest.Tenant(t, x.Store, "acme", "growth", "clerk")
+		clerk, _ := storagetest.Organization(t, x.Store, "acme", "growth", "clerk")
 		storagetest.ExpectFault(t, x.DeleteRole(t.Context(), x.by, "clerk"), fault.Conflict, "in_use")
 		if err := x.RemoveMember(t.Context(), x.by, clerk.Home.ID, clerk.User.ID); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func TestPrincipal(t *testing.T) {
 	t.Run("by a key is its creator, narrowed to the key's scope", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead, access.WebhooksRead)
 		growth := must[access.Plan](t)(x.Plan(t.Context(), "growth"))
 		home := must[access.Organization](t)(x.Organization(t.Context(), owner.Home.ID))
@@ -40,7 +40,7 @@ func TestPrincipal(t *testing.T) {
 	t.Run("by a token is its user, with all that its role grants", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		member, credential := storagetest.Tenant(t, x.Store, "acme", "free", access.RoleMember)
+		member, credential := storagetest.Organization(t, x.Store, "acme", "free", access.RoleMember)
 		token := must[access.AccessToken](t)(x.Token(t.Context(), member.User.ID, member.Token.ID))
 		role := must[access.Role](t)(x.Role(t.Context(), access.RoleMember))
 		for _, when := range []string{"read", "cached"} {
@@ -53,7 +53,7 @@ func TestPrincipal(t *testing.T) {
 	t.Run("a key is no token and a token no key, cached or not", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, token := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, token := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		for range 2 {
 			_, err := x.PrincipalByToken(t.Context(), key.Digest())
@@ -67,7 +67,7 @@ func TestPrincipal(t *testing.T) {
 	t.Run("the plan without API keys is told, not judged", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		_, key := storagetest.Key(t, x.Store, owner, access.EventsRead)
 		must[access.Organization](t)(x.UpdateOrganization(t.Context(), x.by, owner.Home.ID, access.OrganizationChange{Plan: new("free")}))
 		if p := must[access.Principal](t)(x.PrincipalByKey(t.Context(), key.Digest())); p.Plan.APIKeys || p.Plan.Name != "free" || *p.Plan.RateLimitPerMinute != 60 {
@@ -120,7 +120,7 @@ func TestOrderOfChecks(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				x := newPlatform(t)
-				owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+				owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 				minted := access.Mint("svc")
 				c := credential{x: x, owner: owner, expires: time.Now().Add(time.Hour).UnixMilli(), digest: minted.Digest()}
 				ask := func(d access.Digest) error {
@@ -263,7 +263,7 @@ func TestChangesHoldAtOnce(t *testing.T) {
 			x := newPlatform(t)
 			must[access.Plan](t)(x.CreatePlan(t.Context(), x.by, access.Plan{Name: "pro", APIKeys: true}))
 			must[access.Role](t)(x.CreateRole(t.Context(), x.by, access.Role{Name: "clerk", Permissions: access.NewScope(access.EventsRead, access.EventsWrite)}))
-			owner, _ := storagetest.Tenant(t, x.Store, "acme", "pro", "clerk")
+			owner, _ := storagetest.Organization(t, x.Store, "acme", "pro", "clerk")
 			for range 8 {
 				key, credential := storagetest.Key(t, x.Store, owner, access.EventsRead, access.EventsWrite)
 				s := subject{x, owner, key}
@@ -347,7 +347,7 @@ func TestPermissionsFollowTheVocabulary(t *testing.T) {
 	for _, p := range access.BuiltInPermissions() {
 		allOfThen = access.NewScope(append(allOfThen.Keys(), p.Key)...)
 	}
-	owner, ownerToken := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+	owner, ownerToken := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 	_, memberToken := storagetest.Member(t, x.Store, owner.Home, "member", access.RoleMember)
 	_, narrow := storagetest.Key(t, x.Store, x.operator, access.EventsRead)
 	_, wide := storagetest.Key(t, x.Store, x.operator, allOfThen.Keys()...)
@@ -399,7 +399,7 @@ func TestPermissionsFollowTheVocabulary(t *testing.T) {
 func TestAKeyFollowsItsCreator(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	member, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleMember)
+	member, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleMember)
 	_, credential := storagetest.Key(t, x.Store, member, access.EventsRead, access.AuditRead)
 	for _, step := range []struct{ name, role, want string }{
 		{"more for the creator is no more for the key", access.RoleOperator, "audit:read events:read"},

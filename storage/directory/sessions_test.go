@@ -16,7 +16,7 @@ import (
 // beginSession begins the session of a new user with a role in a new organization.
 func beginSession(t *testing.T, x platform, role string) (p access.Principal, d access.Digest) {
 	t.Helper()
-	owner, token := storagetest.Tenant(t, x.Store, "acme", "growth", role)
+	owner, token := storagetest.Organization(t, x.Store, "acme", "growth", role)
 	p = must[access.Principal](t)(x.PrincipalByToken(t.Context(), token.Digest()))
 	c := access.MintSession()
 	must[access.Session](t)(x.CreateSession(t.Context(), p, owner.Actor("192.0.2.1", "req"), c))
@@ -139,7 +139,7 @@ func TestSessionsEnd(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			x := newPlatform(t)
-			owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 			const life = time.Hour + 500*time.Millisecond // ends between two rounds of upkeep, which forgets what has ended
 			expires := time.Now().Add(life).UnixMilli()
 			c := access.Mint(access.TokenPrefix)

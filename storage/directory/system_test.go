@@ -26,7 +26,7 @@ func TestSystem(t *testing.T) {
 			t.Errorf("acts in %+v on %+v", system.Organization, system.Plan)
 		}
 		must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read"}))
-		storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		again := must[access.Principal](t)(x.PrincipalOfSystem(t.Context()))
 		if again.Organization.ID != x.operator.Home.ID || !again.Can("orders:read") || !again.Can(access.PlatformActAs) || system.Can("orders:read") {
 			t.Errorf("before %v, now %v in %s", system.Permissions.Keys(), again.Permissions.Keys(), again.Organization.Name)

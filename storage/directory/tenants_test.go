@@ -84,7 +84,7 @@ func TestRemoveOrganization(t *testing.T) {
 			"webhook subscriptions": func(p access.Principal) { storagetest.Subscription(t, x.Store, p, "https://example.com/") },
 			"events":                func(p access.Principal) { storagetest.Publish(t, x.Store, p, "user.created") },
 		} {
-			owner, _ := storagetest.Tenant(t, x.Store, strings.ReplaceAll(name, " ", "-"), "growth", access.RoleOwner)
+			owner, _ := storagetest.Organization(t, x.Store, strings.ReplaceAll(name, " ", "-"), "growth", access.RoleOwner)
 			fill(owner)
 			err := x.DeleteOrganization(t.Context(), x.by, owner.Home.ID)
 			storagetest.ExpectFault(t, err, fault.Conflict, "in_use")
@@ -217,7 +217,7 @@ func TestUsers(t *testing.T) {
 	t.Run("stays while it has a membership or a credential", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		storagetest.ExpectFault(t, x.DeleteUser(t.Context(), x.by, owner.User.ID), fault.Conflict, "in_use")
 		if err := x.RemoveMember(t.Context(), x.by, owner.Home.ID, owner.User.ID); err != nil {
 			t.Fatal(err)
@@ -288,7 +288,7 @@ func TestMembers(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			storagetest.Member(t, x.Store, x.operator.Home, name, access.RoleMember)
 		}
-		storagetest.Tenant(t, x.Store, "other", "free", access.RoleOwner)
+		storagetest.Organization(t, x.Store, "other", "free", access.RoleOwner)
 		page := must[[]access.Member](t)(x.Members(t.Context(), x.operator.Home.ID, 0, 2))
 		rest := must[[]access.Member](t)(x.Members(t.Context(), x.operator.Home.ID, page[1].UserRow, 5))
 		names := []string{}
@@ -336,7 +336,7 @@ func TestTheLastOperator(t *testing.T) {
 		t.Run("is "+a.name+" once there is another, in whatever organization", func(t *testing.T) {
 			t.Parallel()
 			x := newPlatform(t)
-			storagetest.Tenant(t, x.Store, "acme", "free", access.RoleOperator)
+			storagetest.Organization(t, x.Store, "acme", "free", access.RoleOperator)
 			if err := a.do(x, t); err != nil {
 				t.Error(err)
 			}
@@ -374,7 +374,7 @@ func TestTokens(t *testing.T) {
 	t.Run("is created, listed, read and revoked, with its log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "free", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "free", access.RoleOwner)
 		credential := access.Mint(access.TokenPrefix)
 		end := time.Now().Add(time.Hour).UnixMilli()
 		made := must[access.AccessToken](t)(x.CreateToken(t.Context(), x.by, owner.User.ID, owner.Home.ID, credential, "laptop", &end))
@@ -414,7 +414,7 @@ func TestTokens(t *testing.T) {
 	t.Run("refuses what cannot be", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
-		owner, _ := storagetest.Tenant(t, x.Store, "acme", "free", access.RoleOwner)
+		owner, _ := storagetest.Organization(t, x.Store, "acme", "free", access.RoleOwner)
 		create := func(user, organization string) error {
 			_, err := x.CreateToken(t.Context(), x.by, user, organization, access.Mint(access.TokenPrefix), "", nil)
 			return err
@@ -437,7 +437,7 @@ func TestTokens(t *testing.T) {
 func TestChangesOfTheInstanceStayWithTheOperator(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
-	customer, _ := storagetest.Tenant(t, x.Store, "acme", "growth", access.RoleOwner)
+	customer, _ := storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 	gone := must[access.Organization](t)(x.CreateOrganization(t.Context(), x.by, access.Organization{Name: "Gone", Plan: "free"}))
 	log := func(organization int64) (types []string) {
 		t.Helper()

@@ -43,7 +43,7 @@ func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.Us
 		if made, err = user(t, row); err != nil {
 			return made, err
 		}
-		d.outdatePrincipals(t) // an identity may have found another user by its e-mail address
+		// No cached principal changes: only a user that is bound to its subject is cached, and refusals are not.
 		return made, d.hooks.Audit(t, by, 0, access.UserCreated, Target{Type: "user", ID: made.ID}, map[string]any{
 			"email": made.Email, "name": made.Name, "external_id": made.ExternalID, "is_active": made.IsActive,
 		})

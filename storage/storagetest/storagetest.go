@@ -94,7 +94,7 @@ func Operator(tb testing.TB, store *storage.Store) access.Principal {
 
 // Tenant makes an organization on the given plan with one member of the given role. It returns that member with an
 // access token.
-func Tenant(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
+func Organization(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
 	tb.Helper()
 	by := Operator(tb, store).Actor("127.0.0.1", "test")
 	org, err := store.CreateOrganization(tb.Context(), by, access.Organization{Name: name, Plan: plan})
