@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -31,6 +32,10 @@ func (s *secretFlags) read() (redact.Text, error) {
 	case s.file != "":
 		text, err := os.ReadFile(s.file)
 		if err != nil {
+			// Do not show the path, because people sometimes write the secret itself there.
+			if path, ok := errors.AsType[*fs.PathError](err); ok {
+				err = path.Err
+			}
 			return redact.Text{}, fmt.Errorf("--secret-file: cannot read the file: %w; check the path and its permissions", err)
 		}
 		if text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")); len(text) == 0 {
