@@ -29,7 +29,7 @@ type minuteKey struct {
 	minute int64
 }
 
-// countAttempt adds a finished attempt to the counts of its minute. The transaction writes the counts of all its jobs
+// countAttempt adds a finished attempt to the counts of its minute. The transaction writes the counts of all its writes
 // once, at its end.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	for _, subscription := range [...]int64{0, r.Subscription} {

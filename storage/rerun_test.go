@@ -14,10 +14,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// rerun has jobs share one batch that is rolled back, so the writer runs each of them a second time, alone. The jobs must
-// be work of the given organization, 0 for Keyhook's own, because only jobs of one payer keep their order. It must be
+// rerun has writes share one batch that is rolled back, so the writer runs each of them a second time, alone. The writes must
+// be work of the given organization, 0 for Keyhook's own, because only writes of one payer keep their order. It must be
 // called in a synctest bubble.
-func rerun(t *testing.T, store *storage.Store, organization int64, jobs ...func()) {
+func rerun(t *testing.T, store *storage.Store, organization int64, writes ...func()) {
 	t.Helper()
 	release := make(chan struct{})
 	var all sync.WaitGroup
@@ -27,21 +27,21 @@ func rerun(t *testing.T, store *storage.Store, organization int64, jobs ...func(
 		}
 	})
 	synctest.Wait()
-	for _, job := range append(jobs, func() {
+	for _, write := range append(writes, func() {
 		if err := store.WriteFor(context.Background(), organization, 8, false, func(t *storage.Tx) error {
 			return errors.Join(note("undone")(t), errRefused)
 		}); !errors.Is(err, errRefused) {
-			t.Errorf("the job that undoes the batch: %v", err)
+			t.Errorf("the write that undoes the batch: %v", err)
 		}
 	}) {
-		all.Go(job)
-		synctest.Wait() // so that the jobs run in this order
+		all.Go(write)
+		synctest.Wait() // so that the writes run in this order
 	}
 	close(release)
 	all.Wait()
 }
 
-// onceThen is a job that does first in the shared batch, and second when it runs again.
+// onceThen is a write that does first in the shared batch, and second when it runs again.
 func onceThen(store *storage.Store, organization int64, first, second func(*storage.Tx) error) func() {
 	runs := 0
 	return func() {

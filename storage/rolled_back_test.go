@@ -12,11 +12,11 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// undo runs a job that fails at its end.
+// undo runs a write that fails at its end.
 func (x tenant) undo(t *testing.T, run func(*storage.Tx) error) {
 	t.Helper()
 	if err := x.Write(t.Context(), func(t *storage.Tx) error { return errors.Join(run(t), errRefused) }); !errors.Is(err, errRefused) {
-		t.Fatalf("the job that is undone: %v", err)
+		t.Fatalf("the write that is undone: %v", err)
 	}
 }
 

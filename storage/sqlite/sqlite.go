@@ -43,14 +43,14 @@ type Hooks struct {
 	// Made is called at each start, after the database exists on the disk.
 	Made func() error
 
-	// Begin is called at the beginning of each transaction, before its jobs.
+	// Begin is called at the beginning of each transaction, before its writes.
 	Begin func(*Tx) error
-	// BeforeCommit is called after the jobs of a transaction.
+	// BeforeCommit is called after the writes of a transaction.
 	BeforeCommit func(*Tx) error
 	// RolledBack is called after the rollback of a transaction.
 	RolledBack func()
-	// Committed is called after each commit, with the number of its jobs and the time from BEGIN until it was durable.
-	Committed func(jobs int, took time.Duration)
+	// Committed is called after each commit, with the number of its writes and the time from BEGIN until it was durable.
+	Committed func(writes int, took time.Duration)
 
 	// Probe writes so many bytes that differ from those of the last call.
 	Probe func(t *Tx, size int) error
