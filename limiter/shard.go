@@ -18,7 +18,7 @@ func (w *window) result(allowed bool, limit int64, now time.Duration) Result {
 }
 
 // generation holds the windows that started between two rotations. The map holds indexes into the slice, so counting is
-// one look-up and one addition. A map of windows would need a second look-up for the write. The zero value is empty and
+// one lookup and one addition. A map of windows would need a second lookup for the write. The zero value is empty and
 // ready.
 type generation struct {
 	index   map[int64]uint32

@@ -98,8 +98,8 @@ func readPath(f *form.Form, name string) *url.URL {
 	return u
 }
 
-// readNeeds finds the permissions that a request needs: those of a route of ours, those in a path of forward authentication,
-// and those that the caller names.
+// readNeeds finds the permissions that a request needs. They come from Keyhook's own route, from a path of forward authentication,
+// or from the caller.
 func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 	var found exchange
 	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, path)

@@ -111,7 +111,7 @@ type whoami struct {
 type whoamiBody struct {
 	User         whoamiUser         `json:"user"`
 	Organization whoamiOrganization `json:"organization"`
-	Plan         planBody           `json:"plan"` // of that organization; the limits of a credential are those of its own organization
+	Plan         planBody           `json:"plan"` // of that organization; a credential has the limits of its own organization
 	Permissions  []string           `json:"permissions"`
 	Key          *whoamiKey         `json:"key"`
 }

@@ -14,7 +14,7 @@ import (
 
 const (
 	minute         = 60_000 // milliseconds
-	minutesPerRead = 10_000 // one read adds up so many in about 20 ms
+	minutesPerRead = 10_000 // one read adds them up in about 20 ms
 )
 
 // countOwner is a subscription whose attempts are counted together. If Subscription is 0, it is the whole organization.

@@ -109,7 +109,7 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	return row, nil
 }
 
-// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither look-up needs an
+// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither lookup needs an
 // index. A delivery has at most maxAttempts + maxInterruptions attempts, which is less than 256.
 func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 

@@ -63,7 +63,7 @@ func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 }
 
 // VerifyStandard checks a delivery by the headers webhook-id, webhook-timestamp and webhook-signature of Standard
-// Webhooks. One matching signature is enough. Signatures of other versions than v1 are skipped. The errors are those of
+// Webhooks. One matching signature is enough. Signatures of other versions than v1 are skipped. It returns the same errors as
 // Verify.
 func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time) error {
 	id, err := singleValue(header, idHeader)
@@ -102,7 +102,7 @@ func VerifyStandard(secret string, header http.Header, body []byte, now time.Tim
 	return Verifier{Secrets: []string{secret}, Tolerance: tolerance}.VerifyStandard(header, body, now)
 }
 
-// match compares every signature with that of every secret, in constant time.
+// match compares each received signature with the signature by each secret, in constant time.
 func (v Verifier) match(signatures []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
 	if len(v.Secrets) == 0 {
 		return fmt.Errorf("%w: no secret was given; set Secrets", ErrSecret)

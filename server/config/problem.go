@@ -15,7 +15,7 @@ type Problem struct {
 	Mend    string // what to write instead; may be empty
 }
 
-// NewProblem makes a Problem of an error, whose mend is that of its fault.Advice.
+// NewProblem makes a Problem from an error. The mend comes from the fault.Advice in the error.
 func NewProblem(setting, source string, err error) Problem {
 	what, mend := fault.Split(err)
 	return Problem{setting, source, what, mend}

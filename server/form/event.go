@@ -147,7 +147,7 @@ func (f *Form) object(name string) []byte {
 	return value
 }
 
-// idempotencyHeader reads Idempotency-Key. The rules are those of the field.
+// idempotencyHeader reads Idempotency-Key. The field has the same rules.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
 	if len(values) > 1 || strings.TrimSpace(key) == "" || utf8.RuneCountInString(key) > maxIdempotencyKey ||

@@ -88,6 +88,6 @@ func IsForwarded(r *http.Request) bool {
 	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(r.Header[name]) > 0 })
 }
 
-// IsLocal reports whether a request was made on this machine. A proxy on this machine forwards requests of others, so a request
-// with proxy headers is never local, whether the proxy is trusted or not.
+// IsLocal reports whether a request was made on this machine. A proxy on this machine forwards requests from other machines.
+// So a request with proxy headers is never local, even if the proxy is not trusted.
 func IsLocal(r *http.Request) bool { return !IsForwarded(r) && Peer(r).IsLoopback() }

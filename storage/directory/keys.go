@@ -33,7 +33,7 @@ func (d *Directory) Keys(ctx context.Context, organization int64, status access.
 	return keys, err
 }
 
-// Key returns an API key of an organization, whatever its status. Faults: NotFound.
+// Key returns an API key of an organization in any status. Faults: NotFound.
 func (d *Directory) Key(ctx context.Context, organization int64, id string) (access.Key, error) {
 	var k access.Key
 	err := d.get(ctx, &k, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, organization)

@@ -158,8 +158,8 @@ func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 	return nil
 }
 
-// requireUniqueOrganization refuses an external id of another organization than the given one; 0 is none. A nil or empty
-// external id matches nothing.
+// requireUniqueOrganization refuses an external id that another organization has. except is the row id of an organization
+// that may have it; 0 means none. A nil or empty external id matches nothing.
 func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) error {
 	return refuseIf(t, alreadyExists("organization", "external_id"),
 		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)

@@ -17,7 +17,7 @@ const selectTokens = `
 	       a.created_at, a.expires_at, a.last_used_at, a.revoked_at
 	FROM access_tokens a JOIN users u ON u.id = a.user_id JOIN organizations o ON o.id = a.organization_id`
 
-// Tokens lists the access tokens of a user, newest first, whatever their status. Faults: NotFound.
+// Tokens lists the access tokens of a user, newest first, in any status. Faults: NotFound.
 func (d *Directory) Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error) {
 	u, err := d.User(ctx, user)
 	if err != nil {

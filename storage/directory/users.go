@@ -130,7 +130,8 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 	})
 }
 
-// requireUniqueUser refuses values of another user than the given one; 0 is none. The refusal names all fields that clash.
+// requireUniqueUser refuses values that another user has. except is the row id of a user who may have them; 0 means none. The
+// refusal names all fields that clash.
 func requireUniqueUser(t *sqlite.Tx, except int64, email, externalID *string) error {
 	clashing := []string{}
 	if err := t.List(&clashing, `

@@ -30,7 +30,7 @@ type Limits struct {
 	Slice int // rows of its first slice
 }
 
-// NewReader returns a reader by a pool of so many connections. wait bounds the wait for a turn, and then for each
+// NewReader returns a reader over a pool with that many connections. wait bounds the wait for a turn, and then for each
 // connection; 0 waits as long as the context lasts.
 func NewReader(p *sqlite.Pool, connections int64, wait time.Duration) *Reader {
 	return &Reader{

@@ -161,7 +161,7 @@ func (c *failures) tooMany() bool {
 	return len(c.bad) >= badReads
 }
 
-// fail stops the file for good. It reports whether this is the first cause.
+// fail stops the file until the process ends. It reports whether this is the first cause.
 func (c *failures) fail(cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

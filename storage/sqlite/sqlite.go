@@ -52,7 +52,7 @@ type Hooks struct {
 	// Committed is called after each commit, with the number of its writes and the time from BEGIN until it was durable.
 	Committed func(writes int, took time.Duration)
 
-	// Probe writes so many bytes that differ from those of the last call.
+	// Probe writes size bytes that differ from the bytes of the last call.
 	Probe func(t *Tx, size int) error
 	// DrainReads waits for the end of long reads. New ones wait until resume is called. drained is false if running
 	// reads do not end in time.

@@ -129,7 +129,7 @@ func (t *Tx) Affected(text string, args ...any) (int64, error) {
 	return result.RowsAffected()
 }
 
-// Get reads one row into dest; sql.ErrNoRows where there is none. For a statement that writes and returns, use ExecGet.
+// Get reads one row into dest; sql.ErrNoRows if there is none. For a statement that writes and returns a row, use ExecGet.
 func (t *Tx) Get(dest any, text string, args ...any) error {
 	st, err := t.prepared(text)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 const (
 	// maxBatch is how many writes share a commit: enough to share the fsync widely.
 	maxBatch = 256
-	// maxCost is how many rows share a commit, which is some 25 ms. A write that costs more has a transaction to itself.
+	// maxCost is how many rows share a commit. They take about 25 ms. A write that costs more has a transaction to itself.
 	maxCost = 4096
 	// maxTime is how long a transaction accepts writes if they cost more than expected.
 	maxTime = 50 * time.Millisecond
@@ -23,11 +23,11 @@ const (
 	quantum = 256
 )
 
-// writeQueue holds the writes that wait for the writer. A write is in it only as long as its caller waits, so it is bounded by
-// the number of callers, and no payer's writes stop another's from getting in.
+// writeQueue holds the writes that wait for the writer. A write stays in the queue only while its caller waits, so
+// the number of callers bounds the queue. A payer's writes do not keep another payer's writes out.
 //
-// Writes of one payer and one class run in the order in which they came. No other order is promised, and none is
-// needed: a caller that depends on an earlier change has waited for its answer.
+// Writes of one payer and one class run in the order in which they came. No other order is promised. A caller
+// that depends on an earlier write has waited for its result.
 type writeQueue struct {
 	ready chan struct{} // holds a token after a write has come
 
@@ -83,14 +83,14 @@ func (q *writeQueue) empty() bool {
 	return len(q.carried)+q.urgent.waiting+q.ordinary.waiting == 0
 }
 
-// next takes the write of a class whose turn it is; nil where none waits.
+// next takes the next write of a class. It returns nil if none waits.
 func (q *writeQueue) next(class *fairQueue) *queuedWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return class.pop()
 }
 
-// charge makes a payer pay for what a write has cost beyond its price.
+// charge makes a payer pay for the rows that a write cost beyond its price.
 func (q *writeQueue) charge(w *queuedWrite, more int) {
 	if more <= 0 {
 		return

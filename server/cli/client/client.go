@@ -48,7 +48,7 @@ type Response struct {
 // OK reports whether the request succeeded.
 func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
 
-// Send makes one request and returns the response, whatever its status. A body is sent as JSON; nil sends none. Redirects
+// Send makes one request and returns the response with any status. A body is sent as JSON; nil sends none. Redirects
 // are not followed, because the credential would go to another server.
 func (c Client) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
 	req, err := c.request(ctx, method, path, body)

@@ -11,7 +11,7 @@ import (
 type Table struct {
 	Heads   []string                             // the first row, in bold; nil prints none
 	Right   []int                                // the columns that are aligned to the right
-	Widest  int                                  // longer cells are shortened to so many characters; 0 shortens none
+	Widest  int                                  // cells are shortened to this many characters; 0 shortens none
 	Style   func(row []string, column int) Style // how to paint a cell; nil paints none
 	Palette Palette
 

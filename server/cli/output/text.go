@@ -58,7 +58,7 @@ func escapeJSON(document string) string {
 	return b.String()
 }
 
-// Shorten cuts a text to so many characters. The last one of a text that was cut is "…".
+// Shorten cuts a text to most characters. The last character of a shortened text is "…".
 func Shorten(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"
