@@ -72,7 +72,7 @@ func (s *Server) rescue(x *exchange) {
 }
 
 // observe tells the observer about the finished request and writes the log line. The line has the pattern of the route. It
-// has no path, query, header or body, because each of them may hold a secret. The number of lines about requests without a
+// has no path, query, header or body, because each of them may contain a secret. The number of lines about requests without a
 // valid credential is limited, except at the debug level.
 func (s *Server) observe(x *exchange) {
 	took := time.Since(x.began)

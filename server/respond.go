@@ -22,7 +22,7 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 const maxPooled = 64 << 10
 
 // write encodes v and sends it. It sends nothing if v cannot be encoded. It also refuses a large response if the
-// organization has no memory left: many slow readers could hold such responses at once.
+// organization has no memory left: many slow readers could keep such responses in memory at once.
 func (x *exchange) write(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {

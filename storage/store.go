@@ -1,4 +1,4 @@
-// Package storage owns the data of Keyhook: the tables, and every rule that must hold inside one transaction. It does
+// Package storage owns the data of Keyhook: the tables, and every rule that must be true inside one transaction. It does
 // not know HTTP and never sends anything. Below it, package sqlite is the engine, and package directory says who may do what.
 package storage
 

@@ -282,7 +282,7 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 	case len(c.Organizations) == 0 || len(c.Organizations) == 1 && named == c.Principal.Home.ID:
 		return nil
 	case len(c.Organizations) > 1:
-		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may be given once.", credential.OrganizationHeader)
+		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s occurs more than once; send it once.", credential.OrganizationHeader)
 	case !c.Principal.Can(access.PlatformActAs) || !access.OrganizationID.Valid(named):
 		return fault.Missing("organization")
 	}

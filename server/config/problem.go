@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Problem is one wrong setting. It never holds the text of a secret.
+// Problem is one wrong setting. It never contains the text of a secret.
 type Problem struct {
 	Setting string // dotted name; empty if there is no such setting
 	Source  string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL" or "--log.level"; empty if none is known

@@ -36,7 +36,7 @@ func logged(b *testing.B, attempts int) (p *process, attacker *tenant, logs []st
 const unfound = "?event_type=none.such&limit=200"
 
 // BenchmarkAttackLongReads: one customer reads a log of 200,000 attempts from two connections, by a filter that nothing
-// passes. A reader that always has a snapshot open keeps the write-ahead log from starting anew.
+// passes. A reader that always has a snapshot open keeps the write-ahead log from restarting.
 func BenchmarkAttackLongReads(b *testing.B) {
 	p, attacker, logs := logged(b, 200_000)
 	v := p.victim(b)

@@ -22,7 +22,7 @@ const (
 	firstInterval   = 5 * time.Second
 )
 
-// keySet holds the keys of the issuer. Only Run asks the issuer, so callers who want an unknown key at the same time wait for
+// keySet contains the keys of the issuer. Only Run asks the issuer, so callers who want an unknown key at the same time wait for
 // the same answer. Callers whose key is known never wait.
 type keySet struct {
 	wanted chan chan struct{} // callers who want an unknown key; Run closes their channel after the answer

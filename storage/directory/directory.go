@@ -71,5 +71,5 @@ func returning[T any](ctx context.Context, d *Directory, w sqlite.Work, fn func(
 // workFor is work that an organization asks for.
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
 
-// urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, the rights still hold.
+// urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, the rights still apply.
 func urgentFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization, Urgent: true} }

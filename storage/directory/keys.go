@@ -83,7 +83,7 @@ func grantable(t *sqlite.Tx, by access.Principal, requested access.Scope) (acces
 }
 
 // grantableBy returns the most that by may grant to a new key: the permissions of the user's role in the organization acted in
-// that by's credential holds too. A narrow credential of one organization must not create a wide key of another.
+// that by's credential has too. A narrow credential of one organization must not create a wide key of another.
 func grantableBy(t *sqlite.Tx, by access.Principal) (access.Scope, error) {
 	creator, err := creatorOf(t, by)
 	if err != nil {
@@ -106,7 +106,7 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
-			Message: "You hold none of these permissions, and a key cannot be granted more than its creator holds.",
+			Message: "You have none of these permissions, and a key cannot have more permissions than its creator.",
 		}})
 	}
 	return granted, nil

@@ -26,8 +26,8 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 	return members, err
 }
 
-// SetMember gives a user a role in an organization, or replaces the role there. It holds from the next request on. Faults:
-// NotFound; Invalid if the role is unknown; Forbidden if the role holds more than by; Conflict if no active operator would
+// SetMember gives a user a role in an organization, or replaces the role there. It applies from the next request on. Faults:
+// NotFound; Invalid if the role is unknown; Forbidden if the role has more permissions than by; Conflict if no active operator would
 // be left.
 func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {

@@ -61,7 +61,7 @@ func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o a
 	})
 }
 
-// UpdateOrganization changes an organization. A new plan holds from the next request and the next attempt on. Faults:
+// UpdateOrganization changes an organization. A new plan applies from the next request and the next attempt on. Faults:
 // NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Organization, err error) {

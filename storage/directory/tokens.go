@@ -37,7 +37,7 @@ func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessTo
 
 // CreateToken creates an access token of a user for an organization. With a nil expiresAt it does not expire. Faults: NotFound
 // for the user; Invalid if the organization is unknown; Conflict if the user is not a member of it; Forbidden if the token
-// would hold more than by.
+// would have more permissions than by.
 func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
 		u, err := userRow(t, user)

@@ -157,7 +157,7 @@ func split(sealed []byte) (id string, encoded []byte, err error) {
 	first, encoded, found := bytes.Cut(rest, []byte("."))
 	id = string(first)
 	if !found || len(id) != idSize || strings.Trim(id, "0123456789abcdef") != "" {
-		return "", nil, fmt.Errorf("%w: it holds no key id", ErrDamaged)
+		return "", nil, fmt.Errorf("%w: it has no key id", ErrDamaged)
 	}
 	return id, encoded, nil
 }

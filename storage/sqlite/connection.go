@@ -100,7 +100,7 @@ func connect(ctx context.Context, path string, n int, pragmas []pragma, options 
 	return db, nil
 }
 
-// check opens a connection and asserts that every pragma holds.
+// check opens a connection and asserts that every pragma has its value.
 func check(ctx context.Context, db *sqlx.DB, pragmas []pragma) error {
 	for _, p := range pragmas {
 		var got string
@@ -108,7 +108,7 @@ func check(ctx context.Context, db *sqlx.DB, pragmas []pragma) error {
 			return fmt.Errorf("read pragma %s: %w", p.name, err)
 		}
 		if got != p.reads {
-			return fmt.Errorf("pragma %s is %s where it must be %s: this file system or build cannot hold the database", p.name, got, p.reads)
+			return fmt.Errorf("pragma %s is %s, but must be %s: this file system or build does not support the database", p.name, got, p.reads)
 		}
 	}
 	return nil

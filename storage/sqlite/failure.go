@@ -25,9 +25,9 @@ const (
 
 // public is the text of a problem that any caller may read.
 var public = map[problem]string{
-	diskFull: "the disk is full: nothing can be written until there is room",
+	diskFull: "the disk is full: writes fail until there is free space",
 	ioError:  "the disk refuses writes; it is tried again every second",
-	damaged:  "the database is damaged: nothing is written any more; put it back from a backup",
+	damaged:  "the database is damaged: all writes are refused; restore a backup",
 }
 
 // part is the kind of work that found a problem. The problem ends when the same kind of work succeeds.
@@ -51,7 +51,7 @@ const (
 const blockedLimit = 2 * time.Minute
 
 // blocked is the public text of that problem.
-const blocked = "no write has succeeded for two minutes: the disk does not answer, or another program has locked the database; end that program, or look at the disk of storage.path"
+const blocked = "no write has succeeded for two minutes: the disk does not respond, or another program has locked the database; end that program, or check the disk of storage.path"
 
 // severity is the consequence of an error of SQLite.
 type severity int

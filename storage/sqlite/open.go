@@ -53,7 +53,7 @@ func (f *File) open(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func() error{
-		f.hold,
+		f.lockFile,
 		i.prepare,
 		func() error { return f.identify(ctx, i) },
 		func() error { return f.openWriter(ctx) },
@@ -114,12 +114,12 @@ const (
 	firstFiles = 8
 )
 
-// hold locks the database itself, if it exists.
-func (f *File) hold() error {
+// lockFile locks the database itself, if it exists.
+func (f *File) lockFile() error {
 	if !disk.Exists(f.o.Path) {
 		return nil
 	}
-	return f.lock.hold(f.o.Path)
+	return f.lock.lockFile(f.o.Path)
 }
 
 // identify reads the database before the first write, because it might belong to another application. It checks a file
@@ -149,7 +149,7 @@ func (f *File) openWriter(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(file.Close(), f.lock.hold(f.o.Path)); err != nil {
+		if err := errors.Join(file.Close(), f.lock.lockFile(f.o.Path)); err != nil {
 			return err
 		}
 	}

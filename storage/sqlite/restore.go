@@ -105,7 +105,7 @@ func claimForRestore(path string, owner disk.User) (owned *ownership, err error)
 		if size, err := fileSize(path); err != nil || size == 0 {
 			return err
 		}
-		return owned.hold(path)
+		return owned.lockFile(path)
 	})
 	if err != nil && owned != nil {
 		err = errors.Join(err, owned.release())

@@ -82,7 +82,7 @@ func TestEveryFailureOfATransactionRollsBack(t *testing.T) {
 				t.Errorf("the next write: %v", errs[0])
 			}
 			if names := f.notes(t); len(names) != 1 || names[0] != "next" {
-				t.Errorf("the file holds %q", names)
+				t.Errorf("the file contains %q", names)
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestWritesThatShareATransactionWithAFailure(t *testing.T) {
 			t.Errorf("errors %v", errs)
 		}
 		if names := f.notes(t); len(names) != 2 || f.committed != 2 {
-			t.Errorf("the file holds %q, and %d writes were committed", names, f.committed)
+			t.Errorf("the file contains %q, and %d writes were committed", names, f.committed)
 		}
 	})
 
@@ -120,7 +120,7 @@ func TestWritesThatShareATransactionWithAFailure(t *testing.T) {
 			t.Errorf("errors %v", errs)
 		}
 		if names := f.notes(t); len(names) != 1 || names[0] != "second run" {
-			t.Errorf("the file holds %q", names)
+			t.Errorf("the file contains %q", names)
 		}
 	})
 

@@ -88,7 +88,7 @@ func (s *source) snapshot(ctx context.Context, to string) error {
 // failedCopy adds advice for a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
 	if isFull(err) {
-		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
+		return fmt.Errorf("%w: there is no free space in %s, and the partial copy was removed (%w)", ErrNoSpace, dir, err)
 	}
 	switch code(err) & primaryMask {
 	case sqliteCorrupt, sqliteNotADB:

@@ -23,13 +23,13 @@ const (
 	quantum = 256
 )
 
-// writeQueue holds the writes that wait for the writer. A write stays in the queue only while its caller waits, so
+// writeQueue contains the writes that wait for the writer. A write stays in the queue only while its caller waits, so
 // the number of callers bounds the queue. A payer's writes do not keep another payer's writes out.
 //
 // Writes of one payer and one class run in the order in which they came. No other order is promised. A caller
 // that depends on an earlier write has waited for its result.
 type writeQueue struct {
-	ready chan struct{} // holds a token after a write has come
+	ready chan struct{} // has a token after a write has come
 
 	mu       sync.Mutex
 	urgent   fairQueue
@@ -199,7 +199,7 @@ type fairQueue struct {
 	waiting int                     // writes
 }
 
-// payerQueue holds the writes of one payer. It is kept while writes wait in it or the payer is in debt.
+// payerQueue contains the waiting writes of one payer. It is kept while writes wait in it or the payer is in debt.
 type payerQueue struct {
 	payer  int64
 	writes list.List // of *queuedWrite

@@ -238,7 +238,7 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	for _, fn := range t.committed {
 		fn()
 	}
-	clear(t.committed) // they hold the bodies of events
+	clear(t.committed) // they keep the bodies of events in memory
 	return ran, nil
 }
 

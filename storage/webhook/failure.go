@@ -22,7 +22,7 @@ func FailureClasses() []FailureClass {
 // Failure says why an attempt failed. The zero value is no failure.
 type Failure struct {
 	Class FailureClass
-	Text  string // a fixed phrase: an error's own text may hold a resolved address, or the path and query of a URL
+	Text  string // a fixed phrase: an error's own text may contain a resolved address, or the path and query of a URL
 }
 
 // IsZero reports whether there is no failure.

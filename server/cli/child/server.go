@@ -67,7 +67,7 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 	return s, nil
 }
 
-// awaitReady waits for the line of the log that says "ready" and holds the URL.
+// awaitReady waits for the line of the log that says "ready" and contains the URL.
 func (s *Server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the server was not ready within %s", readyTimeout))
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package flag holds the flags that several commands define. It does not know the commands.
+// Package flag has the flags that several commands define. It does not know the commands.
 package flag
 
 import (

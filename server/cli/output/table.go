@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Table aligns cells in columns. It escapes each cell, so cells may hold text from anybody.
+// Table aligns cells in columns. It escapes each cell, so cells may contain text from anybody.
 type Table struct {
 	Heads   []string                             // the first row, in bold; nil prints none
 	Right   []int                                // the columns that are aligned to the right

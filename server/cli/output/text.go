@@ -12,7 +12,7 @@ import (
 )
 
 // Escape returns text on one line, with an escape for each byte or character that a terminal would obey or not show:
-// control characters, marks of direction, invalid UTF-8. Text from a server or a receiver may hold any of them.
+// control characters, marks of direction, invalid UTF-8. Text from a server or a receiver may contain any of them.
 func Escape(text string) string { return escape(text, isHidden) }
 
 // EscapeLines is Escape for text of several lines: line feeds stay.
