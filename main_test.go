@@ -17,11 +17,11 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 )
 
-// vocabularies are the packages that say what things are. Every package of mayImport may import them, except that a
-// vocabulary imports only what its own row names.
-var vocabularies = []string{"storage/access", "storage/webhook", "storage/fault", "storage/redact"}
+// typePackages define the types and errors that all parts share. Every package in mayImport may import them. A type package
+// itself imports only the packages in its own row.
+var typePackages = []string{"storage/access", "storage/webhook", "storage/fault", "storage/redact"}
 
-// mayImport lists which of our packages each package may import besides the vocabularies: imports go down. A package without
+// mayImport lists which of our packages each package may import besides typePackages: imports go down. A package without
 // a row may import none of ours.
 var mayImport = map[string][]string{
 	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
@@ -85,8 +85,8 @@ func TestImportsGoDown(t *testing.T) {
 		pkg := strings.TrimPrefix(strings.TrimPrefix(words[0], module), "/")
 		seen[pkg] = true
 		allowed, hasRow := mayImport[pkg]
-		if hasRow && !slices.Contains(vocabularies, pkg) {
-			allowed = append(slices.Clip(allowed), vocabularies...)
+		if hasRow && !slices.Contains(typePackages, pkg) {
+			allowed = append(slices.Clip(allowed), typePackages...)
 		}
 		for _, path := range words[1:] {
 			if ours, isOurs := strings.CutPrefix(path, module+"/"); isOurs && !slices.Contains(allowed, ours) {

@@ -131,14 +131,14 @@ func fieldOf(i, n int, name string) string {
 
 // publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
 // subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
-// events about health, see newsReceivers.
+// events about health, see healthEventReceivers.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
 	subscriptions, err := receivers(t, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
 	}
 	if about != 0 && access.HealthNews(e.Type) {
-		if subscriptions, err = s.newsReceivers(t, organization, about, subscriptions); err != nil {
+		if subscriptions, err = s.healthEventReceivers(t, organization, about, subscriptions); err != nil {
 			return webhook.Published{}, err
 		}
 	}

@@ -53,7 +53,7 @@ func TestOneRequestMakesABoundedNumberOfDeliveries(t *testing.T) {
 
 func TestNewsAboutHealthIsBounded(t *testing.T) {
 	t.Parallel()
-	// deactivate makes news about a subscription and returns how many get it.
+	// deactivate makes events about a subscription and returns how many get it.
 	deactivate := func(t *testing.T, x platform, organization int64, id string) int {
 		t.Helper()
 		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.by, organization, id, webhook.SubscriptionChange{IsActive: new(false)}))

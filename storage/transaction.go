@@ -14,7 +14,7 @@ type tx struct {
 	organizations map[int64]string // public ids by row id; neither ever changes
 	cache         subscriptionCache
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
-	news          healthNews
+	healthEvents  healthEventLimit
 	quotas        quotas
 }
 

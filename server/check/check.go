@@ -1,4 +1,4 @@
-// Package check decides whether a credential may make a request: it owns the checks, their order, and the limits on failures and
+// Package check owns the checks that decide whether a credential may make a request: their order, and the limits on failures and
 // on requests. It knows no HTTP and writes no response.
 package check
 

@@ -1,5 +1,5 @@
-// Package credential reads the credential of a request: an API key, an access token, a token of the identity provider, or the
-// cookie of a session. It does not decide whether the credential is valid, and it knows no store and no routes.
+// Package credential owns how a request presents its credential: an API key, an access token, a token of the identity provider,
+// or the cookie of a session. It does not decide whether the credential is valid, and it knows no store and no routes.
 package credential
 
 import (

@@ -1,5 +1,5 @@
-// Package share divides what all clients use together, so that no client can take all of it: connections, memory for
-// requests, and lines of the log. It finds the address of each client. It does not know routes or credentials.
+// Package share owns the limits on shared resources: connections, memory for requests, and lines of the log. No client can use
+// up any of them. The package finds the address of each client. It does not know routes or credentials.
 package share
 
 import (

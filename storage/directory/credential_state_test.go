@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-func TestStanding(t *testing.T) {
+func TestCredentialState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := newPlatform(t)

@@ -340,7 +340,7 @@ func underLoad(t *testing.T, x platform, d access.Digest, before func(access.Pri
 	return late.Load()
 }
 
-func TestPermissionsFollowTheVocabulary(t *testing.T) {
+func TestPermissionsFollowTheirList(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	allOfThen := access.NewScope()

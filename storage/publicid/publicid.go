@@ -1,4 +1,4 @@
-// Package publicid owns how public ids are made and read. It knows no table.
+// Package publicid owns the public ids of rows: it makes and reads them. It knows no table.
 package publicid
 
 import (

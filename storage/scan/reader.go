@@ -1,5 +1,5 @@
 // Package scan owns fair reads of long tables: one read of each organization at a time, and long searches in slices. It
-// knows no table; its callers bring the statements.
+// knows no table: callers pass the statements.
 package scan
 
 import (

@@ -1,4 +1,4 @@
-// Package bench measures how fast Keyhook is on this machine. It uses a server only through its HTTP API.
+// Package bench owns the command that measures how fast Keyhook is on this machine. It knows only the HTTP API of a server.
 package bench
 
 import (

@@ -1,4 +1,5 @@
-// Package child runs this program once more, as a server with its own database in a directory of the caller. demo and bench use it.
+// Package child owns the temporary servers of demo and bench: it runs this program again, with a database in the caller's
+// directory. It does not know what the callers request.
 package child
 
 import (

@@ -1,5 +1,5 @@
-// Package client calls the HTTP API for the commands: over the socket of the server on this machine, or at the URL of another
-// one. It does not know what the requests are about.
+// Package client owns the calls of the commands to the HTTP API: over the local socket, or at the URL of another server. It
+// does not know the resources of the API.
 package client
 
 import (
