@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// unlimited makes a tenant on a plan without limits.
+// unlimited makes a fixture on a plan without limits.
 func unlimited(t *testing.T) (platform, access.Principal) {
 	t.Helper()
 	x := newPlatform(t)

@@ -75,7 +75,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 	t.Run("is not answered with an event that was rolled back", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x := tenantOf(t, storagetest.Open(t))
+			x := fixtureOf(t, storagetest.Open(t))
 			event := webhook.NewEvent{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "once"}
 			// Another publication with the same key comes first. It succeeds in the shared batch and fails alone.
 			other := func(t *storage.Tx) error {
@@ -101,7 +101,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 	t.Run("stores the event once, announces it once and counts it once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x := tenantOf(t, storagetest.Open(t))
+			x := fixtureOf(t, storagetest.Open(t))
 			told := &listener{}
 			x.Watch(told)
 			before, err := x.StoredToday(t.Context(), x.org())
@@ -129,21 +129,21 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 
 func TestABeginningThatRunsAgain(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(x tenant) func(*storage.Tx) error{
-		"the queue is held": func(x tenant) func(*storage.Tx) error {
+	for name, change := range map[string]func(x fixture) func(*storage.Tx) error{
+		"the queue is held": func(x fixture) func(*storage.Tx) error {
 			return func(t *storage.Tx) error { return x.HoldIn(t, "an incident") }
 		},
-		"the subscription is closed": func(x tenant) func(*storage.Tx) error {
+		"the subscription is closed": func(x fixture) func(*storage.Tx) error {
 			return func(t *storage.Tx) error { return t.WriteHealth(x.sub.RowID, x.sub.Deactivate("nobody")) }
 		},
-		"the delivery has ended": func(x tenant) func(*storage.Tx) error {
+		"the delivery has ended": func(x fixture) func(*storage.Tx) error {
 			return func(t *storage.Tx) error { return t.Run("UPDATE deliveries SET state = 3") }
 		},
 	} {
 		t.Run("returns no attempt where "+name+" by then", func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				x := tenantOf(t, storagetest.Open(t))
+				x := fixtureOf(t, storagetest.Open(t))
 				storagetest.Publish(t, x.Store, x.owner, "user.created")
 				job := x.jobs(t)[0]
 				attempt := int64(-1)
@@ -164,7 +164,7 @@ func TestABeginningThatRunsAgain(t *testing.T) {
 func TestResultsThatRunAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x := tenantOf(t, storagetest.Open(t))
+		x := fixtureOf(t, storagetest.Open(t))
 		for range 4 { // one more failure makes it failing
 			storagetest.Publish(t, x.Store, x.owner, "user.created")
 			job := x.jobs(t)[0]

@@ -13,7 +13,7 @@ import (
 func BenchmarkAttackGoneRows(b *testing.B) {
 	dir := b.TempDir()
 	p := start(b, dir)
-	attacker := p.tenant(b, "attacker")
+	attacker := p.organization(b, "attacker")
 	attacker.subscribe(b, closedPort(b), "gone")
 	p.end(terminate)
 	bury(b, filepath.Join(dir, "keyhook.db"), attacker.id, 500_000)

@@ -82,7 +82,7 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// TestObserveAnything holds for whatever a clock does: it is trusted only where nothing has jumped for a day, or where it
+// TestObserveAnything checks any series of clock values: the clock is trusted only if nothing has jumped for a day, or where it
 // is back at what was expected.
 func TestObserveAnything(t *testing.T) {
 	t.Parallel()
