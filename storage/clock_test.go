@@ -255,7 +255,7 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	})
 }
 
-// counts expects a replay of so many events.
+// counts expects a replay of this many events.
 func (x fixture) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n != want {

@@ -136,7 +136,7 @@ func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// TestDiscardOfAnotherHold has the queue released and held anew after somebody has asked to discard the first hold.
+// TestDiscardOfAnotherHold releases and holds the queue again after a caller asked to discard the first hold.
 func TestDiscardOfAnotherHold(t *testing.T) {
 	t.Parallel()
 	for name, publish := range map[string]bool{"with deliveries": true, "without deliveries": false} {

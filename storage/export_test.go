@@ -267,7 +267,7 @@ func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err
 	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
 }
 
-// OrphanPasses deletes so many subscriptions with pending deliveries, and returns those that the next passes handle.
+// OrphanPasses deletes this many subscriptions with pending deliveries. It returns the subscriptions that the next passes handle.
 func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
 	p := pendingCount{count: map[int64]int64{}, removed: map[int64]bool{}}
 	for row := range subscriptions {

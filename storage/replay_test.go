@@ -103,7 +103,7 @@ func (x fixture) pending(t *testing.T) int64 {
 	return sub.PendingDeliveries
 }
 
-// replays counts a replay and runs it twice. It expects so many deliveries.
+// replays counts a replay and runs it twice. It expects this many deliveries.
 func (x fixture) replays(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	before := x.pending(t)

@@ -73,7 +73,7 @@ func newcomer(v *victim) caller {
 }
 
 // BenchmarkAttackConnections: one anonymous address opens as many connections as it can and keeps them idle. The victim
-// connects anew for each call.
+// opens a new connection for each call.
 func BenchmarkAttackConnections(b *testing.B) {
 	for _, asks := range []bool{true, false} {
 		b.Run(fmt.Sprintf("asks=%t", asks), func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// logged starts a process in which the attacker's subscriptions have a log of so many attempts each. It returns the paths
+// logged starts a process in which the attacker's subscriptions have a log of this many attempts each. It returns the paths
 // of their logs.
 func logged(b *testing.B, attempts int) (p *process, attacker *organization, logs []string) {
 	b.Helper()

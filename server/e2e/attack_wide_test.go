@@ -34,8 +34,8 @@ func widely(b *testing.B, t *organization) object {
 	return object{"events": events}
 }
 
-// BenchmarkAttackWideEvents: what one customer has published to many subscriptions costs again whenever the number of
-// deliveries is counted: for each repetition of an idempotency key, and for each event of a list.
+// BenchmarkAttackWideEvents: one customer publishes to many subscriptions. Keyhook counts the deliveries again for each
+// repeated idempotency key, and for each event of a list.
 func BenchmarkAttackWideEvents(b *testing.B) {
 	p := start(b, b.TempDir())
 	v, attacker := p.victim(b), p.organization(b, "attacker")

@@ -15,8 +15,8 @@ func batch(n int, eventType string) object {
 	return object{"events": slices.Repeat([]object{event(eventType, object{})}, n)}
 }
 
-// largestBatch publishes the largest batch that is taken for 1,000 subscriptions: of 1,000 events, or of 10, because a
-// request may make 10,000 deliveries at most. It returns the number of events.
+// largestBatch publishes the largest accepted batch for 1,000 subscriptions, and returns its number of events. That is 1,000, or
+// 10 if a request may create at most 10,000 deliveries.
 func (t *organization) largestBatch(tb testing.TB, eventType string) int {
 	tb.Helper()
 	for _, n := range []int{1000, 10} {

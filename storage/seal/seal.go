@@ -19,7 +19,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -86,20 +85,6 @@ func newRingKey(k Key) ringKey {
 		panic(err)
 	}
 	return ringKey{k.ID(), aead}
-}
-
-// ActiveID returns the id of the key that seals.
-func (r *Ring) ActiveID() string { return r.keys[0].id }
-
-// IDs returns the ids of all keys without repetitions. The first id is that of the key that seals.
-func (r *Ring) IDs() []string {
-	var ids []string
-	for _, k := range r.keys {
-		if !slices.Contains(ids, k.id) {
-			ids = append(ids, k.id)
-		}
-	}
-	return ids
 }
 
 // Seal encrypts plaintext. associated names its owner, and only Open with the same name returns the plaintext. Sealing one

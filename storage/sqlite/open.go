@@ -75,7 +75,7 @@ func (f *File) open(ctx context.Context) error {
 func checkPlace(o Options) error {
 	mount, err := disk.MountOf(o.Path)
 	if err != nil {
-		o.Logger.Warn("the file system of the database cannot be found out", "error", err)
+		o.Logger.Warn("cannot find the file system of the database", "error", err)
 	}
 	if warning := mount.LossWarning(); warning != "" {
 		o.Logger.Warn(warning, "database", o.Path, "mount", mount.Point, "type", mount.Type)

@@ -130,7 +130,7 @@ func (f *File) Run(ctx context.Context, beside func(context.Context)) error {
 	wg.Go(func() { f.watch(ctx) })
 	wg.Go(func() {
 		if err := f.checkLater(ctx); err != nil && ctx.Err() == nil {
-			f.o.Logger.Error("the database could not be checked to its end", "error", err)
+			f.o.Logger.Error("the check of the database did not finish", "error", err)
 		}
 	})
 	f.commitLoop(writing)

@@ -68,7 +68,7 @@ func names(mistakes []diagnosis.Mistake) []string {
 	return all
 }
 
-// check judges a delivery and compares what is wrong with each scheme; nothing is what is right.
+// check diagnoses a delivery, and compares the mistake in each scheme; empty means a valid signature.
 func check(t *testing.T, d diagnosis.Delivery, hex, standard string) {
 	t.Helper()
 	results := diagnosis.Check(d)
