@@ -145,8 +145,8 @@ func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 	return nil
 }
 
-// find looks up the key in any state. A caller may know the keys of its own organization; a caller that may act in every
-// organization may know all keys.
+// find looks up the key in any state. A caller may know the keys of its own organization. A caller
+// with platform:act_as may know all keys.
 func (h explanation) find(ctx context.Context, x *exchange, m *explained, key string) (state access.CredentialState, err error) {
 	if m.ByID {
 		state, err = h.store.KeyStateByID(ctx, key)

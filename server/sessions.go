@@ -160,7 +160,7 @@ func (h whoami) body(x *exchange) (whoamiBody, error) {
 }
 
 // plan returns the plan of the organization in which the caller acts. The
-// principal has the plan of its own organization already.
+// principal already has the plan of its own organization.
 func (h whoami) plan(x *exchange) (access.Plan, error) {
 	p := x.Principal
 	if p.Organization.ID == p.Home.ID {

@@ -288,7 +288,7 @@ func (s *Store) announceChange(t *tx, subscriptions ...int64) {
 }
 
 const (
-	// maxDeliveries limits the deliveries of one request. So many take the writer about a tenth of a second, and all
+	// maxDeliveries limits the deliveries of one request. They take the writer about a tenth of a second, and all
 	// other writes wait for it.
 	maxDeliveries = 10_000
 	// pageSize is the size of a database page in bytes. Writing a page takes about as long as writing a row.

@@ -312,7 +312,7 @@ func TestReplayByType(t *testing.T) {
 			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
 				storagetest.Publish(t, x.Store, x.owner, eventType)
 			}
-			// The present types of the subscription count, not those of that time.
+			// The current types of the subscription count, not its types at that time.
 			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestRetentionWaitsForAttemptsOfEndedDeliveries has events grow old while their only attempt is on the wire. The record of that attempt
-// must be there when it ends, whatever the state of the delivery.
+// must exist when it ends, in any state of the delivery.
 func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, x fixture) (webhook.Job, int64){

@@ -93,7 +93,7 @@ func (s *Store) workFor(organization int64) work {
 	return work{store: s, Work: sqlite.Work{Payer: organization}}
 }
 
-// first marks work that withdraws rights. It goes before all other work: until it is done, somebody can do what is no
+// first marks work that withdraws rights. It goes before all other work: until it is done, a caller can do what is no
 // longer allowed.
 func (w work) first() work {
 	w.Urgent = true

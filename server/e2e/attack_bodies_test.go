@@ -21,7 +21,7 @@ var largestBody = map[bool]int{false: 16 << 20, true: 4 << 20}[underRace]
 // mostMemory is how much memory the process may hold under the attacks here, in bytes.
 const mostMemory = 120 << 20
 
-// unknownFields is an object of that many bytes at most, of fields that nobody knows.
+// unknownFields returns an object of unknown fields, of at most that many bytes.
 func unknownFields(size int) []byte {
 	var body bytes.Buffer
 	body.WriteByte('{')
@@ -46,7 +46,7 @@ func hostileBodies() map[string][]byte {
 	}
 }
 
-// halfSend sends a whole valid batch but for its last byte, and keeps the connection open until ctx ends. It returns what
+// halfSend sends a valid batch without its last byte, and keeps the connection open until ctx ends. It returns what
 // the server answered meanwhile; nil if nothing.
 func halfSend(ctx context.Context, t *organization, body []byte) *http.Response {
 	dialer := net.Dialer{}

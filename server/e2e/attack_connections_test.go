@@ -65,7 +65,7 @@ func idle(ctx context.Context, tb testing.TB, address string, n int, asks bool) 
 // manyConnections is more than the server accepts in all.
 const manyConnections = 1100
 
-// newcomer calls on a new connection each time, as somebody does who was not there before.
+// newcomer opens a new connection for each call, as a new client does.
 func newcomer(v *victim) caller {
 	c := v.caller
 	c.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

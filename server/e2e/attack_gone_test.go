@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkAttackGoneRows: one customer has made and removed 500,000 subscriptions and keys, which takes an hour on the
-// plan growth. Whatever looks for those that live must not look at all of them.
+// plan growth. A search for the live ones must not read all of them.
 func BenchmarkAttackGoneRows(b *testing.B) {
 	dir := b.TempDir()
 	p := start(b, dir)

@@ -152,7 +152,7 @@ func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
 	if len(values) > 1 || strings.TrimSpace(key) == "" || utf8.RuneCountInString(key) > maxIdempotencyKey ||
 		!utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
-		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may be given once, with 1 to %d characters.", maxIdempotencyKey)
+		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d characters.", maxIdempotencyKey)
 	}
 	return key
 }

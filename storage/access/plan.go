@@ -63,7 +63,7 @@ func (b planBound) check(have int64) error {
 			b.plan, *b.limit, b.sort, b.field, have, b.less(have), b.field, b.most)
 	case have >= b.most:
 		return fault.New(fault.Conflict, "limit_reached",
-			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise, and the organization has %d. %s some that are no longer used.",
+			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise. The organization has %d. %s some that are no longer used.",
 			b.plan, b.field, b.most, b.sort, have, b.remove)
 	}
 	return nil

@@ -126,7 +126,7 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 			SELECT organization_id FROM memberships WHERE user_id = ?2 AND organization_id =
 				coalesce((SELECT id FROM organizations WHERE public_id = ?1), (SELECT id FROM organizations WHERE external_id = ?1))`,
 			i.Organization, user)
-		return row, noMember(err, "The organization that this token names is not known here, or its user is no member of it.")
+		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
 	}
 	var rows []int64
 	if err := d.list(ctx, &rows, "SELECT organization_id FROM memberships WHERE user_id = ? LIMIT 2", user); err != nil {
@@ -134,7 +134,7 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 	}
 	switch {
 	case len(rows) == 0:
-		return 0, noMember(sql.ErrNoRows, "The user of this token is no member of any organization.")
+		return 0, noMember(sql.ErrNoRows, "The user of this token is not a member of any organization.")
 	case len(rows) == 1:
 		return rows[0], nil
 	case named == "":

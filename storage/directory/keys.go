@@ -133,8 +133,8 @@ func creatorOf(t *sqlite.Tx, by access.Principal) (c creator, err error) {
 	return c, sqlite.Missing(err, "organization")
 }
 
-// predecessor is the key that a new key replaces: its row id and its rate window. The zero value is none: the new key begins a
-// window of its own, named by its row id.
+// predecessor is the key that a new key replaces: its row id and its rate window. The zero value means no predecessor: the new
+// key starts its own window, named by its row id.
 type predecessor struct{ row, window *int64 }
 
 // insertKey writes a key.

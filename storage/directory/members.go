@@ -99,7 +99,7 @@ func memberRows(t *sqlite.Tx, organization, user string) (o, u int64, err error)
 	return o, u, err
 }
 
-// member reads a membership; sql.ErrNoRows if there is none.
+// member reads a membership. It returns sql.ErrNoRows if there is none.
 func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error) {
 	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
 	return m, err

@@ -122,7 +122,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 			return err
 		}
 		if row == by.Organization || row == by.LogOrganization() {
-			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another with a credential of another.")
+			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; use a credential of another organization.")
 		}
 		if err := d.refuseDependents(t, row); err != nil {
 			return err

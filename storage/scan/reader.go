@@ -50,7 +50,7 @@ func (r *Reader) Slot(ctx context.Context) (free func(), err error) {
 	return func() { r.slots.Release(1) }, nil
 }
 
-// Get waits for a connection and reads one row into dest; sql.ErrNoRows if there is none.
+// Get waits for a connection and reads one row into dest. It returns sql.ErrNoRows if there is none.
 func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) error {
 	free, err := r.Slot(ctx)
 	if err != nil {

@@ -226,7 +226,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// Whatever the text, Open does not panic; and it opens nothing but what was sealed.
+// Open never panics, and opens only texts that were sealed.
 func FuzzOpen(f *testing.F) {
 	r := seal.NewRing(known(f))
 	f.Add([]byte(kept), owner)

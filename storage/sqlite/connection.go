@@ -76,7 +76,7 @@ func readerPragmas() []pragma {
 	)
 }
 
-// connect opens a pool of n connections to the database at path, all of which stay. options are more of its data source
+// connect opens a pool of n permanent connections to the database at path. options are more of its data source
 // name. The driver ignores a misspelt pragma in silence, so check reads all of them back.
 func connect(ctx context.Context, path string, n int, pragmas []pragma, options ...string) (*sqlx.DB, error) {
 	abs, err := filepath.Abs(path)

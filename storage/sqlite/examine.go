@@ -112,7 +112,7 @@ func (i *inspection) prepare() error {
 }
 
 // read compares the database with the schema. check may be nil; it may read the whole file before Recognize decides.
-// options are those of the connection.
+// options are the options of the connection.
 func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) (err error) {
 	db, err := connect(ctx, i.o.Path, 1, readerPragmas(), options...)
 	if err != nil {

@@ -45,7 +45,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	return f, nil
 }
 
-// open does the steps of Open under the lock. Each step needs the ones before it. Up to identify, they are those of
+// open does the steps of Open under the lock. Each step needs the earlier ones. Up to identify, the steps are the same as in
 // Examine; see inspection.
 func (f *File) open(ctx context.Context) error {
 	i, err := inspect(f.o)

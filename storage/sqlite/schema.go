@@ -27,7 +27,7 @@ type object struct {
 	SQL  string `db:"sql"`
 }
 
-// objects lists the tables and indexes of the schema, without those of SQLite and the two tables that Litestream
+// objects lists the tables and indexes of the schema, without SQLite's own objects and the two tables that Litestream
 // creates in every database.
 func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 	list := []object{}

@@ -17,7 +17,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The reasons why a copy cannot be made or used, besides those of Open. Each error is wrapped with advice on what to
+// The reasons why a copy cannot be made or used, besides the errors of Open. Each error is wrapped with advice on what to
 // do.
 var (
 	ErrExists        = errors.New("file exists already")

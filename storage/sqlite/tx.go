@@ -60,7 +60,7 @@ func (t *Tx) do(w *queuedWrite) error {
 	return nil
 }
 
-// rollback ends the transaction. On a full disk SQLite has ended it already and says that there is none: no error then.
+// rollback ends the transaction. On a full disk, SQLite has already ended it and reports that there is no transaction. That is no error.
 func (t *Tx) rollback() error {
 	_, err := t.Exec("ROLLBACK")
 	if code(err) == sqliteError {

@@ -88,7 +88,7 @@ func (t *Table) row(b *strings.Builder, cells []string, widths []int, style func
 	b.WriteByte('\n')
 }
 
-// StateStyle returns the style of a word for a state: green for good, yellow for what needs attention, red for bad.
+// StateStyle returns the style of a word for a state: green for good, yellow for a warning, red for bad.
 func StateStyle(word string) Style {
 	switch word {
 	case "active", "healthy", "succeeded", "delivered", "passed", "ok":

@@ -59,7 +59,7 @@ func genuine(body string) diagnosis.Delivery {
 	return diagnosis.Delivery{Header: h, Body: []byte(body), Secret: secret, Now: now}
 }
 
-// names returns those of mistakes.
+// names returns the names of mistakes.
 func names(mistakes []diagnosis.Mistake) []string {
 	var all []string
 	for _, m := range mistakes {

@@ -62,7 +62,7 @@ func TestTheDiagnosisAgreesWithTheVerifier(t *testing.T) {
 	})
 }
 
-// What nobody signed is explained by nothing that is called proved.
+// No explanation of an unsigned delivery is called proved.
 func TestNothingIsProvedOfAForgery(t *testing.T) {
 	t.Parallel()
 	for range 8 {
