@@ -15,7 +15,7 @@ import (
 )
 
 // PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
-// idempotency key gets the first answer again.
+// idempotency key gets the first result again.
 //
 // Faults: Invalid if a key was used for another event, or if the events need more than maxDeliveries deliveries;
 // Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event cannot be
@@ -85,7 +85,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	return nil
 }
 
-// fillRepeated sets the answers for events whose idempotency key is already stored, without the number of deliveries.
+// fillRepeated sets the results of events whose idempotency key is already stored, without the number of deliveries.
 func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	var problems []fault.Field
 	for i, e := range events {

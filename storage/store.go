@@ -103,7 +103,7 @@ func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes()
 // Free returns how many more bytes fit on the disk of the database. ok is false if the number is unknown.
 func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
-// Ping reports whether the database answers a query.
+// Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	return s.get(ctx, &one, "SELECT 1")

@@ -10,8 +10,8 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// TestWritesAtTheStop ends the file while its writer is busy. Every write that the writer commits must be answered with
-// success: a caller that hears that the file has stopped makes its change again.
+// TestWritesAtTheStop ends the file while its writer is busy. The caller of every committed write must get
+// success: a caller that gets ErrStopped repeats its change.
 func TestWritesAtTheStop(t *testing.T) {
 	t.Parallel()
 	o := options(t)

@@ -100,9 +100,9 @@ func (q *writeQueue) charge(w *queuedWrite, more int) {
 	q.class(w).queue(w.Payer).credit -= more
 }
 
-// gather appends the writes of the next transaction to batch. Urgent writes come first, but fill at most half of the transaction,
-// so a flood of them does not stop the others. A carried write that urgent writes have delayed once comes before all others.
-// price sets the cost of a write.
+// gather appends the writes of the next transaction to batch. Urgent writes come first, but fill at most half of the
+// transaction, so a flood of them does not stop the others. A carried write that urgent writes have delayed once comes before
+// all others. price sets the cost of a write.
 func (q *writeQueue) gather(batch []*queuedWrite, price func(*queuedWrite)) []*queuedWrite {
 	f := filling{writes: batch}
 	carriedFirst := q.yielded
@@ -169,8 +169,8 @@ func (f *filling) add(w *queuedWrite) {
 // fits reports whether a write fits. One that is larger than a transaction fits into an empty one.
 func (f *filling) fits(w *queuedWrite) bool { return f.cost == 0 || f.cost+w.Cost <= maxCost }
 
-// carry keeps the writes of a batch that have not run for the next transaction: all after the first ran. Urgent writes go back to
-// their queue.
+// carry keeps the writes of a batch that did not run for the next transaction. The first ran writes have run. Urgent writes go
+// back to their queue.
 func (q *writeQueue) carry(batch []*queuedWrite, ran int) {
 	var ordinary []*queuedWrite
 	for _, w := range batch[ran:] {

@@ -199,10 +199,10 @@ type transactionError struct{ error }
 
 func (e *transactionError) Unwrap() error { return e.error }
 
-// transact runs writes and commits. It returns how many writes it has run: the others did not fit. If a write fails before it has
-// written anything, only that write gets the error. Any other failure rolls all writes back and is returned. So does every error
-// of SQLite, even of a read: after a disk failure SQLite has ended the transaction by itself, and each following statement
-// would be durable on its own.
+// transact runs writes and commits. It returns how many writes it has run: the others did not fit. If a write fails before it
+// has written anything, only that write gets the error. Any other failure rolls all writes back, and transact returns it. So
+// does every error of SQLite, even of a read: after a disk failure, SQLite ends the transaction by itself, and each later
+// statement would be committed alone.
 func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	if err := f.failures.refusal(); err != nil {
 		return len(batch), &transactionError{err}

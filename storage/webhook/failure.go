@@ -10,7 +10,7 @@ const (
 	TLSError       FailureClass = "tls_error"
 	TimeoutError   FailureClass = "timeout"
 	BlockedAddress FailureClass = "blocked_address"
-	HTTPStatus     FailureClass = "http_status"    // the receiver answered, but not with 2xx
+	HTTPStatus     FailureClass = "http_status"    // the receiver responded, but not with 2xx
 	ProtocolError  FailureClass = "protocol_error" // the request could not be made, or the response could not be read
 )
 

@@ -30,7 +30,7 @@ var connectionHeaders = []string{
 }
 
 // forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
-// Without a response, it answers 502, as a proxy does.
+// Without a response, it responds with 502, as a proxy does.
 func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) answer {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) ans
 	return answer{resp.status, note}
 }
 
-// response is what the program answered.
+// response is the response of the program.
 type response struct {
 	status int
 	header http.Header

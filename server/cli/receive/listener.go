@@ -17,7 +17,7 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// listener takes deliveries: it verifies, answers, saves and prints them.
+// listener takes deliveries: it verifies, saves and prints them, and responds.
 type listener struct {
 	*listenOptions
 	secret  redact.Text // none: signatures are not verified
@@ -78,7 +78,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers a request whose body cannot be read.
+// refuse responds to a request whose body cannot be read.
 func (l *listener) refuse(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
