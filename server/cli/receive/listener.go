@@ -34,7 +34,7 @@ type delivery struct {
 	attempt   string
 	results   []signatureResult // none without a secret
 	body      []byte
-	reply    reply
+	reply     reply
 	took      time.Duration
 	file      string // where it is saved
 }
