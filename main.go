@@ -186,26 +186,22 @@ func (a *appliance) newDispatcher(guard egress.Policy) (*dispatch.Dispatcher, er
 		Policy:    policy(w),
 		RetryBase: w.RetryBase, RetryFactor: w.RetryFactor, RetryMax: w.RetryMax,
 		Timeout: w.Timeout, Grace: a.settings.Server.ShutdownGrace,
-		AllowHTTP:   guard.AllowHTTP,
-		Concurrency: w.Concurrency, PerSubscription: w.ConcurrencyPerSubscription,
-		PollInterval: w.PollInterval,
-		HeaderPrefix: w.HeaderPrefix,
-		Transport:    egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency}),
-		OnSettled:    a.metrics.Ended, Logger: a.log,
+		Concurrency: w.Concurrency, PerSubscription: w.ConcurrencyPerSubscription, PollInterval: w.PollInterval,
+		AllowHTTP: guard.AllowHTTP, HeaderPrefix: w.HeaderPrefix,
+		Transport: egress.NewTransport(egress.Options{Policy: guard, Roots: a.roots, MaxIdle: w.Concurrency, MaxIdlePerHost: w.Concurrency}),
+		OnSettled: a.metrics.Ended, Logger: a.log,
 	})
 }
 
 func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*server.Server, error) {
 	c := a.settings
 	o := server.Options{
-		Store:          a.store,
-		Tester:         a.dispatcher,
-		CheckURL:       guard.CheckURL,
-		Limiter:        limiter.New(time.Minute),
-		KeyPrefix:      c.Keys.Prefix,
-		BaseURL:        c.Server.BaseURL,
-		TrustedProxies: c.Server.TrustedProxies,
-		Deliveries:     a.dispatcher.Ready,
+		Store:     a.store,
+		Tester:    a.dispatcher,
+		CheckURL:  guard.CheckURL,
+		Limiter:   limiter.New(time.Minute),
+		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, TrustedProxies: c.Server.TrustedProxies,
+		Deliveries: a.dispatcher.Ready,
 		Checks: []server.Check{
 			{Name: "storage", Run: a.store.Ready},
 			server.ClockCheck(a.store),

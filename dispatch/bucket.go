@@ -51,7 +51,7 @@ func (l *lane) maxQueued() int {
 	if l.bucket == nil {
 		return maxHead
 	}
-	return min(max(int(l.bucket.limiter.Limit()/4), limitedHeadBytes/l.averageWeight, 1), maxHead)
+	return min(max(int(l.bucket.limiter.Limit()/4), limitedHeadBytes/l.memory.averageJob, 1), maxHead)
 }
 
 // never is a wait without end.
@@ -91,7 +91,7 @@ func (b *bucket) isFull(now time.Time) bool { return b == nil || b.timeUntil(b.c
 // rateAllowsBegin reports whether the rate limit allows the lane to begin another attempt. There must be a token for it
 // by the time when it can be sent. Attempts that have begun need tokens too.
 func (s *scheduler) rateAllowsBegin(l *lane) bool {
-	return l.bucket == nil || l.bucket.timeUntil(l.beginning+l.begun.n+1, s.clock) <= s.begin.lead
+	return l.bucket == nil || l.bucket.timeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock) <= s.begin.lead
 }
 
 // rateWake calls at with the times at which the lane must be updated because a token has come.
@@ -107,11 +107,11 @@ func (s *scheduler) rateWake(l *lane, at func(int64)) {
 	if !s.isCurrent(l) || l.isClosed() {
 		return
 	}
-	if l.begun.n > 0 {
+	if l.stages[begun] > 0 {
 		in(l.bucket.timeUntil(1, s.clock))
 	}
-	if l.head.n > 0 && (!l.isFailing() || s.mayProbe(l)) {
-		if d := l.bucket.timeUntil(l.beginning+l.begun.n+1, s.clock); d < never {
+	if l.stages[queued] > 0 && (!l.isFailing() || s.mayProbe(l)) {
+		if d := l.bucket.timeUntil(l.stages[beginning]+l.stages[begun]+1, s.clock); d < never {
 			in(d - s.begin.lead)
 		}
 	}

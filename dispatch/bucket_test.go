@@ -95,7 +95,7 @@ func limitedLane(t *testing.T, limit int64) (*scheduler, *lane) {
 	s := newTestScheduler(t)
 	l := s.laneOf(7, 1)
 	l.target = &preparedTarget{Target: webhook.Target{Subscription: 7, Open: true, RateLimitPerSecond: &limit}}
-	l.health, l.haveVersion = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.wantVersion
+	l.health, l.version = webhook.Health{Status: webhook.Healthy, Epoch: 1}, l.wantVersion
 	l.bucket = l.bucket.withLimit(&limit, s.clock)
 	for range l.bucket.capacity() {
 		l.bucket.takeToken(s.clock)
@@ -109,13 +109,13 @@ func TestPacedLane(t *testing.T) {
 	t.Run("the token of an attempt that was not sent is returned", func(t *testing.T) {
 		t.Parallel()
 		s, l := limitedLane(t, 1)
-		a := &attempt{Job: webhook.Job{Delivery: 1, Subscription: 7}, lane: l, epoch: 1}
-		l.attempts[1] = a
-		l.sending, s.unsettled = 1, 1
-		s.charge(l, sendSlots, 1)
-		sendRefused{a}.apply(s)
-		if l.begun.n != 1 || !s.maySend(l) || !l.waitsFor[sendSlots] {
-			t.Errorf("%d begun, and the next token comes in %s", l.begun.n, l.bucket.timeUntil(1, s.clock))
+		s.enqueue(l, webhook.Job{Delivery: 1, Subscription: 7})
+		a := s.takeFromHead(l)
+		s.queueForSending(a)
+		s.takeBegun(l)
+		s.takeBack(a)
+		if l.stages[begun] != 1 || !s.maySend(l) || !l.turns[sendSlots].waits {
+			t.Errorf("%d begun, and the next token comes in %s", l.stages[begun], l.bucket.timeUntil(1, s.clock))
 		}
 	})
 
@@ -126,19 +126,19 @@ func TestPacedLane(t *testing.T) {
 			t.Fatal("no room")
 		}
 		s.update(l)
-		wake := time.UnixMilli(l.wakeAt)
-		if wait := wake.Sub(s.clock); l.waitsFor[beginPlaces] || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
-			t.Fatalf("in line %t, woken after %s", l.waitsFor[beginPlaces], wait)
+		wake := time.UnixMilli(l.wake.at)
+		if wait := wake.Sub(s.clock); l.turns[beginPlaces].waits || wait < time.Second/3 || wait > time.Second/3+time.Millisecond {
+			t.Fatalf("in line %t, woken after %s", l.turns[beginPlaces].waits, wait)
 		}
 		s.begin.lead = 20 * time.Millisecond // duration of a Begin
 		s.update(l)
-		if early := wake.Sub(time.UnixMilli(l.wakeAt)); early < 19*time.Millisecond || early > 21*time.Millisecond {
+		if early := wake.Sub(time.UnixMilli(l.wake.at)); early < 19*time.Millisecond || early > 21*time.Millisecond {
 			t.Errorf("woken %s before the token is there", early)
 		}
-		s.clock = s.clock.Add(time.UnixMilli(l.wakeAt).Sub(s.clock))
+		s.clock = s.clock.Add(time.UnixMilli(l.wake.at).Sub(s.clock))
 		s.now = s.clock.UnixMilli()
-		if s.wakeLanes(); !l.waitsFor[beginPlaces] || l.wakeAt != 0 {
-			t.Errorf("in line %t, to be woken at %d again", l.waitsFor[beginPlaces], l.wakeAt)
+		if s.wakeLanes(); !l.turns[beginPlaces].waits || l.wake.at != 0 {
+			t.Errorf("in line %t, to be woken at %d again", l.turns[beginPlaces].waits, l.wake.at)
 		}
 	})
 
@@ -149,14 +149,14 @@ func TestPacedLane(t *testing.T) {
 			s.laneOf(100+i, 1)
 		}
 		s.update(l)
-		if s.lanes[7] != l || l.wakeAt <= s.now || l.wakeAt > s.now+122 {
-			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes[7] == l, l.wakeAt-s.now)
+		if s.lanes[7] != l || l.wake.at <= s.now || l.wake.at > s.now+122 {
+			t.Fatalf("is kept %t, to be looked at in %d ms", s.lanes[7] == l, l.wake.at-s.now)
 		}
 		s.clock = s.clock.Add(121 * time.Millisecond)
 		s.now = s.clock.UnixMilli()
 		s.wakeLanes()
-		if s.lanes[7] != nil || l.wakeAt != 0 {
-			t.Errorf("is kept %t, to be looked at again at %d", s.lanes[7] == l, l.wakeAt)
+		if s.lanes[7] != nil || l.wake.at != 0 {
+			t.Errorf("is kept %t, to be looked at again at %d", s.lanes[7] == l, l.wake.at)
 		}
 	})
 }

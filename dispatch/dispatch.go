@@ -5,6 +5,24 @@
 // subscription with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads
 // and memory are shared between organizations first, then between the lanes of each. An attempt is recorded before it
 // is sent, and its result is recorded when it has ended.
+//
+// # Stages of an attempt
+//
+// An attempt is in one stage at a time. Only lane.go changes the stage, with all counters that depend on it.
+//
+//	queued --> beginning --> begun --> sending --> ended --> settled
+//
+//	stage      meaning                                         other next stages
+//	queued     due, in the head of its lane                    gone: the head shrinks
+//	beginning  being recorded                                  queued: the store fails; gone: it refuses; releasing
+//	begun      on record, waits for a slot                     releasing
+//	sending    its request is in progress                      begun, releasing: a change came first; gone: interrupted
+//	ended      its request has ended, result being recorded    gone: interrupted
+//	settled    its result is on record, it has left memory
+//	releasing  must not be sent, its record is being deleted   gone
+//	gone       not in memory, the store knows the delivery     queued: the delivery is read
+//
+// A recorded attempt becomes releasing if its subscription has changed, or if the scheduler stops.
 package dispatch
 
 import (
@@ -31,6 +49,14 @@ type Dispatcher struct {
 	lag      sharedLag
 	started  atomic.Bool
 	stopped  chan struct{} // closed when Run has ended
+
+	checks checks
+}
+
+// checks are called by the scheduler in tests; nil in production.
+type checks struct {
+	onMove  func(a *attempt, to stage)
+	onRound func(s *scheduler)
 }
 
 // store is what a Dispatcher needs from package storage.
@@ -94,8 +120,9 @@ func New(store store, o Options) (*Dispatcher, error) {
 }
 
 // Run delivers until ctx ends. Then it begins no more attempts and releases those that were begun but not sent. It
-// waits at most Options.Grace for running requests and for the records of their results. The store keeps attempts that
-// are cut off after that. At the next start, storage marks them as interrupted. Run can be called once.
+// waits at most Options.Grace for running requests and for the records of their results, and a second more for the
+// records of responses that were complete by then. The store keeps attempts that are interrupted after that. At the next
+// start, storage marks them as interrupted. Run can be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.started.CompareAndSwap(false, true) {
 		return errors.New("dispatch: Run was called twice; make a new Dispatcher")
@@ -104,14 +131,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if idle, ok := d.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		defer idle.CloseIdleConnections()
 	}
-	workCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cut(nil)
-	w := &worker{Dispatcher: d, ctx: workCtx, batches: make(chan []*attempt, 1), reads: make(chan readRequest, maxReads+1)}
+	w := newWorker(context.WithoutCancel(ctx), d)
+	defer w.interrupt(nil)
+	defer w.stopRecording()
 	w.running.Go(w.begin)
 	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
 	}
-	newScheduler(d, w).run(ctx, cut)
+	newScheduler(d, w).run(ctx)
 	close(w.batches)
 	close(w.reads)
 	w.running.Wait()

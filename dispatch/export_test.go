@@ -7,77 +7,33 @@ import (
 	"testing"
 )
 
-// auditRequested asks the scheduler to check its counters.
-type auditRequested struct{ reply chan error }
+// itemsPerRound is how many lanes and attempts one round may cost a check. With more of them in memory, the counters are
+// checked after every few rounds, so that large tests stay quick.
+const itemsPerRound = 64
 
-func (m auditRequested) apply(s *scheduler) { m.reply <- s.audit() }
-
-// Audit compares what the scheduler counts for each organization with what its lanes use.
-func (d *Dispatcher) Audit() error {
-	m := auditRequested{make(chan error, 1)}
-	d.inbox.post(m)
-	select {
-	case err := <-m.reply:
-		return err
-	case <-d.stopped:
-		return nil
+// CheckRounds makes the scheduler check its counters after each round, and every move of an attempt. An error is a panic,
+// because a scheduler that counts wrongly may hang, and a test that hangs does not say why.
+func (d *Dispatcher) CheckRounds(tb testing.TB) {
+	check := func(err error) {
+		if err != nil {
+			panic(fmt.Sprintf("%s: %v", tb.Name(), err))
+		}
+	}
+	items := 0
+	d.checks = checks{
+		onMove: func(a *attempt, to stage) { check(checkMove(a, to)) },
+		onRound: func(s *scheduler) {
+			items += itemsPerRound
+			if items >= s.size() {
+				items = 0
+				check(s.checkCounters())
+			}
+		},
 	}
 }
 
-func (s *scheduler) audit() error {
-	lanes, used, late := map[*orgLanes]int{}, map[*orgLanes][resourceKinds]int{}, 0
-	bodies := map[int64]bool{}
-	for _, l := range s.lanes {
-		if org := s.orgs[l.org.id]; org != l.org {
-			return fmt.Errorf("lane %d belongs to another orgLanes than organization %d", l.subscription, l.org.id)
-		}
-		of := used[l.org]
-		lanes[l.org]++
-		of[beginPlaces] += l.beginning + l.begun.n
-		of[sendSlots] += l.sending
-		if l.reading {
-			of[readSlots]++
-		}
-		if l.late {
-			late++
-		}
-		waiting := map[*attempt]bool{}
-		for a := l.head.first; a != nil; a = a.next {
-			waiting[a] = true
-		}
-		for _, a := range l.attempts {
-			if a.probe && !waiting[a] {
-				of[probePlaces]++
-			}
-			if a.weight > 0 {
-				of[memoryBytes] += jobWeight
-				if !bodies[a.Event] {
-					bodies[a.Event] = true
-					of[memoryBytes] += len(s.bodies[a.Event].bytes)
-				}
-			}
-		}
-		used[l.org] = of
-	}
-	var total [resourceKinds]int
-	for organization, org := range s.orgs {
-		if org.lanes != lanes[org] || org.used != used[org] {
-			return fmt.Errorf("organization %d has %d lanes that use %v, but %d and %v are counted", organization, lanes[org], used[org], org.lanes, org.used)
-		}
-		for kind, n := range org.used {
-			total[kind] += n
-		}
-	}
-	for kind := range s.resources {
-		if s.resources[kind].used != total[kind] {
-			return fmt.Errorf("organizations use %d of resource %d, but %d is counted", total[kind], kind, s.resources[kind].used)
-		}
-	}
-	if s.steps.lateLanes != late {
-		return fmt.Errorf("%d lanes are late, but %d are counted", late, s.steps.lateLanes)
-	}
-	return nil
-}
+// size returns how many lanes and attempts are in memory.
+func (s *scheduler) size() int { return len(s.lanes) + s.stages[queued] + s.stages.unsettled() }
 
 // newTestScheduler makes a scheduler that does not run and has no store.
 func newTestScheduler(tb testing.TB) *scheduler {
@@ -86,5 +42,6 @@ func newTestScheduler(tb testing.TB) *scheduler {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	d.CheckRounds(tb)
 	return newScheduler(d, &worker{Dispatcher: d})
 }

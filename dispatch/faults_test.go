@@ -25,6 +25,7 @@ type faults struct {
 	calls        map[string]int
 	dueShift     time.Duration // added to all due times
 	failingEvent string        // id of an event whose results cannot be saved
+	recordTakes  time.Duration // before each Record
 }
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
@@ -61,6 +62,30 @@ func (f *faults) eventToFail() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failingEvent
+}
+
+// slow makes each Record take longer.
+func (f *faults) slow(takes time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recordTakes = takes
+}
+
+func (f *faults) delayRecord(ctx context.Context) error {
+	f.mu.Lock()
+	takes := f.recordTakes
+	f.mu.Unlock()
+	if takes == 0 {
+		return nil
+	}
+	timer := time.NewTimer(takes)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (f *faults) called(method string) int {
@@ -128,6 +153,9 @@ func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {
 
 func (s faultyStore) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
 	if err := s.call("Record"); err != nil {
+		return webhook.Settled{}, err
+	}
+	if err := s.delayRecord(ctx); err != nil {
 		return webhook.Settled{}, err
 	}
 	if poison := s.eventToFail(); poison != "" {

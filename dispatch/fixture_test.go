@@ -87,6 +87,9 @@ func (x *fixture) connect(tb testing.TB, store *storage.Store, f *faults, o disp
 	if err != nil {
 		tb.Fatal(err)
 	}
+	if _, benchmark := tb.(*testing.B); !benchmark {
+		x.CheckRounds(tb)
+	}
 	store.Watch(x.Dispatcher)
 }
 

@@ -7,10 +7,45 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// message tells the scheduler that something has happened.
-type message interface {
-	apply(s *scheduler)
-}
+// message tells the scheduler that something has happened. Messages hold copies and keys, never an attempt.
+type message any
+
+type (
+	// jobsCreated: there are new deliveries.
+	jobsCreated struct{ jobs []webhook.Job }
+	// subscriptionsChanged: these subscriptions have changed, or any if none is named.
+	subscriptionsChanged struct{ subscriptions []int64 }
+
+	// beginReturned: the attempts are recorded under these rows. A row of 0 means that the store refused the attempt.
+	beginReturned struct {
+		starts []webhook.Start
+		rows   []int64
+		err    error
+	}
+	// releaseFailed: the store failed to release attempts. The worker tries again.
+	releaseFailed struct{ err error }
+	// attemptsReleased: the attempts have no record any more.
+	attemptsReleased struct{ attempts []attemptKey }
+	// sendRefused: the attempt was not sent, because something had changed since the decision.
+	sendRefused struct{ attempt attemptKey }
+	// requestEnded: the request of the attempt has ended.
+	requestEnded struct {
+		attempt attemptKey
+		failed  bool
+	}
+	// recordFailed: the store failed to save the result. The worker tries again.
+	recordFailed struct {
+		attempt attemptKey
+		err     error
+	}
+	// resultRecorded: the result is saved.
+	resultRecorded struct {
+		attempt attemptKey
+		settled webhook.Settled
+	}
+	// attemptInterrupted: the process stops; the record of the attempt stays as it is.
+	attemptInterrupted struct{ attempt attemptKey }
+)
 
 // inbox is the only way to the scheduler. Many goroutines write to it, only the scheduler reads, and nobody waits. Jobs
 // from the store are bounded in bytes. Beyond the bound, only their subscriptions are kept, and the jobs are read from

@@ -72,8 +72,8 @@ func (s *scheduler) publishLag() {
 		stepBegin:  s.begin.running || begin.hasNext(1) || begin.used < begin.capacity && probe.hasNext(1),
 		stepSend:   launch.hasNext(1),
 		stepRecord: s.failingOps[opRecord] && (begin.used > 0 || launch.used > 0 || begin.hasNext(1) || probe.hasNext(1)),
-		stepRead:   read.used > 0 || read.hasNext(1) || s.lanesFailingRead > 0 || s.droppedUnread,
-		stepList:   s.list.running || s.failingOps[opList],
+		stepRead:   read.used > 0 || read.hasNext(1) || s.reads.failingLanes > 0 || s.reads.droppedUnread,
+		stepList:   s.reads.listing || s.failingOps[opList],
 	} {
 		s.steps.observe(step, waits && !s.stopping, s.clock)
 	}
@@ -104,14 +104,7 @@ func (l *lane) dueSince() int64 {
 // updateLate updates whether the lane is late.
 func (s *scheduler) updateLate(l *lane) {
 	due := l.dueSince()
-	late := due != 0 && s.now-due > lateAfter.Milliseconds()
-	switch {
-	case late && !l.late:
-		s.steps.lateLanes++
-	case !late && l.late:
-		s.steps.lateLanes--
-	}
-	l.late = late
+	s.setLate(l, due != 0 && s.now-due > lateAfter.Milliseconds())
 }
 
 // lateWake calls at with the time at which the lane may become late. It rounds up to ten seconds. That is exact enough,

@@ -6,61 +6,83 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// attempt is a job in a lane. It is queued in the head, then begun (recorded in the store), then sent, then settled
-// (its result is recorded).
+// stage says how far an attempt has come. The package comment shows the ways between the stages.
+type stage uint8
+
+const (
+	gone      stage = iota // not in memory: the store alone knows the delivery
+	queued                 // due, in the head of its lane
+	beginning              // in the Begin that runs
+	begun                  // recorded, waits for a slot
+	releasing              // recorded, but must not be sent: its record is being deleted
+	sending                // its request is in progress
+	ended                  // its request has ended, and its result is being recorded
+	settled                // its result is recorded, and it has left memory
+	stageCount
+)
+
+func (g stage) String() string {
+	return [stageCount]string{"gone", "queued", "beginning", "begun", "releasing", "sending", "ended", "settled"}[g]
+}
+
+// stageCounts counts attempts in memory by stage.
+type stageCounts [stageCount]int
+
+// unsettled returns how many attempts were taken from a head and have not left memory.
+func (c *stageCounts) unsettled() int {
+	return c[beginning] + c[begun] + c[releasing] + c[sending] + c[ended]
+}
+
+// attempt is a job in a lane. The scheduler's goroutine owns it: other goroutines get copies of what they need.
 type attempt struct {
 	webhook.Job
-	lane *lane
-	next *attempt // in the same queue
+	lane  *lane
+	next  *attempt // in the same queue
+	stage stage
 
-	weight int  // in memory; 0 after its request has ended
-	probe  bool // of a failing lane
-	failed bool // its request failed
+	weight int   // in memory; 0 after its request has ended
+	epoch  int64 // of the subscription when it was taken from the head
+	probe  bool  // taken from the head of a failing lane
+	row    int64 // of its record
+	failed bool  // its request failed
 
 	recordFailedAt time.Time // when saving its result first failed
-	recordedBefore uint64    // results that the store had saved by then
+	savedBefore    uint64    // results that the store had saved by then
 	blocksSending  bool      // no lane sends until its result is saved
-
-	row         int64
-	epoch       int64           // of the subscription when it was begun
-	failures    int             // consecutive failures of the subscription when it was sent
-	changesRead uint64          // calls of SubscriptionsChanged that the scheduler had read when it was sent
-	target      *preparedTarget // when it was sent
-	settled     webhook.Settled
 }
+
+// attemptKey names an attempt in messages.
+type attemptKey struct{ subscription, delivery int64 }
+
+// find returns an attempt that is in memory. Its lane stays in memory at least as long.
+func (s *scheduler) find(k attemptKey) *attempt { return s.lanes[k.subscription].attempts[k.delivery] }
 
 // queue is a first-in, first-out list of attempts.
-type queue struct {
-	first, last *attempt
-	n           int
-}
+type queue struct{ first, last *attempt }
 
 func (q *queue) push(a *attempt) {
 	a.next = nil
-	if q.n == 0 {
+	if q.first == nil {
 		q.first = a
 	} else {
 		q.last.next = a
 	}
 	q.last = a
-	q.n++
 }
 
 // pushFront undoes a pop.
 func (q *queue) pushFront(a *attempt) {
 	a.next = q.first
 	q.first = a
-	if q.n == 0 {
+	if a.next == nil {
 		q.last = a
 	}
-	q.n++
 }
 
 func (q *queue) pop() *attempt {
 	a := q.first
 	if a != nil {
 		q.first, a.next = a.next, nil
-		q.n--
 	}
 	return a
 }
@@ -69,58 +91,84 @@ func (q *queue) pop() *attempt {
 type lane struct {
 	subscription int64
 	org          *orgLanes // of its organization
+	knownSubscription
 
-	// Cached state of the subscription. It is current if haveVersion equals wantVersion and haveGlobalVersion equals
-	// the scheduler's globalVersion.
-	target                   *preparedTarget
-	health                   webhook.Health
-	bucket                   *bucket // of its rate limit; nil: no limit
-	wantVersion, haveVersion uint64
-	haveGlobalVersion        uint64
-	parked                   bool  // its subscription is closed: its jobs are dropped, and the table is not read
-	refusedEpoch             int64 // the epoch in which the store refused a Begin; 0: none
-	readAfter                int64 // no read before this time, after a read that failed or found no room
-	failedReads              int   // in a row
-	reading                  bool
-	settledDuringRead        map[int64]struct{} // deliveries settled during a read, whose result may be old
+	attempts map[int64]*attempt // every delivery in memory, in any stage, so that none is queued twice
+	stages   stageCounts        // of attempts
+	head     queue              // of the queued attempts
+	begun    queue              // of the begun attempts
+	tests    laneTests
+	memory   laneMemory
 
-	// Work. attempts holds every delivery in memory, in any stage, so that no delivery is queued twice.
-	attempts      map[int64]*attempt
-	head          queue // due and not begun
-	beginning     int   // in a running Begin
-	begun         queue // waiting for a slot
-	sending       int   // requests in progress, including tests
-	tests         []*testSlot
-	bytes         int   // weight of all attempts whose request has not ended
-	averageWeight int   // moving average of the weight of a job
-	readSize      int   // jobs per read; it grows while the jobs that were read are due
-	tableHasMore  bool  // the table may hold due deliveries that are not in attempts
-	late          bool  // its first delivery has waited for long, and no owner's setting explains that
-	nextDue       int64 // earliest due time of the deliveries in the table; 0: unknown
+	table  laneTable
+	recent recentResults
 
-	// How the last requests ended. The store learns this later, and updates the health later still.
+	parked bool // its subscription is closed: its jobs are dropped, and the table is not read
+	late   bool // its first delivery has waited for long, and no owner's setting explains that
+
+	turns [resourceKinds]turn
+	wake  wakeTime
+}
+
+// knownSubscription is the cached state of a lane's subscription. It is current if version equals wantVersion and
+// globalVersion equals the scheduler's.
+type knownSubscription struct {
+	target               *preparedTarget // nil: never read
+	health               webhook.Health
+	bucket               *bucket // of its rate limit; nil: no limit
+	version, wantVersion uint64
+	globalVersion        uint64
+	refusedEpoch         int64 // the epoch in which the store refused a Begin; 0: none
+}
+
+// laneTable is what a lane knows about its deliveries in the table, and how it reads them.
+type laneTable struct {
+	hasMore bool  // the table may hold due deliveries that are not in memory
+	nextDue int64 // earliest due time of the deliveries in the table; 0: unknown
+
+	reading           bool
+	settledDuringRead map[int64]struct{} // deliveries settled during the read, whose result may be old; nil: none
+	readAfter         int64              // no read before this time, after a read that failed or found no room
+	readSize          int                // jobs per read; it grows while the jobs that were read are due
+	failedReads       int                // in a row
+}
+
+// laneTests are the tests of a subscription. They use slots like attempts.
+type laneTests struct {
+	waiting []*testSlot
+	running []*testSlot
+}
+
+// laneMemory is the memory that a lane uses.
+type laneMemory struct {
+	used       int // weight of all attempts whose request has not ended
+	averageJob int // moving average of the weight of a job
+}
+
+// recentResults tell how the last requests of a lane ended. The store learns this later, and updates the health later
+// still.
+type recentResults struct {
 	failureStreak     int // failures since the last success
 	unsettledFailures int // failures whose attempts are not settled
-
-	ends endCounter
-
-	waitsFor       [resourceKinds]bool
-	nextWaiting    [resourceKinds]*lane
-	wakeAt         int64
-	timetableIndex int // from 1; 0: not in the timetable
+	ends              endCounter
 }
 
 func newLane(subscription int64) *lane {
-	return &lane{subscription: subscription, wantVersion: 1, attempts: map[int64]*attempt{}, averageWeight: 4 << 10, readSize: minReadSize}
+	return &lane{
+		subscription: subscription, knownSubscription: knownSubscription{wantVersion: 1}, attempts: map[int64]*attempt{},
+		memory: laneMemory{averageJob: 4 << 10}, table: laneTable{readSize: minReadSize},
+	}
 }
 
-// unsettled returns how many attempts were taken from the head and are not settled.
-func (l *lane) unsettled() int { return len(l.attempts) - l.head.n }
+// requests returns how many requests are in progress, including tests.
+func (l *lane) requests() int { return l.stages[sending] + len(l.tests.running) }
 
 // isIdle reports whether the lane has no work and waits for nothing.
 func (l *lane) isIdle() bool {
-	return len(l.attempts) == 0 && l.sending == 0 && len(l.tests) == 0 && !l.reading && !l.tableHasMore && l.nextDue == 0
+	return len(l.attempts) == 0 && !l.tests.any() && !l.table.reading && !l.table.hasMore && l.table.nextDue == 0
 }
+
+func (t *laneTests) any() bool { return len(t.waiting)+len(t.running) > 0 }
 
 func (l *lane) isFailing() bool { return l.health.Status == webhook.Failing }
 
@@ -130,42 +178,176 @@ func (l *lane) isClosed() bool { return !l.target.Open || l.health.Status == web
 // willFail reports whether the lane will be failing once its last failures are settled. A request sent before that
 // would be wasted.
 func (l *lane) willFail(failingAfter int) bool {
-	return l.unsettledFailures > 0 && l.failureStreak >= failingAfter
+	return l.recent.unsettledFailures > 0 && l.recent.failureStreak >= failingAfter
 }
 
 // noteDue records the due time of a delivery in the table.
-func (l *lane) noteDue(at int64) {
-	if l.nextDue == 0 || at < l.nextDue {
-		l.nextDue = at
+func (t *laneTable) noteDue(at int64) {
+	if t.nextDue == 0 || at < t.nextDue {
+		t.nextDue = at
 	}
 }
 
-// endCounter counts the requests of a lane that ended in a round of Begin and in the round before.
-type endCounter struct {
-	round         uint64
-	current, last int
-}
-
-// recent returns how many requests ended in the last two rounds of Begin. About as many slots become free in the next
-// one. A lane that hangs has none.
-func (c *endCounter) recent(round uint64) int {
-	switch c.round {
-	case round:
-		return c.current + c.last
-	case round - 1:
-		return c.current
+// noteSettled notes that a delivery was settled during the read.
+func (t *laneTable) noteSettled(delivery int64) {
+	if t.settledDuringRead == nil {
+		t.settledDuringRead = map[int64]struct{}{}
 	}
-	return 0
+	t.settledDuringRead[delivery] = struct{}{}
 }
 
-// count counts a request that ended in the given round.
-func (c *endCounter) count(round uint64) {
-	if c.round != round {
-		c.last = 0
-		if c.round == round-1 {
-			c.last = c.current
+// The rest of this file is the only place that changes the stage of an attempt, and the counters of lanes and scheduler
+// that depend on stages. In tests, each counter is derived again from the stages after each round.
+
+// move takes an attempt to another stage.
+func (s *scheduler) move(a *attempt, to stage) {
+	if s.checks.onMove != nil {
+		s.checks.onMove(a, to)
+	}
+	s.count(a, -1)
+	a.stage = to
+	s.count(a, 1)
+	if to == ended || to == settled || to == gone {
+		s.dropBody(a)
+	}
+	if to == settled || to == gone {
+		delete(a.lane.attempts, a.Delivery)
+	}
+}
+
+// count adds n to every counter that counts an attempt in its stage.
+func (s *scheduler) count(a *attempt, n int) {
+	if a.stage == gone || a.stage == settled {
+		return
+	}
+	l := a.lane
+	l.stages[a.stage] += n
+	s.stages[a.stage] += n
+	switch a.stage {
+	case beginning, begun:
+		s.charge(l, beginPlaces, n)
+	case sending:
+		s.charge(l, sendSlots, n)
+	case ended:
+		if a.failed {
+			l.recent.unsettledFailures += n
 		}
-		c.round, c.current = round, 0
+		if a.blocksSending {
+			s.results.blocking += n
+		}
 	}
-	c.current++
+	if a.probe && a.stage != queued {
+		s.charge(l, probePlaces, n)
+	}
+}
+
+// enqueue adds a job to the end of the head.
+func (s *scheduler) enqueue(l *lane, j webhook.Job) {
+	a := &attempt{Job: j, lane: l, weight: weight(j)}
+	l.attempts[j.Delivery] = a
+	l.head.push(a)
+	l.memory.used += a.weight
+	s.charge(l, memoryBytes, jobWeight+s.bodies.add(&a.Job))
+	s.move(a, queued)
+}
+
+// dropBody drops the attempt's body from memory.
+func (s *scheduler) dropBody(a *attempt) {
+	if a.weight == 0 {
+		return
+	}
+	a.lane.memory.used -= a.weight
+	s.charge(a.lane, memoryBytes, -jobWeight-s.bodies.remove(a.Event))
+	a.weight, a.Body = 0, nil
+}
+
+// takeFromHead takes the lane's next job from its head so that it can begin.
+func (s *scheduler) takeFromHead(l *lane) *attempt {
+	a := l.head.pop()
+	a.epoch, a.probe = l.health.Epoch, l.isFailing()
+	s.move(a, beginning)
+	return a
+}
+
+// returnToHead returns an attempt that was not begun to the head of its lane.
+func (s *scheduler) returnToHead(a *attempt) {
+	a.lane.head.pushFront(a)
+	s.move(a, queued)
+}
+
+// queueForSending makes an attempt with a record wait for a slot.
+func (s *scheduler) queueForSending(a *attempt) {
+	a.lane.begun.push(a)
+	s.move(a, begun)
+}
+
+// release deletes the record of an attempt at the end of the round.
+func (s *scheduler) release(a *attempt) {
+	s.begin.toRelease = append(s.begin.toRelease, a)
+	s.move(a, releasing)
+}
+
+// takeBegun takes the lane's next begun attempt so that it can be sent.
+func (s *scheduler) takeBegun(l *lane) *attempt {
+	a := l.begun.pop()
+	s.move(a, sending)
+	return a
+}
+
+// endRequest notes how the request of an attempt has ended.
+func (s *scheduler) endRequest(a *attempt, failed bool) {
+	a.failed = failed
+	s.move(a, ended)
+}
+
+// setBlocksSending says whether the result of an ended attempt stops all sending.
+func (s *scheduler) setBlocksSending(a *attempt, blocks bool) {
+	s.count(a, -1)
+	a.blocksSending = blocks
+	s.count(a, 1)
+}
+
+// startTest gives a slot to the first test of the lane.
+func (s *scheduler) startTest(l *lane) {
+	test := l.tests.waiting[0]
+	l.tests.waiting = removeTest(l.tests.waiting, test)
+	l.tests.running = append(l.tests.running, test)
+	s.charge(l, sendSlots, 1)
+	test.reply <- true
+}
+
+// endTest returns the slot of a test.
+func (s *scheduler) endTest(l *lane, test *testSlot) {
+	l.tests.running = removeTest(l.tests.running, test)
+	s.charge(l, sendSlots, -1)
+}
+
+// setReading says whether a read of the lane runs.
+func (s *scheduler) setReading(l *lane, reading bool) {
+	n := -1
+	if reading {
+		n = 1
+	}
+	l.table.reading, l.table.settledDuringRead = reading, nil
+	s.charge(l, readSlots, n)
+}
+
+// setFailedReads sets how many reads of the lane have failed in a row.
+func (s *scheduler) setFailedReads(l *lane, n int) {
+	if l.table.failedReads > 0 {
+		s.reads.failingLanes--
+	}
+	if l.table.failedReads = n; n > 0 {
+		s.reads.failingLanes++
+	}
+}
+
+// setLate says whether the lane is late.
+func (s *scheduler) setLate(l *lane, late bool) {
+	if l.late {
+		s.steps.lateLanes--
+	}
+	if l.late = late; late {
+		s.steps.lateLanes++
+	}
 }

@@ -12,8 +12,8 @@ const (
 
 // jobsToRead returns how many more jobs the lane may read.
 func (s *scheduler) jobsToRead(l *lane) int {
-	n := min(s.laneRoom(l)/l.averageWeight, l.maxQueued()-l.head.n)
-	if l.bytes == 0 && s.orgHasRoom(l, maxWeight) {
+	n := min(s.laneRoom(l)/l.memory.averageJob, l.maxQueued()-l.stages[queued])
+	if l.memory.used == 0 && s.orgHasRoom(l, maxWeight) {
 		n = max(n, 1)
 	}
 	return max(n, 0)
@@ -26,7 +26,7 @@ func (s *scheduler) orgHasRoom(l *lane, bytes int) bool {
 
 // laneRoom returns how many more bytes the lane may use. It shrinks as the room of its organization shrinks.
 func (s *scheduler) laneRoom(l *lane) int {
-	return (s.allowed(l, memoryBytes)-l.org.used[memoryBytes])/4 - l.bytes
+	return (s.allowed(l, memoryBytes)-l.org.used[memoryBytes])/4 - l.memory.used
 }
 
 // admit adds a due job to the head if there is room.
@@ -39,26 +39,12 @@ func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	case l.bucket != nil:
 		limit = l.maxQueued()
 	}
-	if l.head.n >= limit || !s.orgHasRoom(l, w) || l.bytes > 0 && w > s.laneRoom(l) {
+	if l.stages[queued] >= limit || !s.orgHasRoom(l, w) || l.memory.used > 0 && w > s.laneRoom(l) {
 		return false
 	}
-	a := &attempt{Job: j, lane: l, weight: w}
-	l.attempts[j.Delivery] = a
-	l.head.push(a)
-	l.averageWeight = (3*l.averageWeight + w) / 4
-	l.bytes += w
-	s.charge(l, memoryBytes, jobWeight+s.bodies.add(&a.Job))
+	s.enqueue(l, j)
+	l.memory.averageJob = (3*l.memory.averageJob + w) / 4
 	return true
-}
-
-// dropBody drops the attempt's body from memory.
-func (s *scheduler) dropBody(a *attempt) {
-	if a.weight == 0 {
-		return
-	}
-	a.lane.bytes -= a.weight
-	s.charge(a.lane, memoryBytes, -jobWeight-s.bodies.remove(a.Event))
-	a.weight, a.Body = 0, nil
 }
 
 // bodies holds bodies by event. All deliveries of an event share one body, which counts once. For the limits of a lane,
@@ -90,10 +76,4 @@ func (b bodies) remove(event int64) int {
 	}
 	delete(b, event)
 	return len(shared.bytes)
-}
-
-// dropJob drops a job that is in the head or has just left it.
-func (s *scheduler) dropJob(a *attempt) {
-	s.dropBody(a)
-	delete(a.lane.attempts, a.Delivery)
 }

@@ -32,21 +32,21 @@ func TestBodies(t *testing.T) {
 	if &one.Body[0] != &two.Body[0] || &two.Body[0] == &other.Body[0] {
 		t.Error("two deliveries of one event do not share its body, or those of two do")
 	}
-	if s.laneOf(2, 1).bytes != 2*weight(two.Job) {
-		t.Errorf("the second lane holds %d bytes", s.laneOf(2, 1).bytes)
+	if s.laneOf(2, 1).memory.used != 2*weight(two.Job) {
+		t.Errorf("the second lane holds %d bytes", s.laneOf(2, 1).memory.used)
 	}
 	s.dropBody(one)
 	s.dropBody(one) // first when its request ends, then when its result is saved
 	weighs(2, 2)
-	s.dropJob(one)
-	s.dropJob(two)
+	s.move(one, gone)
+	s.move(two, gone)
 	weighs(1, 1)
 	again := admit(1, 7, 1)
 	weighs(2, 2)
-	s.dropJob(other)
-	s.dropJob(again)
+	s.move(other, gone)
+	s.move(again, gone)
 	weighs(0, 0)
-	if s.laneOf(1, 1).bytes != 0 || s.laneOf(2, 1).bytes != 0 {
-		t.Errorf("the lanes hold %d and %d bytes", s.laneOf(1, 1).bytes, s.laneOf(2, 1).bytes)
+	if s.laneOf(1, 1).memory.used != 0 || s.laneOf(2, 1).memory.used != 0 {
+		t.Errorf("the lanes hold %d and %d bytes", s.laneOf(1, 1).memory.used, s.laneOf(2, 1).memory.used)
 	}
 }

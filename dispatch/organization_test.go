@@ -99,9 +99,6 @@ func TestOrganizations(t *testing.T) {
 			if beside > 2*alone {
 				t.Errorf("%s beside the others, %s alone", beside, alone)
 			}
-			if err := x.Audit(); err != nil {
-				t.Error(err)
-			}
 			if _, err := x.Dispatcher.Ready(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -23,8 +23,8 @@ type readRequest struct {
 	wantVersion, globalVersion uint64 // changes that the result includes
 }
 
-// readResult is the store's answer to a readRequest.
-type readResult struct {
+// readReturned is the store's answer to a readRequest.
+type readReturned struct {
 	readRequest
 	target    *preparedTarget
 	jobs      []webhook.Job
@@ -39,7 +39,7 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 		lanes, err := d.store.Lanes(ctx)
 		return lanesListed{lanes, err, time.Since(begin)}
 	}
-	result := readResult{readRequest: request}
+	result := readReturned{readRequest: request}
 	if request.target {
 		t, err := d.store.Target(ctx, request.subscription)
 		if err != nil {
@@ -61,14 +61,13 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 	return result
 }
 
-// apply updates the lane with what was read.
-func (m readResult) apply(s *scheduler) {
+// finishRead updates the lane with what was read.
+func (s *scheduler) finishRead(m readReturned) {
 	l := m.lane
-	settled := l.settledDuringRead
-	l.reading, l.settledDuringRead = false, nil
-	s.charge(l, readSlots, -1)
+	before := l.table.settledDuringRead
+	s.setReading(l, false)
 	if m.limit > 0 && (m.usedLimit == 0 || m.err != nil) {
-		l.tableHasMore = true // jobs were not read
+		l.table.hasMore = true // jobs were not read
 	}
 	if m.err != nil {
 		s.retryRead(m)
@@ -76,49 +75,55 @@ func (m readResult) apply(s *scheduler) {
 	}
 	s.storeWorks(opRead)
 	s.steps.markDone(stepRead)
-	s.clearFailedReads(l)
-	s.droppedUnread = false
-	l.readAfter = 0
+	s.setFailedReads(l, 0)
+	s.reads.droppedUnread = false
+	l.table.readAfter = 0
 	if m.target != nil {
-		s.setOrg(l, m.target.Organization)
-		l.target, l.health, l.haveVersion, l.haveGlobalVersion = m.target, m.target.Health, m.wantVersion, m.globalVersion
-		if l.bucket = l.bucket.withLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
-			s.trimHead(l, l.maxQueued())
-		}
-		// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the
-		// next try.
-		if l.refusedEpoch == l.health.Epoch && !l.isClosed() {
-			l.readAfter = s.now + s.options.PollInterval.Milliseconds()
-		}
-		l.refusedEpoch, l.failureStreak = 0, l.health.ConsecutiveFailures
-		s.recheckBegun(l)
+		s.useTarget(m)
 	}
-	s.addToHead(l, m.jobs, settled)
+	s.addToHead(l, m.jobs, before)
 	if n := len(m.jobs); n > 0 && n == m.usedLimit && s.isDue(m.jobs[n-1].DueAt) {
-		l.tableHasMore, l.readSize = true, min(2*l.readSize, maxHead)
+		l.table.hasMore, l.table.readSize = true, min(2*l.table.readSize, maxHead)
 	} else if m.usedLimit > 0 {
-		l.readSize = minReadSize
+		l.table.readSize = minReadSize
 	}
 	s.update(l)
+}
+
+// useTarget updates the cached state of the lane's subscription.
+func (s *scheduler) useTarget(m readReturned) {
+	l := m.lane
+	s.setOrg(l, m.target.Organization)
+	l.target, l.health, l.version, l.globalVersion = m.target, m.target.Health, m.wantVersion, m.globalVersion
+	if l.bucket = l.bucket.withLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
+		s.trimHead(l, l.maxQueued())
+	}
+	// The store refused a Begin in the same epoch, so the refusal concerns the delivery itself. Wait before the next
+	// try.
+	if l.refusedEpoch == l.health.Epoch && !l.isClosed() {
+		l.table.readAfter = s.now + s.options.PollInterval.Milliseconds()
+	}
+	l.refusedEpoch, l.recent.failureStreak = 0, l.health.ConsecutiveFailures
+	s.recheckBegun(l)
 }
 
 // addToHead adds the jobs of a read to the head. It skips those that are not due, already in memory, or settled during
 // the read.
 func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, settled map[int64]struct{}) {
-	before := l.head.n
+	before := l.stages[queued]
 	for _, j := range jobs {
 		if _, old := settled[j.Delivery]; old || l.attempts[j.Delivery] != nil {
 			continue
 		}
 		if !s.isDue(j.DueAt) {
-			l.noteDue(j.DueAt)
+			l.table.noteDue(j.DueAt)
 			continue
 		}
 		if !s.admit(l, j, maxHead) {
-			l.tableHasMore = true
-			l.averageWeight = max(l.averageWeight, weight(j)) // otherwise a job that is too large for now would be read again and again
-			if l.head.n == before {
-				l.readAfter = s.now + retryWhenFull.Milliseconds()
+			l.table.hasMore = true
+			l.memory.averageJob = max(l.memory.averageJob, weight(j)) // otherwise a job that is too large for now would be read again and again
+			if l.stages[queued] == before {
+				l.table.readAfter = s.now + retryWhenFull.Milliseconds()
 			}
 			return
 		}
@@ -127,59 +132,49 @@ func (s *scheduler) addToHead(l *lane, jobs []webhook.Job, settled map[int64]str
 
 // retryRead reads the lane again later. A lane without work that keeps failing is dropped: its subscription may be
 // deleted. The next list of all pending deliveries finds it again if not.
-func (s *scheduler) retryRead(m readResult) {
+func (s *scheduler) retryRead(m readReturned) {
 	if s.stopping { // the read ended with the scheduler's context
 		return
 	}
 	l := m.lane
 	s.storeFails(opRead, m.err)
-	if l.failedReads == 0 {
-		s.lanesFailingRead++
-	}
-	if l.failedReads++; l.failedReads > 5 && l.unsettled() == 0 && l.sending == 0 && len(l.tests) == 0 && l.bucket.isFull(s.clock) {
+	s.setFailedReads(l, l.table.failedReads+1)
+	if l.table.failedReads > 5 && l.stages.unsettled() == 0 && !l.tests.any() && l.bucket.isFull(s.clock) {
 		s.trimHead(l, 0)
-		l.tableHasMore, l.nextDue = false, 0
+		l.table.hasMore, l.table.nextDue = false, 0
 		s.timetable.wakeAt(l, 0)
-		s.clearFailedReads(l)
-		s.droppedUnread = true
+		s.setFailedReads(l, 0)
+		s.reads.droppedUnread = true
 		s.dropLane(l)
 		return
 	}
-	l.readAfter = s.now + s.options.PollInterval.Milliseconds()
+	l.table.readAfter = s.now + s.options.PollInterval.Milliseconds()
 	s.update(l)
-}
-
-// clearFailedReads notes that the lane has no failed read to repeat.
-func (s *scheduler) clearFailedReads(l *lane) {
-	if l.failedReads > 0 {
-		s.lanesFailingRead--
-	}
-	l.failedReads = 0
 }
 
 // needsRead reports whether the lane needs something from the store.
 func (s *scheduler) needsRead(l *lane) bool {
-	if l.reading {
+	if l.table.reading {
 		return false
 	}
 	if !s.isCurrent(l) {
-		return l.tableHasMore || l.head.n > 0 || l.begun.n > 0
+		return l.table.hasMore || l.stages[queued] > 0 || l.stages[begun] > 0
 	}
-	if !l.tableHasMore || l.isFailing() && (l.unsettled() > 0 || l.head.n > 0 || !s.isDue(l.health.ProbeAt)) {
+	if !l.table.hasMore || l.isFailing() && (l.stages.unsettled() > 0 || l.stages[queued] > 0 || !s.isDue(l.health.ProbeAt)) {
 		return false
 	}
 	// Each read repeats the jobs that are already in memory. So do not read only a few more.
-	return l.head.n == 0 || l.head.n <= lowHead && s.jobsToRead(l) >= lowHead/4
+	return l.stages[queued] == 0 || l.stages[queued] <= lowHead && s.jobsToRead(l) >= lowHead/4
 }
 
 // queueRead makes a lane that needs a read wait for its turn, or for memory if it has no room. A lane with jobs in
 // memory is updated again when they end.
 func (s *scheduler) queueRead(l *lane) {
 	switch {
-	case !s.needsRead(l) || !s.isDue(l.readAfter):
+	case !s.needsRead(l) || !s.isDue(l.table.readAfter):
 	case !s.isCurrent(l) || s.jobsToRead(l) > 0:
 		s.resources[readSlots].wait(l)
-	case l.bytes == 0:
+	case l.memory.used == 0:
 		s.resources[memoryBytes].wait(l)
 	}
 }
@@ -190,8 +185,8 @@ func (s *scheduler) readNext() {
 	if s.stopping {
 		return
 	}
-	if !s.list.running && (s.list.now || !s.clock.Before(s.list.after)) {
-		s.list.now, s.list.running = false, true
+	if !s.reads.listing && (s.reads.listNow || !s.clock.Before(s.reads.listAfter)) {
+		s.reads.listNow, s.reads.listing = false, true
 		s.worker.reads <- readRequest{}
 	}
 	for s.resources[readSlots].used < maxReads {
@@ -202,7 +197,7 @@ func (s *scheduler) readNext() {
 		if l == nil {
 			return
 		}
-		if s.needsRead(l) && s.isDue(l.readAfter) {
+		if s.needsRead(l) && s.isDue(l.table.readAfter) {
 			s.startRead(l)
 		} else {
 			s.update(l)
@@ -212,9 +207,9 @@ func (s *scheduler) readNext() {
 
 // startRead starts the read that the lane needs.
 func (s *scheduler) startRead(l *lane) {
-	request := readRequest{lane: l, subscription: l.subscription, target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.globalVersion}
-	if l.tableHasMore && l.head.n <= lowHead {
-		request.limit = min(s.jobsToRead(l), l.readSize)
+	request := readRequest{lane: l, subscription: l.subscription, target: !s.isCurrent(l), wantVersion: l.wantVersion, globalVersion: s.changes.globalVersion}
+	if l.table.hasMore && l.stages[queued] <= lowHead {
+		request.limit = min(s.jobsToRead(l), l.table.readSize)
 	}
 	if !request.target && request.limit == 0 { // there was room when it began to wait
 		s.queueRead(l)
@@ -222,13 +217,92 @@ func (s *scheduler) startRead(l *lane) {
 	}
 	if request.limit > 0 {
 		request.inMemory = slices.Collect(maps.Keys(l.attempts))
-		l.tableHasMore, l.nextDue = false, 0
+		l.table.hasMore, l.table.nextDue = false, 0
 	}
-	l.reading, l.settledDuringRead = true, map[int64]struct{}{}
-	s.charge(l, readSlots, 1)
+	s.setReading(l, true)
 	s.worker.reads <- request
 }
 
 // listInterval returns the pause between two lists of all pending deliveries. A list costs more with more pending
 // deliveries.
 func listInterval(lastTook time.Duration) time.Duration { return max(30*time.Second, 100*lastTook) }
+
+// addNewJobs adds jobs to the heads of their lanes. If older jobs wait in the table, or there is no room, they are read
+// from the table later.
+func (s *scheduler) addNewJobs(jobs []webhook.Job) {
+	for _, j := range jobs {
+		if _, parked := s.parked[j.Subscription]; parked {
+			continue
+		}
+		l := s.laneOf(j.Subscription, j.Organization)
+		if l.attempts[j.Delivery] != nil {
+			continue
+		}
+		if l.table.hasMore || !s.admit(l, j, maxNewJobs) {
+			l.table.hasMore = true
+		}
+		s.update(l)
+	}
+}
+
+// markSpilled notes that a subscription has new deliveries in the table only.
+func (s *scheduler) markSpilled(subscription, organization int64) {
+	if _, parked := s.parked[subscription]; parked {
+		return
+	}
+	l := s.laneOf(subscription, organization)
+	l.table.hasMore = true
+	s.update(l)
+}
+
+// noteChanges makes the lanes of the subscriptions read them again before they send anything more. No subscription means
+// all.
+func (s *scheduler) noteChanges(subscriptions []int64) {
+	if len(subscriptions) == 0 {
+		s.changes.globalVersion++
+		clear(s.parked)
+		s.reads.listNow = true
+		return
+	}
+	for _, subscription := range subscriptions {
+		delete(s.parked, subscription)
+		l := s.laneOf(subscription, unknownOrg)
+		l.wantVersion++
+		l.table.hasMore, l.parked, l.table.readAfter = true, false, 0
+		s.update(l)
+	}
+}
+
+// lanesListed is the list of all subscriptions with pending deliveries.
+type lanesListed struct {
+	lanes    []webhook.Lane
+	err      error
+	duration time.Duration
+}
+
+// finishList notes which lanes have more deliveries in the table than in memory.
+func (s *scheduler) finishList(m lanesListed) {
+	s.reads.listing = false
+	if m.err != nil {
+		s.storeFails(opList, m.err)
+		s.reads.listAfter = s.clock.Add(s.options.PollInterval)
+		return
+	}
+	s.storeWorks(opList)
+	s.steps.markDone(stepList)
+	s.reads.droppedUnread = false
+	s.reads.listAfter = s.clock.Add(listInterval(m.duration))
+	for _, pending := range m.lanes {
+		if _, parked := s.parked[pending.Subscription]; parked {
+			continue
+		}
+		l := s.laneOf(pending.Subscription, pending.Organization)
+		// The lane may know a new delivery but not the older ones, for example after its subscription was closed.
+		// Read the table to find them.
+		if (len(l.attempts) > 0 || l.table.reading) && s.isDue(pending.DueAt) {
+			l.table.hasMore = true
+		}
+		l.table.noteDue(pending.DueAt)
+		s.update(l)
+	}
+}

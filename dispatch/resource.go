@@ -65,12 +65,12 @@ func (s *scheduler) setOrg(l *lane, organization int64) {
 	if l.org.id != unknownOrg || organization == unknownOrg {
 		return
 	}
-	if l.reading {
+	if l.table.reading {
 		s.charge(l, readSlots, -1)
 	}
 	s.leaveOrg(l)
 	s.joinOrg(l, organization)
-	if l.reading {
+	if l.table.reading {
 		s.charge(l, readSlots, 1)
 	}
 }
@@ -132,7 +132,7 @@ type resource struct {
 
 // wait adds a lane to the lanes that wait.
 func (q *resource) wait(l *lane) {
-	if l.waitsFor[q.kind] {
+	if l.turns[q.kind].waits {
 		return
 	}
 	queue := &l.org.queues[q.kind]
@@ -199,6 +199,12 @@ func (q *resource) Pop() any {
 	return t
 }
 
+// turn is the place of a lane in a laneQueue.
+type turn struct {
+	waits bool
+	next  *lane // in the queue
+}
+
 // laneQueue holds the lanes of one organization that take turns at one resource. A lane is in it at most once. When its
 // turn comes, the lane may not need it any more.
 type laneQueue struct {
@@ -207,14 +213,14 @@ type laneQueue struct {
 }
 
 func (r *laneQueue) push(l *lane) {
-	if l.waitsFor[r.kind] {
+	if l.turns[r.kind].waits {
 		return
 	}
-	l.waitsFor[r.kind], l.nextWaiting[r.kind] = true, nil
+	l.turns[r.kind] = turn{waits: true}
 	if r.first == nil {
 		r.first = l
 	} else {
-		r.last.nextWaiting[r.kind] = l
+		r.last.turns[r.kind].next = l
 	}
 	r.last = l
 }
@@ -222,8 +228,8 @@ func (r *laneQueue) push(l *lane) {
 func (r *laneQueue) pop() *lane {
 	l := r.first
 	if l != nil {
-		r.first, l.nextWaiting[r.kind] = l.nextWaiting[r.kind], nil
-		l.waitsFor[r.kind] = false
+		r.first, l.turns[r.kind].next = l.turns[r.kind].next, nil
+		l.turns[r.kind].waits = false
 	}
 	return l
 }

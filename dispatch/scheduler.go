@@ -2,7 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // These limits bound memory. They do not grow with the backlog.
@@ -30,60 +33,72 @@ const (
 type scheduler struct {
 	*Dispatcher
 	worker *worker
+	roundClock
 
 	lanes     map[int64]*lane
-	orgs      map[int64]*orgLanes     // by organization row
 	parked    map[int64]struct{}      // closed subscriptions with pending deliveries, which have no lane
+	orgs      map[int64]*orgLanes     // by organization row
 	resources [resourceKinds]resource // shared by the organizations, with the lanes that wait for them
 	timetable timetable
-	steps     stepClock // for finding delays that Keyhook itself causes
-
-	clock         time.Time // time of this round
-	now           int64     // the same in milliseconds
-	maxPutOff     int64     // in milliseconds; a due time further away means that the clock was set back
-	changesRead   uint64    // calls of SubscriptionsChanged that the scheduler has read
-	globalVersion uint64    // number of changes that may concern any subscription
-
-	unsettled int // attempts taken from a head and not settled
+	stages    stageCounts // of the attempts of all lanes
 	bodies    bodies
 
-	begin           beginState
-	blockingResults int    // results that the store fails to save; while there are any, nothing is sent
-	recordedResults uint64 // results that the store has saved
-	toRelease       []*attempt
+	changes changeState
+	reads   readState
+	begin   beginState
+	results resultState
 
-	lanesFailingRead int  // lanes whose last read failed
-	droppedUnread    bool // a lane was dropped after failed reads, and no read or list has succeeded since
-	list             listState
-
+	steps      stepClock       // for finding delays that Keyhook itself causes
 	failingOps map[string]bool // operations at which the store fails now
 	stopping   bool
 }
 
-// beginState is the state of the calls of Begin. At most one runs at a time.
+// roundClock is the time of a round.
+type roundClock struct {
+	clock     time.Time
+	now       int64 // the same in milliseconds
+	maxPutOff int64 // in milliseconds; a due time further away means that the clock was set back
+}
+
+// changeState says which changes of subscriptions the scheduler knows.
+type changeState struct {
+	read          uint64 // calls of SubscriptionsChanged that the scheduler has read
+	globalVersion uint64 // number of changes that may concern any subscription
+}
+
+// readState is the state of the reads of all lanes, and of the lists of all subscriptions with pending deliveries.
+type readState struct {
+	failingLanes  int  // lanes whose last read failed
+	droppedUnread bool // a lane was dropped after failed reads, and no read or list has succeeded since
+
+	listNow   bool      // list at once
+	listing   bool      // at most one list runs at a time
+	listAfter time.Time // no list before this time, unless listNow is set
+}
+
+// beginState is the state of the calls of Begin and Release. At most one Begin runs at a time.
 type beginState struct {
 	round      uint64 // number of calls so far
 	running    bool
-	started    time.Time     // of the last call
-	failed     bool          // the last call failed
-	after      time.Time     // no call before this time
-	lead       time.Duration // how early attempts of lanes with a rate limit are begun
-	spareBatch []*attempt    // for the next call
+	started    time.Time       // of the last call
+	failed     bool            // the last call failed
+	after      time.Time       // no call before this time
+	lead       time.Duration   // how early attempts of lanes with a rate limit are begun
+	spareBatch []webhook.Start // for the next call
+	toRelease  []*attempt      // at the end of the round
 }
 
-// listState is the state of the lists of all subscriptions with pending deliveries. At most one runs at a time.
-type listState struct {
-	now     bool // list at once
-	running bool
-	after   time.Time // no list before this time, unless now is set
+// resultState is the state of the results that are being recorded.
+type resultState struct {
+	blocking int    // results that the store fails to save; while there are any, nothing is sent
+	saved    uint64 // results that the store has saved
 }
 
 func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	s := &scheduler{
-		Dispatcher: d, worker: w,
-		lanes: map[int64]*lane{}, orgs: map[int64]*orgLanes{}, parked: map[int64]struct{}{}, bodies: bodies{}, failingOps: map[string]bool{},
-		maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds(),
-		list:      listState{now: true},
+		Dispatcher: d, worker: w, roundClock: roundClock{maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds()},
+		lanes: map[int64]*lane{}, parked: map[int64]struct{}{}, orgs: map[int64]*orgLanes{}, bodies: bodies{}, failingOps: map[string]bool{},
+		reads: readState{listNow: true},
 	}
 	for kind, all := range [resourceKinds]int{
 		beginPlaces: s.maxBegun(), probePlaces: max(s.options.Concurrency/2, 1), sendSlots: s.options.Concurrency, readSlots: maxReads, memoryBytes: maxMemory,
@@ -94,49 +109,111 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	return s
 }
 
-// run works until ctx has ended and every attempt is settled. It cuts off attempts that still run after the grace
+// run works until ctx has ended and every attempt is settled. It interrupts attempts that still run after the grace
 // period.
-func (s *scheduler) run(ctx context.Context, cut context.CancelCauseFunc) {
+func (s *scheduler) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stopped, grace := ctx.Done(), (<-chan time.Time)(nil)
+	stopped := ctx.Done()
+	var graceOver, recordsOver <-chan time.Time
 	var buffer []message
 	for {
-		messages, spilled, changes := s.inbox.takeAll(buffer[:0])
-		s.changesRead = changes
-		s.tick()
-		for _, m := range messages {
-			m.apply(s)
-		}
-		for subscription, organization := range spilled {
-			s.markSpilled(subscription, organization)
-		}
-		clear(messages)
-		if buffer = messages; cap(buffer) > 4096 {
-			buffer = nil
-		}
-		if s.stopping && s.unsettled == 0 && !s.begin.running && s.resources[readSlots].used == 0 && !s.list.running {
+		buffer = s.handleAll(buffer)
+		if s.isDone() {
 			return
 		}
-		s.wakeLanes()
-		s.beginNext()
-		s.sendNext()
-		s.readNext()
-		s.releaseUnsent()
-		s.publishLag()
-
+		s.round()
 		timer.Reset(s.untilNextWake())
 		select {
 		case <-s.inbox.wake:
 		case <-timer.C:
 		case <-stopped:
 			s.stop()
-			stopped, grace = nil, time.After(s.options.Grace)
-		case <-grace:
-			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.unsettled)
-			cut(errInterrupted)
+			stopped, graceOver = nil, time.After(s.options.Grace)
+		case <-graceOver:
+			s.log.Warn("interrupted attempts, because server.shutdown_grace is over; the next start sends them again", "attempts", s.stages.unsettled())
+			s.worker.interrupt(errInterrupted)
+			recordsOver = time.After(lastRecords)
+		case <-recordsOver:
+			s.worker.stopRecording()
 		}
 	}
+}
+
+// handleAll handles everything in the inbox. It uses the buffer for the next messages, and returns another one.
+func (s *scheduler) handleAll(buffer []message) []message {
+	messages, spilled, changes := s.inbox.takeAll(buffer[:0])
+	s.changes.read = changes
+	s.tick()
+	for _, m := range messages {
+		s.handle(m)
+	}
+	for subscription, organization := range spilled {
+		s.markSpilled(subscription, organization)
+	}
+	clear(messages)
+	if cap(messages) > 4096 {
+		return nil
+	}
+	return messages
+}
+
+func (s *scheduler) handle(m message) {
+	switch m := m.(type) {
+	// From the store.
+	case jobsCreated:
+		s.addNewJobs(m.jobs)
+	case subscriptionsChanged:
+		s.noteChanges(m.subscriptions)
+
+	// From the worker, in the order of the stages of an attempt.
+	case readReturned:
+		s.finishRead(m)
+	case lanesListed:
+		s.finishList(m)
+	case beginReturned:
+		s.finishBegin(m)
+	case releaseFailed:
+		s.storeFails(opRelease, m.err)
+	case attemptsReleased:
+		s.finishRelease(m.attempts)
+	case sendRefused:
+		s.takeBack(s.find(m.attempt))
+	case requestEnded:
+		s.finishRequest(s.find(m.attempt), m.failed)
+	case recordFailed:
+		s.noteFailedRecord(s.find(m.attempt), m.err)
+	case resultRecorded:
+		s.settle(s.find(m.attempt), m.settled)
+	case attemptInterrupted:
+		s.move(s.find(m.attempt), gone)
+
+	// From Test.
+	case slotRequested:
+		s.queueTest(m.testSlot)
+	case slotReturned:
+		s.takeSlotBack(m.testSlot)
+	default:
+		panic(fmt.Sprintf("dispatch: the scheduler does not know the message %T", m))
+	}
+}
+
+// round does everything that can be done now.
+func (s *scheduler) round() {
+	s.wakeLanes()
+	s.beginNext()
+	s.sendNext()
+	s.readNext()
+	s.releaseUnsent()
+	s.publishLag()
+	if s.checks.onRound != nil {
+		s.checks.onRound(s)
+	}
+}
+
+// isDone reports whether a stopping scheduler waits for nothing more.
+func (s *scheduler) isDone() bool {
+	return s.stopping && s.stages.unsettled() == 0 && !s.begin.running && s.resources[readSlots].used == 0 && !s.reads.listing
 }
 
 // tick reads the clock. If the clock was set back, it updates every lane, because their wake times may now be far away.
@@ -155,11 +232,11 @@ func (s *scheduler) tick() {
 
 // isDue is the only test of due times from the store. A time is due if it has come, or if it is impossible. No delivery
 // is put off for longer than RetryMax. A later time was computed before the clock was set back.
-func (s *scheduler) isDue(at int64) bool { return at <= s.now || at > s.now+s.maxPutOff }
+func (c *roundClock) isDue(at int64) bool { return at <= c.now || at > c.now+c.maxPutOff }
 
 // isCurrent reports whether the cached state of the lane's subscription is up to date.
 func (s *scheduler) isCurrent(l *lane) bool {
-	return l.target != nil && l.haveVersion == l.wantVersion && l.haveGlobalVersion == s.globalVersion
+	return l.target != nil && l.version == l.wantVersion && l.globalVersion == s.changes.globalVersion
 }
 
 // update moves a lane to where it belongs after something has happened to it. It decides from the lane's state alone,
@@ -168,13 +245,13 @@ func (s *scheduler) update(l *lane) {
 	if s.stopping {
 		return
 	}
-	if l.nextDue != 0 && s.isDue(l.nextDue) {
-		l.nextDue, l.tableHasMore = 0, true
+	if l.table.nextDue != 0 && s.isDue(l.table.nextDue) {
+		l.table.nextDue, l.table.hasMore = 0, true
 	}
 	switch {
 	case !s.isCurrent(l):
 		if l.parked {
-			l.parked, l.tableHasMore = false, true
+			l.parked, l.table.hasMore = false, true
 		}
 	case l.isClosed():
 		s.park(l)
@@ -225,13 +302,13 @@ func (s *scheduler) dropLane(l *lane) {
 
 // park drops the jobs of a closed lane. The lane costs nothing until its subscription changes.
 func (s *scheduler) park(l *lane) {
-	l.parked, l.tableHasMore, l.nextDue = true, false, 0
+	l.parked, l.table.hasMore, l.table.nextDue = true, false, 0
 	s.trimHead(l, 0)
 }
 
 // trimHead keeps the first n jobs of the head and leaves the rest to the table.
 func (s *scheduler) trimHead(l *lane, n int) {
-	if l.head.n <= n {
+	if l.stages[queued] <= n {
 		return
 	}
 	rest := l.head
@@ -240,9 +317,9 @@ func (s *scheduler) trimHead(l *lane, n int) {
 		l.head.push(rest.pop())
 	}
 	for a := rest.pop(); a != nil; a = rest.pop() {
-		s.dropJob(a)
+		s.move(a, gone)
 	}
-	l.tableHasMore = !l.parked
+	l.table.hasMore = !l.parked
 }
 
 // stop ends the beginning of attempts and releases those that were not sent.
@@ -251,9 +328,34 @@ func (s *scheduler) stop() {
 	s.timetable = nil
 	for _, l := range s.lanes {
 		s.recheckBegun(l)
-		for _, t := range l.tests {
-			t.reply <- false
+		for _, test := range l.tests.waiting {
+			test.reply <- false
 		}
-		l.tests = nil
+		l.tests.waiting = nil
+	}
+}
+
+// Names of database operations in log lines.
+const (
+	opRead    = "read deliveries"
+	opBegin   = "begin attempts"
+	opRelease = "release attempts"
+	opRecord  = "record attempts"
+	opList    = "list pending deliveries"
+)
+
+// storeFails logs the first failure of an operation of the store.
+func (s *scheduler) storeFails(operation string, err error) {
+	if !s.failingOps[operation] && !s.stopping {
+		s.failingOps[operation] = true
+		s.log.Error("a database operation fails, so some deliveries wait; the server tries again", "what", operation, "error", err)
+	}
+}
+
+// storeWorks logs that a failing operation works again.
+func (s *scheduler) storeWorks(operation string) {
+	if s.failingOps[operation] {
+		delete(s.failingOps, operation)
+		s.log.Info("the database operation works again", "what", operation)
 	}
 }

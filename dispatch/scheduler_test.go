@@ -14,14 +14,14 @@ func TestTick(t *testing.T) {
 		s := newTestScheduler(t)
 		s.now += (24 * time.Hour).Milliseconds()
 		l := s.laneOf(7, 1)
-		l.noteDue(s.now + 1000)
+		l.table.noteDue(s.now + 1000)
 		s.update(l)
-		if l.tableHasMore || l.wakeAt != s.now+1000 {
-			t.Fatalf("before: more %t, woken at %d", l.tableHasMore, l.wakeAt)
+		if l.table.hasMore || l.wake.at != s.now+1000 {
+			t.Fatalf("before: more %t, woken at %d", l.table.hasMore, l.wake.at)
 		}
 		s.tick()
-		if !l.tableHasMore || !l.waitsFor[readSlots] || l.wakeAt != 0 {
-			t.Errorf("after: more %t, in line to read %t, woken at %d", l.tableHasMore, l.waitsFor[readSlots], l.wakeAt)
+		if !l.table.hasMore || !l.turns[readSlots].waits || l.wake.at != 0 {
+			t.Errorf("after: more %t, in line to read %t, woken at %d", l.table.hasMore, l.turns[readSlots].waits, l.wake.at)
 		}
 	})
 
@@ -53,12 +53,12 @@ func TestTimetable(t *testing.T) {
 	last := int64(0)
 	for len(table) > 0 {
 		l := table[0]
-		if l.wakeAt < last {
-			t.Fatalf("%d comes after %d", l.wakeAt, last)
+		if l.wake.at < last {
+			t.Fatalf("%d comes after %d", l.wake.at, last)
 		}
-		last = l.wakeAt
+		last = l.wake.at
 		table.wakeAt(l, 0)
-		if l.wakeAt != 0 || l.timetableIndex != 0 {
+		if l.wake.at != 0 || l.wake.index != 0 {
 			t.Fatal("a removed lane still has an index")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -37,12 +38,12 @@ type sender struct {
 
 // sendResult is how an attempt ended.
 type sendResult struct {
-	status     *int   // nil: no response
-	body       string // the part of the response that is stored
-	duration   time.Duration
-	failure    webhook.Failure // zero on success
-	retryAfter time.Duration   // requested by the receiver
-	cutOff     bool            // by our own shutdown; the true result is unknown
+	status      *int   // nil: no response
+	body        string // the part of the response that is stored
+	duration    time.Duration
+	failure     webhook.Failure // zero on success
+	retryAfter  time.Duration   // requested by the receiver
+	interrupted bool            // by our own shutdown, before the result was known
 }
 
 // record returns the record of an attempt with this result.
@@ -55,7 +56,7 @@ func (r sendResult) record(attempt int64, j *webhook.Job, epoch int64) webhook.R
 	}
 }
 
-// send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to cut it off.
+// send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to interrupt it.
 func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
 	if !t.sendError.IsZero() {
 		return sendResult{failure: t.sendError}
@@ -65,37 +66,25 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	begin := time.Now()
 	result := s.exchange(ctx, t, j, begin)
 	result.duration = time.Since(begin)
-	result.cutOff = !result.failure.IsZero() && errors.Is(context.Cause(ctx), errInterrupted)
 	return result
 }
 
-// exchange sends the request and reads the response. A panic in the transport is a failed attempt.
+// exchange sends the request and reads the response.
 func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (result sendResult) {
-	defer func() {
-		if p := recover(); p != nil {
-			what := slog.Attr{}
-			if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
-				what = slog.String("error", err.Error())
-			}
-			s.log.LogAttrs(ctx, slog.LevelError, "the code that sends an attempt panicked; please report this bug with the stack", what,
-				slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
-			result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
-		}
-	}()
-	var inHandshake atomic.Bool // written by the goroutine that dials
-	request := t.request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { inHandshake.Store(err != nil) },
-	}))
+	defer s.failOnPanic(ctx, t, &result)
+	var handshake handshakeTrace
+	request := t.request.WithContext(handshake.context(ctx, t.request.URL))
 	request.Header = s.header(t, j, now)
-	request.ContentLength = int64(len(j.Body))
-	request.Body = body(j.Body)
+	content := j.Body // a closure over j would move a copy of the whole job to the heap
+	request.ContentLength = int64(len(content))
+	request.Body = body(content)
 	// The receiver may have closed a connection before any byte was written. With GetBody, the transport then repeats
 	// the request on another one. The transport never repeats a request after that, so one attempt is one request.
-	request.GetBody = func() (io.ReadCloser, error) { return body(j.Body), nil }
+	request.GetBody = func() (io.ReadCloser, error) { return body(content), nil }
 
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		result.failure = s.classify(ctx, err, inHandshake.Load())
+		result.failure, result.interrupted = s.classify(ctx, err, handshake.failed.Load()), isInterrupted(ctx)
 		return result
 	}
 	defer response.Body.Close()
@@ -107,10 +96,42 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 		result.failure = webhook.Failure{Class: webhook.HTTPStatus, Text: strconv.Itoa(status)}
 		result.retryAfter = retryAfter(response.Header, time.Now(), s.retryMax)
 	case err != nil:
-		result.failure = s.classify(ctx, err, false)
+		result.failure, result.interrupted = s.classify(ctx, err, false), isInterrupted(ctx)
 	}
 	return result
 }
+
+// handshakeTrace notes whether a TLS handshake failed.
+type handshakeTrace struct {
+	httptrace.ClientTrace
+	failed atomic.Bool // written by the goroutine that dials
+}
+
+// context returns a context that traces a request to the URL. Only https has handshakes.
+func (h *handshakeTrace) context(ctx context.Context, to *url.URL) context.Context {
+	if to.Scheme != "https" {
+		return ctx
+	}
+	h.TLSHandshakeDone = func(_ tls.ConnectionState, err error) { h.failed.Store(err != nil) }
+	return httptrace.WithClientTrace(ctx, &h.ClientTrace)
+}
+
+// failOnPanic makes a panic in the transport a failed attempt.
+func (s *sender) failOnPanic(ctx context.Context, t *preparedTarget, result *sendResult) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	what := slog.Attr{}
+	if err, ok := p.(runtime.Error); ok { // any other value may contain a URL
+		what = slog.String("error", err.Error())
+	}
+	s.log.LogAttrs(ctx, slog.LevelError, "the code that sends an attempt panicked; please report this bug with the stack", what,
+		slog.String("subscription", t.ID), slog.String("stack", string(debug.Stack())))
+	result.failure = webhook.Failure{Class: webhook.ProtocolError, Text: "the request could not be sent"}
+}
+
+func isInterrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errInterrupted) }
 
 // body returns a reader of a type that the transport knows. Then the transport sends header and body in one write, and
 // never a body of unknown length.

@@ -1,8 +1,13 @@
 package dispatch_test
 
 import (
+	"context"
+	"io"
+	"net/http"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/dispatch"
 	"github.com/keyhook/keyhook/storage/storagetest"
@@ -97,6 +102,126 @@ func TestShutdown(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+func TestInterruption(t *testing.T) {
+	t.Parallel()
+	for name, respondTo := range map[string]handler{
+		"arrives with the interruption": func(q *http.Request) (*http.Response, error) {
+			<-q.Context().Done()
+			return newResponse(200, ""), nil
+		},
+		"refuses the event with the interruption": func(q *http.Request) (*http.Response, error) {
+			<-q.Context().Done()
+			return newResponse(500, ""), nil
+		},
+		"arrives just before the interruption, and the store is slow": respondAfter(time.Second+3*time.Second-time.Millisecond, respond(200)),
+	} {
+		runInVirtualTime(t, "a complete response that "+name+" is recorded", func(t *testing.T) {
+			f := newFaults()
+			f.slow(500 * time.Millisecond)
+			x := stoppedFixture(t, f, dispatch.Options{Grace: 3 * time.Second})
+			sub := x.subscribe(t, "a.example", respondTo)
+			x.run(t)
+			x.publish(t, 10)
+			time.Sleep(time.Second)
+			begin := time.Now()
+			x.stop()
+			if took := time.Since(begin); took > 3*time.Second+time.Second {
+				t.Errorf("took %s", took)
+			}
+			if n := x.outcomes(t, sub); n[webhook.Succeeded]+n[webhook.Failed] != 10 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+		})
+	}
+
+	runInVirtualTime(t, "a response that the interruption makes incomplete is not known", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{Grace: 3 * time.Second})
+		sub := x.subscribe(t, "a.example", func(q *http.Request) (*http.Response, error) {
+			r := newResponse(200, "")
+			r.ContentLength, r.Body = -1, io.NopCloser(untilDone{q.Context()})
+			return r, nil
+		})
+		x.publish(t, 10)
+		time.Sleep(time.Second)
+		x.stop()
+		if n := x.outcomes(t, sub); n[webhook.Sending] != 10 || len(n) != 1 {
+			t.Errorf("on record: %v", n)
+		}
+	})
+
+	runInVirtualTime(t, "a store that hangs delays the end by a second", func(t *testing.T) {
+		f := newFaults()
+		f.slow(time.Hour)
+		x := stoppedFixture(t, f, dispatch.Options{Grace: 3 * time.Second})
+		x.subscribe(t, "a.example", respond(200))
+		x.run(t)
+		x.publish(t, 10)
+		time.Sleep(time.Second)
+		begin := time.Now()
+		x.stop()
+		if took := time.Since(begin); took != 4*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// untilDone has nothing to read until its context ends.
+type untilDone struct{ ctx context.Context }
+
+func (r untilDone) Read([]byte) (int, error) {
+	<-r.ctx.Done()
+	return 0, r.ctx.Err()
+}
+
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	runTest := func(t *testing.T, after func(x *fixture, sub webhook.Subscription), want map[webhook.Outcome]int) {
+		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+		store, closeStore := storagetest.OpenWith(t, o)
+		x := fixtureOn(t, store, nil, dispatch.Options{Grace: time.Second})
+		sub := x.subscribe(t, "a.example", hang)
+		x.run(t)
+		after(x, sub)
+		before := len(x.requests("a.example"))
+		x.stop() // running requests are interrupted, as by a crash
+		closeStore()
+
+		store, _ = storagetest.OpenWith(t, o)
+		x.connect(t, store, nil, dispatch.Options{})
+		x.setReceiver("a.example", respond(200))
+		x.run(t)
+		time.Sleep(time.Hour)
+		if n := len(x.requests("a.example")) - before; n != 0 {
+			t.Errorf("%d requests after the restart", n)
+		}
+		if h := x.health(t, sub); h.PendingDeliveries != 0 {
+			t.Errorf("%d pending", h.PendingDeliveries)
+		}
+		if d := cmp.Diff(want, x.outcomes(t, sub)); d != "" {
+			t.Errorf("on record (-want +got):\n%s", d)
+		}
+	}
+
+	runInVirtualTime(t, "a test that a crash interrupted is not sent again", func(t *testing.T) {
+		runTest(t, func(x *fixture, sub webhook.Subscription) {
+			if _, _, _, err := x.BeginTest(t.Context(), x.org(), sub.ID); err != nil {
+				t.Fatal(err)
+			}
+		}, map[webhook.Outcome]int{webhook.Interrupted: 1})
+	})
+
+	runInVirtualTime(t, "discarded deliveries whose attempts a crash interrupted are not sent again", func(t *testing.T) {
+		runTest(t, func(x *fixture, sub webhook.Subscription) {
+			x.publish(t, 20)
+			time.Sleep(time.Second)
+			x.hold(t)
+			if n, err := x.DiscardQueue(t.Context(), x.operator(t)); err != nil || n != 20 {
+				t.Fatalf("%d discarded, %v", n, err)
+			}
+		}, map[webhook.Outcome]int{webhook.Interrupted: 16})
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -13,8 +14,6 @@ import (
 type testSlot struct {
 	organization int64
 	subscription int64
-	lane         *lane
-	granted      bool
 	reply        chan bool // receives one value: whether the slot is granted
 }
 
@@ -23,41 +22,33 @@ type (
 	slotReturned  struct{ *testSlot } // after use, or when it is no longer needed
 )
 
-func (m slotRequested) apply(s *scheduler) {
+// queueTest makes a test wait for a slot.
+func (s *scheduler) queueTest(test *testSlot) {
 	if s.stopping {
-		m.reply <- false
+		test.reply <- false
 		return
 	}
-	m.lane = s.laneOf(m.subscription, m.organization)
-	m.lane.tests = append(m.lane.tests, m.testSlot)
-	s.update(m.lane)
+	l := s.laneOf(test.subscription, test.organization)
+	l.tests.waiting = append(l.tests.waiting, test)
+	s.update(l)
 }
 
-// grantTest gives a slot to the first test of the lane.
-func (s *scheduler) grantTest(l *lane) {
-	test := l.tests[0]
-	l.tests[0] = nil
-	l.tests = l.tests[1:]
-	test.granted = true
-	test.reply <- true
-}
-
-func (m slotReturned) apply(s *scheduler) {
-	l := m.lane
-	switch {
-	case l == nil: // it was refused at once
+// takeSlotBack forgets a test and frees its slot. The lane of a test stays in memory at least as long.
+func (s *scheduler) takeSlotBack(test *testSlot) {
+	l := s.lanes[test.subscription]
+	if l == nil { // the test was refused at once
 		return
-	case m.granted:
-		s.freeSlot(l)
-	default:
-		for i, test := range l.tests {
-			if test == m.testSlot {
-				l.tests = append(l.tests[:i], l.tests[i+1:]...)
-				break
-			}
-		}
+	}
+	if slices.Contains(l.tests.running, test) {
+		s.endTest(l, test)
+	} else {
+		l.tests.waiting = removeTest(l.tests.waiting, test)
 	}
 	s.update(l)
+}
+
+func removeTest(from []*testSlot, test *testSlot) []*testSlot {
+	return slices.DeleteFunc(from, func(other *testSlot) bool { return other == test })
 }
 
 var errStopping = errors.New("dispatch: no test is sent because the server is stopping")

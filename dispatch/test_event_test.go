@@ -85,6 +85,71 @@ func TestTestAttempts(t *testing.T) {
 	})
 }
 
+func TestTestsOfFailingSubscriptions(t *testing.T) {
+	t.Parallel()
+	// failing makes a subscription that is failing, with a probe due within 18 seconds, and a receiver that now takes a
+	// minute.
+	failing := func(t *testing.T) (*fixture, webhook.Subscription) {
+		x := newFixture(t, dispatch.Options{Timeout: 2 * time.Minute})
+		sub := x.subscribe(t, "a.example", respond(500))
+		x.publish(t, 20)
+		time.Sleep(time.Second)
+		if h := x.health(t, sub); h.Status != webhook.Failing {
+			t.Fatalf("not failing: %+v", h.Health)
+		}
+		x.setReceiver("a.example", respondAfter(time.Minute, respond(200)))
+		return x, sub
+	}
+	checkOneInProgress := func(t *testing.T, x *fixture, sub webhook.Subscription) {
+		t.Helper()
+		if n := x.outcomes(t, sub); n[webhook.Sending] != 1 {
+			t.Errorf("%d attempts on record as in progress, want the first alone", n[webhook.Sending])
+		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if n := x.running["a.example"]; n != 1 {
+			t.Errorf("%d requests in progress, want 1", n)
+		}
+	}
+
+	t.Run("a probe waits for a test that is in progress", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x, sub := failing(t)
+			var done sync.WaitGroup
+			done.Go(func() {
+				if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+					t.Errorf("%v, %+v", err, a)
+				}
+			})
+			time.Sleep(30 * time.Second)
+			checkOneInProgress(t, x, sub)
+			done.Wait()
+			time.Sleep(time.Second)
+			checkOneInProgress(t, x, sub) // now the probe
+			time.Sleep(time.Hour)
+			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
+				t.Errorf("%+v, %d pending", h.Health, h.PendingDeliveries)
+			}
+		})
+	})
+
+	t.Run("a test waits for a probe that is in progress", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T) {
+			x, sub := failing(t)
+			time.Sleep(30 * time.Second)
+			var done sync.WaitGroup
+			done.Go(func() {
+				if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+					t.Errorf("%v, %+v", err, a)
+				}
+			})
+			time.Sleep(10 * time.Second)
+			checkOneInProgress(t, x, sub)
+			done.Wait()
+		})
+	})
+}
+
 func TestTestAttemptsThatAreCancelled(t *testing.T) {
 	t.Parallel()
 

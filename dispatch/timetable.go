@@ -8,39 +8,45 @@ import (
 // timetable is a heap of the lanes that have a wake time, the earliest first.
 type timetable []*lane
 
+// wakeTime is the place of a lane in the timetable.
+type wakeTime struct {
+	at    int64 // 0: none
+	index int   // from 1; 0: not in the timetable
+}
+
 // wakeAt sets the time at which the lane is updated; 0 removes it.
 func (t *timetable) wakeAt(l *lane, at int64) {
-	before := l.wakeAt
-	l.wakeAt = at
+	before := l.wake.at
+	l.wake.at = at
 	switch {
 	case at == before:
 	case at == 0:
-		heap.Remove(t, l.timetableIndex-1)
+		heap.Remove(t, l.wake.index-1)
 	case before == 0:
 		heap.Push(t, l)
 	default:
-		heap.Fix(t, l.timetableIndex-1)
+		heap.Fix(t, l.wake.index-1)
 	}
 }
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
 func (t timetable) Len() int           { return len(t) }
-func (t timetable) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
+func (t timetable) Less(i, j int) bool { return t[i].wake.at < t[j].wake.at }
 func (t timetable) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
-	t[i].timetableIndex, t[j].timetableIndex = i+1, j+1
+	t[i].wake.index, t[j].wake.index = i+1, j+1
 }
 func (t *timetable) Push(x any) {
 	l := x.(*lane)
 	*t = append(*t, l)
-	l.timetableIndex = len(*t)
+	l.wake.index = len(*t)
 }
 func (t *timetable) Pop() any {
 	last := len(*t) - 1
 	l := (*t)[last]
 	(*t)[last] = nil
 	*t = (*t)[:last]
-	l.timetableIndex = 0
+	l.wake.index = 0
 	return l
 }
 
@@ -48,9 +54,9 @@ func (t *timetable) Pop() any {
 func (s *scheduler) untilNextWake() time.Duration {
 	d := s.options.PollInterval
 	if len(s.timetable) > 0 {
-		d = min(d, time.UnixMilli(s.timetable[0].wakeAt).Sub(s.clock))
+		d = min(d, time.UnixMilli(s.timetable[0].wake.at).Sub(s.clock))
 	}
-	if s.begin.failed && s.blockingResults == 0 && !s.begin.running { // otherwise a message will wake the scheduler
+	if s.begin.failed && s.results.blocking == 0 && !s.begin.running { // otherwise a message will wake the scheduler
 		d = min(d, s.begin.after.Sub(s.clock))
 	}
 	return max(d, time.Millisecond)
@@ -58,7 +64,7 @@ func (s *scheduler) untilNextWake() time.Duration {
 
 // wakeLanes updates the lanes whose wake time has come.
 func (s *scheduler) wakeLanes() {
-	for len(s.timetable) > 0 && s.timetable[0].wakeAt <= s.now {
+	for len(s.timetable) > 0 && s.timetable[0].wake.at <= s.now {
 		l := s.timetable[0]
 		s.timetable.wakeAt(l, 0)
 		s.update(l)
@@ -67,16 +73,16 @@ func (s *scheduler) wakeLanes() {
 
 // nextWake returns when the lane must be updated even if nothing happens; 0: never.
 func (s *scheduler) nextWake(l *lane) int64 {
-	wake := l.nextDue
+	wake := l.table.nextDue
 	wakeBy := func(t int64) {
 		if !s.isDue(t) && (wake == 0 || t < wake) {
 			wake = t
 		}
 	}
 	if s.needsRead(l) {
-		wakeBy(l.readAfter)
+		wakeBy(l.table.readAfter)
 	}
-	if l.isFailing() && (l.tableHasMore || l.head.n > 0) {
+	if l.isFailing() && (l.table.hasMore || l.stages[queued] > 0) {
 		wakeBy(l.health.ProbeAt)
 	}
 	if l.bucket != nil {

@@ -18,28 +18,34 @@ const (
 	maxWriteRetry = 5 * time.Second
 )
 
+// lastRecords is how long results are still recorded after running requests were interrupted. A commit takes milliseconds.
+const lastRecords = time.Second
+
 // worker carries out the scheduler's decisions in its own goroutines, and reports back to it.
 type worker struct {
 	*Dispatcher
-	ctx     context.Context // ends when running requests are cut off
-	running sync.WaitGroup
-	batches chan []*attempt // one at a time
-	reads   chan readRequest
+	ctx           context.Context // ends when running requests are interrupted
+	interrupt     context.CancelCauseFunc
+	recordCtx     context.Context // ends later, so that complete responses are recorded
+	stopRecording context.CancelFunc
+	running       sync.WaitGroup
+	batches       chan []webhook.Start // one at a time
+	reads         chan readRequest
+}
+
+func newWorker(ctx context.Context, d *Dispatcher) *worker {
+	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1)}
+	w.ctx, w.interrupt = context.WithCancelCause(ctx)
+	w.recordCtx, w.stopRecording = context.WithCancel(ctx)
+	return w
 }
 
 // begin records batches until the channel is closed. It waits for each Begin, because the scheduler must know what was
 // recorded.
 func (w *worker) begin() {
-	var starts []webhook.Start
-	for batch := range w.batches {
-		starts = starts[:0]
-		for _, a := range batch {
-			starts = append(starts, webhook.Start{
-				Delivery: a.Delivery, Subscription: a.Subscription, Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
-			})
-		}
+	for starts := range w.batches {
 		rows, err := w.store.Begin(w.ctx, starts)
-		w.inbox.post(beginReturned{batch, rows, err})
+		w.inbox.post(beginReturned{starts, rows, err})
 	}
 }
 
@@ -50,32 +56,47 @@ func (w *worker) read(ctx context.Context) {
 	}
 }
 
-// deliver sends one attempt and records its result.
-func (w *worker) deliver(a *attempt) {
-	w.running.Go(func() {
-		// An attempt that was decided before a change must not be sent after it. The store reports the change before
-		// this check, and the signature is made after it.
-		if w.inbox.changes.Load() != a.changesRead {
-			w.inbox.post(sendRefused{a})
-			return
-		}
-		sent := w.sender.send(w.ctx, a.target, a.Job)
-		if sent.cutOff {
-			w.inbox.post(attemptInterrupted{a, true})
-			return
-		}
-		r := w.result(a, sent)
-		a.failed = !r.Succeeded
-		w.inbox.post(requestEnded{a}) // this drops the body, so the job must not be copied after it
-		w.settle(a, r)
-	})
+// sendOrder is a copy of everything that sending an attempt needs.
+type sendOrder struct {
+	webhook.Job
+	row, epoch  int64
+	target      *preparedTarget
+	failures    int    // consecutive failures of the subscription
+	changesRead uint64 // calls of SubscriptionsChanged that the scheduler had read
+}
+
+func (o *sendOrder) key() attemptKey { return attemptKey{o.Subscription, o.Delivery} }
+
+// send sends one attempt and records its result in another goroutine, which owns the order from now on.
+func (w *worker) send(o *sendOrder) {
+	w.running.Add(1)
+	go w.deliver(o)
+}
+
+func (w *worker) deliver(o *sendOrder) {
+	defer w.running.Done()
+	// An attempt that was decided before a change must not be sent after it. The store reports the change before this
+	// check, and the signature is made after it.
+	if w.inbox.changes.Load() != o.changesRead {
+		w.inbox.post(sendRefused{o.key()})
+		return
+	}
+	sent := w.sender.send(w.ctx, o.target, o.Job)
+	if sent.interrupted {
+		w.inbox.post(attemptInterrupted{o.key()})
+		return
+	}
+	o.Body = nil // from now on, the scheduler does not count it
+	r := w.result(o, sent)
+	w.inbox.post(requestEnded{o.key(), !r.Succeeded})
+	w.record(o, r)
 }
 
 // result returns the record of how an attempt ended, with the time of the next attempt if it failed.
-func (w *worker) result(a *attempt, sent sendResult) webhook.Result {
-	r := sent.record(a.row, &a.Job, a.epoch)
+func (w *worker) result(o *sendOrder, sent sendResult) webhook.Result {
+	r := sent.record(o.row, &o.Job, o.epoch)
 	if !r.Succeeded {
-		failedProbes := max(a.failures+1-w.options.Policy.FailingAfter, 1)
+		failedProbes := max(o.failures+1-w.options.Policy.FailingAfter, 1)
 		now := time.Now().UnixMilli()
 		r.RetryAt = now + max(w.backoff.Jittered(r.Number), sent.retryAfter).Milliseconds()
 		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), sent.retryAfter).Milliseconds()
@@ -83,21 +104,21 @@ func (w *worker) result(a *attempt, sent sendResult) webhook.Result {
 	return r
 }
 
-// settle records a result, however long that takes. Until then the delivery is not queued again.
-func (w *worker) settle(a *attempt, r webhook.Result) {
+// record records a result, however long that takes. Until then the delivery is not queued again.
+func (w *worker) record(o *sendOrder, r webhook.Result) {
+	var now webhook.Settled
 	err := retryWrite(w.ctx, func() (err error) {
-		a.settled, err = w.store.Record(w.ctx, r)
-		if err != nil {
-			w.inbox.post(recordFailed{a, err})
+		if now, err = w.store.Record(w.recordCtx, r); err != nil {
+			w.inbox.post(recordFailed{o.key(), err})
 		}
 		return err
 	})
 	if err != nil {
-		w.inbox.post(attemptInterrupted{a, false})
+		w.inbox.post(attemptInterrupted{o.key()})
 		return
 	}
-	w.inbox.post(attemptSettled{a})
-	w.report(&a.target.Target, &a.Job, r, a.settled)
+	w.inbox.post(resultRecorded{o.key(), now})
+	w.report(&o.target.Target, &o.Job, r, now)
 }
 
 // retryWrite repeats write until it succeeds. When ctx ends, it gives up and returns the last error.
@@ -119,13 +140,9 @@ func retryWrite(ctx context.Context, write func() error) error {
 
 // release deletes the records of attempts that were begun but not sent. Until then their deliveries are not queued
 // again.
-func (w *worker) release(attempts []*attempt) {
+func (w *worker) release(attempts []attemptKey, rows []int64) {
 	w.running.Go(func() {
-		rows := make([]int64, len(attempts))
-		for i, a := range attempts {
-			rows[i] = a.row
-		}
-		// If this never succeeds, the records stay, like those of attempts that are cut off.
+		// If this never succeeds, the records stay, like those of attempts that are interrupted.
 		_ = retryWrite(w.ctx, func() error {
 			err := w.store.UndoBegin(w.ctx, rows)
 			if err != nil {

@@ -400,7 +400,7 @@ func TestRefusedRekey(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, stop := storagetest.OpenWith(t, x.o)
-		refuse("a running server", x, "", keyB, fmt.Sprint(os.Getpid()), "stop that one first")
+		refuse("a running server", x, "", keyB, fmt.Sprint(os.Getpid()), "stop that process first")
 		stop()
 		x.requireSameSecrets(t)
 	})

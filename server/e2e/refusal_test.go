@@ -179,7 +179,7 @@ func TestRefusedDatabase(t *testing.T) {
 		}, 4, "not a regular file"},
 		refusal{"a file that another process owns", func(t *testing.T, cmd *exec.Cmd) []string {
 			p := start(t, cmd.Dir)
-			return []string{"stop that one first", strconv.Itoa(p.cmd.Process.Pid)}
+			return []string{"stop that process first", strconv.Itoa(p.cmd.Process.Pid)}
 		}, 6, "database is in use"},
 	)
 }

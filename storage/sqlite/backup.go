@@ -139,14 +139,14 @@ func destination(path string, o BackupOptions, at time.Time) (file string, write
 		return filepath.Join(dir, backup.Name(filepath.Base(path), at)), writer, nil
 	}
 	if o.Keep > 0 {
-		return "", writer, fmt.Errorf("only dated copies are counted and removed, so name a directory that exists instead of %s", to)
+		return "", writer, fault.Advise(fmt.Errorf("%s is not a directory, and old backups are removed from a directory only", to), "give an existing directory")
 	}
 	// Do not follow a link at the name of the copy: the copy would replace its target.
 	if dir, writer, err = disk.Locate(filepath.Dir(to)); err != nil {
 		return "", writer, err
 	}
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-		return "", writer, fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
+		return "", writer, fault.Advise(fmt.Errorf("there is no directory %s", filepath.Dir(to)), "create it first")
 	}
 	file = filepath.Join(dir, filepath.Base(to))
 	if err := checkReplaceable(dir, path, writer); err != nil {

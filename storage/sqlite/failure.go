@@ -27,7 +27,7 @@ const (
 var public = map[problem]string{
 	diskFull: "the disk is full: writes fail until there is free space",
 	ioError:  "the disk refuses writes; it is tried again every second",
-	damaged:  "the database is damaged: all writes are refused; restore a backup",
+	damaged:  "the database is damaged, so nothing is written; restore a backup",
 }
 
 // part is the kind of work that found a problem. The problem ends when the same kind of work succeeds.

@@ -34,7 +34,7 @@ func lock(path string) (*ownership, error) {
 		owner := readLock(f).owner
 		f.Close()
 		return nil, fault.Advise(fmt.Errorf("%w: %s belongs to the running process %s", ErrInUse, path, owner),
-			"stop that one first, or set storage.path to another file")
+			"stop that process first, or set storage.path to another file")
 	}
 	if err != nil {
 		f.Close()
@@ -125,7 +125,7 @@ func checkOtherNames(path string) error {
 // usedElsewhere refuses a database that another process has open by another name.
 func usedElsewhere(path string) error {
 	return fault.Advise(fmt.Errorf("%w: another running process has opened %s under another name, such as a link or a mount in another container", ErrInUse, path),
-		"stop that one first, or set storage.path to another file")
+		"stop that process first, or set storage.path to another file")
 }
 
 // onlyName refuses a database that has a second name (a hard link). SQLite keeps a part of the data in files beside the

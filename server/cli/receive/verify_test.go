@@ -159,7 +159,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"no secret", "--request " + body, "there is no secret; give --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
 		{"two secrets", "--secret a --secret-file b", "exclude each other"},
 		{"a secret file that is empty", "--secret-file " + saved(t, "\n"), "is empty"},
-		{"a secret file that is not there", "--secret-file " + filepath.Join(t.TempDir(), "missing"), "no such file"},
+		{"a secret file that is not there", "--secret-file /none", "no such file"},
 		{"no delivery", "--secret-file " + secret, "there is no delivery"},
 		{"no headers", "--body " + body + " --secret-file " + secret, "there are no headers"},
 		{"the standard input twice", "--request - --body - --secret-file " + secret, "cannot both read the standard input"},

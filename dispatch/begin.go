@@ -1,0 +1,202 @@
+package dispatch
+
+import (
+	"slices"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// beginKind returns the resource for which the lane waits before it begins an attempt.
+func (s *scheduler) beginKind(l *lane) int {
+	if l.isFailing() {
+		return probePlaces
+	}
+	return beginPlaces
+}
+
+// mayBegin reports whether the lane may begin another attempt. A healthy lane begins one for each free slot. It begins
+// as many more as requests ended lately, so that the next attempts are ready when slots become free. A Begin takes as
+// long as two commits, and in that time a quick receiver answers a hundred requests. A failing lane begins one probe,
+// at its probe time, when all earlier attempts are settled. A lane with a rate limit begins only attempts for which
+// there are tokens. Others wait without a record.
+//
+// The fewer places its organization has left, the fewer a lane gets. So lanes that hang together cannot take all
+// places.
+func (s *scheduler) mayBegin(l *lane) bool {
+	if l.stages[queued] == 0 || !s.isCurrent(l) || l.isClosed() {
+		return false
+	}
+	if l.isFailing() {
+		return s.mayProbe(l) && s.rateAllowsBegin(l)
+	}
+	begun := l.stages[beginning] + l.stages[begun]
+	if begun >= max(s.options.PerSubscription-l.requests(), 0)+min(l.recent.ends.recent(s.begin.round), maxBegunPerLaneSlot*s.options.PerSubscription) {
+		return false
+	}
+	return (begun == 0 || 2*begun < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
+}
+
+// mayProbe reports whether a failing lane may send its probe now.
+func (s *scheduler) mayProbe(l *lane) bool {
+	return l.stages.unsettled() == 0 && l.requests() == 0 && s.isDue(l.health.ProbeAt)
+}
+
+// maxBegun returns how many attempts may be begun and not sent, in all lanes.
+func (s *scheduler) maxBegun() int { return maxBegunPerSlot * s.options.Concurrency }
+
+// beginNext takes one attempt from each lane in turn and begins them together.
+func (s *scheduler) beginNext() {
+	if s.stopping || s.begin.running || s.results.blocking > 0 || s.clock.Before(s.begin.after) {
+		return
+	}
+	// Probes come first, and use at most half of the slots. So a failing endpoint waits for other failing endpoints,
+	// not for healthy ones.
+	batch := s.collect(s.begin.spareBatch[:0], probePlaces)
+	batch = s.collect(batch, beginPlaces)
+	s.begin.spareBatch = nil
+	if len(batch) == 0 {
+		s.begin.spareBatch, s.begin.failed = batch, false
+		return
+	}
+	s.begin.running, s.begin.started = true, s.clock
+	s.begin.round++
+	s.worker.batches <- batch
+}
+
+// collect appends attempts of the lanes that wait for the resource.
+func (s *scheduler) collect(batch []webhook.Start, kind int) []webhook.Start {
+	for len(batch) < maxBatch && s.resources[beginPlaces].used < s.resources[beginPlaces].capacity {
+		l := s.resources[kind].next(1)
+		if l == nil {
+			break
+		}
+		if s.beginKind(l) == kind && s.mayBegin(l) {
+			a := s.takeFromHead(l)
+			batch = append(batch, webhook.Start{
+				Delivery: a.Delivery, Subscription: a.Subscription, Epoch: a.epoch, Number: a.Number(), Trigger: a.Trigger(),
+			})
+		}
+		s.update(l)
+	}
+	return batch
+}
+
+// finishBegin queues the begun attempts for sending.
+func (s *scheduler) finishBegin(m beginReturned) {
+	s.begin.running, s.begin.spareBatch = false, m.starts
+	s.begin.lead = min(2*s.clock.Sub(s.begin.started), maxBeginLead) // twice, because another Begin may run when its turn comes
+	if s.begin.failed = m.err != nil; s.begin.failed {
+		s.storeFails(opBegin, m.err)
+		s.begin.after = s.clock.Add(s.options.PollInterval)
+		for _, start := range slices.Backward(m.starts) {
+			a := s.find(attemptKey{start.Subscription, start.Delivery})
+			s.returnToHead(a)
+			s.update(a.lane)
+		}
+		return
+	}
+	s.storeWorks(opBegin)
+	s.steps.markDone(stepBegin)
+	for i, start := range m.starts {
+		a := s.find(attemptKey{start.Subscription, start.Delivery})
+		if a.row = m.rows[i]; a.row == 0 {
+			s.dropRefused(a)
+		} else {
+			s.queueOrRelease(a)
+		}
+		s.update(a.lane)
+	}
+}
+
+// dropRefused drops an attempt that the store refused to begin. Either the subscription has changed or the delivery has
+// ended. Both are read again.
+func (s *scheduler) dropRefused(a *attempt) {
+	l := a.lane
+	s.move(a, gone)
+	l.wantVersion++
+	l.table.hasMore, l.refusedEpoch = true, a.epoch
+}
+
+// queueOrRelease queues an attempt with a record for sending, or releases it if it must not be sent any more.
+func (s *scheduler) queueOrRelease(a *attempt) {
+	if s.mustRelease(a, a.lane.stages[begun]) {
+		s.release(a)
+	} else {
+		s.queueForSending(a)
+	}
+}
+
+// mustRelease reports whether an attempt must not wait for a slot behind so many others of its lane.
+func (s *scheduler) mustRelease(a *attempt, others int) bool {
+	l := a.lane
+	return s.stopping || s.isCurrent(l) && (l.isClosed() || a.epoch != l.health.Epoch || others >= l.bucket.capacity())
+}
+
+// recheckBegun releases begun attempts that the current state of the subscription forbids.
+func (s *scheduler) recheckBegun(l *lane) {
+	rest, kept := l.begun, 0
+	l.begun = queue{}
+	for a := rest.pop(); a != nil; a = rest.pop() {
+		if s.mustRelease(a, kept) {
+			s.release(a)
+		} else {
+			l.begun.push(a)
+			kept++
+		}
+	}
+}
+
+// releaseUnsent releases attempts that were begun and must not be sent.
+func (s *scheduler) releaseUnsent() {
+	if len(s.begin.toRelease) == 0 {
+		return
+	}
+	attempts, rows := make([]attemptKey, len(s.begin.toRelease)), make([]int64, len(s.begin.toRelease))
+	for i, a := range s.begin.toRelease {
+		attempts[i], rows[i] = attemptKey{a.Subscription, a.Delivery}, a.row
+	}
+	s.begin.toRelease = nil
+	s.worker.release(attempts, rows)
+}
+
+// finishRelease returns released deliveries to the table.
+func (s *scheduler) finishRelease(attempts []attemptKey) {
+	s.storeWorks(opRelease)
+	for _, key := range attempts {
+		a := s.find(key)
+		l := a.lane
+		s.move(a, gone)
+		l.table.hasMore = !l.parked
+		s.update(l)
+	}
+}
+
+// endCounter counts the requests of a lane that ended in a round of Begin and in the round before.
+type endCounter struct {
+	round         uint64
+	current, last int
+}
+
+// recent returns how many requests ended in the last two rounds of Begin. About as many slots become free in the next
+// one. A lane that hangs has none.
+func (c *endCounter) recent(round uint64) int {
+	switch c.round {
+	case round:
+		return c.current + c.last
+	case round - 1:
+		return c.current
+	}
+	return 0
+}
+
+// count counts a request that ended in the given round.
+func (c *endCounter) count(round uint64) {
+	if c.round != round {
+		c.last = 0
+		if c.round == round-1 {
+			c.last = c.current
+		}
+		c.round, c.current = round, 0
+	}
+	c.current++
+}

@@ -1,0 +1,196 @@
+package dispatch
+
+import (
+	"fmt"
+	"slices"
+)
+
+// nextStages are the stages that may follow each stage.
+var nextStages = [stageCount][]stage{
+	gone:      {queued},
+	queued:    {beginning, gone},
+	beginning: {begun, queued, releasing, gone}, // queued: Begin failed; gone: it refused the attempt
+	begun:     {sending, releasing},
+	releasing: {gone},
+	sending:   {ended, begun, releasing, gone}, // begun: not sent after all; gone: interrupted
+	ended:     {settled, gone},                 // gone: interrupted
+}
+
+func checkMove(a *attempt, to stage) error {
+	if !slices.Contains(nextStages[a.stage], to) {
+		return fmt.Errorf("delivery %d went from %s to %s", a.Delivery, a.stage, to)
+	}
+	return nil
+}
+
+// tally is what a scheduler, an organization or a lane counts.
+type tally struct {
+	lanes        int
+	stages       stageCounts
+	used         [resourceKinds]int
+	blocking     int
+	failingLanes int
+	lateLanes    int
+
+	// Of a lane alone.
+	unsettledFailures int
+	weight            int
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d lanes, attempts%s, begin places %d, probe places %d, send slots %d, read slots %d, bytes %d, %d blocking results, %d lanes that fail to read, %d late lanes",
+		t.lanes, t.stages, t.used[beginPlaces], t.used[probePlaces], t.used[sendSlots], t.used[readSlots], t.used[memoryBytes], t.blocking, t.failingLanes, t.lateLanes)
+}
+
+func (c stageCounts) String() string {
+	text := ""
+	for of, n := range c {
+		if n != 0 {
+			text += fmt.Sprintf(" %s=%d", stage(of), n)
+		}
+	}
+	return text
+}
+
+func (t *tally) add(o tally) {
+	t.lanes += o.lanes
+	for i := range t.stages {
+		t.stages[i] += o.stages[i]
+	}
+	for i := range t.used {
+		t.used[i] += o.used[i]
+	}
+	t.blocking += o.blocking
+	t.failingLanes += o.failingLanes
+	t.lateLanes += o.lateLanes
+}
+
+// checkCounters derives every counter again from the stages of the attempts, and compares.
+func (s *scheduler) checkCounters() error {
+	all, ofOrg, jobsOfEvent := tally{}, map[*orgLanes]*tally{}, map[int64]int{}
+	for row, l := range s.lanes {
+		if row != l.subscription || s.orgs[l.org.id] != l.org {
+			return fmt.Errorf("lane %d of organization %d is in the wrong map", l.subscription, l.org.id)
+		}
+		t, err := s.checkLane(l, jobsOfEvent)
+		if err != nil {
+			return fmt.Errorf("lane %d: %w", l.subscription, err)
+		}
+		if ofOrg[l.org] == nil {
+			ofOrg[l.org] = &tally{}
+		}
+		ofOrg[l.org].add(t)
+		all.add(t)
+	}
+	for id, org := range s.orgs {
+		if t := ofOrg[org]; t == nil || org.lanes != t.lanes || org.used != t.used {
+			return fmt.Errorf("organization %d counts\n%s\nbut its lanes have\n%s", id, tally{lanes: org.lanes, used: org.used}, t)
+		}
+	}
+	if err := s.checkBodies(jobsOfEvent); err != nil {
+		return err
+	}
+	counted := tally{
+		lanes: len(s.lanes), stages: s.stages, blocking: s.results.blocking, failingLanes: s.reads.failingLanes, lateLanes: s.steps.lateLanes,
+	}
+	for kind := range s.resources {
+		counted.used[kind] = s.resources[kind].used
+	}
+	if counted != all {
+		return fmt.Errorf("the scheduler counts\n%s\nbut its lanes have\n%s", counted, all)
+	}
+	return nil
+}
+
+// checkLane returns what the lane uses.
+func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error) {
+	t := tally{lanes: 1}
+	for delivery, a := range l.attempts {
+		if a.lane != l || a.Delivery != delivery {
+			return t, fmt.Errorf("delivery %d is filed as %d of lane %d", a.Delivery, delivery, a.lane.subscription)
+		}
+		if a.stage < ended && a.weight != weight(a.Job) || a.stage >= ended && a.weight != 0 {
+			return t, fmt.Errorf("delivery %d is %s and weighs %d", delivery, a.stage, a.weight)
+		}
+		s.addAttempt(&t, a, jobsOfEvent)
+	}
+	t.used[sendSlots] += len(l.tests.running)
+	if l.table.reading {
+		t.used[readSlots]++
+	}
+	if l.table.failedReads > 0 {
+		t.failingLanes++
+	}
+	if l.late {
+		t.lateLanes++
+	}
+	switch {
+	case t.stages != l.stages:
+		return t, fmt.Errorf("it counts the attempts%s, but has%s", l.stages, t.stages)
+	case t.stages[gone]+t.stages[settled] > 0:
+		return t, fmt.Errorf("it holds attempts that have ended:%s", t.stages)
+	case l.recent.unsettledFailures != t.unsettledFailures:
+		return t, fmt.Errorf("it counts %d unsettled failures, but has %d", l.recent.unsettledFailures, t.unsettledFailures)
+	case l.memory.used != t.weight:
+		return t, fmt.Errorf("it counts %d bytes, but uses %d", l.memory.used, t.weight)
+	}
+	if err := checkQueue(l.head, queued, t.stages[queued]); err != nil {
+		return t, err
+	}
+	return t, checkQueue(l.begun, begun, t.stages[begun])
+}
+
+// addAttempt adds what an attempt uses in its stage. The first job of each event is charged with the body.
+func (s *scheduler) addAttempt(t *tally, a *attempt, jobsOfEvent map[int64]int) {
+	t.stages[a.stage]++
+	switch a.stage {
+	case beginning, begun:
+		t.used[beginPlaces]++
+	case sending:
+		t.used[sendSlots]++
+	case ended:
+		if a.failed {
+			t.unsettledFailures++
+		}
+		if a.blocksSending {
+			t.blocking++
+		}
+	}
+	if a.probe && a.stage != queued {
+		t.used[probePlaces]++
+	}
+	if a.weight == 0 {
+		return
+	}
+	t.weight += a.weight
+	t.used[memoryBytes] += jobWeight
+	if jobsOfEvent[a.Event]++; jobsOfEvent[a.Event] == 1 {
+		t.used[memoryBytes] += len(a.Body)
+	}
+}
+
+// checkQueue checks that a queue holds the attempts of one stage, and that their number is right.
+func checkQueue(q queue, of stage, want int) error {
+	n := 0
+	for a := q.first; a != nil; a = a.next {
+		if n++; a.stage != of {
+			return fmt.Errorf("delivery %d is %s, but in the queue of the attempts that are %s", a.Delivery, a.stage, of)
+		}
+	}
+	if n != want {
+		return fmt.Errorf("the queue of the attempts that are %s holds %d of %d", of, n, want)
+	}
+	return nil
+}
+
+func (s *scheduler) checkBodies(jobsOfEvent map[int64]int) error {
+	if len(s.bodies) != len(jobsOfEvent) {
+		return fmt.Errorf("%d bodies are in memory, but jobs need %d", len(s.bodies), len(jobsOfEvent))
+	}
+	for event, jobs := range jobsOfEvent {
+		if s.bodies[event] == nil || s.bodies[event].jobs != jobs {
+			return fmt.Errorf("the body of event %d is shared by %d jobs, but its count is %+v", event, jobs, s.bodies[event])
+		}
+	}
+	return nil
+}

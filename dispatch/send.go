@@ -1,0 +1,125 @@
+package dispatch
+
+import "github.com/keyhook/keyhook/storage/webhook"
+
+// maySend reports whether the lane may send another request. A lane that is failing, or not known to be healthy, sends
+// one at a time. Any other lane sends up to its limit, and fewer when its organization has few slots left. A lane alone
+// reaches its limit. A rate limit needs a token. Tests are sent at once, without one.
+func (s *scheduler) maySend(l *lane) bool {
+	known := s.isCurrent(l)
+	if len(l.tests.waiting) == 0 && (l.stages[begun] == 0 || !known || l.willFail(s.options.Policy.FailingAfter) || l.bucket.timeUntil(1, s.clock) > 0) {
+		return false
+	}
+	requests := l.requests()
+	if requests == 0 {
+		return true
+	}
+	if !known || l.health.Status != webhook.Healthy {
+		return false
+	}
+	used, allowed := l.org.used[sendSlots], s.allowed(l, sendSlots)
+	limit := min(s.options.PerSubscription, allowed)
+	if used < s.resources[sendSlots].used { // other organizations need slots: leave some to the other lanes of this one
+		limit = min(limit, allowed-allowed/4)
+	}
+	return requests < limit && requests*(allowed-limit) < 2*limit*(allowed-used)
+}
+
+// sendNext sends begun attempts, one from each lane in turn, while there are slots. While the store fails nothing is
+// sent, because its result could not be recorded.
+func (s *scheduler) sendNext() {
+	if s.stopping || s.results.blocking > 0 || s.begin.failed {
+		return
+	}
+	for l := s.resources[sendSlots].next(1); l != nil; l = s.resources[sendSlots].next(1) {
+		if s.maySend(l) {
+			s.steps.markDone(stepSend)
+			l.bucket.takeToken(s.clock)
+			if len(l.tests.waiting) > 0 {
+				s.startTest(l)
+			} else {
+				s.send(s.takeBegun(l))
+			}
+		}
+		s.update(l)
+	}
+}
+
+func (s *scheduler) send(a *attempt) {
+	s.worker.send(&sendOrder{
+		Job: a.Job, row: a.row, epoch: a.epoch,
+		target: a.lane.target, failures: a.lane.health.ConsecutiveFailures, changesRead: s.changes.read,
+	})
+}
+
+// takeBack makes an attempt wait again that was not sent, because something had changed since the decision.
+func (s *scheduler) takeBack(a *attempt) {
+	l := a.lane
+	l.bucket.returnToken(s.clock)
+	s.queueOrRelease(a)
+	s.update(l)
+}
+
+// finishRequest returns the slot of a request that has ended.
+func (s *scheduler) finishRequest(a *attempt, failed bool) {
+	l := a.lane
+	l.recent.ends.count(s.begin.round)
+	l.recent.failureStreak++
+	if !failed {
+		l.recent.failureStreak = 0
+	}
+	s.endRequest(a, failed)
+	s.update(l)
+}
+
+// noteFailedRecord stops all sending, because an attempt whose result cannot be saved must not be sent. One result may
+// keep failing while others succeed, or for over a minute. Then the fault is in that result. The worker retries it in
+// the background, and it stops blocking the other lanes.
+func (s *scheduler) noteFailedRecord(a *attempt, err error) {
+	switch {
+	case a.recordFailedAt.IsZero():
+		a.recordFailedAt, a.savedBefore = s.clock, s.results.saved
+		s.setBlocksSending(a, true)
+		s.storeFails(opRecord, err)
+	case a.blocksSending && (s.results.saved > a.savedBefore || s.clock.Sub(a.recordFailedAt) > maxRecordWait):
+		s.setBlocksSending(a, false)
+		s.log.Error("cannot save the result of an attempt; the server tries again and continues with other deliveries", "subscription", a.lane.target.ID, "event", a.EventID, "error", err)
+	}
+}
+
+// settle ends an attempt whose result is recorded, and updates the lane with the new state of the delivery and of the
+// health.
+func (s *scheduler) settle(a *attempt, now webhook.Settled) {
+	l := a.lane
+	s.move(a, settled)
+	s.results.saved++
+	s.storeWorks(opRecord)
+	s.steps.markDone(stepRecord)
+	if l.table.reading {
+		l.table.noteSettled(a.Delivery)
+	}
+	if now.State == webhook.Pending && !l.parked {
+		l.table.noteDue(now.DueAt)
+	}
+	s.updateHealth(l, now)
+	s.update(l)
+}
+
+// updateHealth takes the health that the store recorded, if this attempt alone explains the step from the known one.
+// Otherwise something else has changed too, and the target is read again.
+func (s *scheduler) updateHealth(l *lane, now webhook.Settled) {
+	switch epoch := now.Health.Epoch; {
+	case !s.isCurrent(l):
+		if l.table.reading { // the read may be older than this
+			l.wantVersion++
+		}
+	case epoch < l.health.Epoch: // older than what is known
+	case epoch == l.health.Epoch:
+		l.health = now.Health
+	case now.Changed && epoch == l.health.Epoch+1:
+		l.health = now.Health
+		s.recheckBegun(l)
+	default:
+		l.wantVersion++
+	}
+}
