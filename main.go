@@ -71,7 +71,7 @@ SIGTERM or SIGINT stops the server after its current requests and deliveries. A 
 	return cmd
 }
 
-// appliance holds the parts of a running server. The server asks the store, the store tells the dispatcher about new
+// appliance has the parts of a running server. The server asks the store, the store tells the dispatcher about new
 // deliveries, and the dispatcher records its attempts in the store. The metrics count all of them.
 type appliance struct {
 	settings   config.Config
@@ -212,7 +212,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 		BodyMemory: c.Server.BodyMemory, TokenRate: c.Server.TokenRate, ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
 		Logger: a.log,
 	}
-	if a.issuer != nil { // an interface that holds a nil pointer is not nil
+	if a.issuer != nil { // an interface that contains a nil pointer is not nil
 		o.Issuer = a.issuer
 	}
 	if c.Metrics.Listen == "" {

@@ -17,9 +17,9 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 )
 
-// vocabularies are the packages that say what things are. Every package of mayImport may import them, except that a
-// vocabulary imports only what its own row names.
-var vocabularies = []string{"storage/access", "storage/webhook", "storage/fault", "storage/redact"}
+// typePackages define the types and errors that all parts share. Every package in mayImport may import them. A type package
+// itself imports only the packages in its own row.
+var typePackages = []string{"storage/access", "storage/webhook", "storage/fault", "storage/redact"}
 
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"storage/storagetest":          {"storage"},
 }
 
-// fences is where a module may be imported.
+// fences lists the packages that may import a module.
 var fences = map[string][]string{
 	"modernc.org/sqlite":                  {"storage/sqlite", "storage/faultdisk"}, // the latter is for tests, and nobody may import it
 	"modernc.org/libc":                    {"storage/faultdisk"},
@@ -84,8 +84,8 @@ func TestImportsGoDown(t *testing.T) {
 		pkg := strings.TrimPrefix(strings.TrimPrefix(words[0], module), "/")
 		seen[pkg] = true
 		allowed, hasRow := mayImport[pkg]
-		if hasRow && !slices.Contains(vocabularies, pkg) {
-			allowed = append(slices.Clip(allowed), vocabularies...)
+		if hasRow && !slices.Contains(typePackages, pkg) {
+			allowed = append(slices.Clip(allowed), typePackages...)
 		}
 		for _, path := range words[1:] {
 			if ours, isOurs := strings.CutPrefix(path, module+"/"); isOurs && !slices.Contains(allowed, ours) {

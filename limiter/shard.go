@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// window is the count of one key. It holds no pointer, so the garbage collector does not scan slices of windows.
+// window is the count of one key. It has no pointer, so the garbage collector does not scan slices of windows.
 type window struct {
 	ends time.Duration // since the limiter's start; only the first request sets it
 	used int64         // requests allowed so far
@@ -17,15 +17,15 @@ func (w *window) result(allowed bool, limit int64, now time.Duration) Result {
 	return Result{Allowed: allowed, Limit: limit, Remaining: max(limit-w.used, 0), Reset: w.ends - now}
 }
 
-// generation holds the windows that started between two rotations. The map holds indexes into the slice, so counting is
-// one look-up and one addition. A map of windows would need a second look-up for the write. The zero value is empty and
+// generation contains the windows that started between two rotations. The map contains indexes into the slice, so counting is
+// one lookup and one addition. A map of windows would need a second lookup for the write. The zero value is empty and
 // ready.
 type generation struct {
 	index   map[int64]uint32
 	windows []window
 }
 
-// shard holds some of the keys under one lock.
+// shard contains some of the keys under one lock.
 //
 // Windows are never deleted one by one. New ones go into the young generation. Once per window length, the shard
 // rotates: young becomes old, and the former old generation is dropped. Two rotations are at least one window length

@@ -142,7 +142,7 @@ const anonymousDiscardTime = 5 * time.Second
 //   - The body is larger than maxDiscarded.
 //   - The client waits for "100 Continue", which it did not get (RFC 9110 section 10.1.1).
 //   - HTTP/2: the client reads the response while it sends.
-//   - Forward authentication: the proxy does not send the body of the request that it holds.
+//   - Forward authentication: the proxy does not send the body of the proxied request.
 func (x *exchange) discardBody() {
 	r := x.request
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > maxDiscarded || r.ProtoMajor > 1 || x.dialect != "" ||
@@ -174,7 +174,7 @@ const (
 	paidBody    = requestCost / bodyCost
 )
 
-// reservation is the part of the budget that one request holds.
+// reservation is the part of the budget that one request has.
 type reservation struct {
 	memory *share.Memory
 	holder share.Holder // fixed by the first take

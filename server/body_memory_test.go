@@ -22,7 +22,7 @@ func budget(n int64) func(*server.Options) {
 	return func(o *server.Options) { o.BodyMemory = n }
 }
 
-// event is the body of a request that publishes an event with so many bytes of data.
+// event is the body of a request that publishes an event with this many bytes of data.
 func event(size int) string { return `{"type":"a.b","data":{"x":"` + strings.Repeat("x", size) + `"}}` }
 
 // begin sends the header of a request to publish, with a Content-Length, and a part of the body.

@@ -31,7 +31,7 @@ func TestChecksAgree(t *testing.T) {
 	seen := map[string]int{}
 
 	for i := range 120 {
-		name := fmt.Sprintf("tenant-%d", i)
+		name := fmt.Sprintf("organization-%d", i)
 		owner, token := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
 		var scope []string
 		for _, p := range permissions {

@@ -31,7 +31,7 @@ type operation struct {
 	segments     []string // of the path, without its slashes
 	node         map[string]any
 	parameters   map[string]parameter // by "in name"
-	body         *jsonschema.Schema   // nil where none is described
+	body         *jsonschema.Schema   // nil if none is described
 	responses    map[string]response  // by status
 }
 
@@ -45,7 +45,7 @@ type parameter struct {
 type response struct {
 	headers map[string]parameter
 	content map[string]*jsonschema.Schema // by media type
-	codes   map[string]bool               // of problems; nil where none are codeList
+	codes   map[string]bool               // of problems; nil if none are codeList
 }
 
 // description reads openapi.yaml once for all tests.

@@ -117,7 +117,7 @@ func (x *exchange) limitHeaderFields() error {
 		fmt.Sprintf("The request has %d header fields; send at most %d.", fields, maxHeaderFields)}
 }
 
-// The types of public ids that paths, headers and filters may hold.
+// The types of public ids that paths, headers and filters may contain.
 const (
 	keyID          = access.KeyID
 	subscriptionID = access.SubscriptionID

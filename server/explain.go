@@ -98,8 +98,8 @@ func readPath(f *form.Form, name string) *url.URL {
 	return u
 }
 
-// readNeeds finds the permissions that a request needs: those of a route of ours, those in a path of forward authentication,
-// and those that the caller names.
+// readNeeds finds the permissions that a request needs. They come from Keyhook's own route, from a path of forward authentication,
+// or from the caller.
 func (h explanation) readNeeds(m *explained, path string, asked access.Scope) {
 	var found exchange
 	m.Route.Allowed, m.Route.Found = h.router.find(&found, m.method, path)
@@ -145,8 +145,8 @@ func (h explanation) checkKey(x *exchange, m *explained, key string) error {
 	return nil
 }
 
-// find looks up the key in any state. A caller may know the keys of its own organization; a caller that may act in every
-// organization may know all keys.
+// find looks up the key in any state. A caller may know the keys of its own organization. A caller
+// with platform:act_as may know all keys.
 func (h explanation) find(ctx context.Context, x *exchange, m *explained, key string) (state access.CredentialState, err error) {
 	if m.ByID {
 		state, err = h.store.KeyStateByID(ctx, key)

@@ -21,7 +21,7 @@ func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
 	f.plan(t, "closed", false, false, "0") // neither keys nor requests
 	f.plan(t, "refusing", true, true, "0")
 	keys := map[string]failingKey{}
-	tenant := func(name string, expiresAt *int64) access.Principal {
+	organization := func(name string, expiresAt *int64) access.Principal {
 		t.Helper()
 		p, _ := storagetest.Organization(t, f.store, name, "growth", access.RoleOwner)
 		k := access.NewKey{Credential: access.Mint("svc"), Name: "k", Scope: access.NewScope(access.EventsRead), ExpiresAt: expiresAt}
@@ -33,10 +33,10 @@ func (f *testServer) failingKeys(t *testing.T) map[string]failingKey {
 		return p
 	}
 	past := new(time.Now().Add(-time.Second).UnixMilli())
-	revoked, expired, inactive := tenant("revoked", past), tenant("expired", past), tenant("inactive", nil)
-	removed, downgraded, limited := tenant("removed", nil), tenant("downgraded", nil), tenant("limited", nil)
-	tenant("foreign", nil)
-	tenant("powerless", nil)
+	revoked, expired, inactive := organization("revoked", past), organization("expired", past), organization("inactive", nil)
+	removed, downgraded, limited := organization("removed", nil), organization("downgraded", nil), organization("limited", nil)
+	organization("foreign", nil)
+	organization("powerless", nil)
 
 	if err := f.store.RevokeKey(t.Context(), revoked.Actor("", ""), revoked.Organization.RowID, keys["revoked"].id); err != nil {
 		t.Fatal(err)

@@ -14,11 +14,11 @@ import (
 
 // forwardAuthPath begins the paths of forward authentication. At /api/v1/authz/{dialect}/ a proxy asks whether the API key of
 // a request is valid, and at /api/v1/authz/{dialect}/{permission}/ whether the key has the permission too. A proxy uses the
-// method of the request that it holds, so every method is served.
+// method of the proxied request, so every method is served.
 const forwardAuthPath = "/api/v1/authz/"
 
 // The dialects. Caddy, Traefik and HAProxy speak forward: they pass on every refusal unchanged. Envoy appends the path of
-// the request that it holds. nginx treats every status except 2xx, 401 and 403 as a failure of Keyhook.
+// the proxied request. nginx treats every status except 2xx, 401 and 403 as a failure of Keyhook.
 const (
 	forwardDialect = "forward"
 	nginxDialect   = "nginx"
@@ -28,7 +28,7 @@ const (
 // noPermission stands in a path instead of the permissions, if none is needed and another path follows.
 const noPermission = "-"
 
-// forwardAuth is the endpoint that proxies ask about the requests that they hold.
+// forwardAuth is the endpoint that proxies ask whether a request may pass.
 type forwardAuth struct {
 	auth        *authenticator
 	permissions knownPermissions
@@ -41,7 +41,7 @@ type knownPermissions interface {
 }
 
 // parseForwardAuth reads the dialect and the needed permissions from a path of forward authentication. The first segment
-// after the dialect holds the permissions, joined by "+". More segments may follow only in the dialect of envoy.
+// after the dialect contains the permissions, joined by "+". More segments may follow only in the dialect of envoy.
 //
 // An empty segment is not valid: a variable of a proxy's configuration that is empty must not mean "no permission is needed".
 // A word that is not a permission counts as one that no key has.
@@ -76,7 +76,7 @@ func neededPermissions(needed string) access.Scope {
 }
 
 // authorize tells a proxy whether to let a request through. Yes is 200 with an empty body, and the owner of the key in the
-// headers. No is a problem. The API key of the request that the proxy holds is checked and counted as in a request to Keyhook.
+// headers. No is a problem document. The API key of the proxied request is checked and counted as in a request to Keyhook.
 // Everything else in the request comes from the client and is ignored: the query, the body, the organization and the identity
 // headers.
 func (h forwardAuth) authorize(x *exchange) error {

@@ -94,9 +94,9 @@ func TestKeysMadeByKeys(t *testing.T) {
 	}
 }
 
-// TestOtherTenants asks for every resource of another organization, for unknown ids, and for malformed ids. The responses must
+// TestOtherOrganizations asks for every resource of another organization, for unknown ids, and for malformed ids. The responses must
 // not differ.
-func TestOtherTenants(t *testing.T) {
+func TestOtherOrganizations(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	victim, _ := storagetest.Organization(t, f.store, "victim", "growth", access.RoleOwner)

@@ -52,8 +52,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	s.dispatch(x)
 }
 
-// rescue turns a panic into a 500. If part of the response has been sent already, it aborts the connection instead, so
-// that the caller does not mistake the part for the whole response.
+// rescue turns a panic into a 500. If part of the response is already sent, it aborts the connection instead.
+// Otherwise the caller could mistake that part for the whole response.
 func (s *Server) rescue(x *exchange) {
 	v := recover()
 	if v == nil {
@@ -72,8 +72,8 @@ func (s *Server) rescue(x *exchange) {
 }
 
 // observe tells the observer about the finished request and writes the log line. The line has the pattern of the route. It
-// has no path, query, header or body, because each of them may hold a secret. The number of lines about requests without a
-// valid credential is bounded, except at the debug level, where an operator asked for all of them.
+// has no path, query, header or body, because each of them may contain a secret. The number of lines about requests without a
+// valid credential is limited, except at the debug level.
 func (s *Server) observe(x *exchange) {
 	took := time.Since(x.began)
 	if s.observer != nil {
@@ -124,8 +124,8 @@ func (x *exchange) appendPrincipal(attrs []slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// known reports whether the request had a valid credential, even if it was refused for another reason, or came over the
-// local socket, which only operators can open.
+// known reports whether the request had a valid credential or came over the local socket, which only operators can open. A
+// request that was refused for another reason is known too.
 func (x *exchange) known() bool { return x.Authenticated || x.local }
 
 // maxCause is the most bytes of a cause in a log line. The stack of a panic fits; a cause may also quote a body.

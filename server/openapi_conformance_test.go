@@ -51,7 +51,7 @@ func (op *operation) matches(asked []string) bool {
 	return true
 }
 
-// everywhere are headers of responses that need no description: those of HTTP itself, and Cache-Control, which every response to
+// everywhere are headers of responses that need no description: the standard headers of HTTP, and Cache-Control, which every response to
 // a session has.
 var everywhere = []string{
 	"Content-Type", "Content-Length", "Date", "Connection", "Vary", "X-Content-Type-Options", "Cache-Control",

@@ -21,7 +21,7 @@ import (
 // windowHeaders are the headers of a rate window.
 var windowHeaders = []string{"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
-// key creates an organization on a plan with this limit, and a key of it with every permission but those of the platform.
+// key creates an organization on a plan with this limit, and a key of it with every permission except the platform permissions.
 func (f *testServer) key(t testing.TB, name, limit string) (access.Principal, access.Credential) {
 	t.Helper()
 	f.plan(t, name, true, true, limit)

@@ -21,8 +21,8 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // maxPooled is the largest buffer that is kept. One long list does not keep its memory for ever.
 const maxPooled = 64 << 10
 
-// write encodes v and sends it. It sends nothing if v cannot be encoded. It also sends nothing if the response is large and the
-// organization has no memory left for it, because many slow readers could hold such responses at once.
+// write encodes v and sends it. It sends nothing if v cannot be encoded. It also refuses a large response if the
+// organization has no memory left: many slow readers could keep such responses in memory at once.
 func (x *exchange) write(status int, mediaType string, v any) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -138,7 +138,7 @@ func nullIfEmpty(s string) *string {
 	return &s
 }
 
-// setRateHeaders sets the response headers that say how many requests are left in the window of a key: those of
+// setRateHeaders sets the response headers that say how many requests are left in the window of a key: the headers of
 // draft-ietf-httpapi-ratelimit-headers-10 and their older X- forms. All values are parts of one string, which saves allocations
 // in every request.
 func (x *exchange) setRateHeaders(r limiter.Result, now time.Time) {

@@ -18,8 +18,9 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// router finds the route of a request. It uses only the trees of httprouter. The ServeHTTP of httprouter redirects a path without
-// the last slash with a 301, which turns POST into GET, and it responds to OPTIONS from anybody.
+// router finds the route of a request. It uses only the trees of httprouter. It does not use the ServeHTTP of httprouter, for two
+// reasons. ServeHTTP redirects a path without the last slash with a 301, which turns POST into GET. And it responds to
+// OPTIONS without a credential.
 type router struct {
 	routes  []route
 	matched []*route // the routes that match paths by themselves
@@ -83,7 +84,7 @@ func (r *router) find(x *exchange, method, path string) (allowed []string, found
 		return nil, false
 	}
 	handle, params, _ := r.tree.Lookup(method, path)
-	// A path without parameters comes first, whatever the method: "batch" in /events/batch/ is never an id.
+	// A path without parameters comes first, for every method: "batch" in /events/batch/ is never an id.
 	fixed, isFixed := r.fixed[path]
 	switch {
 	case isFixed && (handle == nil || len(params) > 0):

@@ -129,7 +129,7 @@ const (
 	anyone                 // any valid credential; one request of its rate limit
 	open                   // everybody; no credential is read, and nothing is counted
 	local                  // open for requests from this machine, permitted for all others
-	proxied                // the API key of a request that a proxy holds; one request of its rate limit
+	proxied                // the API key of a proxied request; one request of its rate limit
 )
 
 // route is one row of the table. Its methods set what differs from a request without query and body.

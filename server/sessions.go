@@ -111,7 +111,7 @@ type whoami struct {
 type whoamiBody struct {
 	User         whoamiUser         `json:"user"`
 	Organization whoamiOrganization `json:"organization"`
-	Plan         planBody           `json:"plan"` // of that organization; the limits of a credential are those of its own organization
+	Plan         planBody           `json:"plan"` // of that organization; a credential has the limits of its own organization
 	Permissions  []string           `json:"permissions"`
 	Key          *whoamiKey         `json:"key"`
 }
@@ -160,7 +160,7 @@ func (h whoami) body(x *exchange) (whoamiBody, error) {
 }
 
 // plan returns the plan of the organization in which the caller acts. The
-// principal has the plan of its own organization already.
+// principal already has the plan of its own organization.
 func (h whoami) plan(x *exchange) (access.Plan, error) {
 	p := x.Principal
 	if p.Organization.ID == p.Home.ID {

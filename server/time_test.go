@@ -11,8 +11,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// TestTimesThatCannotBeShown sends times whose year does not have four digits in UTC, to create a key and a token, to filter a
-// list, and to replay.
+// TestTimesThatCannotBeShown sends times whose year does not have four digits in UTC. It uses them to create a key and a token,
+// to filter a list, and to replay.
 func TestTimesThatCannotBeShown(t *testing.T) {
 	t.Parallel()
 	f := start(t)

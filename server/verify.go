@@ -17,7 +17,7 @@ type verification struct {
 	lookup  form.Lookup
 }
 
-// codeValid is the code of a key that passes all checks. Otherwise the code is that of the first check that fails, as in the
+// codeValid is the code of a key that passes all checks. Otherwise the code names the first check that fails, as in the
 // response to a request with the key.
 const codeValid = "valid"
 

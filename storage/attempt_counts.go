@@ -14,7 +14,7 @@ import (
 
 const (
 	minute         = 60_000 // milliseconds
-	minutesPerRead = 10_000 // one read adds up so many in about 20 ms
+	minutesPerRead = 10_000 // one read adds them up in about 20 ms
 )
 
 // countOwner is a subscription whose attempts are counted together. If Subscription is 0, it is the whole organization.
@@ -29,7 +29,7 @@ type minuteKey struct {
 	minute int64
 }
 
-// countAttempt adds a finished attempt to the counts of its minute. The transaction writes the counts of all its jobs
+// countAttempt adds a finished attempt to the counts of its minute. The transaction writes the counts of all its writes
 // once, at its end.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
 	for _, subscription := range [...]int64{0, r.Subscription} {

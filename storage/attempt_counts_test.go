@@ -21,7 +21,7 @@ func TestSeries(t *testing.T) {
 		o := storagetest.Options(t, path)
 		o.KeepEvents = time.Hour
 		store, _ := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		other, _ := storagetest.Subscription(t, store, x.owner, "https://example.com/other", "b")
 		attempt := func(s webhook.Subscription, eventType string, succeeded bool, took int64) {
 			t.Helper()

@@ -67,9 +67,8 @@ var (
 		"request, which also drops its pending audit events.", access.AuditRead)
 )
 
-// authorizeUpdate refuses a change if the actor lacks audit:read and the change does one of these: it names types of
-// audit events, it turns audit_events on, or it changes the URL or the types of a subscription that receives audit
-// events.
+// authorizeUpdate refuses three changes by an actor without audit:read. The change names types of audit events. It turns
+// audit_events on. Or it changes the URL or the types of a subscription that receives audit events.
 func authorizeUpdate(t *tx, by access.Actor, sub webhook.Subscription, c webhook.SubscriptionChange) error {
 	after := sub
 	newURL := c.URL != nil && *c.URL != sub.URL

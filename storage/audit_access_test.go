@@ -12,7 +12,7 @@ import (
 )
 
 // actorWithoutAuditRead returns an actor who may manage webhooks but not read the audit log.
-func (x tenant) actorWithoutAuditRead(t *testing.T) access.Actor {
+func (x fixture) actorWithoutAuditRead(t *testing.T) access.Actor {
 	t.Helper()
 	key, _ := storagetest.Key(t, x.Store, x.owner, access.WebhooksRead, access.WebhooksWrite, access.EventsWrite)
 	p := x.owner
@@ -21,14 +21,14 @@ func (x tenant) actorWithoutAuditRead(t *testing.T) access.Actor {
 }
 
 // change updates the subscription of the fixture.
-func (x tenant) change(t *testing.T, by access.Actor, c webhook.SubscriptionChange) error {
+func (x fixture) change(t *testing.T, by access.Actor, c webhook.SubscriptionChange) error {
 	t.Helper()
 	_, err := x.UpdateSubscription(t.Context(), by, x.org(), x.sub.ID, c)
 	return err
 }
 
 // types lists the types of the pending events.
-func (x tenant) types(t *testing.T) (types []string) {
+func (x fixture) types(t *testing.T) (types []string) {
 	t.Helper()
 	for _, job := range x.jobs(t) {
 		types = append(types, job.EventType)
@@ -43,7 +43,7 @@ func (x tenant) types(t *testing.T) (types []string) {
 
 func TestSubscriptionWithoutAuditRead(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	by := x.actorWithoutAuditRead(t)
 	sub, _, err := x.CreateSubscription(t.Context(), by, x.org(), webhook.SubscriptionChange{URL: new("https://example.com/all")})
 	if err != nil || sub.AuditEvents {
@@ -108,8 +108,8 @@ func TestSubscriptionWithoutAuditRead(t *testing.T) {
 
 func TestSubscriptionStopsReceivingAuditEvents(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T) (x tenant, narrow access.Actor) {
-		x = newTenant(t)
+	begin := func(t *testing.T) (x fixture, narrow access.Actor) {
+		x = newFixture(t)
 		narrow = x.actorWithoutAuditRead(t) // an audit event, like the next ones
 		storagetest.Key(t, x.Store, x.owner, access.EventsRead)
 		storagetest.Publish(t, x.Store, x.owner, "order.paid")

@@ -37,7 +37,7 @@ var selectBacklog = `
 		LEFT JOIN deliveries first ON first.id = (` + firstPending("s.id") + `)
 		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`
 
-// Backlog counts the pending deliveries by the state of their subscriptions. Its cost is that of Lanes.
+// Backlog counts the pending deliveries by the state of their subscriptions. It costs as much as Lanes.
 func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	var c backlogCounts
 	err := s.surveys.Get(ctx, &c, selectBacklog, rowCounts(s.pending.all()))

@@ -45,7 +45,7 @@ func TestBackup(t *testing.T) {
 
 	t.Run("a backup has everything that was acknowledged before, while others write", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		path := filepath.Join(t.TempDir(), "copy.db")
 		ctx, cancel := context.WithCancel(t.Context())
 		var writers sync.WaitGroup
@@ -97,7 +97,7 @@ func TestBackup(t *testing.T) {
 
 	t.Run("a backup includes the log of a crash and does not change the original", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		dir := t.TempDir() // the files as a kill leaves them
 		for _, suffix := range []string{"", "-wal"} {
@@ -273,7 +273,7 @@ func TestDatedBackups(t *testing.T) {
 
 	t.Run("a backup stays, with a warning, if an older one cannot be removed", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		older := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "", 0))
 		if err := os.Mkdir(older.File+".removed", 0o700); err != nil { // the name to which the old copy is moved first
 			t.Fatal(err)
@@ -291,7 +291,7 @@ func TestDatedBackups(t *testing.T) {
 
 	t.Run("a file in place of the backup directory is refused", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		if err := os.WriteFile(filepath.Join(filepath.Dir(x.Path()), "backups"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestDatedBackups(t *testing.T) {
 
 	t.Run("a backup by the server is in the audit log", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		r := must[backup.Report](t)(x.CreateBackup(t.Context(), x.actor(), "nightly.db", 0))
 		if r.File != filepath.Join(filepath.Dir(x.Path()), "backups", "nightly.db") {
 			t.Errorf("made %s", r.File)

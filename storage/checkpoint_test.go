@@ -19,7 +19,7 @@ import (
 )
 
 // openWithLogBounds runs a store with its own limits of the write-ahead log, and returns its log messages.
-func openWithLogBounds(t *testing.T, restart, warn int64) (x tenant, log *bytes.Buffer) {
+func openWithLogBounds(t *testing.T, restart, warn int64) (x fixture, log *bytes.Buffer) {
 	t.Helper()
 	log = &bytes.Buffer{}
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
@@ -38,13 +38,13 @@ func openWithLogBounds(t *testing.T, restart, warn int64) (x tenant, log *bytes.
 			t.Error(err)
 		}
 	})
-	x = tenant{Store: store}
+	x = fixture{Store: store}
 	x.owner, _ = storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	return x, log
 }
 
 // publishLong publishes an event of 20 kB.
-func (x tenant) publishLong(t *testing.T) {
+func (x fixture) publishLong(t *testing.T) {
 	t.Helper()
 	data := []byte(`{"text":"` + strings.Repeat("a", 20_000) + `"}`)
 	if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{{Type: "user.created", Data: data}}); err != nil {
@@ -53,7 +53,7 @@ func (x tenant) publishLong(t *testing.T) {
 }
 
 // logSize returns the size of the write-ahead log on disk.
-func (x tenant) logSize(t *testing.T) int64 {
+func (x fixture) logSize(t *testing.T) int64 {
 	t.Helper()
 	info, err := os.Stat(x.Path() + "-wal")
 	if err != nil {

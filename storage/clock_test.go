@@ -26,7 +26,7 @@ func hourlyRetention(t *testing.T) storage.Options {
 }
 
 // isDeleted reports whether an event was deleted.
-func (x tenant) isDeleted(t *testing.T, id string) bool {
+func (x fixture) isDeleted(t *testing.T, id string) bool {
 	t.Helper()
 	_, _, err := x.Event(t.Context(), x.org(), id)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
@@ -36,13 +36,13 @@ func (x tenant) isDeleted(t *testing.T, id string) bool {
 }
 
 // disable disables the subscription, so that it does not keep old events.
-func (x tenant) disable(t *testing.T) {
+func (x fixture) disable(t *testing.T) {
 	t.Helper()
 	x.setActive(t, false)
 }
 
 // auditLines counts the audit events.
-func (x tenant) auditLines(t *testing.T) int {
+func (x fixture) auditLines(t *testing.T) int {
 	t.Helper()
 	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1000})
 	if err != nil {
@@ -52,7 +52,7 @@ func (x tenant) auditLines(t *testing.T) int {
 }
 
 // clockWarning returns the warning about the clock.
-func (x tenant) clockWarning(t *testing.T) string {
+func (x fixture) clockWarning(t *testing.T) string {
 	t.Helper()
 	return x.Clock().Warning()
 }
@@ -66,7 +66,7 @@ func TestClockAhead(t *testing.T) {
 		var log bytes.Buffer
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		store, stop := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		x.disable(t)
 		id := storagetest.Publish(t, store, x.owner, "old").ID
 		lines := x.auditLines(t)
@@ -126,17 +126,17 @@ func TestClockAhead(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		do   func(x tenant)
+		do   func(x fixture)
 		want bool // the old event is deleted
 	}{
-		"a jump ahead keeps what is old":          {func(x tenant) { x.MoveClock(2 * time.Hour) }, false},
-		"a jump back keeps what is old":           {func(x tenant) { x.MoveClock(-2 * time.Hour) }, false},
-		"a jump of an hour does not":              {func(x tenant) { x.MoveClock(59 * time.Minute) }, true},
-		"a clock that is back is trusted":         {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.MoveClock(-9 * aDay) }, true},
-		"a clock that ran for a day is trusted":   {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.AgeDoubt(aDay) }, true},
-		"a clock that ran for a while is not":     {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.AgeDoubt(20 * time.Hour) }, false},
-		"a clock that was back and jumped is not": {func(x tenant) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.MoveClock(-aDay) }, false},
-		"a second jump ahead begins the day again": {func(x tenant) {
+		"a jump ahead keeps what is old":          {func(x fixture) { x.MoveClock(2 * time.Hour) }, false},
+		"a jump back keeps what is old":           {func(x fixture) { x.MoveClock(-2 * time.Hour) }, false},
+		"a jump of an hour does not":              {func(x fixture) { x.MoveClock(59 * time.Minute) }, true},
+		"a clock that is back is trusted":         {func(x fixture) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.MoveClock(-9 * aDay) }, true},
+		"a clock that ran for a day is trusted":   {func(x fixture) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.AgeDoubt(aDay) }, true},
+		"a clock that ran for a while is not":     {func(x fixture) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.AgeDoubt(20 * time.Hour) }, false},
+		"a clock that was back and jumped is not": {func(x fixture) { x.MoveClock(9 * aDay); time.Sleep(2 * time.Second); x.MoveClock(-aDay) }, false},
+		"a second jump ahead begins the day again": {func(x fixture) {
 			x.MoveClock(9 * aDay)
 			time.Sleep(2 * time.Second)
 			x.AgeDoubt(aDay - time.Minute)
@@ -149,7 +149,7 @@ func TestClockJumps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, stop := storagetest.OpenWith(t, o)
 				defer stop()
-				x := tenantOf(t, store)
+				x := fixtureOf(t, store)
 				x.disable(t)
 				id := storagetest.Publish(t, store, x.owner, "old").ID
 				if err := x.MoveEvents(t.Context(), 0, 100, 50*time.Second-time.Hour); err != nil {
@@ -167,7 +167,7 @@ func TestClockJumps(t *testing.T) {
 }
 
 // renamed returns the new id of the newest event after a change of its time, which is a part of the id.
-func (x tenant) renamed(t *testing.T, was string) string {
+func (x fixture) renamed(t *testing.T, was string) string {
 	t.Helper()
 	events, err := x.Events(t.Context(), x.org(), 0, 1)
 	if err != nil || len(events) != 1 || events[0].ID == was {
@@ -184,7 +184,7 @@ func TestRowsFromTheFuture(t *testing.T) {
 	o.KeepEvents, o.KeepAudit = 4*time.Minute, 4*time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		x.disable(t)
 		for range 2 {
 			x.publish(t, 300, "ahead")
@@ -230,7 +230,7 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		x.missed(t, 5, "before")
 		time.Sleep(time.Minute)
 		began := time.Now().UnixMilli()
@@ -255,8 +255,8 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 	})
 }
 
-// counts expects a replay of so many events.
-func (x tenant) counts(t *testing.T, r webhook.Replay, want int64) {
+// counts expects a replay of this many events.
+func (x fixture) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n != want {
 		t.Errorf("%d are counted, want %d, error %v", n, want, err)

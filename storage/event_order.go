@@ -86,7 +86,7 @@ type sweep struct {
 
 // sweepResult is what one step of a sweep found.
 type sweepResult struct {
-	firstOld int64 // the first old row behind a young one; 0 if there is none
+	firstOld int64 // the first old row after a young row; 0 if there is none
 	disorder int64 // the last row before one that is earlier by more than clock.Tolerance; 0 if there is none
 }
 

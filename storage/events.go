@@ -112,7 +112,7 @@ func (s *Store) countDeliveries(ctx context.Context, events []webhook.Event) err
 	return err
 }
 
-// maxEventDeliveries limits the deliveries in the answer for one event. Publishing creates no more, but redeliveries
+// maxEventDeliveries limits the deliveries in the response for one event. Publishing creates no more, but redeliveries
 // add to them.
 const maxEventDeliveries = 10_000
 

@@ -67,7 +67,7 @@ func TestPublish(t *testing.T) {
 
 	t.Run("a plan without webhooks gets no deliveries", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		no := false
 		if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &no}); err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestRepeatedPublish(t *testing.T) {
 
 	t.Run("repeated events get the first answer, whoever comes first", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		var mu sync.Mutex
 		var answers []webhook.Published
 		var all sync.WaitGroup
@@ -116,7 +116,7 @@ func TestRepeatedPublish(t *testing.T) {
 
 	t.Run("another event with the same key is refused with its whole batch", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		if _, err := x.PublishEvents(t.Context(), x.org(), []webhook.NewEvent{eventWithKey("k", `{"n":1}`)}); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestRepeatedPublish(t *testing.T) {
 
 	t.Run("another organization may use the same key", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		for _, org := range []int64{x.org(), other.Organization.RowID} {
 			if p, err := x.PublishEvents(t.Context(), org, []webhook.NewEvent{eventWithKey("k", `{}`)}); err != nil || p[0].Replayed {
@@ -147,7 +147,7 @@ func TestPublishTransaction(t *testing.T) {
 
 	t.Run("the end of the caller's context does not undo a publication", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 50 {
@@ -161,7 +161,7 @@ func TestPublishTransaction(t *testing.T) {
 
 	t.Run("one failing write does not harm those that share its commit", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		operator := storagetest.Operator(t, x.Store)
 		var all sync.WaitGroup
 		for i := range 64 {
@@ -182,7 +182,7 @@ func TestPublishTransaction(t *testing.T) {
 
 func TestEventsAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	var want []string
 	for i := range 5 {
 		want = append(want, storagetest.Publish(t, x.Store, x.owner, fmt.Sprintf("e%d", i)).ID)
@@ -224,7 +224,7 @@ func withWrongTime(id string) string {
 
 func TestAttemptFilters(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	good := storagetest.Publish(t, x.Store, x.owner, "good")
 	bad := storagetest.Publish(t, x.Store, x.owner, "bad")
 	for _, job := range x.jobs(t) {
@@ -273,7 +273,7 @@ func TestAttemptFilters(t *testing.T) {
 // table that grows with history.
 func TestQueryPlans(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	p := storagetest.Publish(t, x.Store, x.owner, "user.created")
 	storagetest.Publish(t, x.Store, x.owner, "user.deleted")
 	var attempt int64

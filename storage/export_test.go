@@ -15,7 +15,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// Tx is a transaction as jobs see it.
+// Tx is a transaction as a write sees it.
 type Tx = tx
 
 // Run runs a statement that returns no rows.
@@ -24,10 +24,10 @@ func (t *tx) Run(text string, args ...any) error {
 	return err
 }
 
-// Write runs a job.
+// Write runs a write of the store itself.
 func (s *Store) Write(ctx context.Context, run func(*Tx) error) error { return s.change(ctx, run) }
 
-// WriteFor runs a job of an organization with an expected number of rows.
+// WriteFor runs a write of an organization with an expected number of rows.
 func (s *Store) WriteFor(ctx context.Context, organization int64, rows int, urgent bool, run func(*Tx) error) error {
 	w := s.workFor(organization).rows(rows)
 	w.Urgent = urgent
@@ -267,7 +267,7 @@ func (s *Store) StorageDays(ctx context.Context, organization int64) (n int, err
 	return n, s.get(ctx, &n, "SELECT count(*) FROM storage_days WHERE organization_id = ?", organization)
 }
 
-// OrphanPasses deletes so many subscriptions with pending deliveries, and returns those that the next passes handle.
+// OrphanPasses deletes this many subscriptions with pending deliveries. It returns the subscriptions that the next passes handle.
 func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
 	p := pendingCount{count: map[int64]int64{}, removed: map[int64]bool{}}
 	for row := range subscriptions {

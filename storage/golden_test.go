@@ -25,7 +25,7 @@ import (
 )
 
 // update writes the golden file of the current schema: go test ./storage -run TestGolden -update
-var update = flag.Bool("update", false, "make storage/testdata anew for the schema of today")
+var update = flag.Bool("update", false, "write storage/testdata again for the current schema")
 
 // goldenKey seals the secrets of the golden files.
 var goldenKey = strings.Repeat("5e", 32)
@@ -227,7 +227,7 @@ func TestGolden(t *testing.T) {
 			}
 			store, err := storage.Open(t.Context(), golden(t, version))
 			if err != nil {
-				t.Fatalf("%v\n\nWhere schema.sql was changed for a version that is not released yet, make the file anew:\n\tgo test ./storage -run TestGolden -update", err)
+				t.Fatalf("%v\n\nIf you changed schema.sql for a version that is not released yet, write the file again:\n\tgo test ./storage -run TestGolden -update", err)
 			}
 			if err := store.Close(); err != nil {
 				t.Fatal(err)

@@ -88,8 +88,8 @@ func (s *Store) holdQueue(t *tx, reason string) error {
 	return nil
 }
 
-// announceHold publishes a new hold after the commit. It sets the value for readers first. So whoever was told of the
-// change never reads the old value.
+// announceHold publishes a new hold after the commit. It sets the value for readers first. So a watcher that hears
+// of the change never reads the old value.
 func (s *Store) announceHold(t *tx, hold *webhook.Hold) {
 	at := t.Now()
 	t.OnCommit(func() {
@@ -173,7 +173,7 @@ func (s *Store) discardBatch(ctx context.Context, subscription int64, expected w
 	})
 }
 
-// Queue describes the pending deliveries and the hold. Its cost is that of Lanes.
+// Queue describes the pending deliveries and the hold. It costs as much as Lanes.
 func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 	counts := s.pending.all()
 	q := webhook.Queue{Hold: s.Hold(), Subscriptions: int64(len(counts)), Largest: []webhook.Queued{}}

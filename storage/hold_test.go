@@ -17,12 +17,12 @@ import (
 
 // holder returns an operator of an organization without subscriptions. Otherwise the event about the hold would be
 // pending too.
-func holder(t *testing.T, x tenant) access.Actor {
+func holder(t *testing.T, x fixture) access.Actor {
 	t.Helper()
 	return storagetest.Operator(t, x.Store).Actor("127.0.0.1", "test")
 }
 
-func holdQueue(t *testing.T, x tenant) {
+func holdQueue(t *testing.T, x fixture) {
 	t.Helper()
 	if err := x.HoldQueue(t.Context(), holder(t, x), "a test"); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestHold(t *testing.T) {
 
 	t.Run("no attempt begins until the release, and publishing works", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
 		holdQueue(t, x)
@@ -94,7 +94,7 @@ func TestHold(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		storagetest.Publish(t, store, x.owner, "a")
 		holdQueue(t, x)
 		first := *store.Hold()
@@ -118,7 +118,7 @@ func TestDiscardedHold(t *testing.T) {
 
 	t.Run("a discard drops earlier deliveries in batches and keeps later ones", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		const many = 1200 // more than two batches
 		events := make([]webhook.NewEvent, many)
 		for i := range events {
@@ -153,7 +153,7 @@ func TestDiscardedHold(t *testing.T) {
 
 	t.Run("a discard without a hold is refused", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		if _, err := x.DiscardQueue(t.Context(), holder(t, x)); fault.KindOf(err) != fault.Conflict || len(x.jobs(t)) != 1 {
 			t.Errorf("error %v, %d pending", err, len(x.jobs(t)))
@@ -162,7 +162,7 @@ func TestDiscardedHold(t *testing.T) {
 
 	t.Run("a delivery on the wire may still succeed after a discard", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		job := x.jobs(t)[0]
 		attempt := x.begin(t, job)
@@ -183,7 +183,7 @@ func TestEffectsOfHold(t *testing.T) {
 
 	t.Run("each change of the hold is in the audit log once", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		holdQueue(t, x)
 		holdQueue(t, x)
@@ -208,7 +208,7 @@ func TestEffectsOfHold(t *testing.T) {
 	t.Run("neither a hold nor its end makes deliveries late", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x := newTenant(t)
+			x := newFixture(t)
 			storagetest.Publish(t, x.Store, x.owner, "a")
 			holdQueue(t, x)
 			time.Sleep(time.Hour)
@@ -232,7 +232,7 @@ func TestEffectsOfHold(t *testing.T) {
 			o.KeepEvents = time.Hour
 			store, stop := storagetest.OpenWith(t, o)
 			defer stop()
-			x := tenantOf(t, store)
+			x := fixtureOf(t, store)
 			p := storagetest.Publish(t, store, x.owner, "a")
 			x.end(t, x.jobs(t)[0], x.begin(t, x.jobs(t)[0]), true)
 			holdQueue(t, x)
@@ -252,7 +252,7 @@ func TestEffectsOfHold(t *testing.T) {
 
 	t.Run("the queue lists the subscriptions with most pending deliveries first", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "b")
 		for _, eventType := range []string{"a", "b", "c"} { // the first subscription wants every type, and gets the event about the second
 			storagetest.Publish(t, x.Store, x.owner, eventType)
@@ -275,7 +275,7 @@ func TestEffectsOfHold(t *testing.T) {
 
 	t.Run("no statement of a hold reads a table that grows", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "a")
 		holdQueue(t, x)
 		if _, err := x.Queue(t.Context()); err != nil {

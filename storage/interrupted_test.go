@@ -17,17 +17,17 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		// send begins an attempt that does not end, and returns its event.
-		send  func(t *testing.T, x tenant) (event string)
+		send  func(t *testing.T, x fixture) (event string)
 		state webhook.DeliveryState
 	}{
-		{"of a test is not made up for", func(t *testing.T, x tenant) string {
+		{"of a test is not made up for", func(t *testing.T, x fixture) string {
 			_, job, _, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return job.EventID
 		}, webhook.Exhausted},
-		{"of a delivery that was discarded stays dropped", func(t *testing.T, x tenant) string {
+		{"of a delivery that was discarded stays dropped", func(t *testing.T, x fixture) string {
 			published := storagetest.Publish(t, x.Store, x.owner, "user.created")
 			x.begin(t, x.jobs(t)[0])
 			if err := x.HoldQueue(t.Context(), x.actor(), "an incident"); err != nil {
@@ -38,7 +38,7 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 			}
 			return published.ID
 		}, webhook.Dropped},
-		{"of a subscription that was removed stays dropped", func(t *testing.T, x tenant) string {
+		{"of a subscription that was removed stays dropped", func(t *testing.T, x fixture) string {
 			published := storagetest.Publish(t, x.Store, x.owner, "user.created")
 			x.begin(t, x.jobs(t)[0])
 			if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
@@ -53,7 +53,7 @@ func TestInterruptedAttemptsOfEndedDeliveries(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "keyhook.db")
 			synctest.Test(t, func(t *testing.T) {
 				store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-				x := tenantOf(t, store)
+				x := fixtureOf(t, store)
 				event := tt.send(t, x)
 				stop()
 				x.Store, _ = storagetest.OpenWith(t, storagetest.Options(t, path))

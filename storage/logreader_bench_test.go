@@ -16,8 +16,8 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// BenchmarkLogReads measures what an organization waits for a page of its delivery log while another searches a log of
-// 800,000 attempts for what is not there, in loops, and a third publishes. It tells how large the write-ahead log becomes.
+// BenchmarkLogReads measures how long an organization waits for a page of its delivery log. Meanwhile, another organization
+// repeatedly searches 800,000 attempts without a match, and a third one publishes. It reports the size of the write-ahead log.
 // An iteration is a page; run it with -benchtime 2000x.
 func BenchmarkLogReads(b *testing.B) {
 	for _, readers := range []int{0, 2, 8} {

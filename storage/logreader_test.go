@@ -24,7 +24,7 @@ type found struct {
 }
 
 // attempts reads all pages of a search for attempts.
-func (x tenant) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
+func (x fixture) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
 	t.Helper()
 	for {
 		page, err := x.AttemptPage(t.Context(), x.org(), x.sub.ID, f)
@@ -48,7 +48,7 @@ func (x tenant) attempts(t *testing.T, f webhook.AttemptFilter) (all found) {
 }
 
 // lines reads all pages of a search of the audit log.
-func (x tenant) lines(t *testing.T, f access.AuditFilter) (all found) {
+func (x fixture) lines(t *testing.T, f access.AuditFilter) (all found) {
 	t.Helper()
 	for {
 		page, err := x.AuditPage(t.Context(), x.org(), f)
@@ -72,7 +72,7 @@ func (x tenant) lines(t *testing.T, f access.AuditFilter) (all found) {
 
 func TestLogSearches(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	rare := storagetest.Publish(t, x.Store, x.owner, "user.deleted")
 	for range 60 {
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -138,7 +138,7 @@ func TestLogSearches(t *testing.T) {
 }
 
 // reads makes each kind of read of logs once.
-func (x tenant) reads(ctx context.Context) map[string]error {
+func (x fixture) reads(ctx context.Context) map[string]error {
 	_, err1 := x.AttemptPage(ctx, x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1})
 	_, err2 := x.AuditPage(ctx, x.org(), access.AuditFilter{Limit: 1})
 	_, err3 := x.Series(ctx, x.org(), "", 0, 1, 1)
@@ -146,7 +146,7 @@ func (x tenant) reads(ctx context.Context) map[string]error {
 	return map[string]error{"attempts": err1, "audit log": err2, "series": err3, "events": err4}
 }
 
-func (x tenant) expectReads(t *testing.T, busy bool) {
+func (x fixture) expectReads(t *testing.T, busy bool) {
 	t.Helper()
 	for name, err := range x.reads(t.Context()) {
 		if busy {
@@ -157,11 +157,11 @@ func (x tenant) expectReads(t *testing.T, busy bool) {
 	}
 }
 
-// besides makes two tenants of one store.
-func besides(t *testing.T) (a, b tenant) {
+// besides makes two fixtures in one store.
+func besides(t *testing.T) (a, b fixture) {
 	t.Helper()
-	a = newTenant(t)
-	b = tenant{Store: a.Store}
+	a = newFixture(t)
+	b = fixture{Store: a.Store}
 	b.owner, _ = storagetest.Organization(t, a.Store, "beside", "growth", access.RoleOwner)
 	b.sub, _ = storagetest.Subscription(t, a.Store, b.owner, "https://example.com/beside", "user.created")
 	return a, b
@@ -248,7 +248,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 	t.Run("who asks first is served first, and a crowd is refused", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x := newTenant(t)
+			x := newFixture(t)
 			const most = 32
 			end, err := x.TakeTurn(t.Context(), x.org())
 			if err != nil {
@@ -285,7 +285,7 @@ func TestTurnsOfWaitingReads(t *testing.T) {
 
 	t.Run("a wait ends with its context, and leaves no trace", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		for range 100 {
 			end, err := x.TakeTurn(t.Context(), x.org())
 			if err != nil {

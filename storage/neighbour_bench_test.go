@@ -62,7 +62,7 @@ func BenchmarkNeighbour(b *testing.B) {
 	}
 }
 
-// flood publishes from so many callers without pause until stop is called.
+// flood publishes from this many callers without a pause until stop is called.
 func flood(b *testing.B, store *storage.Store, p access.Principal, callers int) (stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	batch := make([]webhook.NewEvent, neighbourEvents)

@@ -56,16 +56,16 @@ func (s *recordingObserver) Interrupted(attempts int) {
 }
 
 // openObserved creates a fixture in a store with that observer.
-func openObserved(t *testing.T, o *recordingObserver) tenant {
+func openObserved(t *testing.T, o *recordingObserver) fixture {
 	t.Helper()
 	options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 	options.Observer = o
 	store, _ := storagetest.OpenWith(t, options)
-	return tenantOf(t, store)
+	return fixtureOf(t, store)
 }
 
 // fail makes n attempts in a row fail.
-func (x tenant) fail(t *testing.T, n int) {
+func (x fixture) fail(t *testing.T, n int) {
 	t.Helper()
 	for range n {
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -144,7 +144,7 @@ func TestObserver(t *testing.T) {
 		options := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		options.Observer = &o
 		store, stop := storagetest.OpenWith(t, options)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		for range 3 {
 			storagetest.Publish(t, x.Store, x.owner, "user.created")
 		}
@@ -166,7 +166,7 @@ func TestBacklog(t *testing.T) {
 
 	t.Run("the backlog is empty if nothing is pending", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		if got, err := x.Backlog(t.Context()); err != nil || got != (webhook.Backlog{}) {
 			t.Errorf("%+v, error %v", got, err)
 		}
@@ -175,7 +175,7 @@ func TestBacklog(t *testing.T) {
 	t.Run("the backlog counts deliveries and lanes by state, with the oldest due time", func(t *testing.T) {
 		t.Parallel()
 		ctx, no := t.Context(), false
-		x := tenant{Store: storagetest.Open(t)}
+		x := fixture{Store: storagetest.Open(t)}
 		x.owner, _ = storagetest.Organization(t, x.Store, "acme", "growth", access.RoleOwner)
 		types := []string{"user.created", "order.paid"} // without audit events
 		operator := storagetest.Operator(t, x.Store).Actor("", "")
@@ -210,7 +210,7 @@ func TestBacklog(t *testing.T) {
 		}
 
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
-		y := tenant{Store: x.Store, owner: other}
+		y := fixture{Store: x.Store, owner: other}
 		y.sub, _ = storagetest.Subscription(t, x.Store, other, "https://example.com/down", types...)
 		y.fail(t, 4)
 		job := y.jobs(t)[1]
@@ -230,7 +230,7 @@ func TestBacklog(t *testing.T) {
 
 	t.Run("the backlog ends with its context", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := x.Backlog(ctx); err == nil {

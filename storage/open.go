@@ -22,7 +22,7 @@ import (
 )
 
 // Open locks, checks and opens the database, or creates it. A process that runs as root first takes the rights of the
-// owner of the database, for good (see disk.Locate).
+// owner of the database permanently (see disk.Locate).
 //
 // Open refuses with advice on what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrLost, ErrDamaged,
 // ErrKey, ErrKeyMissing, or an error of package disk. It does not change a file that it refuses.

@@ -66,7 +66,7 @@ func TestOpen(t *testing.T) {
 		path := closedFile(t)
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		if store.Created() {
-			t.Error("the file was made anew")
+			t.Error("the file was created again")
 		}
 		subs, err := store.Subscriptions(t.Context(), 1, "", 0, 10)
 		if err != nil || len(subs) != 1 {

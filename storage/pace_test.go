@@ -12,7 +12,7 @@ import (
 )
 
 // pace sets the rate limit of the subscription; 0 removes it.
-func (x tenant) pace(t *testing.T, perSecond int64) webhook.Subscription {
+func (x fixture) pace(t *testing.T, perSecond int64) webhook.Subscription {
 	t.Helper()
 	c := webhook.SubscriptionChange{SetRateLimit: true}
 	if perSecond != 0 {
@@ -39,7 +39,7 @@ func TestRateLimit(t *testing.T) {
 
 	t.Run("a rate limit is stored, announced, audited and removed", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		w := changeCounter{of: x.sub.RowID}
 		x.Watch(&w)
 		before := must[webhook.Target](t)(x.Target(t.Context(), x.sub.RowID))
@@ -73,7 +73,7 @@ func TestRateLimit(t *testing.T) {
 
 	t.Run("a rate limit survives other changes and may be set at creation", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		url, description, limit := "https://example.com/other", "slow", int64(7)
 		sub, _, err := x.CreateSubscription(t.Context(), x.actor(), x.org(), webhook.SubscriptionChange{
 			URL: &url, SetRateLimit: true, RateLimitPerSecond: &limit,
@@ -89,7 +89,7 @@ func TestRateLimit(t *testing.T) {
 
 	t.Run("the schema refuses a rate limit that is out of range", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		for _, limit := range []int64{-1, 0, webhook.MaxRateLimit + 1} {
 			_, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{SetRateLimit: true, RateLimitPerSecond: &limit})
 			if err == nil || !strings.Contains(err.Error(), "CHECK") {
@@ -100,7 +100,7 @@ func TestRateLimit(t *testing.T) {
 
 	t.Run("deliveries that wait for a rate limit are not late", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		for _, limit := range []int64{0, 1, 0} {
 			x.pace(t, limit)

@@ -15,7 +15,7 @@ import (
 )
 
 // PublishEvents stores events of an organization and their deliveries in one transaction, all or none. A repeated
-// idempotency key gets the first answer again.
+// idempotency key gets the first result again.
 //
 // Faults: Invalid if a key was used for another event, or if the events need more than maxDeliveries deliveries;
 // Limited if the plan's bytes of the day do not suffice; Unavailable if the deliveries of a repeated event cannot be
@@ -85,7 +85,7 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	return nil
 }
 
-// fillRepeated sets the answers for events whose idempotency key is already stored, without the number of deliveries.
+// fillRepeated sets the results of events whose idempotency key is already stored, without the number of deliveries.
 func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEvent, published []webhook.Published) error {
 	var problems []fault.Field
 	for i, e := range events {
@@ -131,14 +131,14 @@ func fieldOf(i, n int, name string) string {
 
 // publish inserts one event and its deliveries. about is the subscription that the event is about, by row id, or 0. A
 // subscription never receives an event about itself, so a failing endpoint cannot cause more failing deliveries. For
-// events about health, see newsReceivers.
+// events about health, see healthEventReceivers.
 func (s *Store) publish(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (webhook.Published, error) {
 	subscriptions, err := receivers(t, organization, about, e.Type)
 	if err != nil {
 		return webhook.Published{}, err
 	}
 	if about != 0 && access.HealthNews(e.Type) {
-		if subscriptions, err = s.newsReceivers(t, organization, about, subscriptions); err != nil {
+		if subscriptions, err = s.healthEventReceivers(t, organization, about, subscriptions); err != nil {
 			return webhook.Published{}, err
 		}
 	}
@@ -288,7 +288,7 @@ func (s *Store) announceChange(t *tx, subscriptions ...int64) {
 }
 
 const (
-	// maxDeliveries limits the deliveries of one request. So many take the writer about a tenth of a second, and all
+	// maxDeliveries limits the deliveries of one request. They take the writer about a tenth of a second, and all
 	// other writes wait for it.
 	maxDeliveries = 10_000
 	// pageSize is the size of a database page in bytes. Writing a page takes about as long as writing a row.

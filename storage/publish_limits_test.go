@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// unlimited makes a tenant on a plan without limits.
+// unlimited makes a fixture on a plan without limits.
 func unlimited(t *testing.T) (platform, access.Principal) {
 	t.Helper()
 	x := newPlatform(t)
@@ -53,7 +53,7 @@ func TestOneRequestMakesABoundedNumberOfDeliveries(t *testing.T) {
 
 func TestNewsAboutHealthIsBounded(t *testing.T) {
 	t.Parallel()
-	// deactivate makes news about a subscription and returns how many get it.
+	// deactivate makes events about a subscription and returns how many get it.
 	deactivate := func(t *testing.T, x platform, organization int64, id string) int {
 		t.Helper()
 		must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.by, organization, id, webhook.SubscriptionChange{IsActive: new(false)}))

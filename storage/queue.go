@@ -109,7 +109,7 @@ func beginAttempt(t *tx, start webhook.Start) (int64, error) {
 	return row, nil
 }
 
-// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither look-up needs an
+// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither lookup needs an
 // index. A delivery has at most maxAttempts + maxInterruptions attempts, which is less than 256.
 func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
@@ -206,7 +206,7 @@ func finishAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
 // interruptAttempts ends the attempts that the last owner of the file left unfinished. They keep their numbers and do
 // not count for the health.
 //
-// Their deliveries are due again, even after the last attempt: an accepted event is sent until a receiver has answered.
+// Their deliveries are due again, even after the last attempt: an accepted event is sent until the receiver has responded.
 // A delivery that is interrupted again and again is given up, because it may be what stops the process.
 func (s *Store) interruptAttempts(t *tx) error {
 	var interrupted []struct {

@@ -15,7 +15,7 @@ import (
 
 // The cost of each step of a delivery, on a file with synchronous=full: go test -bench 'Queue' ./storage.
 
-// openDurable creates a store with one organization, of which n subscriptions want "a".
+// openDurable creates a store with one organization and n subscriptions to "a".
 func openDurable(b *testing.B, n int) (*storage.Store, access.Principal) {
 	o := storagetest.Options(b, filepath.Join(b.TempDir(), "keyhook.db"))
 	o.Synchronous = storage.Full

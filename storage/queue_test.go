@@ -18,32 +18,32 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// tenant is an organization with one subscription to every event.
-type tenant struct {
+// fixture is a store with an organization that has one subscription to every event.
+type fixture struct {
 	*storage.Store
 	owner access.Principal
 	sub   webhook.Subscription
 }
 
-func newTenant(t *testing.T) tenant {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	store := storagetest.Open(t)
-	return tenantOf(t, store)
+	return fixtureOf(t, store)
 }
 
-func tenantOf(t *testing.T, store *storage.Store) tenant {
+func fixtureOf(t *testing.T, store *storage.Store) fixture {
 	t.Helper()
 	owner, _ := storagetest.Organization(t, store, "acme", "growth", access.RoleOwner)
 	sub, _ := storagetest.Subscription(t, store, owner, "https://example.com/hook")
-	return tenant{store, owner, sub}
+	return fixture{store, owner, sub}
 }
 
-func (x tenant) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test") }
+func (x fixture) actor() access.Actor { return x.owner.Actor("127.0.0.1", "test") }
 
-func (x tenant) org() int64 { return x.owner.Organization.RowID }
+func (x fixture) org() int64 { return x.owner.Organization.RowID }
 
 // jobs returns the pending deliveries of the subscription.
-func (x tenant) jobs(t *testing.T) []webhook.Job {
+func (x fixture) jobs(t *testing.T) []webhook.Job {
 	t.Helper()
 	jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, 100, nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func (x tenant) jobs(t *testing.T) []webhook.Job {
 }
 
 // begin begins the next attempt of a job and returns its row id, or 0 if it was refused.
-func (x tenant) begin(t *testing.T, job webhook.Job) int64 {
+func (x fixture) begin(t *testing.T, job webhook.Job) int64 {
 	t.Helper()
 	at, err := x.Target(t.Context(), job.Subscription)
 	if err != nil {
@@ -62,7 +62,7 @@ func (x tenant) begin(t *testing.T, job webhook.Job) int64 {
 	return x.beginUnder(t, job, at.Epoch)
 }
 
-func (x tenant) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
+func (x fixture) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
 	t.Helper()
 	ids, err := x.Begin(t.Context(), []webhook.Start{{
 		Delivery: job.Delivery, Subscription: job.Subscription, Epoch: epoch, Number: job.Number(), Trigger: job.Trigger(),
@@ -74,7 +74,7 @@ func (x tenant) beginUnder(t *testing.T, job webhook.Job, epoch int64) int64 {
 }
 
 // end records the result of an attempt of the current epoch.
-func (x tenant) end(t *testing.T, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
+func (x fixture) end(t *testing.T, job webhook.Job, attempt int64, succeeded bool) webhook.Settled {
 	t.Helper()
 	at, err := x.Target(t.Context(), job.Subscription)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestQueue(t *testing.T) {
 
 	t.Run("an event becomes a delivery, an attempt, and is delivered", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		published := storagetest.Publish(t, x.Store, x.owner, "user.created")
 		if published.Deliveries != 1 {
 			t.Fatalf("%d deliveries", published.Deliveries)
@@ -131,7 +131,7 @@ func TestQueue(t *testing.T) {
 
 	t.Run("an attempt for the delivery of another subscription does not begin", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "other")
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		rows, err := x.Begin(t.Context(), []webhook.Start{{Delivery: x.jobs(t)[0].Delivery, Subscription: other.RowID, Epoch: other.Epoch, Number: 1}})
@@ -142,7 +142,7 @@ func TestQueue(t *testing.T) {
 
 	t.Run("the body is the envelope, byte for byte, with the event's own id", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		published := storagetest.Publish(t, x.Store, x.owner, "user.created")
 		want := `{"id":"` + published.ID + `","type":"user.created","timestamp":"` + string(webhook.AppendTime(nil, published.At)) +
 			`","organization_id":"` + x.owner.Organization.ID + `","data":{"n":1}}`
@@ -153,7 +153,7 @@ func TestQueue(t *testing.T) {
 
 	t.Run("a delivery is claimed once", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
 		at, err := x.Target(t.Context(), x.sub.RowID)
@@ -180,7 +180,7 @@ func TestBeginAttempts(t *testing.T) {
 
 	t.Run("nothing begins under another epoch, without the plan, disabled or removed", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
 		no, yes := false, true
@@ -228,7 +228,7 @@ func TestBeginAttempts(t *testing.T) {
 
 	t.Run("an attempt that was undone can begin again with the same number", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
 		if err := x.UndoBegin(t.Context(), []int64{x.begin(t, job)}); err != nil {
@@ -245,7 +245,7 @@ func TestFailedAttempts(t *testing.T) {
 
 	t.Run("five failures exhaust a delivery and make the subscription failing", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		for n := 1; n <= 5; n++ {
 			job := x.jobs(t)[0]
@@ -272,7 +272,7 @@ func TestFailedAttempts(t *testing.T) {
 
 	t.Run("a subscription receives no events about itself", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/") // another host, because events about health do not go to the same host
 		no := false
 		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), other.ID, webhook.SubscriptionChange{URL: &other.URL}); err != nil {
@@ -291,7 +291,7 @@ func TestFailedAttempts(t *testing.T) {
 
 	t.Run("concurrent failures are all counted", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		for range 4 {
 			storagetest.Publish(t, x.Store, x.owner, "user.created")
 		}
@@ -314,7 +314,7 @@ func TestInterruptedAttempts(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		storagetest.Publish(t, store, x.owner, "user.created")
 		x.begin(t, x.jobs(t)[0])
 		stop()
@@ -356,7 +356,7 @@ func TestInterruptedAttempts(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		storagetest.Publish(t, store, x.owner, "user.created")
 		for range 4 {
 			job := x.jobs(t)[0]
@@ -383,7 +383,7 @@ func TestQueueOfRemovedSubscription(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
 			store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-			x := tenantOf(t, store)
+			x := fixtureOf(t, store)
 			events := make([]webhook.NewEvent, 700)
 			for i := range events {
 				events[i] = webhook.NewEvent{Type: "user.created", Data: []byte(`{}`)}
@@ -418,7 +418,7 @@ func TestTestDelivery(t *testing.T) {
 
 	t.Run("a test is recorded, never pending, and leaves the health alone", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		_, job, attempt, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
 		if err != nil {
 			t.Fatal(err)
@@ -442,7 +442,7 @@ func TestTestDelivery(t *testing.T) {
 
 func TestRedeliver(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	published := storagetest.Publish(t, x.Store, x.owner, "user.created")
 	job := x.jobs(t)[0]
 	id := x.begin(t, job)
@@ -467,7 +467,7 @@ func TestRedeliver(t *testing.T) {
 // TestRedeliverOfTheAuditLog redelivers an old audit event without audit:read.
 func TestRedeliverOfTheAuditLog(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	storagetest.Publish(t, x.Store, x.owner, access.KeyCreated)
 	job := x.jobs(t)[0]
 	id := x.begin(t, job)

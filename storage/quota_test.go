@@ -19,7 +19,7 @@ import (
 // storedEvent is an event that counts as 10,000 bytes: 450, its type and its data.
 var storedEvent = webhook.NewEvent{Type: "a", Data: []byte(`"` + strings.Repeat("x", 10_000-450-1-2) + `"`)}
 
-// withQuota creates a fixture whose plan allows so many more bytes today.
+// withQuota creates a fixture whose plan allows this many more bytes today.
 func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, access.Principal) {
 	t.Helper()
 	operator := storagetest.Operator(t, store)
@@ -30,7 +30,7 @@ func withQuota(t *testing.T, store *storage.Store, bytes int64) (platform, acces
 	return x, owner
 }
 
-// allow sets the limit of the plan to so many bytes above those stored today.
+// allow sets the limit of the plan to this many bytes above the bytes stored today.
 func (x platform) allow(t *testing.T, owner access.Principal, bytes int64) {
 	t.Helper()
 	stored := must[int64](t)(x.StoredToday(t.Context(), owner.Organization.RowID))

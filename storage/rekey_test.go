@@ -129,7 +129,7 @@ func query(t *testing.T, path string, value any, statement string) {
 	}
 }
 
-// endingContext is a context that ends after so many calls of Err, like a signal between two batches.
+// endingContext is a context that ends after n calls of Err, like a signal between two batches.
 type endingContext struct {
 	context.Context
 	after *int

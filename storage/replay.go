@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// replayEvents is how many events a replay reads at once. So one transaction creates deliveries of at most so many.
+	// replayEvents is how many events a replay reads at once. So one transaction creates at most as many deliveries.
 	// That costs 2 ms of CPU for the read and 3 ms for the transaction, for which other writes wait.
 	replayEvents = 250
 	// replayTimeout is how long a replay waits for the transaction of a chunk. It does not give up earlier, because it
@@ -176,7 +176,7 @@ func (s *Store) firstEventSince(ctx context.Context, at int64, in rowRange) (int
 	return low, nil
 }
 
-// replayable is the condition for events that a replay delivers. Its parameters are those of replayQuery.args. Test
+// replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
 // events are left out, and so are events about the subscription itself.
 const replayable = `
 	e.created_at >= ?3 AND e.created_at < ?4
@@ -208,7 +208,7 @@ type chunk struct {
 }
 
 // walkReplay reads the events of a period in chunks. It calls do for each chunk with selected events. After each chunk,
-// other replays get their turn, those of the organization and those of others.
+// other replays get their turn.
 func (s *Store) walkReplay(ctx context.Context, p replayQuery, do func(chunk) error) error {
 	for _, rows := range p.ranges {
 		if err := s.walkRange(ctx, p, rows, do); err != nil {

@@ -22,7 +22,7 @@ func BenchmarkReplay(b *testing.B) {
 	b.Run("nothing", func(b *testing.B) { benchmarkReplay(b, false, 0) })
 }
 
-// benchmarkReplay expects so many deliveries for a subscription that has missed everything, or nothing.
+// benchmarkReplay expects this many deliveries for a subscription that has missed all events, or none.
 func benchmarkReplay(b *testing.B, missed bool, want int64) {
 	o := storagetest.Options(b, b.TempDir()+"/keyhook.db")
 	o.Synchronous = storage.Full

@@ -27,11 +27,11 @@ var everything = webhook.Replay{Only: webhook.OnlyAll}
 // only returns everything with this filter.
 func only(o webhook.Only) webhook.Replay { return webhook.Replay{Only: o} }
 
-// newOneAttemptTenant is newTenant with a policy of one attempt, and without failing subscriptions.
-func newOneAttemptTenant(t *testing.T) tenant {
+// newOneAttemptFixture is newFixture with a policy of one attempt, and without failing subscriptions.
+func newOneAttemptFixture(t *testing.T) fixture {
 	t.Helper()
 	store, _ := storagetest.OpenWith(t, frailOptions(t, filepath.Join(t.TempDir(), "keyhook.db")))
-	return tenantOf(t, store)
+	return fixtureOf(t, store)
 }
 
 func frailOptions(t *testing.T, path string) storage.Options {
@@ -42,7 +42,7 @@ func frailOptions(t *testing.T, path string) storage.Options {
 }
 
 // setActive sets is_active of the subscription.
-func (x tenant) setActive(t *testing.T, on bool) {
+func (x fixture) setActive(t *testing.T, on bool) {
 	t.Helper()
 	if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &on}); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func (x tenant) setActive(t *testing.T, on bool) {
 }
 
 // setWebhooks turns the webhooks of the plan on or off.
-func (x tenant) setWebhooks(t *testing.T, webhooks bool) {
+func (x fixture) setWebhooks(t *testing.T, webhooks bool) {
 	t.Helper()
 	if _, err := x.UpdatePlan(t.Context(), storagetest.Operator(t, x.Store).Actor("", ""), "growth", access.PlanChange{Webhooks: &webhooks}); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func (x tenant) setWebhooks(t *testing.T, webhooks bool) {
 }
 
 // publish publishes n events at once.
-func (x tenant) publish(t *testing.T, n int, eventType string) (ids []string) {
+func (x fixture) publish(t *testing.T, n int, eventType string) (ids []string) {
 	t.Helper()
 	published, err := x.PublishEvents(t.Context(), x.org(), slices.Repeat([]webhook.NewEvent{{Type: eventType, Data: []byte(`{}`)}}, n))
 	if err != nil {
@@ -71,7 +71,7 @@ func (x tenant) publish(t *testing.T, n int, eventType string) (ids []string) {
 }
 
 // missed publishes n events of that type that the subscription does not receive.
-func (x tenant) missed(t *testing.T, n int, eventType string) (ids []string) {
+func (x fixture) missed(t *testing.T, n int, eventType string) (ids []string) {
 	t.Helper()
 	x.setActive(t, false)
 	for left := n; left > 0; left -= 1000 {
@@ -82,7 +82,7 @@ func (x tenant) missed(t *testing.T, n int, eventType string) (ids []string) {
 }
 
 // endAll ends all pending deliveries.
-func (x tenant) endAll(t *testing.T, succeeded bool) {
+func (x fixture) endAll(t *testing.T, succeeded bool) {
 	t.Helper()
 	for _, job := range x.jobs(t) {
 		x.end(t, job, x.begin(t, job), succeeded)
@@ -90,7 +90,7 @@ func (x tenant) endAll(t *testing.T, succeeded bool) {
 }
 
 // pending checks that the count of pending deliveries matches the table, and returns it.
-func (x tenant) pending(t *testing.T) int64 {
+func (x fixture) pending(t *testing.T) int64 {
 	t.Helper()
 	sub, err := x.Subscription(t.Context(), x.org(), x.sub.ID)
 	if err != nil {
@@ -103,8 +103,8 @@ func (x tenant) pending(t *testing.T) int64 {
 	return sub.PendingDeliveries
 }
 
-// replays counts a replay and runs it twice. It expects so many deliveries.
-func (x tenant) replays(t *testing.T, r webhook.Replay, want int64) {
+// replays counts a replay and runs it twice. It expects this many deliveries.
+func (x fixture) replays(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	before := x.pending(t)
 	counted, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r)
@@ -125,7 +125,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("a failed event gets a new delivery that is due at once", func(t *testing.T) {
 		t.Parallel()
-		x := newOneAttemptTenant(t)
+		x := newOneAttemptFixture(t)
 		id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
 		x.endAll(t, false)
 		x.replays(t, only(webhook.OnlyMissed), 0)
@@ -139,7 +139,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("an event that failed twice gets one delivery", func(t *testing.T) {
 		t.Parallel()
-		x := newOneAttemptTenant(t)
+		x := newOneAttemptFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		x.replays(t, everything, 1)
@@ -149,7 +149,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("an event that has arrived since is skipped", func(t *testing.T) {
 		t.Parallel()
-		x := newOneAttemptTenant(t)
+		x := newOneAttemptFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, false)
 		x.replays(t, everything, 1)
@@ -159,7 +159,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("events that arrived or are pending are skipped", func(t *testing.T) {
 		t.Parallel()
-		x := newOneAttemptTenant(t)
+		x := newOneAttemptFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		x.endAll(t, true)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
@@ -168,7 +168,7 @@ func TestReplayOfWhatFailed(t *testing.T) {
 
 	t.Run("each subscription gets what it missed itself", func(t *testing.T) {
 		t.Parallel()
-		x := newOneAttemptTenant(t)
+		x := newOneAttemptFixture(t)
 		y := x
 		y.sub, _ = storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "user.created")
 		x.endAll(t, true) // the events about the other subscription
@@ -188,7 +188,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
 		store, _ := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		want := x.missed(t, 1, "while.inactive")
 		x.setWebhooks(t, false)
 		want = append(want, x.publish(t, 1, "while.downgraded")...)
@@ -218,7 +218,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keyhook.db")
 		synctest.Test(t, func(t *testing.T) {
 			store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-			x := tenantOf(t, store)
+			x := fixtureOf(t, store)
 			storagetest.Publish(t, store, x.owner, "user.created")
 			time.Sleep(time.Millisecond)
 			x.sub, _ = storagetest.Subscription(t, store, x.owner, "https://example.com/late", "user.created")
@@ -230,7 +230,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 
 	t.Run("test events are skipped, but not other events with that type", func(t *testing.T) {
 		t.Parallel()
-		x := newOneAttemptTenant(t)
+		x := newOneAttemptFixture(t)
 		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
 		x.endAll(t, true) // the events about the other subscription
 		for _, id := range []string{x.sub.ID, other.ID} {
@@ -247,7 +247,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 
 	t.Run("events about the subscription itself are skipped", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		x.setActive(t, false)
 		x.setActive(t, true)
 		x.replays(t, everything, 0)
@@ -258,7 +258,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 
 	t.Run("events of other organizations are skipped", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 		storagetest.Publish(t, x.Store, other, "user.created")
 		x.replays(t, everything, 0)
@@ -271,7 +271,7 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 			o := storagetest.Options(t, path)
 			o.KeepEvents = time.Hour
 			store, _ := storagetest.OpenWith(t, o)
-			x := tenantOf(t, store)
+			x := fixtureOf(t, store)
 			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // its delivery is pending, so the event stays
 			x.endAll(t, true)
 			id := x.missed(t, 1, "user.created")[0]
@@ -307,12 +307,12 @@ func TestReplayByType(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newTenant(t)
+			x := newFixture(t)
 			x.setActive(t, false)
 			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
 				storagetest.Publish(t, x.Store, x.owner, eventType)
 			}
-			// The present types of the subscription count, not those of that time.
+			// The current types of the subscription count, not its types at that time.
 			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +326,7 @@ func TestReplayOfPeriod(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		other, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
 		x.setActive(t, false)
 		times := make([]int64, 9)
@@ -371,7 +371,7 @@ func TestLongReplay(t *testing.T) {
 	for _, n := range []int{chunk - 4, chunk - 3, chunk - 2, 2*chunk - 3, 2*chunk + 50} {
 		t.Run("each delivery is created once, in order", func(t *testing.T) {
 			t.Parallel()
-			x := newTenant(t)
+			x := newFixture(t)
 			want := x.missed(t, n, "user.created")
 			x.replays(t, everything, int64(n))
 			jobs, err := x.PendingJobs(t.Context(), x.sub.RowID, n+1, nil)
@@ -390,7 +390,7 @@ func TestLongReplay(t *testing.T) {
 
 	t.Run("a rare event is found", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		x.setActive(t, false)
 		for range 3 {
 			x.publish(t, chunk, "common")
@@ -401,7 +401,7 @@ func TestLongReplay(t *testing.T) {
 
 	t.Run("events that are published meanwhile are skipped", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		x.missed(t, 5*chunk, "user.created")
 		x.setActive(t, false)
 		var publishing sync.WaitGroup
@@ -419,7 +419,7 @@ func TestLongReplay(t *testing.T) {
 
 	t.Run("a canceled replay ends between two steps, and the next one continues", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		x.missed(t, 2*chunk+500, "user.created") // and the two events about its disabling
 		ctx, cancel := context.WithCancel(t.Context())
 		x.Watch(onChange(cancel))
@@ -440,7 +440,7 @@ func TestLongReplay(t *testing.T) {
 
 	t.Run("two replays at once create each delivery once", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		x.missed(t, 2*chunk, "user.created")
 		var sum int64
 		var mu sync.Mutex
@@ -470,7 +470,7 @@ func (w onChange) SubscriptionsChanged(...int64)   { w() }
 func (w onChange) DeliveriesCreated([]webhook.Job) {}
 
 // audited returns the details of the newest audit event, which must be a replay.
-func (x tenant) audited(t *testing.T) map[string]any {
+func (x fixture) audited(t *testing.T) map[string]any {
 	t.Helper()
 	log, err := x.AuditEvents(t.Context(), x.org(), access.AuditFilter{Limit: 1})
 	if err != nil || len(log) != 1 || log[0].Type != access.SubscriptionReplayed || log[0].TargetID != x.sub.ID || log[0].Name != x.owner.User.Name {
@@ -485,7 +485,7 @@ func (x tenant) audited(t *testing.T) map[string]any {
 
 func TestReplayIsAudited(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	x.missed(t, 2, "user.created")
 	r := webhook.Replay{Since: 86_400_000, Until: time.Now().Add(time.Hour).UnixMilli(), EventTypes: webhook.Types{"user.*", "user.*"}, Only: webhook.OnlyMissed}
 	if _, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil {
@@ -502,7 +502,7 @@ func TestReplayIsAudited(t *testing.T) {
 
 func TestReplayIsRefused(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	x.missed(t, 1, "user.created")
 	other, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
 	refused := func(why string, organization int64, want fault.Kind) {
@@ -529,7 +529,7 @@ func TestReplayIsRefused(t *testing.T) {
 // TestReplayPlans checks that a replay reads only events of its organization, and finds their deliveries by an index.
 func TestReplayPlans(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	x.missed(t, 1, "user.created")
 	x.replays(t, webhook.Replay{Since: 1, Until: time.Now().Add(time.Hour).UnixMilli(), Only: webhook.OnlyAll}, 1)
 	plans, err := x.QueryPlans(t.Context())

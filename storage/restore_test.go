@@ -20,11 +20,11 @@ import (
 
 // copiedDatabase creates a database with one pending delivery, a copy of it, and then a second delivery that the copy lacks. It
 // closes the store.
-func copiedDatabase(t *testing.T) (path, of string, x tenant) {
+func copiedDatabase(t *testing.T) (path, of string, x fixture) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "keyhook.db")
 	store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
-	x = tenantOf(t, store)
+	x = fixtureOf(t, store)
 	storagetest.Publish(t, store, x.owner, "a")
 	of = filepath.Join(t.TempDir(), "copy.db")
 	must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: path, To: of}))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The sizes of batches. A batch is one job among those that share a commit. So its size limits how long other writes
+// The sizes of batches. A batch is one write among those that share a commit. So its size limits how long other writes
 // wait for it.
 const (
 	eventBatch        = 250

@@ -9,25 +9,25 @@ import (
 )
 
 // TestRetentionWaitsForAttemptsOfEndedDeliveries has events grow old while their only attempt is on the wire. The record of that attempt
-// must be there when it ends, whatever the state of the delivery.
+// must exist when it ends, in any state of the delivery.
 func TestRetentionWaitsForAttemptsOfEndedDeliveries(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(t *testing.T, x tenant) (webhook.Job, int64){
-		"of a test": func(t *testing.T, x tenant) (webhook.Job, int64) {
+	for name, begin := range map[string]func(t *testing.T, x fixture) (webhook.Job, int64){
+		"of a test": func(t *testing.T, x fixture) (webhook.Job, int64) {
 			_, job, attempt, err := x.BeginTest(t.Context(), x.org(), x.sub.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return job, attempt
 		},
-		"of a delivery that was dropped": func(t *testing.T, x tenant) (webhook.Job, int64) {
+		"of a delivery that was dropped": func(t *testing.T, x fixture) (webhook.Job, int64) {
 			_, job, attempt := x.discarded(t, 0)
 			return job, attempt
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newTenant(t)
+			x := newFixture(t)
 			job, attempt := begin(t, x)
 			future := time.Now().Add(time.Hour).UnixMilli()
 			if _, err := x.DeleteEventBatch(t.Context(), 0, future); err != nil {

@@ -20,7 +20,7 @@ func TestRetentionOfWideEvents(t *testing.T) {
 		o := storagetest.Options(t, path)
 		o.KeepEvents = time.Hour
 		store, _ := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		must[access.Organization](t)(store.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
 			access.OrganizationChange{Plan: new("enterprise")}))
 		for range 600 {
@@ -51,7 +51,7 @@ func TestRetentionOfWideEvents(t *testing.T) {
 func TestRetentionLooksAtFewDeliveries(t *testing.T) {
 	t.Parallel()
 	store := storagetest.Open(t)
-	x := tenantOf(t, store)
+	x := fixtureOf(t, store)
 	must[access.Organization](t)(store.UpdateOrganization(t.Context(), x.actor(), x.owner.Organization.ID,
 		access.OrganizationChange{Plan: new("enterprise")}))
 	for range 399 {
@@ -81,7 +81,7 @@ func TestRetentionWaitsForAttempts(t *testing.T) {
 		o := storagetest.Options(t, path)
 		o.KeepEvents = time.Hour
 		store, _ := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		sent := storagetest.Publish(t, store, x.owner, "sent")
 		job := x.jobs(t)[0]
 		attempt := x.begin(t, job)
@@ -110,7 +110,7 @@ func TestReplayAfterAllWasForgotten(t *testing.T) {
 	o := hourlyRetention(t)
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		time.Sleep(time.Hour + 15*time.Second)
 		if left, err := store.Events(t.Context(), x.org(), 0, 1); err != nil || len(left) > 0 {
 			t.Fatalf("left: %v, error %v", left, err)
@@ -130,7 +130,7 @@ func TestRetention(t *testing.T) {
 		o := storagetest.Options(t, path)
 		o.KeepEvents, o.KeepAudit = time.Hour, 2*time.Hour
 		store, _ := storagetest.OpenWith(t, o)
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		off, _ := storagetest.Subscription(t, store, x.owner, "https://example.com/off", "old")
 		delivered := storagetest.Publish(t, store, x.owner, "delivered")
 		job := x.jobs(t)[len(x.jobs(t))-1]

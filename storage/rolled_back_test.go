@@ -12,17 +12,17 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// undo runs a job that fails at its end.
-func (x tenant) undo(t *testing.T, run func(*storage.Tx) error) {
+// undo runs a write that fails at its end.
+func (x fixture) undo(t *testing.T, run func(*storage.Tx) error) {
 	t.Helper()
 	if err := x.Write(t.Context(), func(t *storage.Tx) error { return errors.Join(run(t), errRefused) }); !errors.Is(err, errRefused) {
-		t.Fatalf("the job that is undone: %v", err)
+		t.Fatalf("the write that is undone: %v", err)
 	}
 }
 
 func TestTypesOfARolledBackTransactionAreForgotten(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	x.undo(t, func(t *storage.Tx) error {
 		return errors.Join(t.Run("DELETE FROM subscription_patterns"), x.PublishIn(t, x.org(), "user.created"))
 	})
@@ -38,7 +38,7 @@ func TestDisorderOfARolledBackTransactionIsNotedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		storagetest.Publish(t, store, x.owner, "user.created")
 		if err := x.MoveEvents(t.Context(), 1, 1000, 24*time.Hour); err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestDisorderOfARolledBackTransactionIsNotedAgain(t *testing.T) {
 // TestHealthOfARolledBackTransactionIsForgotten has the fifth failure of a subscription undone.
 func TestHealthOfARolledBackTransactionIsForgotten(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	storagetest.Publish(t, x.Store, x.owner, "user.created")
 	for range 3 {
 		job := x.jobs(t)[0]

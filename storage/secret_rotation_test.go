@@ -13,7 +13,7 @@ import (
 )
 
 // rotated rotates the secret of the subscription and returns the new one.
-func (x tenant) rotated(t *testing.T, r webhook.Rotation) (webhook.Secret, error) {
+func (x fixture) rotated(t *testing.T, r webhook.Rotation) (webhook.Secret, error) {
 	t.Helper()
 	_, secret, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, r)
 	return secret, err
@@ -26,7 +26,7 @@ func TestRotationWithinAnOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, storagetest.Options(t, path))
 		defer stop()
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		signs := func(current, previous webhook.Secret) {
 			t.Helper()
 			at, err := x.Target(t.Context(), x.sub.RowID)

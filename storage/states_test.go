@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage"
 )
 
-func TestStatementsHaveTheNumbersOfTheVocabulary(t *testing.T) {
+func TestStatementsHaveTheNumbersOfTheStates(t *testing.T) {
 	t.Parallel()
 	states, outcomes, causes := storage.SQLNumbers()
 	for state, number := range states {

@@ -1,4 +1,4 @@
-// Package storage owns the data of Keyhook: the tables, and every rule that must hold inside one transaction. It does
+// Package storage owns the data of Keyhook: the tables, and every rule that must be true inside one transaction. It does
 // not know HTTP and never sends anything. Below it, package sqlite is the engine, and package directory says who may do what.
 package storage
 
@@ -103,7 +103,7 @@ func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes()
 // Free returns how many more bytes fit on the disk of the database. ok is false if the number is unknown.
 func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
-// Ping reports whether the database answers a query.
+// Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	return s.get(ctx, &one, "SELECT 1")

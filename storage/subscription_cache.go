@@ -36,7 +36,7 @@ type cachedSubscription struct {
 	Deleted      bool   `db:"deleted"`
 	AuditEvents  bool   `db:"audit_events"` // the subscription receives audit events
 
-	// The stored times of the last success and failure. All jobs of a transaction share one time, so it is written once
+	// The stored times of the last success and failure. All writes of a transaction share one time, so it is written once
 	// for all of them.
 	successAt, failureAt int64
 }

@@ -119,7 +119,7 @@ func TestNothingIsRememberedOfARollback(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		no := errors.New("no")
 		undone := func(run func(*storage.Tx) error) {
 			t.Helper()

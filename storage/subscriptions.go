@@ -135,7 +135,7 @@ func requireRoomForSubscription(t *tx, organization int64) error {
 }
 
 // UpdateSubscription changes a subscription. is_active true makes it healthy and resumes its pending deliveries,
-// whatever its status was. is_active false disables it. An empty change does nothing. A subscription that stops
+// from any status. is_active false disables it. An empty change does nothing. A subscription that stops
 // receiving audit events loses the pending ones.
 //
 // Faults: NotFound; Forbidden if the change needs audit:read and the actor lacks it, see authorizeUpdate; Conflict if

@@ -14,7 +14,7 @@ type tx struct {
 	organizations map[int64]string // public ids by row id; neither ever changes
 	cache         subscriptionCache
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
-	news          healthNews
+	healthEvents  healthEventLimit
 	quotas        quotas
 }
 
@@ -93,7 +93,7 @@ func (s *Store) workFor(organization int64) work {
 	return work{store: s, Work: sqlite.Work{Payer: organization}}
 }
 
-// first marks work that withdraws rights. It goes before all other work: until it is done, somebody can do what is no
+// first marks work that withdraws rights. It goes before all other work: until it is done, a caller can do what is no
 // longer allowed.
 func (w work) first() work {
 	w.Urgent = true

@@ -256,7 +256,7 @@ func TestRefusedUpgrade(t *testing.T) {
 					}
 				}
 				return nil
-			}, "rows of [organizations] would refer to nothing"},
+			}, "rows of [organizations] would refer to rows that do not exist"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

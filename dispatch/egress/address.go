@@ -11,7 +11,7 @@ import (
 // url.Error and net.OpError of a dial.
 //
 // The text of such an error names the address and its network. It is for logs, and for a customer who wrote that
-// address. After a DNS look-up, it would show a customer the network inside.
+// address. After a DNS lookup, it would show a customer the network inside.
 var ErrBlocked = errors.New("the address is not allowed")
 
 // ErrDenied is the ErrBlocked of an address in Policy.DeniedNetworks.

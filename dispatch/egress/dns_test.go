@@ -103,7 +103,7 @@ func (z *nameServer) answer(query []byte) ([]byte, error) {
 	return m.Pack()
 }
 
-// next returns the next answer. Only queries for A move on, because every look-up makes exactly one.
+// next returns the next answer. Only queries for A move on, because every lookup makes exactly one.
 func (z *nameServer) next(name string, of dnsmessage.Type) ([]netip.Addr, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

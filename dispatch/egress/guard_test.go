@@ -191,7 +191,7 @@ func TestGuardNames(t *testing.T) {
 		}
 	})
 
-	t.Run("a missing name is an error of the look-up, not of the policy", func(t *testing.T) {
+	t.Run("a missing name is an error of the lookup, not of the policy", func(t *testing.T) {
 		t.Parallel()
 		tr := egress.NewTransport(egress.Options{Resolver: newZone(t).resolver()})
 		for _, host := range []string{"missing.test", "127.1", "2130706433", "0x7f000001"} {

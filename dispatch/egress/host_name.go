@@ -14,7 +14,7 @@ const (
 	maxLabel = 63
 )
 
-// toASCII maps a name as browsers do before a look-up (UTS 46, not transitional). It allows underscores and double
+// toASCII maps a name as browsers do before a lookup (UTS 46, not transitional). It allows underscores and double
 // hyphens, because they occur in names that resolve.
 var toASCII = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false))
 

@@ -12,7 +12,7 @@ import (
 // ends, or a virtual address moves here. Reading the list takes about 0.1 ms, too much for every delivery.
 const ownMaxAge = 5 * time.Second
 
-// ownCache holds the addresses of this machine. There is one for the process, because there is one machine.
+// ownCache has the addresses of this machine. There is one for the process, because there is one machine.
 var ownCache struct {
 	sync.Mutex
 	read      time.Time // zero: never

@@ -13,7 +13,7 @@ type network struct {
 // (https://www.iana.org/assignments/ipv6-address-space). Everything outside it is refused, listed or not.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// reserved holds the special-purpose registries of IANA (https://www.iana.org/assignments/iana-ipv4-special-registry,
+// reserved contains the special-purpose registries of IANA (https://www.iana.org/assignments/iana-ipv4-special-registry,
 // https://www.iana.org/assignments/iana-ipv6-special-registry), multicast, and public numbers that lead inside. A
 // narrow network stands before the wider ones that contain it.
 //

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Roots returns the trusted certificate authorities: those of the system and those of the operator's PEM file. Without
-// a file name it returns nil, which means those of the system. A file without a certificate, or with an unreadable one,
-// is an error. Every delivery that needs it would fail.
+// Roots returns the trusted certificate authorities: the system's, and the certificates in the operator's PEM file. Without
+// a file name it returns nil, which means the system's only. A file without a certificate, or with an unreadable one,
+// is an error, because every delivery that needs the certificate would fail.
 func Roots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 
 // Limits of the transport that are not settings.
 const (
-	dialTimeout      = 5 * time.Second // for the look-up and all addresses of a name together
+	dialTimeout      = 5 * time.Second // for the lookup and all addresses of a name together
 	handshakeTimeout = 5 * time.Second
 	idleTimeout      = 60 * time.Second
 	maxHeader        = 64 << 10 // bytes of a response header

@@ -59,7 +59,7 @@ func (s *StandardSigner) Append(dst []byte, id string, timestamp int64, body []b
 	return base64.StdEncoding.AppendEncode(append(dst, standardVersion...), m.sum(head, body))
 }
 
-// macPool holds HMAC states of one key, as many as were ever used at once. A state cannot be shared, and making one
+// macPool keeps HMAC states of one key, as many as were ever used at once. A state cannot be shared, and making one
 // hashes the key twice and allocates. A sync.Pool would drop them at every garbage collection.
 type macPool struct {
 	key  []byte

@@ -5,10 +5,10 @@
 // Every delivery is signed twice with the same secret. A receiver checks the scheme that it prefers:
 //
 //   - X-Service-Signature is the lower-case hex HMAC-SHA256 over "<timestamp>.<body>". The key is the whole text of the
-//     secret, including "whsec_". X-Service-Timestamp holds the timestamp, in Unix seconds.
+//     secret, including "whsec_". X-Service-Timestamp contains the timestamp, in Unix seconds.
 //   - webhook-signature is "v1," and the base64 HMAC-SHA256 over "<id>.<timestamp>.<body>", as Standard Webhooks defines it
 //     (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md). The key is the decoded
-//     text after "whsec_". webhook-id and webhook-timestamp hold the other parts.
+//     text after "whsec_". webhook-id and webhook-timestamp contain the other parts.
 //
 // The body is the exact bytes received. Decode the JSON after the check, and never check a body that was encoded again.
 package signature

@@ -29,7 +29,7 @@ const (
 // Verifier checks the signatures of deliveries for a receiver. Only Secrets must be set. It does not change, so it is
 // safe for concurrent use.
 type Verifier struct {
-	// Secrets holds the subscription's secret. During a rotation it may hold the old and the new one, so that
+	// Secrets contains the subscription's secret. During a rotation it may contain the old and the new one, so that
 	// deliveries signed with either are accepted.
 	Secrets []string
 	// HeaderPrefix is the prefix of the header names in the hex scheme, a setting of the operator. "" is X-Service.
@@ -63,7 +63,7 @@ func (v Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 }
 
 // VerifyStandard checks a delivery by the headers webhook-id, webhook-timestamp and webhook-signature of Standard
-// Webhooks. One matching signature is enough. Signatures of other versions than v1 are skipped. The errors are those of
+// Webhooks. One matching signature is enough. Signatures of other versions than v1 are skipped. It returns the same errors as
 // Verify.
 func (v Verifier) VerifyStandard(header http.Header, body []byte, now time.Time) error {
 	id, err := singleValue(header, idHeader)
@@ -102,10 +102,10 @@ func VerifyStandard(secret string, header http.Header, body []byte, now time.Tim
 	return Verifier{Secrets: []string{secret}, Tolerance: tolerance}.VerifyStandard(header, body, now)
 }
 
-// match compares every signature with that of every secret, in constant time.
+// match compares each received signature with the signature by each secret, in constant time.
 func (v Verifier) match(signatures []string, key func(string) ([]byte, error), sign func(key []byte) []byte) error {
 	if len(v.Secrets) == 0 {
-		return fmt.Errorf("%w: no secret was given; set Secrets", ErrSecret)
+		return fmt.Errorf("%w: Secrets is empty; set it", ErrSecret)
 	}
 	matched := false
 	for _, secret := range v.Secrets {
@@ -206,7 +206,7 @@ func standardSignatures(header http.Header) ([]string, error) {
 		}
 	}
 	if len(signatures) == 0 || len(signatures) > maxSignatures {
-		return nil, fmt.Errorf("%w: %s holds %d signatures of version v1", ErrMalformed, signatureHeader, len(signatures))
+		return nil, fmt.Errorf("%w: %s has %d signatures of version v1", ErrMalformed, signatureHeader, len(signatures))
 	}
 	return signatures, nil
 }

@@ -1,4 +1,4 @@
-// Package check decides whether a credential may make a request: it owns the checks, their order, and the limits on failures and
+// Package check owns the checks that decide whether a credential may make a request: their order, and the limits on failures and
 // on requests. It knows no HTTP and writes no response.
 package check
 
@@ -184,8 +184,8 @@ func (k *Checker) findPrincipal(ctx context.Context, c *Run, digest access.Diges
 	return err
 }
 
-// usable fails if the key was revoked, has expired, or has a creator who may not act: three checks, one at a time. The store
-// makes them as part of the lookup. Only an explanation finds keys that fail them.
+// usable makes one of three checks: the key was revoked, it has expired, or its creator is not active. The store makes these
+// checks as part of the lookup. Only an explanation finds keys that fail them.
 func (k *Checker) usable(_ context.Context, c *Run) error {
 	if c.Find == nil || c.state.FailedCheck(time.Now().UnixMilli()) != c.At {
 		return nil
@@ -210,8 +210,8 @@ func (k *Checker) plan(_ context.Context, c *Run) error {
 	return errPlan
 }
 
-// rateLimit counts the request in the window of its key and then in that of all keys of the organization. Both limits are
-// those of the key's own organization. Other credentials have a rate for each organization; a credential that may act in
+// rateLimit counts the request in the window of its key and then in that of all keys of the organization. The plan of
+// the key's own organization has both limits. Other credentials have a rate for each organization; a credential that may act in
 // every organization, as the host's own back end, has none.
 func (k *Checker) rateLimit(_ context.Context, c *Run) error {
 	p := &c.Principal
@@ -258,15 +258,15 @@ func (k *Checker) count(c *Run, window, limit int64) limiter.Result {
 // organizationWindow is the window of all keys of an organization. The windows of keys are positive numbers.
 func organizationWindow(o access.Organization) int64 { return -o.RowID }
 
-// peek reads the window of a key that is refused before the rate limit, because the response shows it all the same.
+// peek reads the window of a key that is refused before the rate limit, because the response shows the window too.
 func (k *Checker) peek(c *Run) {
 	if limit := c.Principal.Plan.RateLimitPerMinute; limit != nil {
 		c.Windowed, c.Window = true, k.limiter.Peek(c.Principal.Key.Window, *limit)
 	}
 }
 
-// namedOrganization returns the organization that the request names. It is empty if there is none. It is also empty if there
-// are several: the organization check refuses those.
+// namedOrganization returns the organization that the request names. It is empty unless there is exactly one. The
+// organization check refuses several.
 func (c *Run) namedOrganization() string {
 	if len(c.Organizations) == 1 {
 		return c.Organizations[0]
@@ -282,7 +282,7 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 	case len(c.Organizations) == 0 || len(c.Organizations) == 1 && named == c.Principal.Home.ID:
 		return nil
 	case len(c.Organizations) > 1:
-		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s may be given once.", credential.OrganizationHeader)
+		return fault.New(fault.Malformed, form.CodeInvalidParameter, "The header %s occurs more than once; send it once.", credential.OrganizationHeader)
 	case !c.Principal.Can(access.PlatformActAs) || !access.OrganizationID.Valid(named):
 		return fault.Missing("organization")
 	}

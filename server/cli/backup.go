@@ -110,7 +110,7 @@ func printBackup(out io.Writer, r backup.Report, key string) error {
 	return t.Write(out)
 }
 
-// contents returns what a database holds.
+// contents describes the contents of a database.
 func contents(c backup.Contents) string {
 	return fmt.Sprintf("%s, %s (%d pending)", output.Count(c.Events, "event", "events"), output.Count(c.Deliveries, "delivery", "deliveries"), c.Pending)
 }

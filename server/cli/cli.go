@@ -74,7 +74,7 @@ var groups = []struct {
 	{groupOther, "Try and test:", []string{"demo", "bench", "listen", "verify", "version"}},
 }
 
-// groupCommands puts all commands into their groups, including those of main. The help lists other commands below the groups.
+// groupCommands puts all commands into their groups, including the commands of main. The help lists other commands below the groups.
 func groupCommands(root *cobra.Command) {
 	of := map[string]string{}
 	for _, g := range groups {

@@ -66,7 +66,7 @@ func newConfigInit(example []byte) *cobra.Command {
 	}
 }
 
-// create writes a new file that only its owner may read, because the settings may hold secrets.
+// create writes a new file that only its owner may read, because the settings may contain secrets.
 func create(name string, text []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -62,8 +62,8 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzLoad asserts that a file is refused with Problems, which show no secret, or that `config show` shows a configuration that
-// loads again to the same one.
+// FuzzLoad loads any text as a file. Either Load returns Problems, which show no secret. Or the output of `config show` loads
+// again to the same configuration.
 func FuzzLoad(f *testing.F) {
 	for _, text := range []string{
 		"", "# comment\n", "webhooks:\n  timeout: 5s\n", "webhooks: {timeout: 5, max_attempts: 0x5}\n", "a: &a [*a]\n",

@@ -317,7 +317,7 @@ func TestTheFileMayBeNamedInTheEnvironment(t *testing.T) {
 }
 
 // Not parallel: it sets the environment.
-func TestStrayNamesInTheEnvironmentAreRefused(t *testing.T) {
+func TestUnknownNamesInTheEnvironmentAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, want string }{
 		{"KEYHOOK_WEBHOOKS_TIEMOUT", "did you mean KEYHOOK_WEBHOOKS_TIMEOUT?"},
 		{"KEYHOOK_DB", "is not a setting; unset it"},

@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// Problem is one wrong setting. It never holds the text of a secret.
+// Problem is one wrong setting. It never contains the text of a secret.
 type Problem struct {
 	Setting string // dotted name; empty if there is no such setting
 	Source  string // "keyhook.yaml:12", "KEYHOOK_LOG_LEVEL" or "--log.level"; empty if none is known
@@ -15,7 +15,7 @@ type Problem struct {
 	Mend    string // what to write instead; may be empty
 }
 
-// NewProblem makes a Problem of an error, whose mend is that of its fault.Advice.
+// NewProblem makes a Problem from an error. The mend comes from the fault.Advice in the error.
 func NewProblem(setting, source string, err error) Problem {
 	what, mend := fault.Split(err)
 	return Problem{setting, source, what, mend}

@@ -88,7 +88,7 @@ func TestASecretMayComeOutOfAFile(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		path func(t *testing.T) string
-		want string // of the message; empty where the canary is read
+		want string // of the message; empty if the canary is read
 	}{
 		{"as it is", secret(canary, 0o600), ""},
 		{"without the line break at its end", secret(canary+"\n", 0o400), ""},

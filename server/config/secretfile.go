@@ -15,7 +15,7 @@ func SecretFile(path string) (redact.Text, error) {
 	return redact.New(text), err
 }
 
-// readSecret reads a file that holds a secret. It removes one line break at the end, which editors and echo add. Its errors
+// readSecret reads a file with a secret. It removes one line break at the end, which editors and echo add. Its errors
 // show neither the text nor the path, because people sometimes write the secret itself where the path belongs.
 func readSecret(path string) (string, error) {
 	info, err := os.Stat(path)
@@ -23,7 +23,7 @@ func readSecret(path string) (string, error) {
 	case err != nil:
 		return "", advise("cannot read the file: "+reason(err).Error(), "check the path and its permissions")
 	case !info.Mode().IsRegular():
-		return "", advise("the path is not that of a regular file", "write the path of a file that contains only the secret")
+		return "", advise("the path does not lead to a regular file", "write the path of a file that contains only the secret")
 	case info.Mode().Perm()&0o002 != 0:
 		return "", advise("every user may change the file", "run chmod o-w on the file")
 	}

@@ -35,12 +35,12 @@ func newSetting(name, fallback string, kind kind, description string) Setting {
 	}
 }
 
-// companion returns the setting of the file that holds a secret.
+// companion returns the setting of the file with a secret.
 func (s Setting) companion() Setting {
 	return newSetting(s.Name+"_file", "", text("path", checkLine), "a file with "+s.Name+", instead of the value itself; one line break at its end is ignored")
 }
 
-// Settings returns all settings in the order of the table. A secret is followed by the setting of the file that may hold it.
+// Settings returns all settings in the order of the table. A secret is followed by the setting of the file that may contain it.
 func Settings() []Setting { return slices.Clone(allSettings) }
 
 var allSettings = func() (list []Setting) {

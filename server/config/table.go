@@ -101,7 +101,7 @@ var table = []Setting{
 // has a problem of its own.
 type rule struct {
 	names  []string
-	broken func(Config) (what, mend string) // empty if the rule holds
+	broken func(Config) (what, mend string) // empty if the value follows the rule
 }
 
 var rules = []rule{

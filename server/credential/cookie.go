@@ -72,8 +72,8 @@ func (k *Cookies) of(r *http.Request) []*http.Cookie {
 	return r.CookiesNamed(k.name(r))
 }
 
-// read reads the cookie of a request that has no other credential. The browser sends the cookie whoever caused the request, so
-// the cookie counts only in requests of the console.
+// read reads the cookie of a request that has no other credential. A browser also sends the cookie in requests that other
+// sites cause, so the cookie counts only in requests of the console.
 func (k *Cookies) read(r *http.Request, session *http.Cookie) Presented {
 	if err := k.CheckOrigin(r); err != nil {
 		return Presented{Kind: Session, Unreadable: err}

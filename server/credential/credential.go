@@ -1,5 +1,5 @@
-// Package credential reads the credential of a request: an API key, an access token, a token of the identity provider, or the
-// cookie of a session. It does not decide whether the credential is valid, and it knows no store and no routes.
+// Package credential owns how a request presents its credential: an API key, an access token, a token of the identity provider,
+// or the cookie of a session. It does not decide whether the credential is valid, and it knows no store and no routes.
 package credential
 
 import (
@@ -60,15 +60,15 @@ type Reader struct {
 	cookies   *Cookies
 }
 
-// NewReader returns a reader. keyPrefix is that of new API keys.
+// NewReader returns a reader. keyPrefix is the prefix of new API keys.
 func NewReader(keyPrefix string, hasIssuer bool, cookies *Cookies) *Reader {
 	return &Reader{keyPrefix + "_", hasIssuer, cookies}
 }
 
 // Read reads the only credential of a request. local means that the request came over the local socket.
 //
-// Unreadable is Malformed if there are two credentials, Unauthenticated if there is none or if its form is wrong, and Forbidden
-// if another site had a browser send the cookie.
+// The fault in Unreadable is Malformed if there are two credentials. It is Unauthenticated if there is none, or if its form is
+// wrong. It is Forbidden if a browser sent the cookie for another site.
 func (d *Reader) Read(r *http.Request, local bool) Presented {
 	p := Presented{Kind: Socket}
 	if !local || !d.isOperator(r) {
@@ -90,8 +90,8 @@ func (d *Reader) ReadKey(r *http.Request) Presented {
 	return ParseKey(raw)
 }
 
-// isOperator reports whether a request without a credential came over the local socket. Whoever can connect to the socket
-// can read and write the database file too. An empty credential counts as a credential: a script that wanted to send one may
+// isOperator reports whether a request without a credential came over the local socket. A user who can connect to the
+// socket can read and write the database file too. An empty credential counts as a credential: a script that wanted to send one may
 // have an empty variable. Requests of a browser, and requests that a proxy forwards to the socket, are not the operator's.
 func (d *Reader) isOperator(r *http.Request) bool {
 	return len(r.Header["Authorization"]) == 0 && len(d.cookies.of(r)) == 0 &&

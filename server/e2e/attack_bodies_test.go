@@ -21,7 +21,7 @@ var largestBody = map[bool]int{false: 16 << 20, true: 4 << 20}[underRace]
 // mostMemory is how much memory the process may hold under the attacks here, in bytes.
 const mostMemory = 120 << 20
 
-// unknownFields is an object of that many bytes at most, of fields that nobody knows.
+// unknownFields returns an object of unknown fields, of at most that many bytes.
 func unknownFields(size int) []byte {
 	var body bytes.Buffer
 	body.WriteByte('{')
@@ -46,9 +46,9 @@ func hostileBodies() map[string][]byte {
 	}
 }
 
-// halfSend sends a whole valid batch but for its last byte, and keeps the connection open until ctx ends. It returns what
+// halfSend sends a valid batch without its last byte, and keeps the connection open until ctx ends. It returns what
 // the server answered meanwhile; nil if nothing.
-func halfSend(ctx context.Context, t *tenant, body []byte) *http.Response {
+func halfSend(ctx context.Context, t *organization, body []byte) *http.Response {
 	dialer := net.Dialer{}
 	conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(t.base, "http://"))
 	if err != nil {
@@ -83,8 +83,8 @@ func BenchmarkAttackBodies(b *testing.B) {
 	for name, body := range hostileBodies() {
 		b.Run(name, func(b *testing.B) {
 			p := start(b, b.TempDir())
-			v, attacker := p.victim(b), p.tenant(b, "attacker")
-			var seen tally
+			v, attacker := p.victim(b), p.organization(b, "attacker")
+			var seen outcomes
 			attack{during: 5 * time.Second, act: func(ctx context.Context) {
 				repeat(ctx, 4, func(ctx context.Context) {
 					if a, err := attacker.call(ctx, "POST", "/api/v1/events/batch/", body); err == nil {
@@ -97,7 +97,7 @@ func BenchmarkAttackBodies(b *testing.B) {
 	}
 	b.Run("half sent, 40", func(b *testing.B) {
 		p := start(b, b.TempDir())
-		v, attacker, body := p.victim(b), p.tenant(b, "attacker"), largeBatch()
+		v, attacker, body := p.victim(b), p.organization(b, "attacker"), largeBatch()
 		attack{lead: time.Second, during: 10 * time.Second, act: func(ctx context.Context) {
 			repeat(ctx, 40, func(ctx context.Context) { halfSend(ctx, attacker, body) })
 		}}.measure(b, p, v)
@@ -133,7 +133,7 @@ func boundedMemory(t *testing.T, p *process) {
 func TestAttackBodies(t *testing.T) {
 	t.Parallel()
 	p := start(t, t.TempDir())
-	attacker := p.tenant(t, "attacker")
+	attacker := p.organization(t, "attacker")
 	for name, body := range hostileBodies() {
 		a, err := attacker.call(t.Context(), "POST", "/api/v1/events/batch/", body)
 		if err != nil {
@@ -154,7 +154,7 @@ func TestAttackBodies(t *testing.T) {
 func TestAttackHalfSentBodies(t *testing.T) {
 	t.Parallel()
 	p := start(t, t.TempDir())
-	v, attacker, body := p.victim(t), p.tenant(t, "attacker"), largeBatch()
+	v, attacker, body := p.victim(t), p.organization(t, "attacker"), largeBatch()
 	ctx, cancel := context.WithCancel(t.Context())
 	refused := make(chan *http.Response, 40)
 	for range cap(refused) {

@@ -65,7 +65,7 @@ func idle(ctx context.Context, tb testing.TB, address string, n int, asks bool) 
 // manyConnections is more than the server accepts in all.
 const manyConnections = 1100
 
-// newcomer calls on a new connection each time, as somebody does who was not there before.
+// newcomer opens a new connection for each call, as a new client does.
 func newcomer(v *victim) caller {
 	c := v.caller
 	c.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -73,7 +73,7 @@ func newcomer(v *victim) caller {
 }
 
 // BenchmarkAttackConnections: one anonymous address opens as many connections as it can and keeps them idle. The victim
-// connects anew for each call.
+// opens a new connection for each call.
 func BenchmarkAttackConnections(b *testing.B) {
 	for _, asks := range []bool{true, false} {
 		b.Run(fmt.Sprintf("asks=%t", asks), func(b *testing.B) {

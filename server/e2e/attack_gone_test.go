@@ -9,11 +9,11 @@ import (
 )
 
 // BenchmarkAttackGoneRows: one customer has made and removed 500,000 subscriptions and keys, which takes an hour on the
-// plan growth. Whatever looks for those that live must not look at all of them.
+// plan growth. A search for the live ones must not read all of them.
 func BenchmarkAttackGoneRows(b *testing.B) {
 	dir := b.TempDir()
 	p := start(b, dir)
-	attacker := p.tenant(b, "attacker")
+	attacker := p.organization(b, "attacker")
 	attacker.subscribe(b, closedPort(b), "gone")
 	p.end(terminate)
 	bury(b, filepath.Join(dir, "keyhook.db"), attacker.id, 500_000)

@@ -22,7 +22,7 @@ func probe(ctx context.Context, p *process, t *times, n int, pause time.Duration
 // The process is well, so /readyz must not say otherwise: an orchestrator would end it.
 func BenchmarkAttackSlowReceiver(b *testing.B) {
 	p := start(b, b.TempDir())
-	v, attacker := p.victim(b), p.tenant(b, "attacker")
+	v, attacker := p.victim(b), p.organization(b, "attacker")
 	attacker.subscribe(b, receive(b, http.StatusNoContent, 1500*time.Millisecond).url, "slow")
 	var asked times
 	attack{during: 80 * time.Second, act: func(ctx context.Context) {
@@ -40,7 +40,7 @@ func BenchmarkAttackReadiness(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			dir := b.TempDir()
 			p := start(b, dir)
-			p.tenant(b, "waiting").subscribe(b, closedPort(b), "waiting")
+			p.organization(b, "waiting").subscribe(b, closedPort(b), "waiting")
 			p.end(terminate)
 			multiply(b, filepath.Join(dir, "keyhook.db"), n)
 			p = start(b, dir)

@@ -12,14 +12,14 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// logged starts a process in which the attacker's subscriptions have a log of so many attempts each. It returns the paths
+// logged starts a process in which the attacker's subscriptions have a log of this many attempts each. It returns the paths
 // of their logs.
-func logged(b *testing.B, attempts int) (p *process, attacker *tenant, logs []string) {
+func logged(b *testing.B, attempts int) (p *process, attacker *organization, logs []string) {
 	b.Helper()
 	const subscriptions = 10 // as few as Grow takes
 	dir := b.TempDir()
 	p = start(b, dir)
-	attacker = p.tenant(b, "attacker")
+	attacker = p.organization(b, "attacker")
 	for range subscriptions {
 		id := attacker.subscribe(b, closedPort(b), "grown")
 		logs = append(logs, "/api/v1/webhooks/subscriptions/"+id+"/deliveries/")
@@ -36,11 +36,11 @@ func logged(b *testing.B, attempts int) (p *process, attacker *tenant, logs []st
 const unfound = "?event_type=none.such&limit=200"
 
 // BenchmarkAttackLongReads: one customer reads a log of 200,000 attempts from two connections, by a filter that nothing
-// passes. A reader that always has a snapshot open keeps the write-ahead log from starting anew.
+// passes. A reader that always has a snapshot open keeps the write-ahead log from restarting.
 func BenchmarkAttackLongReads(b *testing.B) {
 	p, attacker, logs := logged(b, 200_000)
 	v := p.victim(b)
-	var seen tally
+	var seen outcomes
 	attack{during: 60 * time.Second, act: func(ctx context.Context) {
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -104,7 +104,7 @@ func BenchmarkAttackReaders(b *testing.B) {
 type times struct {
 	mu   sync.Mutex
 	took latencies
-	seen tally
+	seen outcomes
 	bad  int // other than 2xx
 }
 

@@ -17,7 +17,7 @@ func BenchmarkAttackSlowSubscriptions(b *testing.B) {
 	for _, n := range []int{300, 1500, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			p := start(b, b.TempDir())
-			v, attacker := p.victim(b), p.tenant(b, "attacker")
+			v, attacker := p.victim(b), p.organization(b, "attacker")
 			attacker.subscribeMany(b, n, receive(b, http.StatusNoContent, almostTimeout).url, "slow")
 			attack{
 				lead: 5 * time.Second, during: 30 * time.Second, grace: 60 * time.Second,
@@ -30,12 +30,12 @@ func BenchmarkAttackSlowSubscriptions(b *testing.B) {
 	}
 }
 
-// The attacker's receivers never answer in time. The victim's deliveries arrive within seconds all the same: before slots
-// were shared by organization, half of them took more than 40 s.
+// The attacker's receivers never answer in time. The victim's deliveries still arrive within seconds. Before slots were
+// shared between organizations, half of them took more than 40 s.
 func TestAttackSlowSubscriptions(t *testing.T) {
 	t.Parallel()
 	p := start(t, t.TempDir())
-	v, attacker := p.victim(t), p.tenant(t, "attacker")
+	v, attacker := p.victim(t), p.organization(t, "attacker")
 	attacker.subscribeMany(t, 300, receive(t, http.StatusNoContent, almostTimeout).url, "slow")
 	for range 3 {
 		attacker.must(t, "POST", "/api/v1/events/", event("slow", object{}), nil)

@@ -64,13 +64,13 @@ func repeat(ctx context.Context, n int, act func(ctx context.Context)) {
 	all.Wait()
 }
 
-// tally counts what came back, by whatever its text says.
-type tally struct {
+// outcomes counts the responses by their text.
+type outcomes struct {
 	mu    sync.Mutex
 	count map[string]int
 }
 
-func (t *tally) add(what string) {
+func (t *outcomes) add(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count == nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// widely publishes 1,000 events with an idempotency key each to 1,000 subscriptions, ten events in a request, and then
-// removes the subscriptions, so that nothing is left to send. It returns the batch of all of them.
-func widely(b *testing.B, t *tenant) object {
+// widely publishes 1,000 events to 1,000 subscriptions, ten events in a request. Each event has an idempotency key. Then it
+// removes the subscriptions, so no delivery remains. It returns all events as one batch.
+func widely(b *testing.B, t *organization) object {
 	b.Helper()
 	const subscriptions, inRequest = 1000, 10
 	t.subscribeMany(b, subscriptions, receive(b, http.StatusNoContent, almostTimeout).url, "wide")
@@ -34,11 +34,11 @@ func widely(b *testing.B, t *tenant) object {
 	return object{"events": events}
 }
 
-// BenchmarkAttackWideEvents: what one customer has published to many subscriptions costs again whenever the number of
-// deliveries is counted: for each repetition of an idempotency key, and for each event of a list.
+// BenchmarkAttackWideEvents: one customer publishes to many subscriptions. Keyhook counts the deliveries again for each
+// repeated idempotency key, and for each event of a list.
 func BenchmarkAttackWideEvents(b *testing.B) {
 	p := start(b, b.TempDir())
-	v, attacker := p.victim(b), p.tenant(b, "attacker")
+	v, attacker := p.victim(b), p.organization(b, "attacker")
 	repetition := widely(b, attacker)
 	for _, a := range []struct {
 		name, method, path string
@@ -48,7 +48,7 @@ func BenchmarkAttackWideEvents(b *testing.B) {
 		{"list of events", "GET", "/api/v1/events/?limit=200", nil},
 	} {
 		b.Run(a.name, func(b *testing.B) {
-			revoking := &revocations{tenant: p.tenant(b, "revoking "+a.name)}
+			revoking := &revocations{organization: p.organization(b, "revoking "+a.name)}
 			var own, theirs times
 			attack{during: 15 * time.Second, lead: time.Second, act: func(ctx context.Context) {
 				var all sync.WaitGroup

@@ -15,9 +15,9 @@ func batch(n int, eventType string) object {
 	return object{"events": slices.Repeat([]object{event(eventType, object{})}, n)}
 }
 
-// largestBatch publishes the largest batch that is taken for 1,000 subscriptions: of 1,000 events, or of 10, because a
-// request may make 10,000 deliveries at most. It returns the number of events.
-func (t *tenant) largestBatch(tb testing.TB, eventType string) int {
+// largestBatch publishes the largest accepted batch for 1,000 subscriptions, and returns its number of events. That is 1,000, or
+// 10 if a request may create at most 10,000 deliveries.
+func (t *organization) largestBatch(tb testing.TB, eventType string) int {
 	tb.Helper()
 	for _, n := range []int{1000, 10} {
 		a, err := t.call(tb.Context(), "POST", "/api/v1/events/batch/", batch(n, eventType))
@@ -32,10 +32,10 @@ func (t *tenant) largestBatch(tb testing.TB, eventType string) int {
 	return 0
 }
 
-// revocations revokes a key of its own again and again, twice a second, and measures how long each takes. Once revoked, a
-// key must not be accepted.
+// revocations creates and revokes a key twice a second, and measures how long each revocation takes. A revoked key must not be
+// accepted.
 type revocations struct {
-	*tenant
+	*organization
 	took latencies
 	bad  int // keys that were accepted after they had been revoked
 }
@@ -72,12 +72,12 @@ func (r *revocations) report(b *testing.B) {
 // The victim publishes, and a third customer revokes keys.
 func BenchmarkAttackFanOut(b *testing.B) {
 	p := start(b, b.TempDir())
-	v, attacker, revoking := p.victim(b), p.tenant(b, "attacker"), &revocations{tenant: p.tenant(b, "revoking")}
+	v, attacker, revoking := p.victim(b), p.organization(b, "attacker"), &revocations{organization: p.organization(b, "revoking")}
 	attacker.subscribeMany(b, 1000, receive(b, http.StatusNoContent, almostTimeout).url, "wide")
 	n := attacker.largestBatch(b, "wide")
 	body := batch(n, "wide")
 	b.Logf("%d events for 1,000 subscriptions in each request", n)
-	var seen tally
+	var seen outcomes
 	attack{during: 20 * time.Second, grace: 60 * time.Second, act: func(ctx context.Context) {
 		var all sync.WaitGroup
 		all.Go(func() { revoking.run(ctx, b) })
@@ -95,12 +95,12 @@ func BenchmarkAttackFanOut(b *testing.B) {
 	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
 }
 
-// BenchmarkAttackFailTogether: 1,500 subscriptions to every type fail at once, so each could be told that all others fail.
+// BenchmarkAttackFailTogether: 1,500 subscriptions to every type fail at once, so each could get events about the failures of all others.
 func BenchmarkAttackFailTogether(b *testing.B) {
 	p := start(b, b.TempDir())
-	v, attacker := p.victim(b), p.tenant(b, "attacker")
+	v, attacker := p.victim(b), p.organization(b, "attacker")
 	attacker.subscribeMany(b, 1500, closedPort(b))
-	before := p.pending(b) // each is told of those that were created after it
+	before := p.pending(b) // each gets events about the subscriptions that were created after it
 	attack{during: 30 * time.Second, act: func(ctx context.Context) {
 		for range 5 { // webhooks.failing_after
 			_ = attacker.try(ctx, "POST", "/api/v1/events/", event("nobody.listens", object{}), nil) // the figures show a failure
@@ -111,7 +111,7 @@ func BenchmarkAttackFailTogether(b *testing.B) {
 	b.ReportMetric(float64(p.size(b, ""))/1e6, "db-MB")
 }
 
-// pending returns how many deliveries wait, whoever's they are.
+// pending returns the number of pending deliveries of all organizations.
 func (p *process) pending(tb testing.TB) float64 {
 	tb.Helper()
 	var queue struct {
@@ -125,7 +125,7 @@ func (p *process) pending(tb testing.TB) float64 {
 func TestAttackFanOut(t *testing.T) {
 	t.Parallel()
 	p := start(t, t.TempDir())
-	attacker := p.tenant(t, "attacker")
+	attacker := p.organization(t, "attacker")
 	attacker.subscribeMany(t, 101, closedPort(t), "wide")
 	a, err := attacker.call(t.Context(), "POST", "/api/v1/events/batch/", batch(100, "wide"))
 	if err != nil || a.status != http.StatusUnprocessableEntity || a.code() != "too_many_deliveries" {

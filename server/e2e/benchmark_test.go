@@ -19,8 +19,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// BenchmarkDelivery publishes b.N events over HTTP from 64 connections to a server with synchronous=full, whose one
-// subscription leads back to this process, and ends when each delivery is recorded.
+// BenchmarkDelivery publishes b.N events over HTTP from 64 connections. The server has synchronous=full and one subscription,
+// to a receiver in this process. The benchmark ends when each delivery is recorded.
 func BenchmarkDelivery(b *testing.B) {
 	receiver := silentReceiver(b)
 	p := start(b, b.TempDir())
@@ -28,9 +28,9 @@ func BenchmarkDelivery(b *testing.B) {
 	p.deliver(b, "a")
 }
 
-// BenchmarkScale is BenchmarkDelivery with 1001 subscriptions, each event for one of them in turn, on files that have been
-// filled beforehand: with millions of deliveries behind them, and with a million that wait. Compare the rates with those of the empty file, within one run; run it with -benchtime=20000x
-// or the like, because each round fills its file again. Making the files takes a minute or two.
+// BenchmarkScale is BenchmarkDelivery with 1001 subscriptions on files with data. Each event goes to one subscription in turn.
+// One file has millions of past deliveries, another has a million pending ones. Compare the rates with the empty file in the same
+// run. Use -benchtime=20000x or similar, because each round fills its file again. That takes a minute or two.
 func BenchmarkScale(b *testing.B) {
 	for _, file := range []struct {
 		name string
@@ -63,8 +63,8 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// BenchmarkBackup publishes 250 events a second to a server with a file of some 150 MB, for ten seconds without a backup and
-// ten seconds with one after the other, and reports what publishers waited: half of them, 99 of 100, and the slowest.
+// BenchmarkBackup publishes 250 events a second to a server with a file of about 150 MB. It does so for ten seconds without a
+// backup, and for ten seconds with one backup after the other. It reports how long publishers waited: p50, p99 and maximum.
 func BenchmarkBackup(b *testing.B) {
 	dir := b.TempDir()
 	p := start(b, dir)
@@ -124,8 +124,8 @@ func BenchmarkBackup(b *testing.B) {
 	}
 }
 
-// paced publishes so many events a second, whether those before have been answered or not, and returns how long each
-// answer took from when it should have been asked for, in order.
+// paced publishes rate events a second, and does not wait for responses. It returns the latencies in ascending order. A latency
+// counts from the planned time of the request.
 func (p *process) paced(b *testing.B, rate int, during time.Duration) []time.Duration {
 	b.Helper()
 	var mu sync.Mutex

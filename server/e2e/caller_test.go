@@ -42,7 +42,7 @@ type answer struct {
 	body   []byte
 }
 
-// code returns the code of a problem; empty where the answer is none.
+// code returns the code of a problem document. It is empty for another response.
 func (a answer) code() string {
 	var problem struct{ Code string }
 	_ = json.Unmarshal(a.body, &problem) // not every answer is JSON
@@ -191,14 +191,14 @@ func get(tb testing.TB, url string) (status int, text string) {
 // object is a JSON object.
 type object = map[string]any
 
-// tenant is an organization with one owner.
-type tenant struct {
+// organization is a customer with one owner.
+type organization struct {
 	caller
 	name, id string
 }
 
-// account makes a tenant on a plan, which calls by access token.
-func (p *process) account(tb testing.TB, name, plan string) *tenant {
+// account makes an organization on a plan, which calls by access token.
+func (p *process) account(tb testing.TB, name, plan string) *organization {
 	tb.Helper()
 	var org, user struct{ ID string }
 	var token struct{ Token string }
@@ -207,13 +207,13 @@ func (p *process) account(tb testing.TB, name, plan string) *tenant {
 	p.must(tb, "POST", "/api/v1/users/", object{"name": name, "email": email}, &user)
 	p.must(tb, "PUT", "/api/v1/organizations/"+org.ID+"/members/"+user.ID+"/", object{"role": "owner"}, nil)
 	p.must(tb, "POST", "/api/v1/users/"+user.ID+"/access-tokens/", object{"organization_id": org.ID}, &token)
-	return &tenant{newCaller(p.url, "Bearer "+token.Token), name, org.ID}
+	return &organization{newCaller(p.url, "Bearer "+token.Token), name, org.ID}
 }
 
 const everything = "api_keys:read api_keys:write webhooks:read webhooks:write events:read events:write audit:read"
 
-// tenant makes a tenant on the plan enterprise, which calls by API key: its rate has no limit.
-func (p *process) tenant(tb testing.TB, name string) *tenant {
+// organization makes an organization on the plan enterprise, which calls by API key: its rate has no limit.
+func (p *process) organization(tb testing.TB, name string) *organization {
 	tb.Helper()
 	t := p.account(tb, name, "enterprise")
 	_, t.authorization = t.key(tb, everything)
@@ -221,7 +221,7 @@ func (p *process) tenant(tb testing.TB, name string) *tenant {
 }
 
 // subscribeMany makes n subscriptions from eight connections.
-func (t *tenant) subscribeMany(tb testing.TB, n int, url string, types ...string) {
+func (t *organization) subscribeMany(tb testing.TB, n int, url string, types ...string) {
 	tb.Helper()
 	todo := make(chan struct{}, n)
 	for range n {

@@ -100,7 +100,7 @@ func backdate(tb testing.TB, path string, by time.Duration) {
 	}
 }
 
-// bury adds n removed subscriptions and n revoked keys to those of an organization, copies of the ones that it has.
+// bury adds n removed subscriptions and n revoked keys to an organization, as copies of existing ones.
 func bury(tb testing.TB, path, organization string, n int) {
 	tb.Helper()
 	numbers := fmt.Sprintf("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) ", n)

@@ -67,8 +67,8 @@ func build(to string) error {
 	return nil
 }
 
-// program returns the path of the binary under test. It opens every directory of the source, during a test: then the cache
-// of go test notes them with their files, and repeats these tests when a file of the program has changed.
+// program returns the path of the binary under test. It opens every directory of the source during a test. So the test
+// cache records them, and go test repeats these tests after a change of the program.
 var program = sync.OnceValue(func() string {
 	err := filepath.WalkDir("../..", func(_ string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Name() == ".git" && entry.IsDir() {

@@ -14,8 +14,8 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-// service makes a directory that belongs to the user nobody, with a database in it, as a server of that user leaves it, and
-// a directory that is root's alone. It skips the test where this is not root on Linux.
+// service makes two directories. One belongs to the user nobody and contains the database of a stopped server of that user.
+// Only root may use the other one. service skips the test unless it runs as root on Linux.
 func service(t *testing.T) (dir, private string) {
 	t.Helper()
 	if os.Getuid() != 0 || runtime.GOOS != "linux" {
@@ -204,8 +204,8 @@ func TestPlantedDatabase(t *testing.T) {
 	}
 }
 
-// TestSwappedNames has the user of the service put links to a file of root's at all names that are written to, and remove
-// them, again and again, while root works there.
+// TestSwappedNames runs commands as root. Meanwhile, the service user repeatedly puts links to root's file at every name that
+// the commands write, and removes the links.
 func TestSwappedNames(t *testing.T) {
 	t.Parallel()
 	dir, private := service(t)

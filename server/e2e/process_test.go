@@ -182,7 +182,7 @@ func (p *process) status(field string) int64 {
 // peakMemory returns the most resident memory since the start or since forgetPeak, in bytes.
 func (p *process) peakMemory() int64 { return p.status("VmHWM") }
 
-// forgetPeak makes peakMemory begin anew (proc(5), clear_refs).
+// forgetPeak resets peakMemory (proc(5), clear_refs).
 func (p *process) forgetPeak(tb testing.TB) {
 	tb.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // victim is a well-behaved customer: it publishes at a steady rate to its own healthy receiver.
 type victim struct {
-	*tenant
+	*organization
 	receiver *receiver
 	sent     int
 }
@@ -23,7 +23,7 @@ const victimRate = 20
 
 func (p *process) victim(tb testing.TB) *victim {
 	tb.Helper()
-	v := &victim{tenant: p.tenant(tb, "victim"), receiver: receive(tb, 204, 0)}
+	v := &victim{organization: p.organization(tb, "victim"), receiver: receive(tb, 204, 0)}
 	v.subscribe(tb, v.receiver.url, "victim.tick")
 	v.publishFor(tb.Context(), time.Second, 10*time.Second) // so that connections and caches are warm
 	return v

@@ -1,5 +1,5 @@
-// Package explain writes the explanation of a request with an API key: for each check what it looked at, whether the key passes,
-// and what to do if it fails. It makes no check itself, and it knows no HTTP and no store.
+// Package explain owns the explanation of a request with an API key: for each check, the checked value, whether the key passes,
+// and what to do if the key fails. It makes no check itself, and it knows no HTTP and no store.
 package explain
 
 import (

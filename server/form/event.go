@@ -147,12 +147,12 @@ func (f *Form) object(name string) []byte {
 	return value
 }
 
-// idempotencyHeader reads Idempotency-Key. The rules are those of the field.
+// idempotencyHeader reads Idempotency-Key. The field has the same rules.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
 	if len(values) > 1 || strings.TrimSpace(key) == "" || utf8.RuneCountInString(key) > maxIdempotencyKey ||
 		!utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
-		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may be given once, with 1 to %d characters.", maxIdempotencyKey)
+		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d characters.", maxIdempotencyKey)
 	}
 	return key
 }

@@ -1,5 +1,5 @@
-// Package form reads what a request says: a JSON body field by field, and a query string parameter by parameter. It collects
-// all problems, so that a response can list them at once. It knows no HTTP: callers pass in the bytes.
+// Package form owns the reading of JSON bodies, field by field, and of query strings, parameter by parameter. It collects all
+// problems, so that a response can list them at once. It knows no HTTP: callers pass in the bytes.
 package form
 
 import (

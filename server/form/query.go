@@ -37,7 +37,7 @@ func ParseQuery(raw string, known []string) Query {
 		case !slices.Contains(known, name):
 			q.add(name, codeUnknownParameter, "The parameter "+Printable(name, MaxName)+" is unknown; "+parameterList(known)+".")
 		case again:
-			q.Refuse(name, "may be given once")
+			q.Refuse(name, "may occur only once")
 		default:
 			q.values[name] = value
 		}

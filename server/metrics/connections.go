@@ -11,7 +11,7 @@ type connections struct {
 func newConnections(f factory) connections {
 	c := connections{
 		open: f.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "http_connections", Help: "Open connections, including those of the local socket.",
+			Namespace: namespace, Name: "http_connections", Help: "Open connections, including connections to the local socket.",
 		}),
 		refused: f.counters("http_connections_refused_total",
 			"Connections that the server closed, by reason: address (the client address had too many) or idle (few were left).", "reason"),

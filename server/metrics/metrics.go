@@ -1,5 +1,5 @@
 // Package metrics owns the metrics of the process: their names, their labels, and how Prometheus reads them. It does not know
-// who counts: other packages call its methods through hooks, and a source answers the rest at every scrape.
+// who counts: other packages call its methods through hooks, and a source provides the other values at every scrape.
 //
 // No label has values that callers of the API could choose.
 package metrics
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// namespace begins all names, except those of the Go runtime and of the process.
+// namespace begins all names, except the metrics of the Go runtime and of the process.
 const namespace = "keyhook"
 
 // Metrics counts. Use New. All methods may be called at any time by any goroutine, and none waits.

@@ -33,7 +33,7 @@ func newRequests(f factory) requests {
 	}
 }
 
-// Problem codes with a counter of their own, whatever the status: some proxies need a 403 where others get a 429.
+// Problem codes with their own counter, for every status: some proxies need a 403 where others get a 429.
 const (
 	codeRateLimited = "rate_limited"
 	codeThrottled   = "too_many_failures"

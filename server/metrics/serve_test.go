@@ -39,7 +39,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("X-Forwarded-For", "192.0.2.1") // here nobody is asked who they are
+		r.Header.Set("X-Forwarded-For", "192.0.2.1") // this listener asks for no credential
 		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)

@@ -126,7 +126,7 @@ type token struct {
 	header, claims map[string]any
 	payload        string // instead of claims
 	key            key
-	algorithm      string // of the signature; empty: that of the header
+	algorithm      string // of the signature; empty: the algorithm in the header
 }
 
 func (x token) encode(tb testing.TB) string {

@@ -14,22 +14,22 @@ import (
 )
 
 // How often the issuer is asked for its keys. A key that the issuer removes is accepted for refreshInterval at most, or
-// until the issuer answers again. The first token that names a new key makes Run ask again, at most once in
-// tryInterval. Until the first answer, firstInterval counts, because both are often started together.
+// until the issuer responds again. The first token that names a new key makes Run ask again, at most once in
+// tryInterval. Before the first response, the interval is firstInterval, because issuer and server often start together.
 const (
 	refreshInterval = 5 * time.Minute
 	tryInterval     = 30 * time.Second
 	firstInterval   = 5 * time.Second
 )
 
-// keySet holds the keys of the issuer. Only Run asks the issuer, so callers who want an unknown key at the same time wait for
-// the same answer. Callers whose key is known never wait.
+// keySet contains the keys of the issuer. Only Run asks the issuer, so callers who want an unknown key at the same time wait for
+// the same response. Callers whose key is known never wait.
 type keySet struct {
-	wanted chan chan struct{} // callers who want an unknown key; Run closes their channel after the answer
+	wanted chan chan struct{} // callers who want an unknown key; Run closes their channel after the response
 	ended  chan struct{}      // closed when Run ends
 
 	mu    sync.Mutex
-	known []jose.JSONWebKey // replaced, never changed; nil before the first answer
+	known []jose.JSONWebKey // replaced, never changed; nil before the first response
 	err   error             // of the last request to the issuer
 }
 
@@ -38,7 +38,7 @@ func newKeySet() keySet {
 }
 
 // find returns the issuer's keys that have the id and may be used with the algorithm. Without an id, every key may match.
-// Faults: Unauthenticated if there is none; Unavailable if the issuer does not answer.
+// Faults: Unauthenticated if there is none; Unavailable if the issuer does not respond.
 func (s *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
 	if keys, _ := s.look(id, algorithm); len(keys) > 0 {
 		return keys, nil
@@ -82,27 +82,27 @@ func (s *keySet) wait(ctx context.Context) {
 	}
 }
 
-// update stores the answer of the issuer. If keys is nil, there was no answer, and the known keys stay. news reports whether the
-// issuer answers now and did not before, or the reverse. again is how long to wait before the next request.
-func (s *keySet) update(keys []jose.JSONWebKey, err error) (news bool, again time.Duration) {
+// update stores the response of the issuer. If keys is nil, there was no response, and the known keys stay. changed reports
+// whether the issuer started or stopped responding. again is how long to wait before the next request.
+func (s *keySet) update(keys []jose.JSONWebKey, err error) (changed bool, again time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news = (err == nil) != (s.err == nil) || s.known == nil && err == nil
+	changed = (err == nil) != (s.err == nil) || s.known == nil && err == nil
 	s.err = err
 	if keys != nil {
 		s.known = keys
 	}
 	switch {
 	case err == nil:
-		return news, refreshInterval
+		return changed, refreshInterval
 	case s.known == nil:
-		return news, firstInterval
+		return changed, firstInterval
 	}
-	return news, tryInterval
+	return changed, tryInterval
 }
 
 // Run keeps the keys of the issuer up to date until ctx ends: at the start, every few minutes, and when a token names an
-// unknown key. If the issuer does not answer, Run logs that and tries again.
+// unknown key. If the issuer does not respond, Run logs that and tries again.
 func (v *Verifier) Run(ctx context.Context) error {
 	defer close(v.keys.ended)
 	defer v.keys.update(nil, errors.New("the server is stopping"))
@@ -131,11 +131,11 @@ func (v *Verifier) Run(ctx context.Context) error {
 // refresh asks the issuer and returns how long to wait before the next request.
 func (v *Verifier) refresh(ctx context.Context) time.Duration {
 	keys, err := v.source.fetch(ctx)
-	news, again := v.keys.update(keys, err)
+	changed, again := v.keys.update(keys, err)
 	switch {
-	case err == nil && news:
+	case err == nil && changed:
 		v.log.LogAttrs(ctx, slog.LevelInfo, "received the keys of the issuer", slog.String("issuer", v.issuer), slog.Int("keys", len(keys)))
-	case err != nil && news && ctx.Err() == nil:
+	case err != nil && changed && ctx.Err() == nil:
 		v.log.LogAttrs(ctx, slog.LevelWarn, "cannot get the keys of oidc.issuer, so tokens with an unknown key get 503; "+
 			"the server tries again every few seconds and does not log that", slog.String("issuer", v.issuer), slog.Any("cause", err))
 	}

@@ -1,5 +1,5 @@
-// Package share divides what all clients use together, so that no client can take all of it: connections, memory for
-// requests, and lines of the log. It finds the address of each client. It does not know routes or credentials.
+// Package share owns the limits on shared resources: connections, memory for requests, and lines of the log. No client can use
+// up any of them. The package finds the address of each client. It does not know routes or credentials.
 package share
 
 import (
@@ -88,6 +88,6 @@ func IsForwarded(r *http.Request) bool {
 	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(r.Header[name]) > 0 })
 }
 
-// IsLocal reports whether a request was made on this machine. A proxy on this machine forwards requests of others, so a request
-// with proxy headers is never local, whether the proxy is trusted or not.
+// IsLocal reports whether a request was made on this machine. A proxy on this machine forwards requests from other machines.
+// So a request with proxy headers is never local, even if the proxy is not trusted.
 func IsLocal(r *http.Request) bool { return !IsForwarded(r) && Peer(r).IsLoopback() }

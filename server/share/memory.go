@@ -9,8 +9,8 @@ import (
 const shareOfFree = 2
 
 // Memory is the budget for request bodies and for large responses that wait for a slow reader. An organization may reserve at
-// most twice the bytes that remain free. So a single organization gets two thirds of the budget, four greedy ones get two
-// ninths each, and some memory always remains for the next one.
+// most twice the bytes that remain free. So a single organization can get two thirds of the budget, and four organizations can
+// get two ninths each. Some memory always remains for the next one.
 type Memory struct {
 	mu       sync.Mutex
 	free     int64
@@ -23,7 +23,7 @@ type Holder struct {
 	Address      netip.Prefix
 }
 
-// NewMemory returns a budget of so many bytes.
+// NewMemory returns a budget of that many bytes.
 func NewMemory(budget int64) *Memory { return &Memory{free: budget, reserved: map[Holder]int64{}} }
 
 // Reserve reserves n bytes if n and the expected further bytes are available now. It never waits.

@@ -95,7 +95,7 @@ func System(organization int64) Actor {
 	return Actor{Type: "system", Name: "keyhook", Organization: organization}
 }
 
-// AuditEvent is one line of the audit log. Details never hold a secret.
+// AuditEvent is one line of the audit log. Details never contain a secret.
 type AuditEvent struct {
 	RowID int64  `db:"id"`
 	ID    string `db:"-"`

@@ -57,7 +57,7 @@ func Mint(prefix string) Credential {
 // and digits.
 func ValidKeyPrefix(s string) bool { return s != "" && len(s) <= maxPrefix && lowerWord(s) }
 
-// LooksMinted reports whether raw has the form that Mint gives, whatever its checksum, and returns the prefix.
+// LooksMinted reports whether raw has the form that Mint makes, and returns the prefix. It does not check the checksum.
 func LooksMinted(raw string) (prefix string, ok bool) {
 	under := len(raw) - checksumChars - randomChars - 1
 	if under < 1 || raw[under] != '_' || !ValidKeyPrefix(raw[:under]) || !isBase62(raw[under+1:]) {
@@ -82,8 +82,8 @@ func ShortenMinted(text string) string {
 // shorten cuts a credential behind its prefix and six more characters.
 func shorten(prefix, raw string) string { return raw[:len(prefix)+1+shownChars] + "…" }
 
-// Parse reads a credential of the form that Mint gives. It takes any prefix, so keys stay valid when the setting changes.
-// ok is false where the form or the checksum is wrong: such a text was never minted and needs no look-up.
+// Parse reads a credential of the form that Mint makes. It accepts any prefix, so keys stay valid when the setting changes.
+// ok is false if the form or the checksum is wrong. Keyhook never minted such a text, so no lookup is needed.
 func Parse(raw string) (c Credential, ok bool) {
 	if _, ok := LooksMinted(raw); !ok {
 		return Credential{}, false
@@ -128,7 +128,7 @@ func Opaque(raw string) (c Credential, ok bool) {
 	return credential(raw), true
 }
 
-// Prefix returns the text before the first underscore; empty where there is none.
+// Prefix returns the text before the first underscore; empty if there is none.
 func (c Credential) Prefix() string {
 	prefix, _, found := strings.Cut(c.Reveal(), "_")
 	if !found {

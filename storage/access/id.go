@@ -24,9 +24,9 @@ func (t IDType) Valid(s string) bool {
 	return ok && found == t
 }
 
-// IDTypeOf returns the type of a public id, which may be a type that is not known here. ok is false where s has not the form
-// of an id: three letters, an underscore, and 26 characters of Crockford's base 32 in lower case. The first of these leaves
-// room for 128 bits.
+// IDTypeOf returns the type of a public id, even if Keyhook does not know the type. ok is false unless s
+// has the form of an id: three letters, an underscore, and 26 characters of Crockford's base 32 in lower case. The first of
+// these characters is at most 7, because an id has 128 bits.
 func IDTypeOf(s string) (t IDType, ok bool) {
 	prefix, suffix, _ := strings.Cut(s, "_")
 	if len(prefix) != 3 || len(suffix) != 26 || suffix[0] > '7' {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// maxForeign limits a token of another issuer, in bytes. Some tokens name every group of their user, but a request's header
-// has to hold them.
+// maxForeign limits a token of another issuer, in bytes. Some tokens name every group of their user, but the token
+// must fit into a request header.
 const maxForeign = 8 << 10
 
 // Identity is what a trusted issuer says about the holder of its token.

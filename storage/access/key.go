@@ -60,7 +60,7 @@ func status(revokedAt, expiresAt *int64, now int64) Status {
 	return Active
 }
 
-// NewKey asks for a key. Scope is what the creator requests. The store grants what the creator holds, and reads that in the
+// NewKey asks for a key. Scope is what the creator requests. The store grants what the creator has, and reads that in the
 // same transaction.
 type NewKey struct {
 	Credential Credential
@@ -70,7 +70,7 @@ type NewKey struct {
 }
 
 // RotatedKey is a key that replaces another one. NotGranted is the part of the other key's scope that the new key lacks,
-// because its creator does not hold it.
+// because its creator does not have it.
 type RotatedKey struct {
 	Key
 	NotGranted Scope

@@ -57,5 +57,5 @@ func ValidPermissionKey(s string) bool {
 	return len(s) <= MaxPermissionKey && permissionKey.MatchString(s)
 }
 
-// isPlatform reports whether only operators hold the permission.
+// isPlatform reports whether only operators have the permission.
 func isPlatform(key string) bool { return strings.HasPrefix(key, "platform:") }

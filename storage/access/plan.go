@@ -37,24 +37,24 @@ const (
 	MostAPIKeys       = 10_000
 )
 
-// CheckSubscriptions refuses one more subscription where an organization has so many. Faults: Conflict.
+// CheckSubscriptions refuses one more subscription if the organization already has as many as the plan allows. Faults: Conflict.
 func (p Plan) CheckSubscriptions(have int64) error {
 	return planBound{p.Name, "max_subscriptions", "subscriptions", "Delete", p.MaxSubscriptions, MostSubscriptions}.check(have)
 }
 
-// CheckKeys refuses one more API key where an organization has so many live ones. Faults: Conflict.
+// CheckKeys refuses one more API key if the organization already has as many live keys as the plan allows. Faults: Conflict.
 func (p Plan) CheckKeys(have int64) error {
 	return planBound{p.Name, "max_api_keys", "live API keys", "Revoke", p.MaxAPIKeys, MostAPIKeys}.check(have)
 }
 
-// planBound is how many things of a sort a plan allows.
+// planBound is how many resources of one type a plan allows.
 type planBound struct {
 	plan, field, sort, remove string
 	limit                     *int64 // nil is most
 	most                      int64
 }
 
-// check refuses one more than allowed where there are so many.
+// check refuses one more resource if have reaches the limit.
 func (b planBound) check(have int64) error {
 	switch {
 	case b.limit != nil && have >= *b.limit:
@@ -63,7 +63,7 @@ func (b planBound) check(have int64) error {
 			b.plan, *b.limit, b.sort, b.field, have, b.less(have), b.field, b.most)
 	case have >= b.most:
 		return fault.New(fault.Conflict, "limit_reached",
-			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise, and the organization has %d. %s some that are no longer used.",
+			"The plan %q sets no %s, so the limit is %d %s, which no plan can raise. The organization has %d. %s some that are no longer used.",
 			b.plan, b.field, b.most, b.sort, have, b.remove)
 	}
 	return nil

@@ -13,7 +13,7 @@ type Principal struct {
 	Session      *Session     // nil unless authenticated by a session
 }
 
-// Can reports whether the principal holds the permission. Permissions are already narrowed to a key's scope.
+// Can reports whether the principal has the permission. Permissions are already narrowed to a key's scope.
 func (p Principal) Can(permission string) bool { return p.Permissions.Has(permission) }
 
 // In returns the principal acting in another organization. The caller must check Can(PlatformActAs) first.

@@ -44,5 +44,5 @@ func BuiltInRole(name string, all Scope) (granted Scope, ok bool) {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 
-// ValidName reports whether s can be the name of a plan or a role. Paths and bodies hold these names.
+// ValidName reports whether s can be the name of a plan or a role. Paths and bodies contain these names.
 func ValidName(s string) bool { return nameForm.MatchString(s) }

@@ -61,16 +61,16 @@ func (s Scope) Len() int { return len(s.keys) }
 // Keys returns the keys in order, as a copy. It is never nil.
 func (s Scope) Keys() []string { return append([]string{}, s.keys...) }
 
-// Equal reports whether both sets hold the same keys.
+// Equal reports whether both sets contain the same keys.
 func (s Scope) Equal(o Scope) bool { return slices.Equal(s.keys, o.keys) }
 
-// Intersect returns what both sets hold. It is commutative, associative and idempotent, and never adds.
+// Intersect returns the keys in both sets. It is commutative, associative and idempotent, and never adds.
 func (s Scope) Intersect(o Scope) Scope { return s.filter(o.Has) }
 
-// Union returns what either set holds. It is commutative, associative and idempotent.
+// Union returns the keys in either set. It is commutative, associative and idempotent.
 func (s Scope) Union(o Scope) Scope { return NewScope(append(s.Keys(), o.keys...)...) }
 
-// Minus returns what s holds and o does not.
+// Minus returns the keys that are in s and not in o.
 func (s Scope) Minus(o Scope) Scope {
 	return s.filter(func(key string) bool { return !o.Has(key) })
 }

@@ -11,8 +11,8 @@ import (
 const (
 	// Tolerance is the largest jump of the wall clock that causes no doubt.
 	Tolerance = time.Hour
-	// Steady is how long a clock must run without another jump before it is trusted again. A stop of up to this long does not
-	// restart the count, or else a machine that is off every night would never trust its clock.
+	// Steady is how long a clock must run without another jump before it is trusted again. A stop of at most this time does
+	// not restart the count. Otherwise a machine that is off every night would never trust its clock.
 	Steady = 24 * time.Hour
 )
 

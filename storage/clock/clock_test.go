@@ -39,8 +39,8 @@ func TestObserve(t *testing.T) {
 		"a clock that ran for a day is trusted again":               {[]seen{{0, 2 * day}, {day - 1, 0}, {1, 0}}, clock.Confirmed, 0, 0},
 		"a clock that was set right is trusted at once":             {[]seen{{time.Second, 400 * day}, minute, {time.Second, -400 * day}}, clock.Returned, 0, 0},
 		"it may have been set right during a short stop":            {[]seen{{0, 400 * day}, minute, {0, -400*day + 30*time.Minute}}, clock.Returned, 0, 0},
-		"another jump begins the day anew":                          {[]seen{{0, 2 * day}, {20 * hour, 0}, {time.Second, 30 * day}}, clock.Jumped, 32 * day, 0},
-		"a jump back begins the day anew":                           {[]seen{{0, 9 * day}, {20 * hour, 0}, {0, -2 * hour}}, clock.Jumped, 9*day - 2*hour, 0},
+		"another jump restarts the day":                             {[]seen{{0, 2 * day}, {20 * hour, 0}, {time.Second, 30 * day}}, clock.Jumped, 32 * day, 0},
+		"a jump back restarts the day":                              {[]seen{{0, 9 * day}, {20 * hour, 0}, {0, -2 * hour}}, clock.Jumped, 9*day - 2*hour, 0},
 		"a stop over a night does not":                              {[]seen{{0, 2 * day}, {8 * hour, 0}, {0, 16 * hour}}, clock.Jumped, 2*day + 16*hour, 8 * hour},
 		"a machine that is off at night gets there":                 {[]seen{{0, 2 * day}, {8 * hour, 0}, {0, 16 * hour}, {8 * hour, 0}, {0, 16 * hour}, {8 * hour, 0}}, clock.Confirmed, 0, 0},
 		"a first time that was wrong is forgotten once it is right": {[]seen{{0, -50 * 365 * day}, minute, {time.Second, 50 * 365 * day}}, clock.Returned, 0, 0},
@@ -82,7 +82,7 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// TestObserveAnything holds for whatever a clock does: it is trusted only where nothing has jumped for a day, or where it
+// TestObserveAnything checks any series of clock values: the clock is trusted only if nothing has jumped for a day, or where it
 // is back at what was expected.
 func TestObserveAnything(t *testing.T) {
 	t.Parallel()

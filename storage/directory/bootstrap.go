@@ -150,7 +150,7 @@ func (d *Directory) inviteOperator(t *sqlite.Tx, first firstOperator, b Bootstra
 	return err
 }
 
-// BootstrapCreated reports whether the start has made the bootstrap credential an access token: it does so as long as nobody has made an
+// BootstrapCreated reports whether this start created the bootstrap access token. A start does so until somebody has made an
 // authenticated request.
 func (d *Directory) BootstrapCreated() bool { return d.bootstrapCreated }
 

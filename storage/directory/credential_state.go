@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// KeyState reads an API key, whatever its state, with everything that decides whether it is accepted. It reads the file, not
+// KeyState reads an API key in any state, with all facts that decide whether Keyhook accepts it. It reads the file, not
 // the cache. Faults: NotFound.
 func (d *Directory) KeyState(ctx context.Context, digest access.Digest) (access.CredentialState, error) {
 	return d.readKeyState(ctx, keyPrincipal, digest[:])

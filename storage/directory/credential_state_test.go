@@ -12,7 +12,7 @@ import (
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
-func TestStanding(t *testing.T) {
+func TestCredentialState(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := newPlatform(t)
@@ -21,7 +21,7 @@ func TestStanding(t *testing.T) {
 		key := must[access.Key](t)(x.CreateKey(t.Context(), owner, x.by, access.NewKey{
 			Credential: credential, Name: "ci", Scope: access.NewScope(access.EventsRead), ExpiresAt: new(time.Now().Add(time.Hour).UnixMilli()),
 		}))
-		// Each step is one more reason to refuse the key, of which the first in the order of checks speaks.
+		// Each step adds a reason to refuse the key. The state names the first reason in the order of checks.
 		for _, step := range []struct {
 			name    string
 			do      func() error

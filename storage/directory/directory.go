@@ -11,7 +11,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// Directory is the part of the open database that says who may do what. Writes wait until the file runs.
+// Directory is the part of the open database with users, permissions and credentials. Writes wait until the file runs.
 type Directory struct {
 	file  *sqlite.File
 	reads *sqlite.Pool
@@ -48,7 +48,7 @@ func New(file *sqlite.File, reads *sqlite.Pool, logs *scan.Reader, hooks Hooks) 
 	return &Directory{file: file, reads: reads, logs: logs, hooks: hooks, firstRequest: newFirstRequest()}
 }
 
-// get reads one row into dest; sql.ErrNoRows where there is none.
+// get reads one row into dest. It returns sql.ErrNoRows if there is none.
 func (d *Directory) get(ctx context.Context, dest any, text string, args ...any) error {
 	return d.reads.Get(ctx, dest, text, args...)
 }
@@ -71,5 +71,5 @@ func returning[T any](ctx context.Context, d *Directory, w sqlite.Work, fn func(
 // workFor is work that an organization asks for.
 func workFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization} }
 
-// urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, the rights still hold.
+// urgentFor is work that goes before all other work, because it may withdraw rights: until it is done, the rights still apply.
 func urgentFor(organization int64) sqlite.Work { return sqlite.Work{Payer: organization, Urgent: true} }

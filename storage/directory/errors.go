@@ -41,7 +41,7 @@ func errBuiltIn(sort, name string) error {
 	return fault.New(fault.Conflict, "built_in", "The %s %q is built in and must stay as it is; create another %s instead.", sort, name, sort)
 }
 
-// unknownField turns the NotFound fault of a look-up into a fault of the field that named the thing. Other errors stay.
+// unknownField turns the NotFound fault of a lookup into a fault of the field that named the resource. Other errors stay.
 func unknownField(err error, field, sort string) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err

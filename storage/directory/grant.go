@@ -9,7 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// mayGrant refuses a grant of permissions that the actor does not hold. elsewhere says that the grant reaches an organization
+// mayGrant refuses a grant of permissions that the actor does not have. elsewhere says that the grant reaches an organization
 // other than the actor's own: there, the actor also needs platform:act_as. Faults: Forbidden, with the missing permissions;
 // Unauthenticated if the actor's credential was revoked after its request began.
 func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere bool) error {
@@ -25,7 +25,7 @@ func mayGrant(t *sqlite.Tx, by access.Actor, granted access.Scope, elsewhere boo
 		return nil
 	}
 	return fault.New(fault.Forbidden, "permission_denied",
-		"Nobody can grant what they do not hold, and you lack %s; ask somebody who holds it, or grant less.", joinKeys(missing))
+		"You can grant only permissions that you have, and you lack %s; ask a user who has it, or grant less.", joinKeys(missing))
 }
 
 // maxListed bounds how many permissions a message names.
@@ -40,7 +40,7 @@ func joinKeys(s access.Scope) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(keys[:maxListed], ", "), len(keys)-maxListed)
 }
 
-// mayChangeRole is mayGrant for the permissions of a role before and after a change: nobody changes a role that holds more than
+// mayChangeRole is mayGrant for the permissions of a role before and after a change: nobody changes a role that has more than
 // they do. A role is the same in every organization. So an added permission reaches every organization with such a member.
 func mayChangeRole(t *sqlite.Tx, by access.Actor, role access.Role, to access.Scope) error {
 	elsewhere := false
@@ -65,7 +65,7 @@ func changesWhoSignsIn(before access.User, c access.UserChange) bool {
 		c.IsActive != nil && *c.IsActive && !before.IsActive
 }
 
-// mayActAs is mayGrant for everything that a user holds, in all organizations of the user.
+// mayActAs is mayGrant for everything that a user has, in all organizations of the user.
 func mayActAs(t *sqlite.Tx, by access.Actor, user int64) error {
 	roles := []access.Role{}
 	if err := t.List(&roles, "SELECT "+roleColumns+" FROM roles r WHERE r.id IN (SELECT role_id FROM memberships WHERE user_id = ?)", user); err != nil {

@@ -68,7 +68,7 @@ func newGranter(t *testing.T, r *rapid.T, x platform) *granter {
 		g.organizations = append(g.organizations, must[access.Organization](t)(x.CreateOrganization(g.ctx, x.by, access.Organization{Name: name, Plan: "enterprise"})))
 	}
 	own, foreign := g.organizations[0], g.organizations[1]
-	if rapid.Bool().Draw(r, "by key") { // of somebody who holds everything
+	if rapid.Bool().Draw(r, "by key") { // of a user who has every permission
 		operator, _ := storagetest.Member(t, x.Store, own, name+"-caller", access.RoleOperator)
 		_, key := storagetest.Key(t, x.Store, operator, g.held.Keys()...)
 		g.caller = must[access.Principal](t)(x.PrincipalByKey(g.ctx, key.Digest()))
@@ -76,7 +76,7 @@ func newGranter(t *testing.T, r *rapid.T, x platform) *granter {
 		g.caller, _ = storagetest.Member(t, x.Store, own, name+"-caller", g.roles[0])
 	}
 	g.by = g.caller.Actor("192.0.2.1", "req")
-	// The caller may know somebody in the foreign organization who holds nothing there.
+	// The caller may know a user in the foreign organization who has no permission there.
 	powerless, token := storagetest.Member(t, x.Store, foreign, name+"-empty", name+"-empty")
 	other, _ := storagetest.Member(t, x.Store, foreign, name+"-other", name+"-other")
 	operator, _ := storagetest.Member(t, x.Store, own, name+"-operator", access.RoleOperator)

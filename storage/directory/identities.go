@@ -58,8 +58,8 @@ func (d *Directory) PrincipalByIdentity(ctx context.Context, i access.Identity, 
 		"The user of this token is being changed at the moment; try again.")
 }
 
-// maxBindings bounds the tries of a sign-in by e-mail while others change the same user: one binds the subject, one reads the
-// user again, and one is for a change in between.
+// maxBindings limits the tries of a sign-in by e-mail while other requests change the same user. The first try binds the subject,
+// the second reads the user again, and the third allows for one change in between.
 const maxBindings = 3
 
 // bindSubject makes the subject of an identity the external id of the user with its e-mail address. It changes nothing if the
@@ -89,7 +89,7 @@ func identityKey(i access.Identity, named string) access.Digest {
 }
 
 // userOf returns the row id of the identity's user. bound says that the user was found by the subject, not by the e-mail
-// address. The address of the first operator finds nobody: it is the same in every instance, so it proves nothing.
+// address. The address of the first operator never matches: it is the same in every instance, so it identifies nobody.
 func (d *Directory) userOf(ctx context.Context, i access.Identity) (row int64, bound bool, err error) {
 	var found struct {
 		Row        int64   `db:"id"`
@@ -126,7 +126,7 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 			SELECT organization_id FROM memberships WHERE user_id = ?2 AND organization_id =
 				coalesce((SELECT id FROM organizations WHERE public_id = ?1), (SELECT id FROM organizations WHERE external_id = ?1))`,
 			i.Organization, user)
-		return row, noMember(err, "The organization that this token names is not known here, or its user is no member of it.")
+		return row, noMember(err, "The organization that this token names is unknown, or the user is not a member of it.")
 	}
 	var rows []int64
 	if err := d.list(ctx, &rows, "SELECT organization_id FROM memberships WHERE user_id = ? LIMIT 2", user); err != nil {
@@ -134,7 +134,7 @@ func (d *Directory) organizationOf(ctx context.Context, user int64, i access.Ide
 	}
 	switch {
 	case len(rows) == 0:
-		return 0, noMember(sql.ErrNoRows, "The user of this token is no member of any organization.")
+		return 0, noMember(sql.ErrNoRows, "The user of this token is not a member of any organization.")
 	case len(rows) == 1:
 		return rows[0], nil
 	case named == "":

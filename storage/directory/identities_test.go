@@ -89,7 +89,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestIdentitiesAreExact changes what makes an identity somebody: the very next question has the new answer.
+// TestIdentitiesAreExact changes the facts that connect an identity to a user. The next lookup returns the new result.
 func TestIdentitiesAreExact(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)

@@ -12,7 +12,7 @@ import (
 // RotateKey replaces an API key of the organization in which by acts. The new key has the name, the rate window and the expiry
 // of the old key. The old key is revoked; with a grace, it expires after the grace at the latest.
 //
-// The new key belongs to by's user, even if the old key belonged to somebody else: the holder of a key acts as its creator. Its
+// The new key belongs to by's user, even if the old key had another creator, because a key acts as its creator. Its
 // scope is the old scope, narrowed to the permissions of that user's role and of by's credential. So a rotation never grants
 // more than a creation by the same caller, and a key that rotates itself keeps its scope.
 //

@@ -33,7 +33,7 @@ func (d *Directory) Keys(ctx context.Context, organization int64, status access.
 	return keys, err
 }
 
-// Key returns an API key of an organization, whatever its status. Faults: NotFound.
+// Key returns an API key of an organization in any status. Faults: NotFound.
 func (d *Directory) Key(ctx context.Context, organization int64, id string) (access.Key, error) {
 	var k access.Key
 	err := d.get(ctx, &k, selectKeys+" WHERE k.public_id = ? AND k.organization_id = ?", id, organization)
@@ -83,7 +83,7 @@ func grantable(t *sqlite.Tx, by access.Principal, requested access.Scope) (acces
 }
 
 // grantableBy returns the most that by may grant to a new key: the permissions of the user's role in the organization acted in
-// that by's credential holds too. A narrow credential of one organization must not create a wide key of another.
+// that by's credential has too. A narrow credential of one organization must not create a wide key of another.
 func grantableBy(t *sqlite.Tx, by access.Principal) (access.Scope, error) {
 	creator, err := creatorOf(t, by)
 	if err != nil {
@@ -106,7 +106,7 @@ func intersect(requested, own access.Scope) (access.Scope, error) {
 	if granted.Empty() {
 		return granted, fault.Fields([]fault.Field{{
 			Field: "scope", Code: "scope_not_grantable",
-			Message: "You hold none of these permissions, and a key cannot be granted more than its creator holds.",
+			Message: "You have none of these permissions, and a key cannot have more permissions than its creator.",
 		}})
 	}
 	return granted, nil
@@ -133,8 +133,8 @@ func creatorOf(t *sqlite.Tx, by access.Principal) (c creator, err error) {
 	return c, sqlite.Missing(err, "organization")
 }
 
-// predecessor is the key that a new key replaces: its row id and its rate window. The zero value is none: the new key begins a
-// window of its own, named by its row id.
+// predecessor is the key that a new key replaces: its row id and its rate window. The zero value means no predecessor: the new
+// key starts its own window, named by its row id.
 type predecessor struct{ row, window *int64 }
 
 // insertKey writes a key.

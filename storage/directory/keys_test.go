@@ -94,7 +94,7 @@ func TestRefusedCreateKey(t *testing.T) {
 		owner, _ := storagetest.Organization(t, x.Store, "acme", "free", access.RoleOwner)
 		_, err := x.create(t, owner, access.EventsRead)
 		storagetest.ExpectFault(t, err, fault.Forbidden, "plan_capability_required")
-		// It is the plan of now that counts, not that of when the request was authenticated.
+		// The current plan counts, not the plan when the request was authenticated.
 		must[access.Plan](t)(x.UpdatePlan(t.Context(), x.by, "free", access.PlanChange{APIKeys: new(true), SetMaxAPIKeys: true}))
 		must[access.Key](t)(x.create(t, owner, access.EventsRead))
 	})

@@ -26,8 +26,8 @@ func (d *Directory) Members(ctx context.Context, organization string, before int
 	return members, err
 }
 
-// SetMember gives a user a role in an organization, or replaces the role there. It holds from the next request on. Faults:
-// NotFound; Invalid if the role is unknown; Forbidden if the role holds more than by; Conflict if no active operator would
+// SetMember gives a user a role in an organization, or replaces the role there. It applies from the next request on. Faults:
+// NotFound; Invalid if the role is unknown; Forbidden if the role has more permissions than by; Conflict if no active operator would
 // be left.
 func (d *Directory) SetMember(ctx context.Context, by access.Actor, organization, user, role string) (access.Member, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (set access.Member, err error) {
@@ -99,7 +99,7 @@ func memberRows(t *sqlite.Tx, organization, user string) (o, u int64, err error)
 	return o, u, err
 }
 
-// member reads a membership; sql.ErrNoRows if there is none.
+// member reads a membership. It returns sql.ErrNoRows if there is none.
 func member(t *sqlite.Tx, organization, user int64) (m access.Member, err error) {
 	err = t.Get(&m, selectMembers+" WHERE m.organization_id = ? AND m.user_id = ?", organization, user)
 	return m, err

@@ -61,7 +61,7 @@ func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o a
 	})
 }
 
-// UpdateOrganization changes an organization. A new plan holds from the next request and the next attempt on. Faults:
+// UpdateOrganization changes an organization. A new plan applies from the next request and the next attempt on. Faults:
 // NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Organization, err error) {
@@ -122,7 +122,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 			return err
 		}
 		if row == by.Organization || row == by.LogOrganization() {
-			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; act in another with a credential of another.")
+			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; use a credential of another organization.")
 		}
 		if err := d.refuseDependents(t, row); err != nil {
 			return err
@@ -158,8 +158,8 @@ func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 	return nil
 }
 
-// requireUniqueOrganization refuses an external id of another organization than the given one; 0 is none. A nil or empty
-// external id matches nothing.
+// requireUniqueOrganization refuses an external id that another organization has. except is the row id of an organization
+// that may have it; 0 means none. A nil or empty external id matches nothing.
 func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) error {
 	return refuseIf(t, alreadyExists("organization", "external_id"),
 		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)

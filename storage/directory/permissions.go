@@ -78,7 +78,7 @@ func (d *Directory) UpdatePermission(ctx context.Context, by access.Actor, key, 
 }
 
 // DeletePermission deletes a permission. Faults: NotFound; Conflict for a built-in one, and while a role grants it or an active
-// key has it in its scope. Otherwise, if the permission were created again with another meaning, that key would hold it.
+// key has it in its scope. Otherwise, if the permission were created again with another meaning, that key would have it.
 func (d *Directory) DeletePermission(ctx context.Context, by access.Actor, key string) error {
 	return d.change(ctx, urgentFor(by.Organization), func(t *sqlite.Tx) error {
 		p, err := permission(t, key)

@@ -26,7 +26,7 @@ func TestUnknownPermissions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("follow the vocabulary", func(t *testing.T) {
+	t.Run("follow the list of permissions", func(t *testing.T) {
 		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
 			t.Fatal(err)
 		}

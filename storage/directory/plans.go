@@ -48,7 +48,7 @@ func (d *Directory) CreatePlan(ctx context.Context, by access.Actor, p access.Pl
 	})
 }
 
-// UpdatePlan changes a plan. It holds from the next request and the next attempt of its organizations on. Faults: NotFound.
+// UpdatePlan changes a plan. It applies from the next request and the next attempt of its organizations on. Faults: NotFound.
 func (d *Directory) UpdatePlan(ctx context.Context, by access.Actor, name string, c access.PlanChange) (access.Plan, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Plan, err error) {
 		row, err := planRow(t, name)

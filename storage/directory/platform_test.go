@@ -110,7 +110,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%+v", all)
 		}
 	})
-	t.Run("is created, read, described anew and removed, each with its line in the log", func(t *testing.T) {
+	t.Run("is created, read, described again and removed, each with its line in the log", func(t *testing.T) {
 		t.Parallel()
 		x := newPlatform(t)
 		made := must[access.Permission](t)(x.CreatePermission(t.Context(), x.by, access.Permission{Key: "orders:read", Description: "Read", BuiltIn: true}))

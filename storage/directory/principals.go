@@ -19,9 +19,9 @@ const (
 	principalsPerOne = 16_384 / principalShards
 )
 
-// principalCache holds the principals of recent requests. It is exact: every write that could change a principal bumps the
-// generation after its commit and before it returns, and an entry of another generation is not used. The zero value is empty.
-// Each sort of credential has its own map, so that one sort never passes for another.
+// principalCache keeps the principals of recent requests. It is exact: every write that could change a principal increments
+// the generation after its commit and before it returns. Entries of another generation are not used. The zero value is empty.
+// Each kind of credential has its own map, so one kind is never accepted as another.
 type principalCache struct {
 	generation atomic.Uint64
 	keys       principals

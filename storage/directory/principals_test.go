@@ -203,7 +203,7 @@ func TestChangesHoldAtOnce(t *testing.T) {
 	for _, change := range []struct {
 		name   string
 		do     func(t *testing.T, s subject) error
-		undo   func(t *testing.T, s subject) error // nil where there is no way back
+		undo   func(t *testing.T, s subject) error // nil if there is no way back
 		before func(access.Principal, error) bool  // what no request may see any more
 	}{
 		{"the key is revoked", func(t *testing.T, s subject) error {
@@ -340,7 +340,7 @@ func underLoad(t *testing.T, x platform, d access.Digest, before func(access.Pri
 	return late.Load()
 }
 
-func TestPermissionsFollowTheVocabulary(t *testing.T) {
+func TestPermissionsFollowTheirList(t *testing.T) {
 	t.Parallel()
 	x := newPlatform(t)
 	allOfThen := access.NewScope()

@@ -60,8 +60,8 @@ func seedOperator(t *sqlite.Tx) error {
 	return upsertMember(t, organization, user, role)
 }
 
-// systemName is the name of the built-in user. It stands in place of an e-mail address too: it is none, so no identity provider
-// can verify it.
+// systemName is the name of the built-in user, and the value of its e-mail column. It is not an e-mail address, so no identity
+// provider can verify it.
 const systemName = "system"
 
 func seedSystem(t *sqlite.Tx) error {

@@ -23,8 +23,8 @@ const sessionPrincipal = `
 // refusedSession has the texts for a session whose token is refused. A session that has ended is unknown.
 var refusedSession = refusals{"token", "session's access token", "The user of this session", "user_inactive"}
 
-// PrincipalBySession returns the principal of a session at this moment, which is that of its access token. Faults:
-// Unauthenticated, with the code invalid_key for a session that is unknown or has ended, else with those of PrincipalByToken.
+// PrincipalBySession returns the current principal of the access token of a session. Faults: Unauthenticated. The code is
+// invalid_key if the session is unknown or has ended. Otherwise it is a code of PrincipalByToken.
 func (d *Directory) PrincipalBySession(ctx context.Context, digest access.Digest) (access.Principal, error) {
 	generation := d.principals.generation.Load()
 	p := d.principals.sessions.find(generation, digest)

@@ -17,7 +17,7 @@ const selectTokens = `
 	       a.created_at, a.expires_at, a.last_used_at, a.revoked_at
 	FROM access_tokens a JOIN users u ON u.id = a.user_id JOIN organizations o ON o.id = a.organization_id`
 
-// Tokens lists the access tokens of a user, newest first, whatever their status. Faults: NotFound.
+// Tokens lists the access tokens of a user, newest first, in any status. Faults: NotFound.
 func (d *Directory) Tokens(ctx context.Context, user string, before int64, limit int) ([]access.AccessToken, error) {
 	u, err := d.User(ctx, user)
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *Directory) Token(ctx context.Context, user, id string) (access.AccessTo
 
 // CreateToken creates an access token of a user for an organization. With a nil expiresAt it does not expire. Faults: NotFound
 // for the user; Invalid if the organization is unknown; Conflict if the user is not a member of it; Forbidden if the token
-// would hold more than by.
+// would have more permissions than by.
 func (d *Directory) CreateToken(ctx context.Context, by access.Actor, user, organization string, c access.Credential, name string, expiresAt *int64) (access.AccessToken, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.AccessToken, err error) {
 		u, err := userRow(t, user)

@@ -52,7 +52,7 @@ func (d *Directory) CreateUser(ctx context.Context, by access.Actor, u access.Us
 
 // UpdateUser changes a user. All credentials of an inactive user are refused from the next request on. Faults: NotFound;
 // Conflict if the e-mail address or the external id is taken, and for the last active operator; Forbidden if the change lets
-// somebody else act as the user, and the user holds more than by.
+// somebody else act as the user, and the user has more permissions than by.
 func (d *Directory) UpdateUser(ctx context.Context, by access.Actor, id string, c access.UserChange) (access.User, error) {
 	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.User, err error) {
 		before, err := changeableUser(t, id)
@@ -130,7 +130,8 @@ func (d *Directory) DeleteUser(ctx context.Context, by access.Actor, id string) 
 	})
 }
 
-// requireUniqueUser refuses values of another user than the given one; 0 is none. The refusal names all fields that clash.
+// requireUniqueUser refuses values that another user has. except is the row id of a user who may have them; 0 means none. The
+// refusal names all fields that clash.
 func requireUniqueUser(t *sqlite.Tx, except int64, email, externalID *string) error {
 	clashing := []string{}
 	if err := t.List(&clashing, `

@@ -17,7 +17,7 @@ import (
 // Reasons to refuse a place. Each error of this package that is one of them says what happened, why, and what to do.
 var (
 	ErrAccess     = errors.New("the files cannot be used")
-	ErrFileSystem = errors.New("the file system cannot hold a database")
+	ErrFileSystem = errors.New("the file system cannot store a database safely")
 )
 
 // refusal is a complete sentence with the reasons that errors.Is finds. The sentence does not repeat their texts.

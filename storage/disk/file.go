@@ -114,7 +114,7 @@ func nameTaken(name string, err error) error {
 	return refuse(err, fmt.Sprintf("cannot use the name %s, because it is %s that Keyhook did not make", name, kind), "look at it and move it away")
 }
 
-// Exists reports whether something has the name, be it a link that leads nowhere.
+// Exists reports whether the name exists, even as a link without a target.
 func Exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil

@@ -26,7 +26,7 @@ var remoteTypes = []string{
 	"fakeowner", "drvfs",
 }
 
-// Remote reports whether the file system is on a network or passes through a program (FUSE). It cannot hold a database
+// Remote reports whether the file system is on a network or passes through a program (FUSE). It cannot store a database
 // then. A container's own layer made by fuse-overlayfs counts as local.
 func (m Mount) Remote() bool {
 	return slices.Contains(remoteTypes, m.Type) || (m.Type == "fuse" || strings.HasPrefix(m.Type, "fuse.")) && !m.Layer()
@@ -40,7 +40,7 @@ func (m Mount) Layer() bool {
 // Memory reports whether the file system is lost when the power fails.
 func (m Mount) Memory() bool { return m.Type == "tmpfs" || m.Type == "ramfs" }
 
-// CheckMount refuses a file system that cannot hold the database at path: ErrFileSystem.
+// CheckMount refuses a file system that cannot store the database at path: ErrFileSystem.
 func (m Mount) CheckMount(path string) error {
 	if !m.Remote() {
 		return nil

@@ -121,7 +121,7 @@ func isReplaceable(dir fs.FileInfo) bool {
 	return dir.Mode()&0o002 != 0 || dir.Mode()&0o020 != 0 && known && owner.GID != 0
 }
 
-// Become gives the whole process the rights of the user, for good. It does nothing in a process that is not root.
+// Become gives the whole process the rights of the user permanently. It does nothing in a process that is not root.
 func (u User) Become() error {
 	if Self().UID != 0 || u.UID == 0 {
 		return nil

@@ -13,7 +13,7 @@ type Advice struct {
 	cause error
 }
 
-// Advise adds a mend to an error, which stays in the chain. It returns nil where there is no error.
+// Advise adds a mend to an error, which stays in the chain. It returns nil if err is nil.
 func Advise(err error, mend string, args ...any) error {
 	if err == nil {
 		return nil
@@ -21,8 +21,8 @@ func Advise(err error, mend string, args ...any) error {
 	return &Advice{What: err.Error(), Mend: fmt.Sprintf(mend, args...), cause: err}
 }
 
-// AdviseMissing is Advise for an error without a mend, and leaves any other error as it is: the floor that found the error
-// knows it best.
+// AdviseMissing adds a mend to an error that has none. It returns any other error unchanged, because the package that found
+// the error knows the best mend.
 func AdviseMissing(err error, mend string, args ...any) error {
 	if _, has := errors.AsType[*Advice](err); has {
 		return err
@@ -38,7 +38,7 @@ func (a *Advice) end() string { return "; " + a.Mend }
 // Unwrap returns the error that the mend is for.
 func (a *Advice) Unwrap() error { return a.cause }
 
-// Split returns the text of an error without its mend, and the mend; empty where it has none.
+// Split returns the text of an error without its mend, and the mend. The mend is empty if there is none.
 func Split(err error) (what, mend string) {
 	what = err.Error()
 	if a, has := errors.AsType[*Advice](err); has {

@@ -11,7 +11,7 @@ import (
 // sector is the unit that a disk writes at once.
 const sector = 512
 
-// file holds the flushed content of a file and the changes that are not flushed.
+// file has the flushed content of a file and the changes that are not flushed.
 type file struct {
 	path    string
 	durable []byte

@@ -39,7 +39,7 @@ type (
 // system is SQLite's view of the machine's file system.
 var system address
 
-// originals maps our method tables to those of the system, and back. Databases and logs have different tables.
+// originals maps our method tables to the system's tables, and back. Databases and logs have different tables.
 var originals struct {
 	sync.Mutex
 	of      map[address]address

@@ -1,4 +1,4 @@
-// Package publicid owns how public ids are made and read. It knows no table.
+// Package publicid owns the public ids of rows: it makes and reads them. It knows no table.
 package publicid
 
 import (
@@ -13,12 +13,12 @@ import (
 // New makes a random public id: a TypeID over a UUIDv7.
 func New(t access.IDType) string { return typeid.Must(typeid.WithPrefix(string(t))).String() }
 
-// Maker computes the public ids of the append-only tables from what a row holds anyway. So a million rows an hour need
-// no index of random text to write, and none to search.
+// Maker computes the public ids of the append-only tables from columns that a row has anyway. So these tables
+// need no index of random text.
 //
-// An id is a TypeID over a UUIDv7 (RFC 9562 section 5.7): its 48 bits of time are the row's, and its 62 bits of tail are
-// the row id under a mask that the instance's salt, the type and the time determine. The mask keeps a customer from
-// reading the volume of others out of two ids; it is no secret that anything rests on.
+// An id is a TypeID over a UUIDv7 (RFC 9562 section 5.7): its 48 bits of time are the time of the row, and its last 62
+// bits are the row id XOR a mask. The mask depends on the instance's salt, the type and the time. Without the mask, a customer
+// could compute from two ids how many rows other customers have. No other protection depends on the mask.
 type Maker struct {
 	Salt []byte // of the instance
 }
@@ -33,8 +33,8 @@ func (m Maker) ID(t access.IDType, row, at int64) string {
 	return typeid.Must(typeid.FromUUIDBytesWithPrefix(string(t), u[:])).String()
 }
 
-// Row returns the row id and the time behind a public id. The row may not exist, or have another time: then the id is
-// not one of ours.
+// Row returns the row id and the time behind a public id. If the row does not exist or has another time, Keyhook
+// did not make the id.
 func (m Maker) Row(t access.IDType, id string) (row, at int64, ok bool) {
 	parsed, err := typeid.FromString(id)
 	if err != nil || parsed.Prefix() != string(t) {

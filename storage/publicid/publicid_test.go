@@ -13,7 +13,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// TestTimesOfAnyClock makes ids and texts of whatever times a wrong clock has written.
+// TestTimesOfAnyClock makes ids and texts of any time that a wrong clock may have written.
 func TestTimesOfAnyClock(t *testing.T) {
 	t.Parallel()
 	form := regexp.MustCompile(`^evt_[0-7][0-9a-hjkmnp-tv-z]{25}$`)

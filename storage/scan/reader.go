@@ -1,5 +1,5 @@
 // Package scan owns fair reads of long tables: one read of each organization at a time, and long searches in slices. It
-// knows no table; its callers bring the statements.
+// knows no table: callers pass the statements.
 package scan
 
 import (
@@ -30,7 +30,7 @@ type Limits struct {
 	Slice int // rows of its first slice
 }
 
-// NewReader returns a reader by a pool of so many connections. wait bounds the wait for a turn, and then for each
+// NewReader returns a reader over a pool with that many connections. wait bounds the wait for a turn, and then for each
 // connection; 0 waits as long as the context lasts.
 func NewReader(p *sqlite.Pool, connections int64, wait time.Duration) *Reader {
 	return &Reader{
@@ -50,7 +50,7 @@ func (r *Reader) Slot(ctx context.Context) (free func(), err error) {
 	return func() { r.slots.Release(1) }, nil
 }
 
-// Get waits for a connection and reads one row into dest; sql.ErrNoRows if there is none.
+// Get waits for a connection and reads one row into dest. It returns sql.ErrNoRows if there is none.
 func (r *Reader) Get(ctx context.Context, dest any, text string, args ...any) error {
 	free, err := r.Slot(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ type turns struct {
 
 // turn is the turn of one organization.
 type turn struct {
-	taken chan struct{} // holds one token while a read goes on
+	taken chan struct{} // contains one token while a read runs
 	reads int           // under way or waiting
 }
 

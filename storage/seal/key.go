@@ -19,8 +19,8 @@ const keySize = 32
 // ErrKey says that a text is not an encryption key. The error of ParseKey wraps it, and its fault.Advice says how to make one.
 var ErrKey = errors.New("not an encryption key")
 
-// Key is an encryption key of 32 bytes. Reveal returns it as padded base64, as ParseKey reads it and the key file holds
-// it. Keys are compared by ID. The zero value is no key.
+// Key is an encryption key of 32 bytes. Reveal returns it as padded base64, the form that ParseKey reads and
+// the key file contains. Keys are compared by ID. The zero value is no key.
 type Key struct{ redact.Text }
 
 func newKey(b []byte) Key { return Key{redact.New(base64.StdEncoding.EncodeToString(b))} }

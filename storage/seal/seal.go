@@ -19,7 +19,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -88,20 +87,6 @@ func newRingKey(k Key) ringKey {
 	return ringKey{k.ID(), aead}
 }
 
-// ActiveID returns the id of the key that seals.
-func (r *Ring) ActiveID() string { return r.keys[0].id }
-
-// IDs returns the ids of all keys without repetitions. The first id is that of the key that seals.
-func (r *Ring) IDs() []string {
-	var ids []string
-	for _, k := range r.keys {
-		if !slices.Contains(ids, k.id) {
-			ids = append(ids, k.id)
-		}
-	}
-	return ids
-}
-
 // Seal encrypts plaintext. associated names its owner, and only Open with the same name returns the plaintext. Sealing one
 // plaintext twice gives two texts. One key may seal 2^32 texts.
 func (r *Ring) Seal(plaintext []byte, associated string) []byte {
@@ -157,7 +142,7 @@ func split(sealed []byte) (id string, encoded []byte, err error) {
 	first, encoded, found := bytes.Cut(rest, []byte("."))
 	id = string(first)
 	if !found || len(id) != idSize || strings.Trim(id, "0123456789abcdef") != "" {
-		return "", nil, fmt.Errorf("%w: it holds no key id", ErrDamaged)
+		return "", nil, fmt.Errorf("%w: it has no key id", ErrDamaged)
 	}
 	return id, encoded, nil
 }

@@ -25,12 +25,12 @@ type BackupOptions struct {
 	Copies
 }
 
-// Backup makes a copy of a database as it is at one moment. The copy gets its name once it is checked and on the disk. A
+// Backup makes a consistent copy of a database. The copy gets its name after it is checked and on the disk. A
 // server may run meanwhile. Backup refuses with ErrForeignFile, ErrExists, ErrBackupRunning, ErrNoSpace, ErrDamaged, or a
 // file system's error. A failure to remove older copies is a Report.Warning. Inspect fills in Report.Contents.
 //
-// A process that is root reads with the rights of the owner of the database, and writes with those of the owner of the
-// directory of the copy (see disk.Locate).
+// As root, the process reads with the rights of the owner of the database. It writes with the rights of the owner of the
+// copy's directory (see disk.Locate).
 func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 	r := backup.Report{CreatedAt: time.Now().UnixMilli()}
 	begin := time.Now()

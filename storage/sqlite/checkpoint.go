@@ -91,7 +91,7 @@ func (f *File) runCheckpoint(ctx context.Context, kind string) (result checkpoin
 
 // restartLog makes the next commit write to the beginning of the write-ahead log. For that, no read may use the log: long reads
 // are kept waiting, and the writer pauses between two commits. RESTART beside a writer would wait for it, and one that
-// waits for a long reader would hold up every commit meanwhile; this one gives up after restartWait and is tried again later.
+// waits for a long reader would delay every commit meanwhile; this one gives up after restartWait and is tried again later.
 func (f *File) restartLog(ctx context.Context) error {
 	draining, cancel := context.WithTimeout(ctx, drainWait)
 	defer cancel()
@@ -152,4 +152,4 @@ func (f *File) watchLog() {
 }
 
 // longLog is the warning about a very long write-ahead log. It is public.
-const longLog = "The write-ahead log is very long, because a read that does not end keeps it from starting anew. It takes disk space until that read ends."
+const longLog = "The write-ahead log is very long, because a long read keeps it from restarting. It uses disk space until that read ends."

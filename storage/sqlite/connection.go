@@ -76,7 +76,7 @@ func readerPragmas() []pragma {
 	)
 }
 
-// connect opens a pool of n connections to the database at path, all of which stay. options are more of its data source
+// connect opens a pool of n permanent connections to the database at path. options are more of its data source
 // name. The driver ignores a misspelt pragma in silence, so check reads all of them back.
 func connect(ctx context.Context, path string, n int, pragmas []pragma, options ...string) (*sqlx.DB, error) {
 	abs, err := filepath.Abs(path)
@@ -100,7 +100,7 @@ func connect(ctx context.Context, path string, n int, pragmas []pragma, options 
 	return db, nil
 }
 
-// check opens a connection and asserts that every pragma holds.
+// check opens a connection and asserts that every pragma has its value.
 func check(ctx context.Context, db *sqlx.DB, pragmas []pragma) error {
 	for _, p := range pragmas {
 		var got string
@@ -108,7 +108,7 @@ func check(ctx context.Context, db *sqlx.DB, pragmas []pragma) error {
 			return fmt.Errorf("read pragma %s: %w", p.name, err)
 		}
 		if got != p.reads {
-			return fmt.Errorf("pragma %s is %s where it must be %s: this file system or build cannot hold the database", p.name, got, p.reads)
+			return fmt.Errorf("pragma %s is %s, but must be %s: this file system or build does not support the database", p.name, got, p.reads)
 		}
 	}
 	return nil

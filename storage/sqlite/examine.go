@@ -112,7 +112,7 @@ func (i *inspection) prepare() error {
 }
 
 // read compares the database with the schema. check may be nil; it may read the whole file before Recognize decides.
-// options are those of the connection.
+// options are the options of the connection.
 func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, options ...string) (err error) {
 	db, err := connect(ctx, i.o.Path, 1, readerPragmas(), options...)
 	if err != nil {
@@ -155,7 +155,7 @@ func (o Options) examineHeader() error {
 			"set storage.path to another file, or put the database back from a backup")
 	}
 	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {
-		return fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, o.Path),
+		return fault.Advise(fmt.Errorf("%w: %s has another application's tables", ErrForeignFile, o.Path),
 			"set storage.path to another file")
 	}
 	if user := binary.BigEndian.Uint32(header[versionAt:]); int64(user) > o.version() {

@@ -11,15 +11,15 @@ func (t *Tx) FailRead() error {
 	return t.Get(&none, "SELECT * FROM unreadable")
 }
 
-// Together runs jobs in one transaction and returns their errors. Run must not have been called.
+// Together runs writes in one transaction and returns their errors. Run must not have been called.
 func (f *File) Together(fns ...func(*Tx) error) []error {
-	batch, errs := make([]*job, len(fns)), make([]error, len(fns))
+	batch, errs := make([]*queuedWrite, len(fns)), make([]error, len(fns))
 	for i, fn := range fns {
-		batch[i] = newJob(Work{}, fn)
+		batch[i] = newQueuedWrite(Work{}, fn)
 	}
 	f.commit(batch)
-	for i, j := range batch {
-		errs[i] = j.err
+	for i, w := range batch {
+		errs[i] = w.err
 	}
 	return errs
 }

@@ -25,7 +25,7 @@ const (
 
 // public is the text of a problem that any caller may read.
 var public = map[problem]string{
-	diskFull: "the disk is full: nothing can be written until there is room",
+	diskFull: "the disk is full: writes fail until there is free space",
 	ioError:  "the disk refuses writes; it is tried again every second",
 	damaged:  "the database is damaged, so nothing is written; restore a backup",
 }
@@ -51,7 +51,7 @@ const (
 const blockedLimit = 2 * time.Minute
 
 // blocked is the public text of that problem.
-const blocked = "no write has succeeded for two minutes: the disk does not answer, or another program has locked the database; end that program, or look at the disk of storage.path"
+const blocked = "no write has succeeded for two minutes: the disk does not respond, or another program has locked the database; end that program, or check the disk of storage.path"
 
 // severity is the consequence of an error of SQLite.
 type severity int
@@ -161,7 +161,7 @@ func (c *failures) tooMany() bool {
 	return len(c.bad) >= badReads
 }
 
-// fail stops the file for good. It reports whether this is the first cause.
+// fail stops the file until the process ends. It reports whether this is the first cause.
 func (c *failures) fail(cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -116,7 +116,7 @@ func (f *File) watch(ctx context.Context) {
 		if isLow := known && free < lowSpace; isLow != low {
 			low = isLow
 			if low {
-				f.o.Logger.Warn("the disk of storage.path is nearly full; make room before nothing can be written", "free_bytes", free)
+				f.o.Logger.Warn("the disk of storage.path is nearly full; free some space before writes fail", "free_bytes", free)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ var ErrInUse = errors.New("database is in use")
 // ownership is the exclusive use of a database by this process. The kernel ends it with the process, also after kill -9.
 type ownership struct {
 	name *os.File // the lock file beside the database; it locks the name, even before the database exists
-	file *os.File // the database; it locks every other name too, such as one in another container; nil until hold
+	file *os.File // the database; it locks every other name too, such as one in another container; nil until lockFile
 }
 
 // lock takes the lock file beside the database. The file stays afterwards: if it were removed, two processes could each
@@ -61,8 +61,8 @@ func openLock(name string) (*os.File, error) {
 	return f, err
 }
 
-// hold locks the database itself, which must exist.
-func (o *ownership) hold(path string) error {
+// lockFile locks the database itself, which must exist.
+func (o *ownership) lockFile(path string) error {
 	if err := dropSecondName(path); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (o *ownership) hold(path string) error {
 	return err
 }
 
-// lockDatabase opens a database and takes a flock(2) of the kind how on it, which holds for every name of the file. It
+// lockDatabase opens a database and takes a flock(2) of the kind how on it, which applies to every name of the file. It
 // is independent of the locks of SQLite, which use fcntl(2).
 func lockDatabase(path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)

@@ -14,7 +14,7 @@ import (
 )
 
 // Open locks, checks and opens the database, or creates it. A process that runs as root first takes the rights of the
-// owner of the database, for good (see disk.Locate).
+// owner of the database permanently (see disk.Locate).
 //
 // Open refuses with advice on what to do: ErrInUse, ErrNewerSchema, ErrSchema, ErrForeignFile, ErrDamaged, an error of
 // a hook, or an error of package disk. It does not change a file that it refuses.
@@ -35,7 +35,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 		return nil, err
 	}
 	f := &File{o: o, failures: newFailures(o.Logger)}
-	f.writer.jobs, f.writer.pauses, f.writer.stopped = newWriteQueue(), make(chan func()), make(chan struct{})
+	f.writer.queue, f.writer.pauses, f.writer.stopped = newWriteQueue(), make(chan func()), make(chan struct{})
 	if f.lock, err = lock(path); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func Open(ctx context.Context, o Options) (_ *File, err error) {
 	return f, nil
 }
 
-// open does the steps of Open under the lock. Each step needs the ones before it. Up to identify, they are those of
+// open does the steps of Open under the lock. Each step needs the earlier ones. Up to identify, the steps are the same as in
 // Examine; see inspection.
 func (f *File) open(ctx context.Context) error {
 	i, err := inspect(f.o)
@@ -53,7 +53,7 @@ func (f *File) open(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func() error{
-		f.hold,
+		f.lockFile,
 		i.prepare,
 		func() error { return f.identify(ctx, i) },
 		func() error { return f.openWriter(ctx) },
@@ -75,7 +75,7 @@ func (f *File) open(ctx context.Context) error {
 func checkPlace(o Options) error {
 	mount, err := disk.MountOf(o.Path)
 	if err != nil {
-		o.Logger.Warn("the file system of the database cannot be found out", "error", err)
+		o.Logger.Warn("cannot find the file system of the database", "error", err)
 	}
 	if warning := mount.LossWarning(); warning != "" {
 		o.Logger.Warn(warning, "database", o.Path, "mount", mount.Point, "type", mount.Type)
@@ -114,12 +114,12 @@ const (
 	firstFiles = 8
 )
 
-// hold locks the database itself, if it exists.
-func (f *File) hold() error {
+// lockFile locks the database itself, if it exists.
+func (f *File) lockFile() error {
 	if !disk.Exists(f.o.Path) {
 		return nil
 	}
-	return f.lock.hold(f.o.Path)
+	return f.lock.lockFile(f.o.Path)
 }
 
 // identify reads the database before the first write, because it might belong to another application. It checks a file
@@ -149,7 +149,7 @@ func (f *File) openWriter(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(file.Close(), f.lock.hold(f.o.Path)); err != nil {
+		if err := errors.Join(file.Close(), f.lock.lockFile(f.o.Path)); err != nil {
 			return err
 		}
 	}

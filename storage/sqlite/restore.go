@@ -25,12 +25,12 @@ type RestoreOptions struct {
 	Arrange func(ctx context.Context, path string) error
 }
 
-// Restore puts a copy in the place of a database, and renames what was there before to the name that it returns. Until the
-// copy is checked and arranged, nothing is touched. It refuses with ErrInUse while a server runs, with ErrForeignFile,
+// Restore replaces a database by a copy. It renames the old database and returns that name. Before the copy is checked and
+// arranged, Restore changes nothing. It refuses with ErrInUse while a server runs, with ErrForeignFile,
 // ErrNewerSchema, ErrDamaged, ErrNoSpace, an error of Accept or Arrange, or a file system's error.
 //
-// A process that is root reads the copy with the rights of its owner, and then takes on those of the owner of the database
-// for good (see disk.Locate).
+// As root, the process reads the copy with the rights of the copy's owner. Then it switches permanently to the rights of the
+// database's owner (see disk.Locate).
 func Restore(ctx context.Context, o RestoreOptions) (path, replaced string, err error) {
 	path, owner, err := disk.Resolve(o.Path)
 	if err != nil {
@@ -105,7 +105,7 @@ func claimForRestore(path string, owner disk.User) (owned *ownership, err error)
 		if size, err := fileSize(path); err != nil || size == 0 {
 			return err
 		}
-		return owned.hold(path)
+		return owned.lockFile(path)
 	})
 	if err != nil && owned != nil {
 		err = errors.Join(err, owned.release())

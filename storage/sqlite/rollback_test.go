@@ -15,7 +15,7 @@ type failingFile struct {
 	*sqlite.File
 	begin, beforeCommit error // of the next transactions
 	rolledBack          int
-	committed           int // jobs
+	committed           int // writes
 }
 
 // openFailing opens a file that nobody runs. A row of links that refers to no note breaks a constraint at COMMIT.
@@ -27,7 +27,7 @@ func openFailing(t *testing.T) *failingFile {
 	o.Begin = func(*sqlite.Tx) error { return f.begin }
 	o.BeforeCommit = func(*sqlite.Tx) error { return f.beforeCommit }
 	o.RolledBack = func() { f.rolledBack++ }
-	o.Committed = func(jobs int, _ time.Duration) { f.committed += jobs }
+	o.Committed = func(writes int, _ time.Duration) { f.committed += writes }
 	f.File = open(t, o)
 	f.rolledBack, f.committed = 0, 0
 	return f
@@ -64,7 +64,7 @@ func TestEveryFailureOfATransactionRollsBack(t *testing.T) {
 			return f.Together(note("undone"))
 		},
 		"the commit fails": func(f *failingFile) []error { return f.Together(brokenLink) },
-		"a job fails after it wrote": func(f *failingFile) []error {
+		"a write fails after it wrote": func(f *failingFile) []error {
 			return f.Together(func(t *sqlite.Tx) error { return errors.Join(note("undone")(t), errHook) })
 		},
 	} {
@@ -72,26 +72,26 @@ func TestEveryFailureOfATransactionRollsBack(t *testing.T) {
 			t.Parallel()
 			f := openFailing(t)
 			if errs := do(f); errs[0] == nil {
-				t.Error("the job is acknowledged")
+				t.Error("the write is acknowledged")
 			}
 			if f.rolledBack != 1 || f.committed != 0 {
-				t.Errorf("%d transactions were rolled back and %d jobs committed, want 1 and 0", f.rolledBack, f.committed)
+				t.Errorf("%d transactions were rolled back and %d writes committed, want 1 and 0", f.rolledBack, f.committed)
 			}
 			f.begin, f.beforeCommit = nil, nil
 			if errs := f.Together(note("next")); errs[0] != nil {
-				t.Errorf("the next job: %v", errs[0])
+				t.Errorf("the next write: %v", errs[0])
 			}
 			if names := f.notes(t); len(names) != 1 || names[0] != "next" {
-				t.Errorf("the file holds %q", names)
+				t.Errorf("the file contains %q", names)
 			}
 		})
 	}
 }
 
-func TestJobsThatShareATransactionWithAFailure(t *testing.T) {
+func TestWritesThatShareATransactionWithAFailure(t *testing.T) {
 	t.Parallel()
 
-	t.Run("are committed without the job that breaks a constraint at the commit", func(t *testing.T) {
+	t.Run("are committed without the write that breaks a constraint at the commit", func(t *testing.T) {
 		t.Parallel()
 		f := openFailing(t)
 		errs := f.Together(note("before"), brokenLink, note("after"))
@@ -99,7 +99,7 @@ func TestJobsThatShareATransactionWithAFailure(t *testing.T) {
 			t.Errorf("errors %v", errs)
 		}
 		if names := f.notes(t); len(names) != 2 || f.committed != 2 {
-			t.Errorf("the file holds %q, and %d jobs were committed", names, f.committed)
+			t.Errorf("the file contains %q, and %d writes were committed", names, f.committed)
 		}
 	})
 
@@ -120,7 +120,7 @@ func TestJobsThatShareATransactionWithAFailure(t *testing.T) {
 			t.Errorf("errors %v", errs)
 		}
 		if names := f.notes(t); len(names) != 1 || names[0] != "second run" {
-			t.Errorf("the file holds %q", names)
+			t.Errorf("the file contains %q", names)
 		}
 	})
 

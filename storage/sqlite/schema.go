@@ -27,7 +27,7 @@ type object struct {
 	SQL  string `db:"sql"`
 }
 
-// objects lists the tables and indexes of the schema, without those of SQLite and the two tables that Litestream
+// objects lists the tables and indexes of the schema, without SQLite's own objects and the two tables that Litestream
 // creates in every database.
 func objects(ctx context.Context, db sqlx.QueryerContext) ([]object, error) {
 	list := []object{}
@@ -57,7 +57,7 @@ func readVersion(ctx context.Context, db sqlx.QueryerContext, path string) (foun
 	case len(have) == 0 && app == 0 && found == 0:
 		return 0, nil, nil
 	case app != applicationID:
-		return 0, nil, fault.Advise(fmt.Errorf("%w: %s holds another application's tables", ErrForeignFile, path),
+		return 0, nil, fault.Advise(fmt.Errorf("%w: %s has another application's tables", ErrForeignFile, path),
 			"set storage.path to another file")
 	case found < 1:
 		return 0, nil, fault.Advise(fmt.Errorf("%w: %s has schema %d, which no version has written", ErrSchema, path, found), "restore a backup")

@@ -17,7 +17,7 @@ import (
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
-// The reasons why a copy cannot be made or used, besides those of Open. Each error is wrapped with advice on what to
+// The reasons why a copy cannot be made or used, besides the errors of Open. Each error is wrapped with advice on what to
 // do.
 var (
 	ErrExists        = errors.New("file exists already")
@@ -88,7 +88,7 @@ func (s *source) snapshot(ctx context.Context, to string) error {
 // failedCopy adds advice for a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
 	if isFull(err) {
-		return fmt.Errorf("%w: there is no room left in %s; nothing was left behind (%w)", ErrNoSpace, dir, err)
+		return fmt.Errorf("%w: there is no free space in %s, and the partial copy was removed (%w)", ErrNoSpace, dir, err)
 	}
 	switch code(err) & primaryMask {
 	case sqliteCorrupt, sqliteNotADB:

@@ -43,16 +43,16 @@ type Hooks struct {
 	// Made is called at each start, after the database exists on the disk.
 	Made func() error
 
-	// Begin is called at the beginning of each transaction, before its jobs.
+	// Begin is called at the beginning of each transaction, before its writes.
 	Begin func(*Tx) error
-	// BeforeCommit is called after the jobs of a transaction.
+	// BeforeCommit is called after the writes of a transaction.
 	BeforeCommit func(*Tx) error
 	// RolledBack is called after the rollback of a transaction.
 	RolledBack func()
-	// Committed is called after each commit, with the number of its jobs and the time from BEGIN until it was durable.
-	Committed func(jobs int, took time.Duration)
+	// Committed is called after each commit, with the number of its writes and the time from BEGIN until it was durable.
+	Committed func(writes int, took time.Duration)
 
-	// Probe writes so many bytes that differ from those of the last call.
+	// Probe writes size bytes that differ from the bytes of the last call.
 	Probe func(t *Tx, size int) error
 	// DrainReads waits for the end of long reads. New ones wait until resume is called. drained is false if running
 	// reads do not end in time.
@@ -130,7 +130,7 @@ func (f *File) Run(ctx context.Context, beside func(context.Context)) error {
 	wg.Go(func() { f.watch(ctx) })
 	wg.Go(func() {
 		if err := f.checkLater(ctx); err != nil && ctx.Err() == nil {
-			f.o.Logger.Error("the database could not be checked to its end", "error", err)
+			f.o.Logger.Error("the check of the database did not finish", "error", err)
 		}
 	})
 	f.commitLoop(writing)

@@ -10,9 +10,9 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// TestJobsAtTheStop ends the file while its writer is busy. Every job that the writer commits must be answered with
-// success: a caller that hears that the file has stopped makes its change again.
-func TestJobsAtTheStop(t *testing.T) {
+// TestWritesAtTheStop ends the file while its writer is busy. The caller of every committed write must get
+// success: a caller that gets ErrStopped repeats its change.
+func TestWritesAtTheStop(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -44,11 +44,11 @@ func TestJobsAtTheStop(t *testing.T) {
 		running.Wait()
 		for i, err := range errs {
 			if err != nil {
-				t.Errorf("job %d, which waited at the stop: %v", i, err)
+				t.Errorf("write %d, which waited at the stop: %v", i, err)
 			}
 		}
 		if err := file.Write(t.Context(), sqlite.Work{}, note("late")); err == nil {
-			t.Error("a job after the stop is acknowledged")
+			t.Error("a write after the stop is acknowledged")
 		}
 		if err := file.Close(); err != nil {
 			t.Error(err)

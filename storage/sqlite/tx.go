@@ -11,12 +11,12 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Tx is the transaction that the jobs of a batch share. Every statement is prepared once and kept, found by its text.
+// Tx is the transaction that the writes of a batch share. Every statement is prepared once and kept, found by its text.
 type Tx struct {
 	conn       *sqlx.Conn
 	statements map[string]*sqlx.Stmt
 	now        int64 // one time for the whole batch, in milliseconds
-	dirty      bool  // something was written since the current job began
+	dirty      bool  // something was written since the current write began
 	rows       int   // written since the transaction began, estimated; a page of a long text counts as one
 	committed  []func()
 }
@@ -34,7 +34,7 @@ func (t *Tx) close() error {
 // background is the context of everything that must not be interrupted.
 var background = context.Background()
 
-// attempt runs fn and turns a panic into an error, so that one bad job does not take the appliance down with it.
+// attempt runs fn and turns a panic into an error, so that a panic in one write does not end the process.
 func (t *Tx) attempt(fn func(*Tx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -44,23 +44,23 @@ func (t *Tx) attempt(fn func(*Tx) error) (err error) {
 	return fn(t)
 }
 
-// do runs a job. It returns an error that must roll the whole transaction back, and keeps any other in the job.
-func (t *Tx) do(j *job) error {
+// do runs a write. It returns an error that must roll the whole transaction back, and keeps any other in the write.
+func (t *Tx) do(w *queuedWrite) error {
 	mark, before, began := len(t.committed), t.rows, time.Now()
-	t.dirty, j.err = false, nil
-	if err := t.attempt(j.run); err != nil {
+	t.dirty, w.err = false, nil
+	if err := t.attempt(w.run); err != nil {
 		if t.dirty || code(err) != 0 {
 			return err
 		}
 		t.committed = t.committed[:mark]
-		j.err = err
+		w.err = err
 	}
-	// A pause of the whole machine is not the job's fault, so time counts as much as the largest request at most.
-	j.spent = max(t.rows-before, min(int(time.Since(began)/rowTime), maxSpent))
+	// A pause of the whole machine is not the write's fault, so time counts as much as the largest request at most.
+	w.spent = max(t.rows-before, min(int(time.Since(began)/rowTime), maxSpent))
 	return nil
 }
 
-// rollback ends the transaction. On a full disk SQLite has ended it already and says that there is none: no error then.
+// rollback ends the transaction. On a full disk, SQLite has already ended it and reports that there is no transaction. That is no error.
 func (t *Tx) rollback() error {
 	_, err := t.Exec("ROLLBACK")
 	if code(err) == sqliteError {
@@ -69,10 +69,10 @@ func (t *Tx) rollback() error {
 	return err
 }
 
-// Now returns the time of the transaction in milliseconds. All jobs that share it have the same.
+// Now returns the time of the transaction in milliseconds. All writes that share it have the same.
 func (t *Tx) Now() int64 { return t.now }
 
-// Wrote adds rows to the cost of the job: rows that are written at the end of the transaction, or the pages of a long text.
+// Wrote adds rows to the cost of the write: rows that are written at the end of the transaction, or the pages of a long text.
 func (t *Tx) Wrote(rows int) {
 	t.dirty = true
 	t.rows += rows
@@ -129,7 +129,7 @@ func (t *Tx) Affected(text string, args ...any) (int64, error) {
 	return result.RowsAffected()
 }
 
-// Get reads one row into dest; sql.ErrNoRows where there is none. For a statement that writes and returns, use ExecGet.
+// Get reads one row into dest; sql.ErrNoRows if there is none. For a statement that writes and returns a row, use ExecGet.
 func (t *Tx) Get(dest any, text string, args ...any) error {
 	st, err := t.prepared(text)
 	if err != nil {

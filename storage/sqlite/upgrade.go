@@ -103,7 +103,7 @@ func (f *File) takeSteps(ctx context.Context, t *Tx) error {
 		return err
 	}
 	if len(orphans) > 0 {
-		return fmt.Errorf("rows of %v would refer to nothing", orphans)
+		return fmt.Errorf("rows of %v would refer to rows that do not exist", orphans)
 	}
 	have, err := objects(ctx, t.conn)
 	if err != nil {

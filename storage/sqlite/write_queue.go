@@ -9,35 +9,35 @@ import (
 
 // The bounds of a transaction. It closes when one of them is reached, so that no caller waits long for another.
 const (
-	// maxBatch is how many jobs share a commit: enough to share the fsync widely.
+	// maxBatch is how many writes share a commit: enough to share the fsync widely.
 	maxBatch = 256
-	// maxCost is how many rows share a commit, which is some 25 ms. A job that costs more has a transaction to itself.
+	// maxCost is how many rows share a commit. They take about 25 ms. A write that costs more has a transaction to itself.
 	maxCost = 4096
-	// maxTime is how long a transaction accepts jobs if they cost more than expected.
+	// maxTime is how long a transaction accepts writes if they cost more than expected.
 	maxTime = 50 * time.Millisecond
-	// rowTime converts the running time of a job into rows, for jobs that mostly read.
+	// rowTime converts the running time of a write into rows, for writes that mostly read the database.
 	rowTime = 10 * time.Microsecond
-	// maxSpent is the most that a job pays for its running time, in rows. It is what the largest request writes.
+	// maxSpent is the most that a write pays for its running time, in rows. It is what the largest request writes.
 	maxSpent = 10_000
 	// quantum is how many rows a payer may write in its turn.
 	quantum = 256
 )
 
-// writeQueue holds the jobs that wait for the writer. A job is in it only as long as its caller waits, so it is bounded by
-// the number of callers, and no payer's jobs stop another's from getting in.
+// writeQueue contains the writes that wait for the writer. A write stays in the queue only while its caller waits, so
+// the number of callers bounds the queue. A payer's writes do not keep another payer's writes out.
 //
-// Jobs of one payer and one class run in the order in which they came. No other order is promised, and none is
-// needed: a caller that depends on an earlier change has waited for its answer.
+// Writes of one payer and one class run in the order in which they came. No other order is promised. A caller
+// that depends on an earlier write has waited for its result.
 type writeQueue struct {
-	ready chan struct{} // holds a token after a job has come
+	ready chan struct{} // has a token after a write has come
 
 	mu       sync.Mutex
 	urgent   fairQueue
 	ordinary fairQueue
 
 	// The writer's own.
-	carried []*job // taken, but left out of the last transaction: they run before other ordinary jobs
-	yielded bool   // the first of them has let urgent jobs pass, so the next transaction begins with it
+	carried []*queuedWrite // taken, but left out of the last transaction: they run before other ordinary writes
+	yielded bool           // the first of them has let urgent writes pass, so the next transaction begins with it
 }
 
 func newWriteQueue() *writeQueue {
@@ -48,18 +48,18 @@ func newWriteQueue() *writeQueue {
 	}
 }
 
-// class returns the queue that a job belongs in.
-func (q *writeQueue) class(j *job) *fairQueue {
-	if j.Urgent {
+// class returns the queue that a write belongs in.
+func (q *writeQueue) class(w *queuedWrite) *fairQueue {
+	if w.Urgent {
 		return &q.urgent
 	}
 	return &q.ordinary
 }
 
-// push has a job wait.
-func (q *writeQueue) push(j *job) {
+// push adds a write to its queue.
+func (q *writeQueue) push(w *queuedWrite) {
 	q.mu.Lock()
-	q.class(j).push(j)
+	q.class(w).push(w)
 	q.mu.Unlock()
 	select {
 	case q.ready <- struct{}{}:
@@ -67,114 +67,115 @@ func (q *writeQueue) push(j *job) {
 	}
 }
 
-// withdraw removes a job whose caller has gone. A job that the writer has already taken still runs.
-func (q *writeQueue) withdraw(j *job) {
+// withdraw removes a write whose caller has gone. A write that the writer has already taken still runs.
+func (q *writeQueue) withdraw(w *queuedWrite) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if j.place != nil {
-		q.class(j).remove(j)
+	if w.place != nil {
+		q.class(w).remove(w)
 	}
 }
 
-// empty reports whether no job waits.
+// empty reports whether no write waits.
 func (q *writeQueue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.carried)+q.urgent.waiting+q.ordinary.waiting == 0
 }
 
-// next takes the job of a class whose turn it is; nil where none waits.
-func (q *writeQueue) next(class *fairQueue) *job {
+// next takes the next write of a class. It returns nil if none waits.
+func (q *writeQueue) next(class *fairQueue) *queuedWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return class.pop()
 }
 
-// charge makes a payer pay for what a job has cost beyond its price.
-func (q *writeQueue) charge(j *job, more int) {
+// charge makes a payer pay for the rows that a write cost beyond its price.
+func (q *writeQueue) charge(w *queuedWrite, more int) {
 	if more <= 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.class(j).queue(j.Payer).credit -= more
+	q.class(w).queue(w.Payer).credit -= more
 }
 
-// gather appends the jobs of the next transaction to batch. Urgent jobs come first, up to half of what fits, so that a flood of
-// them does not stop the others. Jobs that urgent ones have delayed once come before those. price sets the cost of a job.
-func (q *writeQueue) gather(batch []*job, price func(*job)) []*job {
-	f := filling{jobs: batch}
+// gather appends the writes of the next transaction to batch. Urgent writes come first, but fill at most half of the
+// transaction, so a flood of them does not stop the others. A carried write that urgent writes have delayed once comes before
+// all others. price sets the cost of a write.
+func (q *writeQueue) gather(batch []*queuedWrite, price func(*queuedWrite)) []*queuedWrite {
+	f := filling{writes: batch}
 	carriedFirst := q.yielded
 	if carriedFirst && !q.addCarried(&f) {
-		return f.jobs
+		return f.writes
 	}
 	q.addUrgent(&f)
 	if !carriedFirst && !q.addCarried(&f) {
-		return f.jobs
+		return f.writes
 	}
-	for len(f.jobs) < maxBatch && f.cost < maxCost {
-		j := q.next(&q.ordinary)
-		if j == nil {
+	for len(f.writes) < maxBatch && f.cost < maxCost {
+		w := q.next(&q.ordinary)
+		if w == nil {
 			break
 		}
-		price(j)
-		if !f.fits(j) {
-			q.carried = append(q.carried, j)
+		price(w)
+		if !f.fits(w) {
+			q.carried = append(q.carried, w)
 			break
 		}
-		f.add(j)
+		f.add(w)
 	}
-	return f.jobs
+	return f.writes
 }
 
-// addUrgent adds urgent jobs, up to half of what fits.
+// addUrgent adds urgent writes, until they fill half of the transaction.
 func (q *writeQueue) addUrgent(f *filling) {
-	most, cost := (len(f.jobs)+maxBatch)/2, (f.cost+maxCost)/2
-	for len(f.jobs) < most && f.cost < cost {
-		j := q.next(&q.urgent)
-		if j == nil {
+	most, cost := (len(f.writes)+maxBatch)/2, (f.cost+maxCost)/2
+	for len(f.writes) < most && f.cost < cost {
+		w := q.next(&q.urgent)
+		if w == nil {
 			return
 		}
-		f.add(j)
+		f.add(w)
 	}
 }
 
-// addCarried adds the jobs that were carried over, and reports whether all of them fit.
+// addCarried adds the writes that were carried over, and reports whether all of them fit.
 func (q *writeQueue) addCarried(f *filling) bool {
 	q.yielded = false
 	for first := true; len(q.carried) > 0; first = false {
-		j := q.carried[0]
-		if len(f.jobs) == maxBatch || !f.fits(j) {
+		w := q.carried[0]
+		if len(f.writes) == maxBatch || !f.fits(w) {
 			q.yielded = first // there is something else in the transaction, which can only be urgent
 			return false
 		}
-		f.add(j)
+		f.add(w)
 		q.carried = q.carried[1:]
 	}
 	return true
 }
 
-// filling is a transaction that is being filled with jobs.
+// filling is a transaction that is being filled with writes.
 type filling struct {
-	jobs []*job
-	cost int
+	writes []*queuedWrite
+	cost   int
 }
 
-func (f *filling) add(j *job) {
-	f.jobs = append(f.jobs, j)
-	f.cost += j.Cost
+func (f *filling) add(w *queuedWrite) {
+	f.writes = append(f.writes, w)
+	f.cost += w.Cost
 }
 
-// fits reports whether a job fits. One that is larger than a transaction fits into an empty one.
-func (f *filling) fits(j *job) bool { return f.cost == 0 || f.cost+j.Cost <= maxCost }
+// fits reports whether a write fits. One that is larger than a transaction fits into an empty one.
+func (f *filling) fits(w *queuedWrite) bool { return f.cost == 0 || f.cost+w.Cost <= maxCost }
 
-// carry keeps the jobs of a batch that have not run for the next transaction: all after the first ran. Urgent jobs go back to
-// their queue.
-func (q *writeQueue) carry(batch []*job, ran int) {
-	var ordinary []*job
-	for _, j := range batch[ran:] {
-		if !j.Urgent {
-			ordinary = append(ordinary, j)
+// carry keeps the writes of a batch that did not run for the next transaction. The first ran writes have run. Urgent writes go
+// back to their queue.
+func (q *writeQueue) carry(batch []*queuedWrite, ran int) {
+	var ordinary []*queuedWrite
+	for _, w := range batch[ran:] {
+		if !w.Urgent {
+			ordinary = append(ordinary, w)
 		}
 	}
 	if len(ordinary) > 0 {
@@ -182,26 +183,26 @@ func (q *writeQueue) carry(batch []*job, ran int) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, j := range slices.Backward(batch[ran:]) {
-		if j.Urgent {
-			q.urgent.putBack(j)
+	for _, w := range slices.Backward(batch[ran:]) {
+		if w.Urgent {
+			q.urgent.putBack(w)
 		}
 	}
 }
 
-// fairQueue takes jobs from payers in turn. In each turn a payer may write quantum rows. A payer that writes more is in debt,
+// fairQueue takes writes from payers in turn. In each turn a payer may write quantum rows. A payer that writes more is in debt,
 // and waits until enough turns have paid the debt (surplus round robin). So the share of a payer does not grow with the
-// number or the size of its jobs.
+// number or the size of its writes.
 type fairQueue struct {
 	queues  map[int64]*list.Element // of turns, by payer
 	turns   list.List               // of *payerQueue; the first has its turn
-	waiting int                     // jobs
+	waiting int                     // writes
 }
 
-// payerQueue holds the jobs of one payer. It is kept while jobs wait in it or the payer is in debt.
+// payerQueue contains the waiting writes of one payer. It is kept while writes wait in it or the payer is in debt.
 type payerQueue struct {
 	payer  int64
-	jobs   list.List // of *job
+	writes list.List // of *queuedWrite
 	credit int       // rows that it may still write in this turn
 }
 
@@ -215,27 +216,27 @@ func (f *fairQueue) queue(payer int64) *payerQueue {
 	return e.Value.(*payerQueue)
 }
 
-func (f *fairQueue) push(j *job) {
-	j.place = f.queue(j.Payer).jobs.PushBack(j)
+func (f *fairQueue) push(w *queuedWrite) {
+	w.place = f.queue(w.Payer).writes.PushBack(w)
 	f.waiting++
 }
 
-// putBack undoes pop for a job that has not run. Of several, the last one is put back first.
-func (f *fairQueue) putBack(j *job) {
-	q := f.queue(j.Payer)
-	j.place = q.jobs.PushFront(j)
-	q.credit += j.Cost
+// putBack undoes pop for a write that has not run. Of several, the last one is put back first.
+func (f *fairQueue) putBack(w *queuedWrite) {
+	q := f.queue(w.Payer)
+	w.place = q.writes.PushFront(w)
+	q.credit += w.Cost
 	f.waiting++
 }
 
-func (f *fairQueue) remove(j *job) {
-	f.queue(j.Payer).jobs.Remove(j.place)
-	j.place = nil
+func (f *fairQueue) remove(w *queuedWrite) {
+	f.queue(w.Payer).writes.Remove(w.place)
+	w.place = nil
 	f.waiting--
 }
 
-// pop takes the next job. When no job waits, all debts are forgotten.
-func (f *fairQueue) pop() *job {
+// pop takes the next write. When no write waits, all debts are forgotten.
+func (f *fairQueue) pop() *queuedWrite {
 	if f.waiting == 0 {
 		clear(f.queues)
 		f.turns.Init()
@@ -248,14 +249,14 @@ func (f *fairQueue) pop() *job {
 		case q.credit <= 0:
 			q.credit += f.share(q)
 			f.turns.MoveToBack(turn)
-		case q.jobs.Len() == 0:
+		case q.writes.Len() == 0:
 			f.turns.Remove(turn)
 			delete(f.queues, q.payer)
 		default:
-			j := q.jobs.Front().Value.(*job)
-			q.credit -= j.Cost
-			f.remove(j)
-			return j
+			w := q.writes.Front().Value.(*queuedWrite)
+			q.credit -= w.Cost
+			f.remove(w)
+			return w
 		}
 	}
 }

@@ -19,7 +19,7 @@ var ErrStopped = errors.New("storage is stopped")
 type writer struct {
 	db      *sqlx.DB // one connection, held by tx
 	tx      *Tx
-	jobs    *writeQueue
+	queue   *writeQueue
 	pauses  chan func()   // functions to run between two transactions
 	stopped chan struct{} // closed after the writer has ended
 	// blockedSince is the start of a commit that has not succeeded yet, or nil.
@@ -27,7 +27,7 @@ type writer struct {
 	commits      atomic.Int64
 }
 
-// Work says who pays for a job and how much it is expected to cost. The writer divides its time among payers. The zero value
+// Work says who pays for a write and how much it is expected to cost. The writer divides its time among payers. The zero value
 // is work of the program itself.
 type Work struct {
 	Payer  int64 // who pays for its time; 0 is the program itself
@@ -38,11 +38,11 @@ type Work struct {
 	Measure func(*Tx) (int, error)
 }
 
-// UsualCost is the default cost of a job: a row or two, and a line in the audit log.
+// UsualCost is the default cost of a write: a row or two, and a line in the audit log.
 const UsualCost = 8
 
-// job is a function that waits for its turn in a transaction.
-type job struct {
+// queuedWrite is a function that waits for its turn in a transaction.
+type queuedWrite struct {
 	Work
 	run   func(*Tx) error
 	place *list.Element // in the queue of its payer; nil after it was taken out
@@ -51,17 +51,17 @@ type job struct {
 	done  chan struct{}
 }
 
-func newJob(w Work, run func(*Tx) error) *job {
+func newQueuedWrite(w Work, run func(*Tx) error) *queuedWrite {
 	if w.Cost == 0 {
 		w.Cost = UsualCost
 	}
-	return &job{Work: w, run: run, done: make(chan struct{})}
+	return &queuedWrite{Work: w, run: run, done: make(chan struct{})}
 }
 
-// Write runs fn in a transaction that it may share with others, and returns once that is durable. fn may be run more than
-// once and must touch nothing but its Tx and what it sets afresh on each run. When the context ends, a job that still waits
-// is not done. One that has begun is: an interrupted statement would roll back everybody's transaction. Faults: Unavailable
-// where the disk or the file fails, or after Run has ended.
+// Write runs fn in a transaction that it may share with others, and returns after the commit is durable. fn may run more than
+// once. It must change only its Tx and values that it sets again on each run. If the context ends while fn waits, fn does not
+// run. If fn has begun, Write finishes it: an interrupted statement would roll back the writes of other callers. Faults:
+// Unavailable if the disk or the file fails, or after Run has ended.
 func (f *File) Write(ctx context.Context, w Work, fn func(*Tx) error) error {
 	return Unavailable(f.enqueue(ctx, w, fn))
 }
@@ -74,18 +74,18 @@ func (f *File) enqueue(ctx context.Context, w Work, fn func(*Tx) error) error {
 		return context.Cause(ctx)
 	default:
 	}
-	j := newJob(w, fn)
-	f.jobs.push(j)
+	queued := newQueuedWrite(w, fn)
+	f.queue.push(queued)
 	select {
-	case <-j.done:
-		return j.err
+	case <-queued.done:
+		return queued.err
 	case <-ctx.Done():
-		f.jobs.withdraw(j)
+		f.queue.withdraw(queued)
 		return context.Cause(ctx)
 	case <-f.stopped:
 		select {
-		case <-j.done:
-			return j.err
+		case <-queued.done:
+			return queued.err
 		default:
 			return ErrStopped
 		}
@@ -94,29 +94,29 @@ func (f *File) enqueue(ctx context.Context, w Work, fn func(*Tx) error) error {
 
 // Alone runs fn in a transaction of its own. Run must not have been called.
 func (f *File) Alone(fn func(*Tx) error) error {
-	j := newJob(Work{}, fn)
-	_, err := f.transact([]*job{j})
-	return errors.Join(err, j.err)
+	queued := newQueuedWrite(Work{}, fn)
+	_, err := f.transact([]*queuedWrite{queued})
+	return errors.Join(err, queued.err)
 }
 
 // Read calls fn with the connection of the writer. Run must not have been called.
 func (f *File) Read(fn func(*Tx) error) error { return fn(f.tx) }
 
-// commitLoop is the one writer. It takes what waits, commits once, and answers. When ctx ends it answers what has been
-// queued by then and returns.
+// commitLoop is the only goroutine that writes. It takes waiting writes, commits them together, and wakes their callers. When
+// ctx ends, it still commits the queued writes, then returns.
 func (f *File) commitLoop(ctx context.Context) {
 	defer close(f.stopped)
-	batch := make([]*job, 0, maxBatch)
+	batch := make([]*queuedWrite, 0, maxBatch)
 	for {
-		if f.jobs.empty() {
+		if f.queue.empty() {
 			select {
-			case <-f.jobs.ready:
+			case <-f.queue.ready:
 				runtime.Gosched()
 			case do := <-f.pauses:
 				do()
 				continue
 			case <-ctx.Done():
-				if f.jobs.empty() {
+				if f.queue.empty() {
 					return
 				}
 			}
@@ -126,54 +126,54 @@ func (f *File) commitLoop(ctx context.Context) {
 			do()
 		default:
 		}
-		batch = f.jobs.gather(batch, f.price)
+		batch = f.queue.gather(batch, f.price)
 		f.commit(batch)
 		clear(batch)
 		batch = batch[:0]
 	}
 }
 
-// price sets the cost of a job that can measure it. An error is ignored here: it shows again when the job runs.
-func (f *File) price(j *job) {
-	if j.Measure == nil {
+// price sets the cost of a write that can measure it. An error is ignored here: it shows again when the write runs.
+func (f *File) price(w *queuedWrite) {
+	if w.Measure == nil {
 		return
 	}
-	expected := j.Cost
+	expected := w.Cost
 	if err := f.tx.attempt(func(t *Tx) (err error) {
-		j.Cost, err = j.Measure(t)
+		w.Cost, err = w.Measure(t)
 		return err
 	}); err != nil {
-		j.Cost = expected
+		w.Cost = expected
 	}
-	f.jobs.charge(j, j.Cost-expected)
+	f.queue.charge(w, w.Cost-expected)
 }
 
-// commit runs a batch in one transaction. If a job fails, the batch is rolled back and each job gets a transaction of its own,
-// so that only the job that fails gets an error. If the transaction itself fails, no job is the cause and all get the error:
-// to retry each job would take as long as the file stays locked, once per job.
-func (f *File) commit(batch []*job) {
+// commit runs a batch in one transaction. If a write fails, the batch is rolled back and each write gets a
+// transaction of its own. So only the failing write gets an error. If the transaction itself fails, no write is the cause, and
+// all writes get the error. A retry of each write could wait for the locked file once per write.
+func (f *File) commit(batch []*queuedWrite) {
 	if len(batch) == 0 {
 		return
 	}
 	ran, err := f.tryCommit(batch)
 	if _, failed := errors.AsType[*transactionError](err); err == nil || failed || len(batch) == 1 {
-		f.jobs.carry(batch, ran)
-		f.answer(batch[:ran], err)
+		f.queue.carry(batch, ran)
+		f.finish(batch[:ran], err)
 		return
 	}
-	for i, j := range batch {
+	for i, w := range batch {
 		_, err := f.tryCommit(batch[i : i+1])
 		if _, failed := errors.AsType[*transactionError](err); failed {
-			f.answer(batch[i:], err)
+			f.finish(batch[i:], err)
 			return
 		}
-		f.answer([]*job{j}, err)
+		f.finish([]*queuedWrite{w}, err)
 	}
 }
 
 // tryCommit runs transact and notes what the result says about the file. While no transaction can begin and end, nothing can
 // be written.
-func (f *File) tryCommit(batch []*job) (ran int, err error) {
+func (f *File) tryCommit(batch []*queuedWrite) (ran int, err error) {
 	f.blockedSince.CompareAndSwap(nil, new(time.Now()))
 	ran, err = f.transact(batch)
 	f.failures.note(byCommit, err)
@@ -183,27 +183,27 @@ func (f *File) tryCommit(batch []*job) (ran int, err error) {
 	return ran, err
 }
 
-// answer wakes the callers. An error of the transaction goes to all of them.
-func (f *File) answer(batch []*job, err error) {
-	for _, j := range batch {
+// finish wakes the callers of a batch. An error of the transaction goes to all of them.
+func (f *File) finish(batch []*queuedWrite, err error) {
+	for _, w := range batch {
 		if err != nil {
-			j.err = err
+			w.err = err
 		}
-		f.jobs.charge(j, j.spent-j.Cost)
-		close(j.done)
+		f.queue.charge(w, w.spent-w.Cost)
+		close(w.done)
 	}
 }
 
-// transactionError says that a transaction could not begin or end. No job is the cause.
+// transactionError says that a transaction could not begin or end. No write is the cause.
 type transactionError struct{ error }
 
 func (e *transactionError) Unwrap() error { return e.error }
 
-// transact runs jobs and commits. It returns how many jobs it has run: the others did not fit. If a job fails before it has
-// written anything, only that job gets the error. Any other failure rolls all jobs back and is returned. So does every error
-// of SQLite, even of a read: after a disk failure SQLite has ended the transaction by itself, and each following statement
-// would be durable on its own.
-func (f *File) transact(batch []*job) (ran int, err error) {
+// transact runs writes and commits. It returns how many writes it has run: the others did not fit. If a write fails before it
+// has written anything, only that write gets the error. Any other failure rolls all writes back, and transact returns it. So
+// does every error of SQLite, even of a read: after a disk failure, SQLite ends the transaction by itself, and each later
+// statement would be committed alone.
+func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	if err := f.failures.refusal(); err != nil {
 		return len(batch), &transactionError{err}
 	}
@@ -238,7 +238,7 @@ func (f *File) transact(batch []*job) (ran int, err error) {
 	for _, fn := range t.committed {
 		fn()
 	}
-	clear(t.committed) // they hold the bodies of events
+	clear(t.committed) // they keep the bodies of events in memory
 	return ran, nil
 }
 
@@ -248,7 +248,7 @@ func (f *File) rollBack() error {
 	return f.tx.rollback()
 }
 
-// commitFailed says whether a failed commit is the file's failure or may be a job's.
+// commitFailed says whether a failed commit is the file's failure or may be a write's.
 func commitFailed(err error) error {
 	if unusable(err) {
 		return &transactionError{err}

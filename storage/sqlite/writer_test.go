@@ -76,7 +76,7 @@ func start(t *testing.T, o sqlite.Options) (file *sqlite.File, stop func()) {
 	return file, stop
 }
 
-// note is a job that can be done once.
+// note is a write that can be done once.
 func note(name string) func(*sqlite.Tx) error {
 	return func(t *sqlite.Tx) error {
 		_, err := t.Exec("INSERT INTO notes (name) VALUES (?)", name)
@@ -84,7 +84,7 @@ func note(name string) func(*sqlite.Tx) error {
 	}
 }
 
-func TestJobsThatShareATransaction(t *testing.T) {
+func TestWritesThatShareATransaction(t *testing.T) {
 	t.Parallel()
 	unreadable := func(t *sqlite.Tx) error { return t.FailRead() }
 	panics := func(*sqlite.Tx) error { panic("a defect") }

@@ -92,7 +92,7 @@ func Operator(tb testing.TB, store *storage.Store) access.Principal {
 	return p
 }
 
-// Tenant makes an organization on the given plan with one member of the given role. It returns that member with an
+// Organization makes an organization on the given plan with one member of the given role. It returns that member with an
 // access token.
 func Organization(tb testing.TB, store *storage.Store, name, plan, role string) (access.Principal, access.Credential) {
 	tb.Helper()

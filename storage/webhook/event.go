@@ -69,7 +69,7 @@ type DeliveryState uint8
 // The states of a delivery, as they are stored. Only Pending deliveries are sent.
 const (
 	Pending   DeliveryState = iota // waits for its first attempt or a retry
-	Delivered                      // the receiver answered with 2xx
+	Delivered                      // the receiver responded with 2xx
 	Exhausted                      // all attempts failed
 	Dropped                        // discarded by an operator, or its subscription was deleted or lost the right to it
 )

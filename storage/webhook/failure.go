@@ -10,7 +10,7 @@ const (
 	TLSError       FailureClass = "tls_error"
 	TimeoutError   FailureClass = "timeout"
 	BlockedAddress FailureClass = "blocked_address"
-	HTTPStatus     FailureClass = "http_status"    // the receiver answered, but not with 2xx
+	HTTPStatus     FailureClass = "http_status"    // the receiver responded, but not with 2xx
 	ProtocolError  FailureClass = "protocol_error" // the request could not be made, or the response could not be read
 )
 
@@ -22,7 +22,7 @@ func FailureClasses() []FailureClass {
 // Failure says why an attempt failed. The zero value is no failure.
 type Failure struct {
 	Class FailureClass
-	Text  string // a fixed phrase: an error's own text may hold a resolved address, or the path and query of a URL
+	Text  string // a fixed phrase: an error's own text may contain a resolved address, or the path and query of a URL
 }
 
 // IsZero reports whether there is no failure.

@@ -18,7 +18,7 @@ type Queue struct {
 // MaxQueued is how many subscriptions a Queue lists.
 const MaxQueued = 200
 
-// Queued describes the pending deliveries of one subscription, whatever its status.
+// Queued describes the pending deliveries of one subscription in any status.
 type Queued struct {
 	SubscriptionID string `db:"subscription_public_id"`
 	OrganizationID string `db:"organization_public_id"`

@@ -1,4 +1,4 @@
-// Package bench measures how fast Keyhook is on this machine. It uses a server only through its HTTP API.
+// Package bench owns the command that measures how fast Keyhook is on this machine. It knows only the HTTP API of a server.
 package bench
 
 import (
@@ -85,7 +85,7 @@ func (o options) run(ctx context.Context, progress io.Writer) (*bench, error) {
 		err = b.runSections(ctx, progress)
 	}
 	if err != nil && ctx.Err() != nil {
-		return nil, errors.New("the benchmark was interrupted; nothing is left behind")
+		return nil, errors.New("the benchmark was interrupted; its temporary directory is removed")
 	}
 	return b, err
 }

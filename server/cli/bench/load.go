@@ -122,14 +122,14 @@ func newRequest(method, path, authorization, body string) []byte {
 	return b.Bytes()
 }
 
-// event returns an event to publish, of so many bytes if its type leaves room for that.
+// event returns an event to publish. It has size bytes, or more if its type is long.
 func event(eventType string, size int) string {
 	begin := `{"type":"` + eventType + `","data":{` + timeMark + `,"text":"`
 	const end = `"}}`
 	return begin + strings.Repeat("x", max(0, size-len(begin)-len(end))) + end
 }
 
-// publishRequest publishes so many events in one request.
+// publishRequest returns a request that publishes batch events.
 func (b *bench) publishRequest(eventType string, batch int) []byte {
 	one := event(eventType, b.body)
 	if batch == 1 {

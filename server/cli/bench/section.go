@@ -46,8 +46,8 @@ func (b *bench) measureDirect(ctx context.Context) error {
 	})
 }
 
-// measureDeliveries publishes events to so many subscriptions and waits until each delivery is recorded. Its figure is deliveries a second, or
-// events a second without a subscription. It makes about as many deliveries as there are events, whatever the fan-out.
+// measureDeliveries publishes events to fanout subscriptions and waits until each delivery is recorded. It measures deliveries a
+// second, or events a second without a subscription. It makes about b.events deliveries, for any fan-out.
 func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		subscriptions, err := b.subscribe(ctx, name, fanout)

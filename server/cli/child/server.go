@@ -1,4 +1,5 @@
-// Package child runs this program once more, as a server with its own database in a directory of the caller. demo and bench use it.
+// Package child owns the temporary servers of demo and bench: it runs this program again, with a database in the caller's
+// directory. It does not know what the callers request.
 package child
 
 import (
@@ -67,7 +68,7 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 	return s, nil
 }
 
-// awaitReady waits for the line of the log that says "ready" and holds the URL.
+// awaitReady waits for the line of the log that says "ready" and contains the URL.
 func (s *Server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the server was not ready within %s", readyTimeout))
 	defer cancel()

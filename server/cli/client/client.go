@@ -1,5 +1,5 @@
-// Package client calls the HTTP API for the commands: over the socket of the server on this machine, or at the URL of another
-// one. It does not know what the requests are about.
+// Package client owns the calls of the commands to the HTTP API: over the local socket, or at the URL of another server. It
+// does not know the resources of the API.
 package client
 
 import (
@@ -48,7 +48,7 @@ type Response struct {
 // OK reports whether the request succeeded.
 func (r Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
 
-// Send makes one request and returns the response, whatever its status. A body is sent as JSON; nil sends none. Redirects
+// Send makes one request and returns the response with any status. A body is sent as JSON; nil sends none. Redirects
 // are not followed, because the credential would go to another server.
 func (c Client) Send(ctx context.Context, method, path string, body []byte) (Response, error) {
 	req, err := c.request(ctx, method, path, body)

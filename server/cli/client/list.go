@@ -18,7 +18,7 @@ type Page struct {
 	NextCursor *string           `json:"next_cursor"`
 }
 
-// List reads up to so many items of the list at a path, beginning at a cursor; an empty cursor is the beginning.
+// List reads at most items entries of the list at a path, from a cursor on. An empty cursor means the start of the list.
 func (c Client) List(ctx context.Context, path, cursor string, items int) (Page, error) {
 	list := Page{Data: []json.RawMessage{}}
 	u, err := url.Parse(path)

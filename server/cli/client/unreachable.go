@@ -54,7 +54,7 @@ func explainRemote(err error, base string) error {
 	var unknown *net.DNSError
 	switch {
 	case errors.As(err, &unverified):
-		return fmt.Errorf("the certificate of %s is not trusted: %w; add its authority to those of the system, or set SSL_CERT_FILE to a file with it", base, unverified.Err)
+		return fmt.Errorf("the certificate of %s is not trusted: %w; add its certificate authority to the system's, or set SSL_CERT_FILE to a file with it", base, unverified.Err)
 	case errors.As(err, &notTLS):
 		return fmt.Errorf("%s does not speak TLS; give an http:// URL if you trust the network", base)
 	case errors.As(err, &unknown):

@@ -97,7 +97,7 @@ func listenURL(s config.Server) (base, address string, err error) {
 	return scheme + "://" + address, address, nil
 }
 
-// askAt asks at one address. That is always this machine, whatever the certificate says.
+// askAt asks at one address. That is always this machine. The certificate may name another host.
 func askAt(ctx context.Context, base string, dial func(context.Context) (net.Conn, error)) (readiness, error) {
 	r := readiness{where: base}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)

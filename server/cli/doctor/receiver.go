@@ -186,7 +186,7 @@ func (r *report) explainStatus(resp *http.Response) {
 	}
 }
 
-// timing holds when the parts of a request were done. Several addresses may be tried at once, so it has a lock.
+// timing records when each part of a request ended. Several addresses may be tried at once, so it has a lock.
 type timing struct {
 	mu                                  sync.Mutex
 	began, connected, secured, answered time.Time

@@ -1,4 +1,4 @@
-// Package flag holds the flags that several commands define. It does not know the commands.
+// Package flag owns the flags that several commands define. It does not know the commands.
 package flag
 
 import (
@@ -14,7 +14,8 @@ type number struct {
 	min, max int
 }
 
-// Int defines a flag for a whole number from min to max. The present value is the default. The help names the bounds, and so does the error for any other number.
+// Int defines a flag for a whole number from min to max. The current value is the default. The help shows the bounds, and so
+// does the error for another number.
 func Int(flags *pflag.FlagSet, value *int, name string, min, max int, usage string) {
 	flags.Var(&number{value, min, max}, name, fmt.Sprintf("%s, %d to %d", usage, min, max))
 }

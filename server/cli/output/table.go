@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Table aligns cells in columns. It escapes each cell, so cells may hold text from anybody.
+// Table aligns cells in columns. It escapes each cell, so cells may contain text from anybody.
 type Table struct {
 	Heads   []string                             // the first row, in bold; nil prints none
 	Right   []int                                // the columns that are aligned to the right
-	Widest  int                                  // longer cells are shortened to so many characters; 0 shortens none
+	Widest  int                                  // cells are shortened to this many characters; 0 shortens none
 	Style   func(row []string, column int) Style // how to paint a cell; nil paints none
 	Palette Palette
 
@@ -88,7 +88,7 @@ func (t *Table) row(b *strings.Builder, cells []string, widths []int, style func
 	b.WriteByte('\n')
 }
 
-// StateStyle returns the style of a word for a state: green for good, yellow for what needs attention, red for bad.
+// StateStyle returns the style of a word for a state: green for good, yellow for a warning, red for bad.
 func StateStyle(word string) Style {
 	switch word {
 	case "active", "healthy", "succeeded", "delivered", "passed", "ok":

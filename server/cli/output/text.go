@@ -12,7 +12,7 @@ import (
 )
 
 // Escape returns text on one line, with an escape for each byte or character that a terminal would obey or not show:
-// control characters, marks of direction, invalid UTF-8. Text from a server or a receiver may hold any of them.
+// control characters, marks of direction, invalid UTF-8. Text from a server or a receiver may contain any of them.
 func Escape(text string) string { return escape(text, isHidden) }
 
 // EscapeLines is Escape for text of several lines: line feeds stay.
@@ -58,7 +58,7 @@ func escapeJSON(document string) string {
 	return b.String()
 }
 
-// Shorten cuts a text to so many characters. The last one of a text that was cut is "…".
+// Shorten cuts a text to most characters. The last character of a shortened text is "…".
 func Shorten(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"

@@ -30,14 +30,14 @@ var connectionHeaders = []string{
 }
 
 // forward sends a delivery to a program with the same bytes and headers, and returns the program's response to the sender.
-// Without a response, it answers 502, as a proxy does.
-func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) answer {
+// Without a response, it responds with 502, as a proxy does.
+func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) reply {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
 	resp, err := send(ctx, r, to, body)
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
-		return answer{http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)}
+		return reply{http.StatusBadGateway, fmt.Sprintf("the delivery could not be forwarded: %v", err)}
 	}
 	maps.Copy(w.Header(), resp.header)
 	w.WriteHeader(resp.status)
@@ -46,10 +46,10 @@ func forward(w http.ResponseWriter, r *http.Request, to string, body []byte) ans
 	if text := output.Escape(output.Shorten(string(bytes.TrimSpace(resp.body)), 200)); text != "" {
 		note += ": " + text
 	}
-	return answer{resp.status, note}
+	return reply{resp.status, note}
 }
 
-// response is what the program answered.
+// response is the response of the program.
 type response struct {
 	status int
 	header http.Header

@@ -1,5 +1,5 @@
-// Package receive has the commands for the receiving side: listen takes deliveries, verify says why a signature is wrong.
-// They use no server.
+// Package receive owns the commands for receivers: listen receives deliveries, and verify explains a wrong signature. It does
+// not know the API of a server.
 package receive
 
 import (

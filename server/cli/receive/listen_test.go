@@ -69,7 +69,7 @@ func (l *listening) await(t *testing.T, text string) {
 	}
 }
 
-// post delivers, and returns status and body of the answer; 0 where there was none.
+// post delivers, and returns the status and the body of the response; 0 if there was none.
 func (l *listening) post(t *testing.T, h http.Header, body string) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", l.url+"hook", strings.NewReader(body))

@@ -17,7 +17,7 @@ import (
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
-// listener takes deliveries: it verifies, answers, saves and prints them.
+// listener takes deliveries: it verifies, saves and prints them, and responds.
 type listener struct {
 	*listenOptions
 	secret  redact.Text // none: signatures are not verified
@@ -34,18 +34,18 @@ type delivery struct {
 	attempt   string
 	results   []signatureResult // none without a secret
 	body      []byte
-	answer    answer
+	reply     reply
 	took      time.Duration
 	file      string // where it is saved
 }
 
-// answer is how a delivery was answered.
-type answer struct {
-	status int    // 0 is not at all
+// reply is the response to a delivery.
+type reply struct {
+	status int    // 0 means that there was no response
 	note   string // the reason, if it is not the signature
 }
 
-func (a answer) succeeded() bool { return a.status >= 200 && a.status <= 299 }
+func (a reply) succeeded() bool { return a.status >= 200 && a.status <= 299 }
 
 // maxBody bounds a body in bytes. Keyhook's largest event has 256 KiB.
 const maxBody = 4 << 20
@@ -70,15 +70,15 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			l.printer.note(fmt.Sprintf("a delivery was not saved: %v", err))
 		}
 	}
-	d.answer = l.answer(w, r, d)
+	d.reply = l.reply(w, r, d)
 	d.took = time.Since(at)
 	l.printer.delivery(d)
-	if d.answer.status == 0 {
+	if d.reply.status == 0 {
 		panic(http.ErrAbortHandler) // closes the connection
 	}
 }
 
-// refuse answers a request whose body cannot be read.
+// refuse responds to a request whose body cannot be read.
 func (l *listener) refuse(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
@@ -102,22 +102,22 @@ func (l *listener) read(r *http.Request, body []byte, at time.Time) *delivery {
 	return d
 }
 
-// answer fails, forwards, or answers by the signature.
-func (l *listener) answer(w http.ResponseWriter, r *http.Request, d *delivery) answer {
+// reply fails, forwards, or responds by the result of the signature check.
+func (l *listener) reply(w http.ResponseWriter, r *http.Request, d *delivery) reply {
 	switch {
 	case !pause(r.Context(), l.delay):
-		return answer{note: "the sender closed the connection during --delay"}
+		return reply{note: "the sender closed the connection during --delay"}
 	case l.fail.next():
 		w.WriteHeader(l.fail.status)
-		return answer{l.fail.status, "because of --fail"}
+		return reply{l.fail.status, "because of --fail"}
 	case l.forward != "":
 		return forward(w, r, l.forward, d.body)
 	case !isRight(d.results):
 		http.Error(w, "wrong signature", http.StatusUnauthorized)
-		return answer{status: http.StatusUnauthorized}
+		return reply{status: http.StatusUnauthorized}
 	}
 	w.WriteHeader(http.StatusNoContent)
-	return answer{status: http.StatusNoContent}
+	return reply{status: http.StatusNoContent}
 }
 
 // pause waits. It returns false if ctx ends before.

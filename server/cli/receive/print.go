@@ -59,7 +59,7 @@ func (p *printer) delivery(d *delivery) {
 	fmt.Fprintf(&b, "%s  %s  %s  attempt %s  %s\n", p.clock(d.at), p.palette.Paint(output.Bold, orDash(d.eventType)), orDash(d.eventID),
 		orDash(d.attempt), p.palette.Paint(output.Faint, orDash(d.path)))
 	p.results(&b, d.results)
-	p.answer(&b, d)
+	p.reply(&b, d)
 	if d.file != "" {
 		fmt.Fprintf(&b, "%ssaved as %s\n", indent, d.file)
 	}
@@ -70,7 +70,7 @@ func (p *printer) delivery(d *delivery) {
 
 func (p *printer) count(d *delivery) {
 	p.deliveries++
-	if d.answer.succeeded() {
+	if d.reply.succeeded() {
 		p.succeeded++
 	}
 	switch {
@@ -128,17 +128,17 @@ func (p *printer) results(b *bytes.Buffer, results []signatureResult) {
 	}
 }
 
-func (p *printer) answer(b *bytes.Buffer, d *delivery) {
-	text, style := fmt.Sprintf("response %d", d.answer.status), output.Red
+func (p *printer) reply(b *bytes.Buffer, d *delivery) {
+	text, style := fmt.Sprintf("response %d", d.reply.status), output.Red
 	switch {
-	case d.answer.status == 0:
+	case d.reply.status == 0:
 		text = "no response"
-	case d.answer.succeeded():
+	case d.reply.succeeded():
 		style = output.Green
 	}
 	fmt.Fprintf(b, "%s%s after %.1f ms", indent, p.palette.Paint(style, text), d.took.Seconds()*1000)
-	if d.answer.note != "" {
-		fmt.Fprintf(b, " (%s)", d.answer.note)
+	if d.reply.note != "" {
+		fmt.Fprintf(b, " (%s)", d.reply.note)
 	}
 	b.WriteByte('\n')
 }
@@ -185,5 +185,5 @@ func (p *printer) line(d *delivery) {
 		Body       string            `json:"body"`
 		Encoding   string            `json:"body_encoding"`
 	}{d.at.UTC(), d.path, d.eventID, d.eventType, d.attempt, len(d.results) > 0 && isRight(d.results), d.results,
-		d.answer.status, d.answer.note, float64(d.took.Microseconds()) / 1000, d.file, string(d.body), encoding})
+		d.reply.status, d.reply.note, float64(d.took.Microseconds()) / 1000, d.file, string(d.body), encoding})
 }

@@ -1,6 +1,7 @@
-// Package diagnosis explains why the signature of a delivery is wrong. It does not decide what is genuine: dispatch/signature does.
+// Package diagnosis owns the explanations of wrong signatures. It does not decide whether a signature is valid: dispatch/signature
+// does.
 //
-// It knows the mistakes that people make: the raw body is not used, the secret is another one, a header is missing. It undoes one
+// It knows the mistakes that people make: the receiver does not use the raw body, has another secret, or lacks a header. It undoes one
 // of them at a time and asks dispatch/signature again. A mistake is proved if undoing it alone makes the signature match
 // (undo.go, rewriting.go). If no mistake is proved, it guesses from the headers, the secret and the body (guess.go).
 package diagnosis

@@ -59,7 +59,7 @@ func genuine(body string) diagnosis.Delivery {
 	return diagnosis.Delivery{Header: h, Body: []byte(body), Secret: secret, Now: now}
 }
 
-// names returns those of mistakes.
+// names returns the names of mistakes.
 func names(mistakes []diagnosis.Mistake) []string {
 	var all []string
 	for _, m := range mistakes {
@@ -68,7 +68,7 @@ func names(mistakes []diagnosis.Mistake) []string {
 	return all
 }
 
-// check judges a delivery and compares what is wrong with each scheme; nothing is what is right.
+// check diagnoses a delivery, and compares the mistake in each scheme; empty means a valid signature.
 func check(t *testing.T, d diagnosis.Delivery, hex, standard string) {
 	t.Helper()
 	results := diagnosis.Check(d)

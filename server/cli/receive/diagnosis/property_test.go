@@ -16,7 +16,7 @@ import (
 
 // Whatever is done to a delivery: what dispatch/signature takes is called right and nothing is called a mistake, and what
 // it refuses is called wrong and has a reason; and no reason repeats the secret.
-func TestTheVerdictIsThatOfTheVerifier(t *testing.T) {
+func TestTheDiagnosisAgreesWithTheVerifier(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOfN(rapid.Byte(), 24, 40).Draw(t, "key")
@@ -51,7 +51,7 @@ func TestTheVerdictIsThatOfTheVerifier(t *testing.T) {
 		} {
 			v := results[i]
 			if (v.Err == nil) != (err == nil) || (v.Err == nil) != (len(v.Mistakes) == 0) {
-				t.Fatalf("%s: verdict %v with %d mistakes, verifier %v", v.Scheme, v.Err, len(v.Mistakes), err)
+				t.Fatalf("%s: diagnosis %v with %d mistakes, verifier %v", v.Scheme, v.Err, len(v.Mistakes), err)
 			}
 			for _, m := range v.Mistakes {
 				if len(d.Secret) > 15 && strings.Contains(m.What+m.Advice, d.Secret) {
@@ -62,7 +62,7 @@ func TestTheVerdictIsThatOfTheVerifier(t *testing.T) {
 	})
 }
 
-// What nobody signed is explained by nothing that is called proved.
+// No explanation of an unsigned delivery is called proved.
 func TestNothingIsProvedOfAForgery(t *testing.T) {
 	t.Parallel()
 	for range 8 {
@@ -77,7 +77,7 @@ func TestNothingIsProvedOfAForgery(t *testing.T) {
 	}
 }
 
-func BenchmarkJudge(b *testing.B) {
+func BenchmarkDiagnose(b *testing.B) {
 	for _, size := range []int{1 << 10, 4 << 10, 256 << 10} {
 		b.Run(strconv.Itoa(size)+" bytes, unexplained", func(b *testing.B) {
 			d := genuine(`{"id":"` + id + `","data":"` + strings.Repeat("x/é", size/4) + `"}`)

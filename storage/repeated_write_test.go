@@ -14,10 +14,10 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// rerun has jobs share one batch that is rolled back, so the writer runs each of them a second time, alone. The jobs must
-// be work of the given organization, 0 for Keyhook's own, because only jobs of one payer keep their order. It must be
+// rerun has writes share one batch that is rolled back, so the writer runs each of them a second time, alone. The writes must
+// be work of the given organization, 0 for Keyhook's own, because only writes of one payer keep their order. It must be
 // called in a synctest bubble.
-func rerun(t *testing.T, store *storage.Store, organization int64, jobs ...func()) {
+func rerun(t *testing.T, store *storage.Store, organization int64, writes ...func()) {
 	t.Helper()
 	release := make(chan struct{})
 	var all sync.WaitGroup
@@ -27,21 +27,21 @@ func rerun(t *testing.T, store *storage.Store, organization int64, jobs ...func(
 		}
 	})
 	synctest.Wait()
-	for _, job := range append(jobs, func() {
+	for _, write := range append(writes, func() {
 		if err := store.WriteFor(context.Background(), organization, 8, false, func(t *storage.Tx) error {
 			return errors.Join(note("undone")(t), errRefused)
 		}); !errors.Is(err, errRefused) {
-			t.Errorf("the job that undoes the batch: %v", err)
+			t.Errorf("the write that undoes the batch: %v", err)
 		}
 	}) {
-		all.Go(job)
-		synctest.Wait() // so that the jobs run in this order
+		all.Go(write)
+		synctest.Wait() // so that the writes run in this order
 	}
 	close(release)
 	all.Wait()
 }
 
-// onceThen is a job that does first in the shared batch, and second when it runs again.
+// onceThen is a write that does first in the shared batch, and second when it runs again.
 func onceThen(store *storage.Store, organization int64, first, second func(*storage.Tx) error) func() {
 	runs := 0
 	return func() {
@@ -75,7 +75,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 	t.Run("is not answered with an event that was rolled back", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x := tenantOf(t, storagetest.Open(t))
+			x := fixtureOf(t, storagetest.Open(t))
 			event := webhook.NewEvent{Type: "user.created", Data: []byte(`{}`), IdempotencyKey: "once"}
 			// Another publication with the same key comes first. It succeeds in the shared batch and fails alone.
 			other := func(t *storage.Tx) error {
@@ -101,7 +101,7 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 	t.Run("stores the event once, announces it once and counts it once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			x := tenantOf(t, storagetest.Open(t))
+			x := fixtureOf(t, storagetest.Open(t))
 			told := &listener{}
 			x.Watch(told)
 			before, err := x.StoredToday(t.Context(), x.org())
@@ -129,21 +129,21 @@ func TestAPublicationThatRunsAgain(t *testing.T) {
 
 func TestABeginningThatRunsAgain(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(x tenant) func(*storage.Tx) error{
-		"the queue is held": func(x tenant) func(*storage.Tx) error {
+	for name, change := range map[string]func(x fixture) func(*storage.Tx) error{
+		"the queue is held": func(x fixture) func(*storage.Tx) error {
 			return func(t *storage.Tx) error { return x.HoldIn(t, "an incident") }
 		},
-		"the subscription is closed": func(x tenant) func(*storage.Tx) error {
+		"the subscription is closed": func(x fixture) func(*storage.Tx) error {
 			return func(t *storage.Tx) error { return t.WriteHealth(x.sub.RowID, x.sub.Deactivate("nobody")) }
 		},
-		"the delivery has ended": func(x tenant) func(*storage.Tx) error {
+		"the delivery has ended": func(x fixture) func(*storage.Tx) error {
 			return func(t *storage.Tx) error { return t.Run("UPDATE deliveries SET state = 3") }
 		},
 	} {
 		t.Run("returns no attempt where "+name+" by then", func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				x := tenantOf(t, storagetest.Open(t))
+				x := fixtureOf(t, storagetest.Open(t))
 				storagetest.Publish(t, x.Store, x.owner, "user.created")
 				job := x.jobs(t)[0]
 				attempt := int64(-1)
@@ -164,7 +164,7 @@ func TestABeginningThatRunsAgain(t *testing.T) {
 func TestResultsThatRunAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x := tenantOf(t, storagetest.Open(t))
+		x := fixtureOf(t, storagetest.Open(t))
 		for range 4 { // one more failure makes it failing
 			storagetest.Publish(t, x.Store, x.owner, "user.created")
 			job := x.jobs(t)[0]

@@ -15,15 +15,15 @@ func TestBuiltInRole(t *testing.T) {
 	for _, p := range access.BuiltInPermissions() {
 		keys = append(keys, p.Key)
 	}
-	vocabulary := access.NewScope(append(keys, "orders:read", "orders:write", "platforms:read", "orders:reader")...)
+	permissions := access.NewScope(append(keys, "orders:read", "orders:write", "platforms:read", "orders:reader")...)
 	for _, test := range []struct{ role, want string }{
-		{access.RoleOperator, vocabulary.String()},
+		{access.RoleOperator, permissions.String()},
 		{access.RoleOwner, "api_keys:read api_keys:write audit:read events:read events:write orders:read orders:reader orders:write platforms:read webhooks:read webhooks:write"},
 		{access.RoleMember, "api_keys:read audit:read events:read orders:read platforms:read webhooks:read"},
 	} {
-		t.Run(test.role+" follows the vocabulary", func(t *testing.T) {
+		t.Run(test.role+" follows the list of permissions", func(t *testing.T) {
 			t.Parallel()
-			granted, ok := access.BuiltInRole(test.role, vocabulary)
+			granted, ok := access.BuiltInRole(test.role, permissions)
 			if diff := cmp.Diff(test.want, granted.String()); diff != "" || !ok {
 				t.Errorf("ok is %v; (-want +got):\n%s", ok, diff)
 			}
@@ -35,7 +35,7 @@ func TestBuiltInRole(t *testing.T) {
 	t.Run("any other name is no built-in role and grants nothing", func(t *testing.T) {
 		t.Parallel()
 		for _, name := range []string{"", "Operator", "operator ", "admin"} {
-			if granted, ok := access.BuiltInRole(name, vocabulary); ok || !granted.Empty() {
+			if granted, ok := access.BuiltInRole(name, permissions); ok || !granted.Empty() {
 				t.Errorf("%q grants %q: %v", name, granted, ok)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // discarded publishes an event, fails some attempts, and drops its delivery while the next attempt is on the wire.
-func (x tenant) discarded(t *testing.T, failed int) (event string, job webhook.Job, attempt int64) {
+func (x fixture) discarded(t *testing.T, failed int) (event string, job webhook.Job, attempt int64) {
 	t.Helper()
 	event = storagetest.Publish(t, x.Store, x.owner, "user.created").ID
 	for range failed {
@@ -31,7 +31,7 @@ func (x tenant) discarded(t *testing.T, failed int) (event string, job webhook.J
 }
 
 // stateOf returns the state of an event's only delivery.
-func (x tenant) stateOf(t *testing.T, event string) webhook.DeliveryState {
+func (x fixture) stateOf(t *testing.T, event string) webhook.DeliveryState {
 	t.Helper()
 	_, deliveries, err := x.Event(t.Context(), x.org(), event)
 	if err != nil || len(deliveries) != 1 {
@@ -53,7 +53,7 @@ func TestResultsOfADroppedDelivery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newTenant(t)
+			x := newFixture(t)
 			event, job, attempt := x.discarded(t, tt.failed)
 			x.end(t, job, attempt, tt.succeeded)
 			if got := x.stateOf(t, event); got != tt.want {
@@ -75,7 +75,7 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 	t.Parallel()
 	t.Run("where it was delivered", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		storagetest.Publish(t, x.Store, x.owner, "user.created")
 		job := x.jobs(t)[0]
 		x.end(t, job, x.begin(t, job), true)
@@ -86,7 +86,7 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 	})
 	t.Run("where it was dropped", func(t *testing.T) {
 		t.Parallel()
-		x := newTenant(t)
+		x := newFixture(t)
 		_, job, attempt := x.discarded(t, 0)
 		if err := x.UndoBegin(t.Context(), []int64{attempt}); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestNoAttemptOfAnEndedDeliveryBegins(t *testing.T) {
 
 func TestAResultIsRecordedOnce(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	storagetest.Publish(t, x.Store, x.owner, "user.created")
 	job := x.jobs(t)[0]
 	r := webhook.Result{
@@ -122,7 +122,7 @@ func TestAResultIsRecordedOnce(t *testing.T) {
 
 func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
 	t.Parallel()
-	x := newTenant(t)
+	x := newFixture(t)
 	storagetest.Publish(t, x.Store, x.owner, "user.created")
 	job := x.jobs(t)[0]
 	attempt := x.begin(t, job)
@@ -136,7 +136,7 @@ func TestReleaseTakesBackOnlyWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// TestDiscardOfAnotherHold has the queue released and held anew after somebody has asked to discard the first hold.
+// TestDiscardOfAnotherHold releases and holds the queue again after a caller asked to discard the first hold.
 func TestDiscardOfAnotherHold(t *testing.T) {
 	t.Parallel()
 	for name, publish := range map[string]bool{"with deliveries": true, "without deliveries": false} {
@@ -145,7 +145,7 @@ func TestDiscardOfAnotherHold(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "keyhook.db")
 			synctest.Test(t, func(t *testing.T) {
 				store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-				x := tenantOf(t, store)
+				x := fixtureOf(t, store)
 				c := &crowd{t: t, Store: store, release: make(chan struct{}), commits: &commitSizes{}}
 				if publish {
 					storagetest.Publish(t, store, x.owner, "user.created")

@@ -16,7 +16,7 @@ func TestAnOverlapEndsToTheMillisecond(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyhook.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
-		x := tenantOf(t, store)
+		x := fixtureOf(t, store)
 		rotate := func() error {
 			_, _, err := x.RotateSecret(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.Rotation{Overlap: time.Hour})
 			return err

@@ -8,31 +8,31 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// maxHealthNews is how many deliveries of events about health an organization gets per minute. Further events are in
+// maxHealthEvents is how many deliveries of events about health an organization gets per minute. Further events are in
 // the audit log only. A replay of missed events still delivers them.
-const maxHealthNews = 10_000
+const maxHealthEvents = 10_000
 
-// healthNews counts those deliveries. A transaction that is rolled back and repeated counts twice, which is on the safe
-// side. The zero value is empty.
-type healthNews struct {
+// healthEventLimit counts these deliveries. If a transaction is rolled back and repeated, it counts twice, so the limit is
+// reached too early, never too late. The zero value is empty.
+type healthEventLimit struct {
 	minute     int64
 	deliveries map[int64]int // by organization
 }
 
 // allow counts further deliveries of an organization and reports whether it may have them. After the first refusal, it
 // refuses until the minute is over. first is true for that first refusal.
-func (n *healthNews) allow(organization int64, deliveries int, now int64) (ok, first bool) {
+func (n *healthEventLimit) allow(organization int64, deliveries int, now int64) (ok, first bool) {
 	if m := now / time.Minute.Milliseconds(); m != n.minute || n.deliveries == nil {
 		n.minute, n.deliveries = m, map[int64]int{}
 	}
 	before := n.deliveries[organization]
 	n.deliveries[organization] += deliveries
-	return n.deliveries[organization] <= maxHealthNews, before <= maxHealthNews
+	return n.deliveries[organization] <= maxHealthEvents, before <= maxHealthEvents
 }
 
-// newsReceivers returns the subscriptions that get events about the health of another one: healthy ones at other hosts.
-// A failure usually concerns all subscriptions at a host, and each failure would cause more such events.
-func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []int64) ([]int64, error) {
+// healthEventReceivers returns the subscriptions that get events about the health of another one: healthy ones at other hosts.
+// A failure usually affects all subscriptions at a host, and each failing delivery would cause another such event.
+func (s *Store) healthEventReceivers(t *tx, organization, about int64, subscriptions []int64) ([]int64, error) {
 	subject, err := t.cachedSubscription(about)
 	if err != nil {
 		return nil, err
@@ -47,13 +47,13 @@ func (s *Store) newsReceivers(t *tx, organization, about int64, subscriptions []
 			to = append(to, row)
 		}
 	}
-	ok, first := t.news.allow(organization, len(to), t.Now())
+	ok, first := t.healthEvents.allow(organization, len(to), t.Now())
 	if ok {
 		return to, nil
 	}
 	if first {
 		s.log.Warn("too many events about the health of subscriptions in this minute; further ones are in the audit log only",
-			"organization", organization, "subscription", subject.ID, "deliveries_a_minute", maxHealthNews)
+			"organization", organization, "subscription", subject.ID, "deliveries_a_minute", maxHealthEvents)
 	}
 	return nil, nil
 }
