@@ -13,10 +13,10 @@ const (
 	limitedHeadBytes = 64 << 10              // weight of the jobs that it may always read ahead, even at a low rate
 )
 
-// bucket holds the tokens of a lane with a rate limit. A request takes a token when it is sent, because receivers count
+// bucket contains the tokens of a lane with a rate limit. A request takes a token when it is sent, because receivers count
 // there. A nil bucket has no limit and never lacks tokens.
 //
-// It holds one token plus those of a tenth of a second. So a lane that gets its turn that late, on a busy machine,
+// It contains one token plus the tokens of a tenth of a second. So a lane that gets its turn that late, on a busy machine,
 // loses nothing. In any second, at most the limit plus a tenth plus one request are sent.
 type bucket struct{ limiter *rate.Limiter }
 

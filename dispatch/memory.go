@@ -19,7 +19,7 @@ func (s *scheduler) jobsToRead(l *lane) int {
 	return max(n, 0)
 }
 
-// orgHasRoom reports whether the lane's organization may use so many more bytes.
+// orgHasRoom reports whether the lane's organization may use that many more bytes.
 func (s *scheduler) orgHasRoom(l *lane, bytes int) bool {
 	return s.resources[memoryBytes].allows(l.org.used[memoryBytes], bytes)
 }

@@ -159,7 +159,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"no secret", "--request " + body, "there is no secret; give --secret-file, or set KEYHOOK_WEBHOOK_SECRET"},
 		{"two secrets", "--secret a --secret-file b", "exclude each other"},
 		{"a secret file that is empty", "--secret-file " + saved(t, "\n"), "is empty"},
-		{"a secret file that is not there, without its path", "--secret-file /none", "cannot read the file: no such file or directory;"},
+		{"a secret file that is not there, without its path", "--secret-file /nowhere/none", "cannot read the file: no such file or directory;"},
 		{"no delivery", "--secret-file " + secret, "there is no delivery"},
 		{"no headers", "--body " + body + " --secret-file " + secret, "there are no headers"},
 		{"the standard input twice", "--request - --body - --secret-file " + secret, "cannot both read the standard input"},
