@@ -3,6 +3,7 @@ package dispatch
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // nextStages are the stages that may follow each stage.
@@ -43,13 +44,13 @@ func (t tally) String() string {
 }
 
 func (c stageCounts) String() string {
-	text := ""
+	var text strings.Builder
 	for of, n := range c {
 		if n != 0 {
-			text += fmt.Sprintf(" %s=%d", stage(of), n)
+			text.WriteString(fmt.Sprintf(" %s=%d", stage(of), n))
 		}
 	}
-	return text
+	return text.String()
 }
 
 func (t *tally) add(o tally) {
