@@ -168,7 +168,7 @@ func fullAgain(t *testing.T, dir string) {
 	}{
 		"serve":  {8, "the disk of storage.path is full"},
 		"rekey":  {8, "the disk of storage.path is full"},
-		"backup": {1, "there is no room left in " + dir},
+		"backup": {1, "there is no free space in " + dir},
 	} {
 		if code, said := onDatabase(t, dir, args); code != want.code || !strings.Contains(said, want.says) || code == 8 && !strings.Contains(said, "; make room there") {
 			t.Errorf("%s: exit code %d: %s", args, code, said)
