@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"server/share":                 {},
 	"server/explain":               {"server/check", "server/credential", "server/form"},
 	"server/oidc":                  {},
+	"server/socket":                {},
 	"server/config":                {},
 	"server/metrics":               {"storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Path returns the path of the socket of the server that owns a database. It is next to the file itself, even if the path of
@@ -64,7 +66,7 @@ func removeStale(path string) error {
 	case err != nil:
 		return fmt.Errorf("cannot look at the local socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: %s is not a socket; look at it and move it away, or set storage.path to another file", ErrPathTaken, path)
+		return fault.Advise(fmt.Errorf("%w: %s is not a socket", ErrPathTaken, path), "look at it and move it away, or set storage.path to another file")
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("cannot remove the local socket of a killed server: %w", err)
@@ -161,7 +163,7 @@ func checkListener(conn *net.UnixConn, path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w on the socket %s (uid %d), so nothing was sent; find out who made that socket, and remove it", ErrForeignProcess, path, uid)
+	return fault.Advise(fmt.Errorf("%w on the socket %s (uid %d), so nothing was sent", ErrForeignProcess, path, uid), "find out who made that socket, and remove it")
 }
 
 // maxAddress is how many bytes the address of a socket may have, without the NUL at its end.
@@ -178,7 +180,7 @@ func address(path string) (name string, release func(), err error) {
 	}
 	name, err = pathInDirectory(dir, filepath.Base(path))
 	if err == nil && len(name) > maxAddress {
-		err = fmt.Errorf("the path of the socket has %d bytes, but the system allows only %d; set a shorter storage.path", len(path), maxAddress)
+		err = fault.Advise(fmt.Errorf("the path of the socket has %d bytes, but the system allows only %d", len(path), maxAddress), "set a shorter storage.path")
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, dir.Close())

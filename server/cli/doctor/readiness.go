@@ -16,6 +16,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/server/socket"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // readyTimeout bounds the whole question. Container runtimes kill a health check after some seconds.
@@ -69,7 +70,7 @@ func askReady(ctx context.Context, c config.Config) (readiness, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	})
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return r, fmt.Errorf("no server listens on %s (server.listen); start it with \"keyhook serve\"", address)
+		return r, fault.Advise(fmt.Errorf("no server listens on %s (server.listen)", address), "start it with \"keyhook serve\"")
 	}
 	return r, err
 }
@@ -81,7 +82,7 @@ func listenURL(s config.Server) (base, address string, err error) {
 		return "", "", err
 	}
 	if port == "0" {
-		return "", "", fmt.Errorf("server.listen is %s, so the port is unknown; set a port", s.Listen)
+		return "", "", fault.Advise(fmt.Errorf("server.listen is %s, so the port is unknown", s.Listen), "set a port")
 	}
 	switch host {
 	case "", "0.0.0.0":
@@ -123,7 +124,7 @@ func askAt(ctx context.Context, base string, dial func(context.Context) (net.Con
 	}
 	r.header = resp.Header
 	if err := json.Unmarshal(text, &r); err != nil || r.Status == "" {
-		return r, fmt.Errorf("the response of %s (%d) does not come from Keyhook; check server.listen", base, resp.StatusCode)
+		return r, fault.Advise(fmt.Errorf("the response of %s (%d) does not come from Keyhook", base, resp.StatusCode), "check server.listen")
 	}
 	return r, nil
 }
