@@ -17,8 +17,7 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 )
 
-// typePackages define the types and errors that all parts share. Every package in mayImport may import them. A type package
-// itself imports only the packages in its own row.
+// typePackages define the types that all parts share. Every package may import them, but one of them only what its row names.
 var typePackages = []string{"storage/access", "storage/webhook", "storage/fault", "storage/redact"}
 
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.

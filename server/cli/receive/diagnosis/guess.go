@@ -19,7 +19,7 @@ func (d Delivery) guess(scheme Scheme, err error, otherMatches bool) []Mistake {
 	name := d.names(scheme)
 	switch {
 	case errors.Is(err, signature.ErrMissing):
-		return []Mistake{d.guessMissing(scheme, err, otherMatches)}
+		return []Mistake{d.guessMissing(scheme, otherMatches)}
 	case errors.Is(err, signature.ErrMalformed):
 		text := err.Error()
 		return []Mistake{{Name: "header_malformed", What: strings.ToUpper(text[:1]) + text[1:] + ".", Advice: fmt.Sprintf(
@@ -83,9 +83,24 @@ func isRewritten(body []byte) bool {
 	return sent != nil && json.Compact(&compact, sent) == nil && !bytes.Equal(compact.Bytes(), body)
 }
 
+// missingHeader returns the header that the verifier misses first.
+func (d Delivery) missingHeader(scheme Scheme) string {
+	n := d.names(scheme)
+	order := []string{n.timestamp, n.signature}
+	if scheme == Standard {
+		order = []string{n.id, n.timestamp, n.signature}
+	}
+	for _, name := range order {
+		if d.Header.Get(name) == "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // guessMissing looks for a header that may be the missing one under another name.
-func (d Delivery) guessMissing(scheme Scheme, err error, otherMatches bool) Mistake {
-	_, name, _ := strings.Cut(err.Error(), ": ")
+func (d Delivery) guessMissing(scheme Scheme, otherMatches bool) Mistake {
+	name := d.missingHeader(scheme)
 	for _, other := range slices.Sorted(maps.Keys(d.Header)) {
 		plain := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(other), "_", "-"), "http-")
 		what := fmt.Sprintf("%s is missing, but %s is present.", name, output.Quote(other))
