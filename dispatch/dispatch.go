@@ -84,8 +84,9 @@ type attemptStore interface {
 	Begin(ctx context.Context, starts []webhook.Start) ([]int64, error)
 	// UndoBegin deletes the records of attempts that were begun but not sent.
 	UndoBegin(ctx context.Context, attempts []int64) error
-	// Record saves the result of an attempt, with its effect on the delivery and on the subscription's health.
-	Record(ctx context.Context, r webhook.Result) (webhook.Settled, error)
+	// Record saves the results of attempts, all or none, with their effects on the deliveries and on the health of the
+	// subscriptions.
+	Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error)
 }
 
 // testStore makes test events.
@@ -148,6 +149,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // DeliveriesCreated takes new pending deliveries from the store. The caller must not use the slice afterwards. It never blocks. It
 // is part of webhook.Watcher.
 func (d *Dispatcher) DeliveriesCreated(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
+
+// TakePlace says that a new delivery may not begin yet. It is part of webhook.Watcher.
+func (d *Dispatcher) TakePlace(int64, int64) bool { return false }
+
+// ReturnPlace undoes TakePlace. It is part of webhook.Watcher.
+func (d *Dispatcher) ReturnPlace(int64, int64) {}
 
 // SubscriptionsChanged says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
 // no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never

@@ -106,7 +106,7 @@ func (w *worker) result(o *sendOrder, sent sendResult) webhook.Result {
 
 // record records a result, however long that takes. Until then the delivery is not queued again.
 func (w *worker) record(o *sendOrder, r webhook.Result) {
-	var now webhook.Settled
+	var now []webhook.Settled
 	err := retryWrite(w.ctx, func() (err error) {
 		if now, err = w.store.Record(w.recordCtx, r); err != nil {
 			w.inbox.post(recordFailed{o.key(), err})
@@ -117,8 +117,8 @@ func (w *worker) record(o *sendOrder, r webhook.Result) {
 		w.inbox.post(attemptInterrupted{o.key()})
 		return
 	}
-	w.inbox.post(resultRecorded{o.key(), now})
-	w.report(&o.target.Target, &o.Job, r, now)
+	w.inbox.post(resultRecorded{o.key(), now[0]})
+	w.report(&o.target.Target, &o.Job, r, now[0])
 }
 
 // retryWrite repeats write until it succeeds. When ctx ends, it gives up and returns the last error.
