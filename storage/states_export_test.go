@@ -7,8 +7,8 @@ func SQLNumbers() (states map[webhook.DeliveryState]string, outcomes map[webhook
 	return map[webhook.DeliveryState]string{
 			webhook.Pending: statePending, webhook.Delivered: stateDelivered, webhook.Exhausted: stateExhausted, webhook.Dropped: stateDropped,
 		}, map[webhook.Outcome]string{
-			webhook.Sending: outcomeSending, webhook.Failed: outcomeFailed, webhook.Interrupted: outcomeInterrupted,
+			webhook.Sending: outcomeSending, webhook.Succeeded: outcomeSucceeded, webhook.Failed: outcomeFailed, webhook.Interrupted: outcomeInterrupted,
 		}, map[webhook.Trigger]string{
-			webhook.ByEvent: causeEvent, webhook.ByHand: causeHand, webhook.ByTest: causeTest,
+			webhook.ByEvent: causeEvent, webhook.ByRetry: causeRetry, webhook.ByHand: causeHand, webhook.ByTest: causeTest,
 		}
 }
