@@ -121,7 +121,7 @@ func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) er
 // beginStatement claims deliveries of one subscription, by their number.
 var beginStatement = statements(func(n int) string {
 	return `UPDATE deliveries SET state = ` + stateSending + `, due_at = ?
-		WHERE subscription_id = ? AND state = ` + statePending + ` AND attempts = ? AND id IN (?` + strings.Repeat(", ?", n-1) + `) RETURNING id`
+		WHERE +subscription_id = ? AND state = ` + statePending + ` AND attempts = ? AND id IN (?` + strings.Repeat(", ?", n-1) + `) RETURNING id`
 })
 
 // attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither lookup needs an
@@ -213,6 +213,9 @@ const (
 	causeHand  = "2" // webhook.ByHand
 	causeTest  = "3" // webhook.ByTest
 )
+
+// sending is stateSending as a parameter of statements.
+const sending webhook.DeliveryState = 4
 
 // SQL expressions of a delivery.
 const (

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,10 +164,18 @@ func TestBeginTogether(t *testing.T) {
 			starts[i].Delivery += 1000
 		}
 	}
-	starts, refused[len(starts)] = append(starts, starts[8]), true // the same one again
+	refused[len(starts)] = true
+	starts = slices.Concat(starts, starts[8:9]) // the same one again
 	for i, id := range must[[]int64](t)(x.Begin(t.Context(), starts)) {
 		if want := starts[i].Delivery<<8 | 1; refused[i] != (id == 0) || id != 0 && id != want {
 			t.Errorf("start %d: %+v has begun as %d, want %d, or 0: %v", i, starts[i], id, want, refused[i])
+		}
+	}
+	for text, plan := range must[map[string][]string](t)(x.QueryPlans(t.Context())) {
+		if strings.Contains(text, "RETURNING id") && strings.Contains(text, "deliveries") && !slices.ContainsFunc(plan, func(step string) bool {
+			return strings.Contains(step, "INTEGER PRIMARY KEY") // the other index has every pending delivery of the subscription
+		}) {
+			t.Errorf("%s\n  %s", text, strings.Join(plan, "\n  "))
 		}
 	}
 }
