@@ -127,6 +127,7 @@ func TestRefusedFile(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "other.db")
 		alter(t, path, "CREATE TABLE theirs (id INTEGER)")
 		o := storagetest.Options(t, path)
+		refused(t, o, storage.ErrForeignFile, path, "storage.path") // and not for its missing key
 		o.EncryptionKey = strings.Repeat("ab", 32)
 		refused(t, o, storage.ErrForeignFile, path, "storage.path")
 	})
@@ -139,6 +140,7 @@ func TestRefusedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := storagetest.Options(t, path)
+		refused(t, o, storage.ErrForeignFile, path)
 		o.EncryptionKey = strings.Repeat("ab", 32)
 		refused(t, o, storage.ErrForeignFile, path)
 		if after, err := os.ReadFile(path); err != nil || string(after) != garbage {

@@ -94,9 +94,9 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 	if err != nil {
 		return encryptionKeys{}, err
 	}
-	old, err1 := parseKey(c.OldKey, "the old key")
-	configured, err2 := parseKey(o.EncryptionKey, "encryption.key")
-	newKey, err3 := parseKey(c.NewKey, "the new key")
+	old, err1 := parseKey(c.OldKey, "the old key", true)
+	configured, err2 := parseKey(o.EncryptionKey, "encryption.key", c.NewKey != "")
+	newKey, err3 := parseKey(c.NewKey, "the new key", false)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return encryptionKeys{}, err
 	}
@@ -116,17 +116,6 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 		c.newKey, c.inFile = seal.NewKey(), true
 	}
 	return encryptionKeys{c.allKeys, c.file}, nil
-}
-
-// parseKey parses a key; an empty text is no key.
-func parseKey(text, name string) (key seal.Key, err error) {
-	if text == "" {
-		return key, nil
-	}
-	if key, err = seal.ParseKey(text); err != nil {
-		return key, fmt.Errorf("%w: %s: %w", ErrKey, name, err)
-	}
-	return key, nil
 }
 
 // sealSecrets seals the canary and every signing secret with the new key.

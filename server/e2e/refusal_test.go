@@ -152,6 +152,15 @@ func TestRefusedDatabase(t *testing.T) {
 			noError(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db"), bytes.Repeat([]byte("no database. "), 999), 0o600))
 			return []string{"left as it is", "storage.path", filepath.Join(cmd.Dir, "keyhook.db")}
 		}, 4, "not a Keyhook database"},
+		refusal{"a text file without a key", func(t *testing.T, cmd *exec.Cmd) []string {
+			noError(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db"), []byte("my notes\n"), 0o600), os.Remove(filepath.Join(cmd.Dir, "keyhook.db.key")))
+			return []string{"no database at all", "left as it is", "storage.path"}
+		}, 4, "not a Keyhook database"},
+		refusal{"the database of another program without a key", func(t *testing.T, cmd *exec.Cmd) []string {
+			noError(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")), os.Remove(filepath.Join(cmd.Dir, "keyhook.db.key")))
+			change(t, filepath.Join(cmd.Dir, "keyhook.db"), "CREATE TABLE songs (id INTEGER)")
+			return []string{"another application's tables", "set storage.path to another file"}
+		}, 4, "not a Keyhook database"},
 		refusal{"a file of which half is gone", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.Truncate(filepath.Join(cmd.Dir, "keyhook.db"), 40960))
 			return []string{"backup", filepath.Join(cmd.Dir, "keyhook.db")}
@@ -211,8 +220,8 @@ func TestRefusedKey(t *testing.T) {
 		}, 5, "does not fit the database"},
 		refusal{"a key file without a key", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db.key"), []byte("hunter2\n"), 0o600))
-			return nil
-		}, 5, "keyhook.db.key"},
+			return []string{"restore " + filepath.Join(cmd.Dir, "keyhook.db.key") + " with the key", "a new key cannot open the signing secrets"}
+		}, 5, "line 1 of"},
 		refusal{"a key file that may not be read", func(t *testing.T, cmd *exec.Cmd) []string {
 			uid, file := asNobody(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
 			noError(t, os.Chmod(file+".key", 0o000))

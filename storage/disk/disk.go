@@ -55,7 +55,7 @@ func Resolve(path string) (resolved string, user User, err error) {
 	}
 	if _, err := os.Lstat(filepath.Dir(resolved)); errors.Is(err, fs.ErrNotExist) {
 		return "", user, refuse(nil, fmt.Sprintf("storage.path is %s, but there is no directory %s", path, filepath.Dir(path)),
-			fmt.Sprintf("create the directory (mkdir -p %s), or set storage.path", quote(filepath.Dir(path))))
+			fmt.Sprintf("create the directory (mkdir -p %s), or set storage.path", Quote(filepath.Dir(path))))
 	}
 	if _, err := os.Lstat(resolved); user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
 		_, user, err = Locate(resolved + Key) // a lost database had the owner of its key
@@ -182,7 +182,7 @@ func whyDenied(name string) (why, mend string) {
 	}
 	owner, known := ownerOf(info)
 	if !known {
-		return subject + " has mode " + octal(info), "change the owner of " + quote(name)
+		return subject + " has mode " + octal(info), "change the owner of " + Quote(name)
 	}
 	why = fmt.Sprintf("%s belongs to %s (mode %s)", subject, owner, octal(info))
 	if owner.UID == os.Geteuid() {
@@ -190,19 +190,19 @@ func whyDenied(name string) (why, mend string) {
 		if info.IsDir() {
 			bits = "u+rwx"
 		}
-		return why, "run: chmod " + bits + " " + quote(name)
+		return why, "run: chmod " + bits + " " + Quote(name)
 	}
-	chown := fmt.Sprintf("run as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), quote(name))
+	chown := fmt.Sprintf("run as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), Quote(name))
 	if isHidden { // the directory may protect other files too, as /root and /var/lib/private do
-		return why, "if only Keyhook uses " + quote(name) + ", " + chown + "; if not, run the command in the container or mount namespace of the server (nsenter)"
+		return why, "if only Keyhook uses " + Quote(name) + ", " + chown + "; if not, run the command in the container or mount namespace of the server (nsenter)"
 	}
 	return why, chown
 }
 
 func octal(info fs.FileInfo) string { return fmt.Sprintf("%04o", info.Mode().Perm()) }
 
-// quote quotes a path for a shell.
-func quote(path string) string {
+// Quote quotes a path for a shell.
+func Quote(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,", r)
 	}

@@ -88,11 +88,14 @@ func (s *source) snapshot(ctx context.Context, to string) error {
 // failedCopy adds advice for a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
 	if isFull(err) {
-		return fmt.Errorf("%w: there is no free space in %s, and the partial copy was removed (%w)", ErrNoSpace, dir, err)
+		return fault.Advise(fmt.Errorf("%w: there is no free space in %s, and the partial copy was removed (%w)", ErrNoSpace, dir, err),
+			"make room there, or name another directory")
 	}
 	switch code(err) & primaryMask {
-	case sqliteCorrupt, sqliteNotADB:
-		return fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err)
+	case sqliteNotADB:
+		return noDatabase(path)
+	case sqliteCorrupt:
+		return fault.Advise(fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err), "use an older backup")
 	}
 	return fmt.Errorf("copy the database: %w", err)
 }
