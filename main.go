@@ -122,7 +122,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		return err
 	}
 	url := c.Server.URL(listener.Addr().String())
-	cli.LogNotices(a.log, a.store)
+	cli.LogNotices(a.log, a.store, c.Storage.Path)
 	if a.store.BootstrapCreated() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}

@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -100,7 +102,12 @@ Create a token that does not expire, on this machine:
 }
 
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.
-func LogNotices(log *slog.Logger, store *storage.Store) {
+func LogNotices(log *slog.Logger, store *storage.Store, database string) {
+	if path, _, err := disk.Resolve(database); err == nil {
+		if found, mend := disk.Exposed(disk.Secret(path)); len(found) > 0 {
+			log.Warn("other users may read the database or its key; "+mend, "files", strings.Join(found, ", "))
+		}
+	}
 	if hold := store.Hold(); hold != nil {
 		log.Warn("the queue is held, so nothing is sent; run `keyhook queue show`, and then `keyhook queue release` or `keyhook queue discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)

@@ -92,57 +92,6 @@ func Beside(path string) []string {
 	return names
 }
 
-// Check reports whether this process may create and change the files of the database at path. Its errors are ErrAccess.
-func Check(path string) error {
-	dir := filepath.Dir(path)
-	info, err := os.Stat(dir)
-	if err != nil {
-		return Explain(dir, err)
-	}
-	if !info.IsDir() {
-		return refuse(nil, fmt.Sprintf("storage.path is %s, but %s is not a directory", path, dir), "set storage.path to a file in a directory")
-	}
-	if err := access(dir, mayRead|mayWrite|maySearch); err != nil {
-		return Explain(dir, err)
-	}
-	if err := checkKinds(path, append(Database(path)[1:], path+Lock)); err != nil {
-		return err
-	}
-	for _, name := range append(Database(path), path+Lock) {
-		if err := access(name, mayRead|mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return Explain(name, err)
-		}
-	}
-	return nil
-}
-
-// CheckKinds refuses files beside the database at path that SQLite must not open. These are links, pipes, directories
-// and hard links to other files. So are files of users other than this one and the owner of the database. The error is
-// ErrAccess.
-func CheckKinds(path string) error { return checkKinds(path, Database(path)[1:]) }
-
-func checkKinds(path string, names []string) error {
-	users := []int{Self().UID}
-	if info, err := os.Lstat(path); err == nil {
-		if owner, known := ownerOf(info); known {
-			users = append(users, owner.UID)
-		}
-	}
-	for _, name := range names {
-		info, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Explain(name, err)
-		}
-		if err := errors.Join(checkPlain(name, info), checkOwnedBy(users, name, info)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Explain turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
 // that gives access. The result is ErrAccess and also wraps err.
 func Explain(name string, err error) error {

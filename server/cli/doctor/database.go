@@ -2,10 +2,10 @@ package doctor
 
 import (
 	"context"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/config"
@@ -90,34 +90,24 @@ func (r *report) checkSpace(path string) {
 
 // checkModes checks whether other users may read what is secret.
 func (r *report) checkModes(c config.Config, path string) {
-	names := []string{path, path + disk.Key, os.Getenv(config.EnvFile), c.Server.TLSKeyFile}
+	names := disk.Secret(path)
+	add := func(name string) {
+		if target, err := filepath.EvalSymlinks(name); name != "" && err == nil && !slices.Contains(names, target) {
+			names = append(names, target)
+		}
+	}
+	add(os.Getenv(config.EnvFile))
+	add(c.Server.TLSKeyFile)
 	for _, s := range config.Settings() {
 		if strings.HasSuffix(s.Env, "_FILE") && s.Env != "KEYHOOK_SERVER_TLS_CERT_FILE" && s.Env != "KEYHOOK_EGRESS_CA_FILE" {
-			names = append(names, os.Getenv(s.Env))
+			add(os.Getenv(s.Env))
 		}
 	}
-	isOpen := false
-	seen := map[string]bool{"": true}
-	for _, name := range names {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		info, err := os.Stat(name)
-		if isOurs := name == path || name == path+disk.Key; isOurs {
-			info, err = os.Lstat(name) // an attacker may have made a link there, so do not advise to change its target
-		}
-		if err != nil || info.Mode().Type() == fs.ModeSymlink {
-			continue
-		}
-		if mode := info.Mode().Perm(); mode&0o077 != 0 {
-			isOpen = true
-			r.warning("modes", "run: chmod 600 "+name, "%s has mode %04o, so other users may read or change the file.", name, mode)
-		}
+	if found, mend := disk.Exposed(names); len(found) > 0 {
+		r.warning("modes", mend, "Other users may read or change: %s", strings.Join(found, ", "))
+		return
 	}
-	if !isOpen {
-		r.ok("modes", "Other users may not read the database, the key file or the files with secrets.")
-	}
+	r.ok("modes", "Other users may not read the database, the key file or the files with secrets.")
 }
 
 // checkFile checks a database that no process owns.
