@@ -207,7 +207,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 			server.ClockCheck(a.store),
 			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
-		Observe: a.metrics.Observe, Connections: a.metrics,
+		Observe: a.metrics.Observe, Connections: a.metrics, Settings: c.Texts(),
 		TLS: certificate, ShutdownGrace: c.Server.ShutdownGrace, TestTimeout: c.Webhooks.Timeout,
 		BodyMemory: c.Server.BodyMemory, TokenRate: c.Server.TokenRate, ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
 		Logger: a.log,

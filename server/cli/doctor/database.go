@@ -20,39 +20,43 @@ const (
 	longLog     = 128 << 20 // of the write-ahead log
 )
 
-// checkDatabase checks the place of the database, and the database itself or the server that owns it. It reports whether a
-// server is running.
-func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) (isRunning bool) {
+// checkDatabase checks the place of the database, and the database itself or the server that owns it. It returns the settings
+// to judge: those of the running server, or else c.
+func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) config.Config {
 	path, owner, err := disk.Resolve(c.Storage.Path)
 	if err != nil {
 		r.failure("directory", err)
-		return false
+		return c
 	}
-	r.checkDirectory(path, owner)
+	isUsable := r.checkDirectory(path, owner)
 	r.checkSpace(path)
 	r.checkModes(c, path)
 	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
 		r.warning("database", "look for a program that reads the database for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
 	}
 	var pid string
+	var isRunning bool
 	if err := owner.Do(func() error { pid, isRunning = storage.Owner(path); return nil }); err != nil {
 		r.failure("database", err)
-		return false
+		return c
 	}
 	if isRunning {
 		r.ok("database", "The process %s owns %s. Doctor did not open the file.", pid, path)
-		r.checkServer(ctx, c)
-		return true
+		return r.checkServer(ctx, c)
 	}
-	r.checkFile(ctx, c, o, owner)
+	r.ok("settings", "No server is running, so doctor judges the settings that it found.")
+	if isUsable { // otherwise it says the same again
+		r.checkFile(ctx, c, o, owner)
+	}
 	r.checkPort(o, "server.listen", c.Server.Listen)
 	if c.Metrics.Listen != "" {
 		r.checkPort(o, "metrics.listen", c.Metrics.Listen)
 	}
-	return false
+	return c
 }
 
-func (r *report) checkDirectory(path string, owner disk.User) {
+// checkDirectory reports whether the files can be used.
+func (r *report) checkDirectory(path string, owner disk.User) (isUsable bool) {
 	const check = "directory"
 	mount, err := disk.MountOf(path)
 	if err != nil {
@@ -65,9 +69,10 @@ func (r *report) checkDirectory(path string, owner disk.User) {
 	}
 	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {
 		r.failure(check, err)
-	} else {
-		r.ok(check, "%s may write %s and its companion files.", owner, path)
+		return false
 	}
+	r.ok(check, "%s may write %s and its companion files.", owner, path)
+	return true
 }
 
 func (r *report) checkSpace(path string) {
