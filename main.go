@@ -111,7 +111,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	token, err := a.openStore(ctx)
 	if err != nil {
-		return err
+		return cli.StartError(ctx, a.log, err)
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
 	if err := a.connect(certificate); err != nil {

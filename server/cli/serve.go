@@ -33,6 +33,16 @@ func UntilSignal(ctx context.Context) context.Context {
 	return ctx
 }
 
+// StartError returns the error of a start, or nil if the start failed only because ctx has ended. A signal during a start stops
+// the server like any other signal.
+func StartError(ctx context.Context, log *slog.Logger, err error) error {
+	if ctx.Err() == nil || exitCode(err) != ExitFailure {
+		return err
+	}
+	log.Info("stopped before the start was complete; the next start continues")
+	return nil
+}
+
 // otherMemory is the part of the Go heap that is not for request bodies, under full load.
 const otherMemory = 24 << 20 // bytes
 
