@@ -122,6 +122,16 @@ func TestGate(t *testing.T) {
 			checkWindow(t, got, 600, left)
 		}
 	})
+	t.Run("names the dialects, or the form of the path, where nothing is served", func(t *testing.T) {
+		for path, want := range map[string]string{
+			"apache/": `no dialect "apache" of forward authentication. The dialects are forward (for Caddy, Traefik and HAProxy), nginx and envoy`, "apache": `no dialect "apache"`,
+			"": `no dialect ""`, "forward//x": gate + "forward/{permissions}/", "nginx/-/v1/orders": "Only in the dialect envoy",
+		} {
+			if got := f.do(t, call{"GET " + gate + path, "", "", nil}).want(t, 404, "not_found"); !strings.Contains(got.field("detail"), want) {
+				t.Errorf("%s: %s", path, got.body)
+			}
+		}
+	})
 	t.Run("accepts API keys only", func(t *testing.T) {
 		for _, shown := range []string{bearer(token), operator, "ApiKey " + token.Reveal(), "Bearer " + raw.Reveal(), "Basic YWRtaW46YWRtaW4=", "Bearer eyJhbGciOiJub25lIn0.e30."} {
 			got := f.do(t, call{"GET " + gate + "forward/", shown, "", nil}).want(t, 401, "wrong_scheme")
