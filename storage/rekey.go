@@ -63,7 +63,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	if s.key.ID() != change.newKey.ID() {
 		result.PreviousKeyID = s.key.ID()
 		if err := change.sealSecrets(ctx, s, &result); err != nil {
-			return result, fmt.Errorf("seal the signing secrets with the new key: %w; nothing has changed, and the old key is still in use", err)
+			return result, fmt.Errorf("nothing has changed, and the old key is still in use: seal the signing secrets with the new key: %w", err)
 		}
 	}
 	result.OldKeys, err = change.file.keepOnly(change.newKey)
@@ -130,7 +130,7 @@ func (c *keyChange) sealSecrets(ctx context.Context, s *Store, result *Rekeyed) 
 	return s.changeBeforeRun(func(t *tx) error {
 		for after := int64(0); ; {
 			if ctx.Err() != nil {
-				return errors.New("interrupted")
+				return fault.Advise(errors.New("interrupted"), "run the command again with the same flags")
 			}
 			rows, err := sealedRows(t, after)
 			if err != nil {
