@@ -50,8 +50,12 @@ func (o Options) prepareKeys(ctx context.Context, start sqlite.Start) (k encrypt
 		find = o.findKeys
 	}
 	k, err = find(o, start)
-	if errors.Is(err, ErrKey) || errors.Is(err, ErrKeyMissing) && o.findKeys == nil { // rekey has a flag for a missing key
-		err = fault.AdviseMissing(err, "%s", mendKey(o.Path, neededKey(ctx, o.Path), o.EncryptionKey != ""))
+	if isMissing := errors.Is(err, ErrKeyMissing); isMissing || errors.Is(err, ErrKey) {
+		id := neededKey(ctx, o.Path)
+		if isMissing && o.findKeys != nil && keyFileWith(o.Path, id) == "" {
+			return k, err // rekey has a flag for that, which its command knows
+		}
+		err = fault.AdviseMissing(err, "%s", mendKey(o.Path, id, o.EncryptionKey != ""))
 	}
 	return k, err
 }
