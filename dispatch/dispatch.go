@@ -136,12 +136,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer w.interrupt(nil)
 	defer w.stopRecording()
 	w.running.Go(w.begin)
+	w.running.Go(w.record)
 	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
 	}
 	newScheduler(d, w).run(ctx)
 	close(w.batches)
 	close(w.reads)
+	close(w.recorder.ready)
 	w.running.Wait()
 	return nil
 }

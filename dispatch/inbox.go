@@ -38,10 +38,10 @@ type (
 		attempt attemptKey
 		err     error
 	}
-	// resultRecorded: the result is saved.
-	resultRecorded struct {
-		attempt attemptKey
-		settled webhook.Settled
+	// resultsRecorded: the results are saved.
+	resultsRecorded struct {
+		attempts []attemptKey
+		settled  []webhook.Settled
 	}
 	// attemptInterrupted: the process stops; the record of the attempt stays as it is.
 	attemptInterrupted struct{ attempt attemptKey }

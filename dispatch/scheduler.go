@@ -183,8 +183,10 @@ func (s *scheduler) handle(m message) {
 		s.finishRequest(s.find(m.attempt), m.failed)
 	case recordFailed:
 		s.noteFailedRecord(s.find(m.attempt), m.err)
-	case resultRecorded:
-		s.settle(s.find(m.attempt), m.settled)
+	case resultsRecorded:
+		for i, attempt := range m.attempts {
+			s.settle(s.find(attempt), m.settled[i])
+		}
 	case attemptInterrupted:
 		s.move(s.find(m.attempt), gone)
 
