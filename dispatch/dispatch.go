@@ -20,7 +20,9 @@
 //	ended      its request has ended, result being recorded    gone: interrupted
 //	settled    its result is on record, it has left memory
 //	releasing  must not be sent, its record is being deleted   gone
-//	gone       not in memory, the store knows the delivery     queued: the delivery is read
+//	gone       not in memory, the store knows the delivery     queued: the delivery is read; begun, releasing: it is new
+//
+// The first attempt of a new delivery may begin in the transaction that creates the delivery. Its first stage is begun.
 //
 // A recorded attempt becomes releasing if its subscription has changed, or if the scheduler stops.
 package dispatch
@@ -44,6 +46,8 @@ type Dispatcher struct {
 	sender  *sender
 	backoff Backoff
 	inbox   *inbox
+
+	openings openings
 
 	lastTick atomic.Int64
 	lag      sharedLag
@@ -116,7 +120,9 @@ func New(store store, o Options) (*Dispatcher, error) {
 		},
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
 		inbox:   newInbox(),
-		stopped: make(chan struct{}),
+
+		openings: newOpenings(maxBegunPerSlot * o.Concurrency),
+		stopped:  make(chan struct{}),
 	}, nil
 }
 
@@ -152,11 +158,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // is part of webhook.Watcher.
 func (d *Dispatcher) DeliveriesCreated(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
 
-// TakePlace says that a new delivery may not begin yet. It is part of webhook.Watcher.
-func (d *Dispatcher) TakePlace(int64, int64) bool { return false }
+// TakePlace reports whether the first attempt of a new delivery may begin in the transaction that creates it. It never
+// waits. It is part of webhook.Watcher.
+func (d *Dispatcher) TakePlace(organization, subscription int64) bool {
+	return d.openings.take(organization, subscription)
+}
 
 // ReturnPlace undoes TakePlace. It is part of webhook.Watcher.
-func (d *Dispatcher) ReturnPlace(int64, int64) {}
+func (d *Dispatcher) ReturnPlace(organization, subscription int64) {
+	d.openings.giveBack(organization, subscription)
+}
 
 // SubscriptionsChanged says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
 // no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never
