@@ -166,7 +166,7 @@ func (i *inspection) checkHeader() error {
 // readHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html sections 1.3 and 1.6). It returns the
 // schema version, and refuses a file that is not ours. It does not judge a file that SQLite would roll back first.
 func readHeader(path string) (version int64, err error) {
-	const size, versionAt, applicationAt, kindAt, cellsAt, leaf = 108, 60, 68, 100, 103, 13
+	const size, versionAt, applicationAt, cellsAt = 108, 60, 68, 103
 	if journal, err := fileSize(path + disk.Journal); err != nil || journal > 0 {
 		return 0, err
 	}
@@ -179,7 +179,7 @@ func readHeader(path string) (version int64, err error) {
 	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte(magic)) {
 		return 0, noDatabase(path)
 	}
-	hasTables := header[kindAt] != leaf || binary.BigEndian.Uint16(header[cellsAt:]) > 0
+	hasTables := binary.BigEndian.Uint16(header[cellsAt:]) > 0 // the first page is the list of tables
 	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && (app != 0 || hasTables) {
 		return 0, otherApplication(path)
 	}
