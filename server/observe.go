@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -37,13 +38,26 @@ func (s *Server) LocalHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
 }
 
+// exchanges are finished exchanges, for reuse: one takes more than a kilobyte.
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	s.underway.Add(1)
 	defer s.underway.Done()
+	x := exchanges.Get().(*exchange)
 	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
-	x := &exchange{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
+	x.ResponseWriter, x.request, x.local, x.began, x.id, x.base = w, r, local, time.Now(), rand.Text(), s.base
 	x.client = s.trusted.Client(r)
 	x.reserved.memory = s.memory
+	s.finish(x)
+	if x.status != 0 { // the header was written, so net/http no longer reads the values in x
+		*x = exchange{}
+		exchanges.Put(x)
+	}
+}
+
+// finish responds to the request of x. If it panics, net/http aborts the connection.
+func (s *Server) finish(x *exchange) {
 	defer x.release()
 	x.set("X-Request-Id", x.id)
 	x.set("X-Content-Type-Options", "nosniff")
