@@ -50,10 +50,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	x.client = s.trusted.Client(r)
 	x.reserved.memory = s.memory
 	s.finish(x)
-	if x.status != 0 { // the header was written, so net/http no longer reads the values in x
-		*x = exchange{}
-		exchanges.Put(x)
-	}
+	*x = exchange{}
+	exchanges.Put(x)
 }
 
 // finish responds to the request of x. If it panics, net/http aborts the connection.
