@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -100,7 +99,6 @@ func (s *Server) observe(x *exchange) {
 		s.unknown.Report(false)
 		return
 	}
-	ctx := context.WithoutCancel(x.request.Context())
 	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("method", x.method()),
@@ -118,7 +116,7 @@ func (s *Server) observe(x *exchange) {
 	if x.cause != nil {
 		attrs = append(attrs, slog.String("cause", clip(x.cause.Error(), maxCause)))
 	}
-	s.log.LogAttrs(ctx, level, "request", attrs...)
+	s.log.LogAttrs(x.request.Context(), level, "request", attrs...)
 }
 
 // appendPrincipal adds the ids of the principal. A request without a valid credential has none.
