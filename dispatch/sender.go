@@ -23,14 +23,12 @@ import (
 // maxResponseBody is how many bytes of a response are read.
 const maxResponseBody = 8 << 10
 
-var errTimeout = errors.New("the attempt exceeded its timeout")
-
 // sender makes one attempt: it signs, sends and reports how that ended. It never waits or retries. It does not know
 // health or retries.
 type sender struct {
 	transport http.RoundTripper
 	names     headerNames
-	timeout   time.Duration
+	deadlines deadlines
 	retryMax  time.Duration
 	allowHTTP bool
 	log       *slog.Logger
@@ -61,10 +59,10 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	if !t.sendError.IsZero() {
 		return sendResult{failure: t.sendError}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
-	defer cancel()
+	d := s.deadlines.start(ctx)
+	defer s.deadlines.stop(d)
 	begin := time.Now()
-	result := s.exchange(ctx, t, j, begin)
+	result := s.exchange(d, t, j, begin)
 	result.duration = time.Since(begin)
 	return result
 }
@@ -75,7 +73,7 @@ func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job,
 	var handshake handshakeTrace
 	request := t.request.WithContext(handshake.context(ctx, t.request.URL))
 	request.Header = s.header(t, j, now)
-	content := j.Body // a closure over j would move a copy of the whole job to the heap
+	content := j.Body // a closure over j would move the whole job to the heap
 	request.ContentLength = int64(len(content))
 	request.Body = body(content)
 	// The receiver may have closed a connection before any byte was written. With GetBody, the transport then repeats

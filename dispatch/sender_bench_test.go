@@ -29,7 +29,7 @@ import (
 // newBenchSender makes a sender, a target and a job of 1 KiB.
 func newBenchSender(transport http.RoundTripper, url string) (*sender, *preparedTarget, webhook.Job) {
 	s := &sender{
-		transport: transport, names: newHeaderNames("X-Service"), timeout: 15 * time.Second, allowHTTP: true,
+		transport: transport, names: newHeaderNames("X-Service"), deadlines: deadlines{timeout: 15 * time.Second}, allowHTTP: true,
 		log: slog.New(slog.DiscardHandler),
 	}
 	t := s.prepare(webhook.Target{ID: "sub_1", URL: url, Secret: webhook.NewSecret(), Open: true})
