@@ -55,6 +55,9 @@ func (r sendResult) record(attempt int64, j *webhook.Job, epoch int64) webhook.R
 }
 
 // send makes the attempt. It returns within the timeout, which includes the response body. ctx ends only to interrupt it.
+//
+// It and everything that it calls need less than 4 KiB of stack. Goroutines of a busy server begin with that much. With
+// the larger frames of jobs passed by value, each attempt spent 2-5 µs on growing the stack of its goroutine.
 func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sendResult {
 	if !t.sendError.IsZero() {
 		return sendResult{failure: t.sendError}
@@ -62,13 +65,13 @@ func (s *sender) send(ctx context.Context, t *preparedTarget, j webhook.Job) sen
 	d := s.deadlines.start(ctx)
 	defer s.deadlines.stop(d)
 	begin := time.Now()
-	result := s.exchange(d, t, j, begin)
+	result := s.exchange(d, t, &j, begin)
 	result.duration = time.Since(begin)
 	return result
 }
 
 // exchange sends the request and reads the response.
-func (s *sender) exchange(ctx context.Context, t *preparedTarget, j webhook.Job, now time.Time) (result sendResult) {
+func (s *sender) exchange(ctx context.Context, t *preparedTarget, j *webhook.Job, now time.Time) (result sendResult) {
 	defer s.failOnPanic(ctx, t, &result)
 	var handshake handshakeTrace
 	request := t.request.WithContext(handshake.context(ctx, t.request.URL))

@@ -143,7 +143,7 @@ func BenchmarkAttempt(b *testing.B) {
 	})
 	b.Cleanup(transport.CloseIdleConnections)
 	s, t, j := newBenchSender(transport, "http://"+address+"/hook")
-	header := s.header(t, j, time.Now())
+	header := s.header(t, &j, time.Now())
 	newRequest := func() *http.Request {
 		request := t.request.WithContext(context.Background())
 		request.Header, request.ContentLength, request.Body = header, int64(len(j.Body)), body(j.Body)
