@@ -89,6 +89,11 @@ func TestNewDeliveries(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNewDeliveriesThatWait shows which new deliveries do not begin at once.
+func TestNewDeliveriesThatWait(t *testing.T) {
+	t.Parallel()
 
 	runInVirtualTime(t, "nothing begins in a subscription that was just switched off, or behind a rate limit", func(t *testing.T) {
 		f := newFaults()
