@@ -17,10 +17,8 @@ type eventStore interface {
 	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
 	// ctx, it may still read the events, so callers must not reuse their bytes.
 	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
-	// Events lists events, newest first, with row ids below before; 0 starts at the newest.
-	Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
-	// EventsWithoutAudit is Events without audit events.
-	EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
+	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
+	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
 }
 
@@ -144,14 +142,22 @@ type deliveryBody struct {
 }
 
 func (h events) list(x *exchange) error {
-	events := h.store.EventsWithoutAudit
-	if x.Principal.Can(access.AuditRead) {
-		events = h.store.Events
+	filter := readEventFilter(&x.query)
+	filter.WithoutAudit = !x.Principal.Can(access.AuditRead)
+	list := func(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, int64, error) {
+		filter.Before, filter.Limit = before, limit
+		page, err := h.store.EventPage(ctx, organization, filter)
+		return page.Events, page.Next, err
 	}
-	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, error) {
-		return events(ctx, x.organization(), before, limit)
-	}
-	return listRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
+	return searchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
+}
+
+// readEventFilter reads the filters of the list.
+func readEventFilter(q *form.Query) (f webhook.EventFilter) {
+	f.Type = q.Matching("type", "must be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
+	f.IdempotencyKey = q.Matching("idempotency_key", "must be the idempotency_key of an event", form.ValidIdempotencyKey)
+	f.Since, f.Until = q.Period()
+	return f
 }
 
 // find returns the event in the path. For a caller without audit:read, audit events do not exist.

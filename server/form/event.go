@@ -147,11 +147,16 @@ func (f *Form) object(name string) []byte {
 	return value
 }
 
+// ValidIdempotencyKey reports whether an event can have this idempotency key.
+func ValidIdempotencyKey(key string) bool {
+	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) &&
+		!strings.ContainsFunc(key, unicode.IsControl)
+}
+
 // idempotencyHeader reads Idempotency-Key. The field has the same rules.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
-	if len(values) > 1 || strings.TrimSpace(key) == "" || utf8.RuneCountInString(key) > maxIdempotencyKey ||
-		!utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
+	if len(values) > 1 || !ValidIdempotencyKey(key) {
 		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d characters.", maxIdempotencyKey)
 	}
 	return key
