@@ -171,6 +171,7 @@ CREATE TABLE subscriptions (
     public_id             TEXT    NOT NULL UNIQUE,
     organization_id       INTEGER NOT NULL REFERENCES organizations (id),
     url                   TEXT    NOT NULL,
+    url_at                INTEGER NOT NULL, -- since when it has this URL
     event_types           TEXT    NOT NULL, -- as the owner wrote them, separated by spaces; empty means every type
     audit_events          INTEGER NOT NULL CHECK (audit_events IN (0, 1)), -- 1: receives audit events of these types too
     description           TEXT    NOT NULL,

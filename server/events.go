@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -20,6 +21,13 @@ type eventStore interface {
 	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
 	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
+	scheduleStore
+}
+
+// scheduleStore is the part of the store that knows when deliveries are sent.
+type scheduleStore interface {
+	// Schedules returns when the deliveries of subscriptions are sent, by public id, without deleted subscriptions.
+	Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error)
 }
 
 // events are the event endpoints. form.Event and form.Events read the bodies.
@@ -138,7 +146,7 @@ type deliveryBody struct {
 	SubscriptionID string     `json:"subscription_id"`
 	State          string     `json:"state"`
 	Attempts       int        `json:"attempts"`
-	NextAttemptAt  *timestamp `json:"next_attempt_at"` // while pending
+	NextAttemptAt  *timestamp `json:"next_attempt_at"` // null if it waits for anything but a time
 }
 
 func (h events) list(x *exchange) error {
@@ -188,11 +196,22 @@ func (h events) read(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	var waiting []string
+	for _, d := range sent {
+		if d.State == webhook.Pending {
+			waiting = append(waiting, d.SubscriptionID)
+		}
+	}
+	schedules, err := h.store.Schedules(x.request.Context(), x.organization(), waiting)
+	if err != nil {
+		return err
+	}
 	body := eventWithDeliveries{event.ID, event.Type, timestamp(event.At), event.OrganizationID, data, []deliveryBody{}}
+	now := time.Now().UnixMilli()
 	for _, d := range sent {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
-		if d.State == webhook.Pending {
-			item.NextAttemptAt = (*timestamp)(&d.DueAt)
+		if schedule, found := schedules[d.SubscriptionID]; found && d.State == webhook.Pending {
+			item.NextAttemptAt = (*timestamp)(schedule.NextAttempt(&d.DueAt, now))
 		}
 		body.Deliveries = append(body.Deliveries, item)
 	}

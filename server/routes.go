@@ -55,6 +55,7 @@ func (h *handlers) table() []route {
 		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.replays.replay).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", h.deliveries.list).need(access.WebhooksRead).
 			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
+		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.deliveries.read).need(access.WebhooksRead).of(exists(h.deliveries.find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
 		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("since", "until", "subscription_id", "step"),
 
@@ -271,7 +272,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		explanation:   explanation{auth.checker, router, o.Store, lookup},
 		keys:          keys{o.Store, lookup, o.KeyPrefix},
 		subscriptions: subscriptions{o.Store, o.CheckURL},
-		deliveries:    deliveries{o.Store, o.Tester, o.TestTimeout, draining},
+		deliveries:    deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout, draining},
 		replays:       replays{o.Store},
 		stats:         stats{o.Store},
 		events:        events{o.Store},

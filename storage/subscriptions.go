@@ -90,9 +90,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		if _, err := t.Exec(`
-			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
+			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
 				last_error, epoch, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events)
-			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
+			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
@@ -201,7 +201,9 @@ func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c
 	}
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
-		UPDATE subscriptions SET url = ?, event_types = ?, audit_events = ?, description = ?, rate_limit_per_second = ?, updated_at = ? WHERE id = ?`,
+		UPDATE subscriptions SET url_at = CASE WHEN url = ?1 THEN url_at ELSE ?6 END, url = ?1, event_types = ?2, audit_events = ?3,
+			description = ?4, rate_limit_per_second = ?5, updated_at = ?6
+		WHERE id = ?7`,
 		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
 		return err
 	}
