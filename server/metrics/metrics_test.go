@@ -137,7 +137,7 @@ func TestNames(t *testing.T) {
 			"deliveries_pending", "delivery_attempt_duration_seconds", "delivery_attempt_failures_total", "delivery_attempts_total",
 			"events_published_total", "http_connections", "http_connections_refused_total", "http_rate_limited_total", "http_request_duration_seconds", "http_requests_total",
 			"http_throttled_total", "lanes", "queue_held", "scrape_errors_total", "storage_commit_duration_seconds", "storage_commit_writes",
-			"storage_database_bytes", "storage_free_bytes", "storage_wal_bytes", "subscription_transitions_total",
+			"storage_database_bytes", "storage_free_bytes", "storage_wal_bytes", "subscription_transitions_total", "subscriptions", "subscriptions_paused",
 		}
 		if d := cmp.Diff(want, names); d != "" {
 			t.Errorf("names (-want +got):\n%s", d)
