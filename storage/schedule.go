@@ -46,10 +46,18 @@ func (s *Store) SentAttempt(ctx context.Context, organization int64, id, attempt
 	if !ok {
 		return sent, fault.Missing("attempt")
 	}
-	if err := s.get(ctx, &sent, "SELECT "+attemptColumns+", e.body, s.url, s.url_at FROM attempts a"+attemptJoins+`
-		WHERE a.id = ? AND a.attempted_at = ? AND s.public_id = ? AND s.organization_id = ?`, row, at, id, organization); err != nil {
+	a, err := s.Attempt(ctx, row)
+	if err != nil {
+		return sent, err
+	}
+	if a.AttemptedAt != at || a.SubscriptionID != id {
+		return sent, fault.Missing("attempt")
+	}
+	if err := s.get(ctx, &sent, `
+		SELECT e.body, s.url, s.url_at FROM subscriptions s CROSS JOIN events e ON e.id = ?
+		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization); err != nil {
 		return sent, sqlite.Missing(err, "attempt")
 	}
-	s.setAttemptIDs(&sent.Attempt)
+	sent.Attempt = a
 	return sent, nil
 }
