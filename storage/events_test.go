@@ -305,9 +305,11 @@ func TestQueryPlans(t *testing.T) {
 	_, err11 := x.Lanes(t.Context())
 	_, err12 := x.Target(t.Context(), x.sub.RowID)
 	a, _ := x.Attempt(t.Context(), attempt)
+	_, err15 := x.SentAttempt(t.Context(), x.org(), x.sub.ID, a.ID)
+	_, err16 := x.Schedules(t.Context(), x.org(), []string{x.sub.ID})
 	err13 := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, a.ID)
 	_, err14 := x.EventPage(t.Context(), x.org(), webhook.EventFilter{Limit: 10, WithoutAudit: true})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16); err != nil {
 		t.Fatal(err)
 	}
 	// The attempts of one event to one subscription are few, and no index has them in the order of time. The points of
