@@ -66,7 +66,8 @@ func AppendTime(dst []byte, at int64) []byte {
 // DeliveryState is the state of a delivery.
 type DeliveryState uint8
 
-// The states of a delivery, as they are stored. Only Pending deliveries are sent.
+// The states of a delivery, as they are stored. Only Pending deliveries are sent. While an attempt is in progress, the file has
+// another number, but readers see the state that the delivery has if the attempt is taken back.
 const (
 	Pending   DeliveryState = iota // waits for its first attempt or a retry
 	Delivered                      // the receiver responded with 2xx

@@ -44,6 +44,30 @@ func (b *bench) addMemory(name, title, field string) {
 	}
 }
 
+// processorTime returns the processor time that the server has used. Only Linux tells it; elsewhere it is 0.
+func (b *bench) processorTime() time.Duration {
+	const tick = 10 * time.Millisecond // the unit of /proc
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.server.PID()))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, userErr := strconv.Atoi(fields[11])
+	system, systemErr := strconv.Atoi(fields[12])
+	if userErr != nil || systemErr != nil {
+		return 0
+	}
+	return time.Duration(user+system) * tick
+}
+
+// addProcessorTime adds what the server has used for each of n events since the given time.
+func (b *bench) addProcessorTime(name, title string, since time.Duration, n int) {
+	if used := b.processorTime() - since; used > 0 {
+		b.figures = append(b.figures, figure{name: name + "_cpu", title: title, Value: used.Seconds() * 1e3 / float64(n), Unit: "ms"})
+	}
+}
+
 func (b *bench) write(w io.Writer, version string) error {
 	fmt.Fprintf(w, "keyhook %s (%s, %s/%s, %d processors)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	fmt.Fprintf(w, "%d events of %d bytes over %d connections. The database is in %s. The server has its default settings.\n\n",

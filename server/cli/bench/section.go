@@ -58,7 +58,7 @@ func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(co
 			address: b.serverAddress(), request: b.publishRequest("bench."+name, batch), status: http.StatusAccepted,
 			n: max(1, b.events/max(1, fanout)/batch), connections: b.connections,
 		}
-		began := time.Now()
+		began, used := time.Now(), b.processorTime()
 		if _, err := publish.run(ctx); err != nil {
 			return err
 		}
@@ -67,6 +67,7 @@ func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(co
 		}
 		events := publish.n * batch
 		b.add(name, title, float64(events*max(1, fanout))/time.Since(began).Seconds(), "direct")
+		b.addProcessorTime(name, "  processor time of the server for each event", used, events)
 		return b.receiver.expect(name, events*fanout)
 	}
 }
