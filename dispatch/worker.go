@@ -107,12 +107,20 @@ func (w *worker) result(o *sendOrder, sent sendResult) webhook.Result {
 // record records a result, however long that takes. Until then the delivery is not queued again.
 func (w *worker) record(o *sendOrder, r webhook.Result) {
 	var now webhook.Settled
+	failed := false
 	err := retryWrite(w.ctx, func() (err error) {
 		if now, err = w.store.Record(w.recordCtx, r); err != nil {
+			if !failed {
+				failed = true
+				w.unsaved.Add(1)
+			}
 			w.inbox.post(recordFailed{o.key(), err})
 		}
 		return err
 	})
+	if failed {
+		w.unsaved.Add(-1)
+	}
 	if err != nil {
 		w.inbox.post(attemptInterrupted{o.key()})
 		return
