@@ -45,9 +45,12 @@ func conditionMessage(kind Kind, from string, begins bool, since time.Time, deta
 
 // subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
 func subscriptionMessage(kind Kind, from string, all count, named []webhook.AlertSubject) message {
-	title, lead := "disabled", "Keyhook sends nothing to them until they are recovered."
+	title, lead := "disabled", "Keyhook sends nothing to a disabled subscription."
 	if kind == SubscriptionRecovered {
-		title, lead = "active again", "They were disabled before. Deliveries that had ended without success are not sent again by themselves."
+		title, lead = "active again", "Keyhook sends deliveries to it again, after it was disabled."
+		if all.subscriptions > 1 {
+			lead = "Keyhook sends deliveries to them again, after they were disabled."
+		}
 	}
 	title = all.String() + " " + title
 	var entries []string

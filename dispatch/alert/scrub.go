@@ -1,6 +1,9 @@
 package alert
 
 import (
+	"errors"
+	"fmt"
+	"net/textproto"
 	"net/url"
 	"regexp"
 	"slices"
@@ -30,13 +33,21 @@ func (c Channel) scrub(err error) string {
 			return ' '
 		}
 		return r
-	}, err.Error())
+	}, plainText(err))
 	text = urlText.ReplaceAllString(quotedText.ReplaceAllString(text, hidden), hidden)
 	for _, secret := range secretParts(c.url.Reveal()) {
 		text = regexp.MustCompile(`(?i)`+regexp.QuoteMeta(secret)).ReplaceAllLiteralString(text, hidden)
 	}
 	text = strings.Join(strings.Fields(repeated.ReplaceAllString(text, hidden)), " ")
 	return shorten(text, maxReason)
+}
+
+// plainText returns the text of an error. The reply of a mail server is not in quotes then, because it says what to mend.
+func plainText(err error) string {
+	if reply, is := errors.AsType[*textproto.Error](err); is {
+		return fmt.Sprintf("the mail server answered %d %s", reply.Code, reply.Msg)
+	}
+	return err.Error()
 }
 
 // secretParts lists the parts of a URL that may be secrets, the longest first: everything but the scheme, and the host of the

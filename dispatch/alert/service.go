@@ -93,7 +93,7 @@ func (c *Channel) parse() (u *url.URL, custom bool, err error) {
 	return u, custom, nil
 }
 
-var errNotCustom = errors.New("the service takes no https:// URL")
+var errNotCustom = errors.New("the service takes no + after its name")
 
 // make makes the service. It connects to nothing.
 func (c *Channel) make(u *url.URL, custom bool) (service types.Service, err error) {
