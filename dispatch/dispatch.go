@@ -20,7 +20,9 @@
 //	ended      its request has ended, result being recorded    gone: interrupted
 //	settled    its result is on record, it has left memory
 //	releasing  must not be sent, its record is being deleted   gone
-//	gone       not in memory, the store knows the delivery     queued: the delivery is read
+//	gone       not in memory, the store knows the delivery     queued: the delivery is read; begun, releasing: it is new
+//
+// The first attempt of a new delivery may begin in the transaction that creates the delivery. Its first stage is begun.
 //
 // A recorded attempt becomes releasing if its subscription has changed, or if the scheduler stops.
 package dispatch
@@ -45,9 +47,11 @@ type Dispatcher struct {
 	backoff Backoff
 	inbox   *inbox
 
+	openings openings
+
 	lastTick atomic.Int64
 	lag      sharedLag
-	unsaved  atomic.Int64 // attempts whose result could not be saved so far
+	unsaved  atomic.Int64 // attempts whose result could not be saved at once
 	started  atomic.Bool
 	stopped  chan struct{} // closed when Run has ended
 
@@ -85,8 +89,9 @@ type attemptStore interface {
 	Begin(ctx context.Context, starts []webhook.Start) ([]int64, error)
 	// UndoBegin deletes the records of attempts that were begun but not sent.
 	UndoBegin(ctx context.Context, attempts []int64) error
-	// Record saves the result of an attempt, with its effect on the delivery and on the subscription's health.
-	Record(ctx context.Context, r webhook.Result) (webhook.Settled, error)
+	// Record saves the results of attempts, all or none, with their effects on the deliveries and on the health of the
+	// subscriptions.
+	Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error)
 }
 
 // testStore makes test events.
@@ -116,7 +121,9 @@ func New(store store, o Options) (*Dispatcher, error) {
 		},
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
 		inbox:   newInbox(),
-		stopped: make(chan struct{}),
+
+		openings: newOpenings(maxBegunPerSlot * o.Concurrency),
+		stopped:  make(chan struct{}),
 	}, nil
 }
 
@@ -136,12 +143,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer w.interrupt(nil)
 	defer w.stopRecording()
 	w.running.Go(w.begin)
+	w.running.Go(w.record)
 	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
 	}
 	newScheduler(d, w).run(ctx)
 	close(w.batches)
 	close(w.reads)
+	close(w.recorder.ready)
 	w.running.Wait()
 	return nil
 }
@@ -149,6 +158,17 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // DeliveriesCreated takes new pending deliveries from the store. The caller must not use the slice afterwards. It never blocks. It
 // is part of webhook.Watcher.
 func (d *Dispatcher) DeliveriesCreated(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
+
+// TakePlace reports whether the first attempt of a new delivery may begin in the transaction that creates it. It never
+// waits. It is part of webhook.Watcher.
+func (d *Dispatcher) TakePlace(organization, subscription int64) bool {
+	return d.openings.take(organization, subscription)
+}
+
+// ReturnPlace undoes TakePlace. It is part of webhook.Watcher.
+func (d *Dispatcher) ReturnPlace(organization, subscription int64) {
+	d.openings.giveBack(organization, subscription)
+}
 
 // SubscriptionsChanged says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
 // no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never

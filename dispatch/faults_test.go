@@ -151,17 +151,19 @@ func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {
 	return s.Store.UndoBegin(ctx, attempts)
 }
 
-func (s faultyStore) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
+func (s faultyStore) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
 	if err := s.call("Record"); err != nil {
-		return webhook.Settled{}, err
+		return nil, err
 	}
 	if err := s.delayRecord(ctx); err != nil {
-		return webhook.Settled{}, err
+		return nil, err
 	}
 	if poison := s.eventToFail(); poison != "" {
-		if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
-			return webhook.Settled{}, errDisk
+		for _, r := range results {
+			if a, err := s.Attempt(ctx, r.Attempt); err != nil || a.EventID == poison {
+				return nil, errDisk
+			}
 		}
 	}
-	return s.Store.Record(ctx, r)
+	return s.Store.Record(ctx, results...)
 }

@@ -46,9 +46,9 @@ func (l *oneTestStore) BeginTest(context.Context, int64, string) (webhook.Target
 
 func (l *oneTestStore) SubscriptionRow(context.Context, int64, string) (int64, error) { return 1, nil }
 
-func (l *oneTestStore) Record(_ context.Context, r webhook.Result) (webhook.Settled, error) {
-	l.result = r
-	return webhook.Settled{State: webhook.Exhausted}, nil
+func (l *oneTestStore) Record(_ context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
+	l.result = results[0]
+	return []webhook.Settled{{State: webhook.Exhausted}}, nil
 }
 
 func (l *oneTestStore) Attempt(context.Context, int64) (webhook.Attempt, error) {

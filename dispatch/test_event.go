@@ -79,11 +79,11 @@ func (d *Dispatcher) Test(ctx context.Context, organization int64, subscriptionI
 	sent := d.sender.send(finish, d.sender.prepare(t), job)
 	returnSlot()
 	r := sent.record(attempt, &job, t.Epoch)
-	var settled webhook.Settled
+	var settled []webhook.Settled
 	if err := retryWrite(finish, func() (err error) { settled, err = d.store.Record(finish, r); return err }); err != nil {
 		return webhook.Attempt{}, fmt.Errorf("record test: %w", err)
 	}
-	d.report(&t, &job, r, settled)
+	d.report(&t, &job, r, settled[0])
 	a, err := d.store.Attempt(finish, attempt)
 	if err != nil {
 		return webhook.Attempt{}, fmt.Errorf("read test: %w", err)

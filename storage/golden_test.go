@@ -100,7 +100,7 @@ func fill(t *testing.T, store *storage.Store) {
 		if !result.Succeeded {
 			result.ResponseStatus, result.Failure, result.RetryAt = new(503), webhook.Failure{Class: webhook.HTTPStatus, Text: "503"}, time.Now().Add(time.Minute).UnixMilli()
 		}
-		must[webhook.Settled](t)(store.Record(ctx, result))
+		must[[]webhook.Settled](t)(store.Record(ctx, result))
 	}
 	must[access.Session](t)(x.CreateSession(ctx, x.operator, x.by, access.MintSession()))
 	if err := x.HoldQueue(ctx, x.by, "to look first"); err != nil {

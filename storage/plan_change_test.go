@@ -11,6 +11,8 @@ import (
 // watcher counts what is told to the dispatcher.
 type watcher struct{ changed atomic.Int64 }
 
+func (*watcher) TakePlace(int64, int64) bool       { return false }
+func (*watcher) ReturnPlace(int64, int64)          {}
 func (w *watcher) DeliveriesCreated([]webhook.Job) {}
 
 func (w *watcher) SubscriptionsChanged(subscriptions ...int64) {

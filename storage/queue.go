@@ -129,12 +129,22 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	return nil
 }
 
-// Record stores the result of an attempt in one transaction: the attempt, the delivery, the subscription's health, the
-// counts of the minute, and an audit event if the status changes.
-func (s *Store) Record(ctx context.Context, r webhook.Result) (webhook.Settled, error) {
-	settled, err := returning(ctx, s, func(t *tx) (webhook.Settled, error) { return s.record(t, r) })
+// Record stores the results of attempts in one transaction, all or none: the attempts, their deliveries, the health of
+// the subscriptions, the counts of the minute, and an audit event for each change of a status. The answers are in the
+// order of the results.
+func (s *Store) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
+	settled, err := returning(ctx, s.workFor(0).rows(2*len(results)), func(t *tx) ([]webhook.Settled, error) {
+		settled := make([]webhook.Settled, len(results))
+		for i, r := range results {
+			var err error
+			if settled[i], err = s.record(t, r); err != nil {
+				return nil, err
+			}
+		}
+		return settled, nil
+	})
 	if err != nil {
-		return settled, fmt.Errorf("record attempt: %w", err)
+		return nil, fmt.Errorf("record attempts: %w", err)
 	}
 	return settled, nil
 }

@@ -93,7 +93,7 @@ func (x fixture) end(t *testing.T, job webhook.Job, attempt int64, succeeded boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return settled
+	return settled[0]
 }
 
 func TestQueue(t *testing.T) {

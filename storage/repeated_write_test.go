@@ -66,6 +66,8 @@ type listener struct {
 	changed int
 }
 
+func (*listener) TakePlace(int64, int64) bool            { return false }
+func (*listener) ReturnPlace(int64, int64)               {}
 func (l *listener) DeliveriesCreated(jobs []webhook.Job) { l.fresh = append(l.fresh, jobs...) }
 func (l *listener) SubscriptionsChanged(...int64)        { l.changed++ }
 

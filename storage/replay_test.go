@@ -467,6 +467,8 @@ func TestLongReplay(t *testing.T) {
 type onChange func()
 
 func (w onChange) SubscriptionsChanged(...int64)   { w() }
+func (onChange) TakePlace(int64, int64) bool       { return false }
+func (onChange) ReturnPlace(int64, int64)          {}
 func (w onChange) DeliveriesCreated([]webhook.Job) {}
 
 // audited returns the details of the newest audit event, which must be a replay.

@@ -71,7 +71,7 @@ func TestHealthOfARolledBackTransactionIsForgotten(t *testing.T) {
 		x.undo(t, func(t *storage.Tx) error { return x.RecordIn(t, r) })
 	}
 	settled, err := x.Record(t.Context(), r)
-	if err != nil || settled.Health.ConsecutiveFailures != 4 || settled.Health.Status != webhook.Healthy {
+	if err != nil || settled[0].Health.ConsecutiveFailures != 4 || settled[0].Health.Status != webhook.Healthy {
 		t.Errorf("settled %+v, error %v", settled, err)
 	}
 }

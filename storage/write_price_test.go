@@ -15,6 +15,8 @@ import (
 // published appends to the order of a crowd for each event that is announced.
 type published struct{ c *crowd }
 
+func (published) TakePlace(int64, int64) bool       { return false }
+func (published) ReturnPlace(int64, int64)          {}
 func (p published) DeliveriesCreated([]webhook.Job) { p.c.order = append(p.c.order, "costly") }
 func (published) SubscriptionsChanged(...int64)     {}
 

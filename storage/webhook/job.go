@@ -51,6 +51,8 @@ type Job struct {
 	Attempts     int     `db:"attempts"` // made before this one
 	DueAt        int64   `db:"due_at"`
 	Cause        Trigger `db:"cause"` // of the delivery
+	Begun        bool    `db:"-"`     // the transaction that created the delivery has begun its first attempt
+	Epoch        int64   `db:"-"`     // of the subscription then, if Begun
 }
 
 // Number returns the number of the next attempt, from 1.
@@ -101,6 +103,10 @@ type Settled struct {
 // Watcher receives what matters to the dispatcher after each commit, in the order of commits. The writer calls it, so it
 // must return at once.
 type Watcher interface {
+	// TakePlace reports whether the first attempt of a new delivery may begin in the transaction that creates it. If so,
+	// DeliveriesCreated passes the job with Begun set, or ReturnPlace says that the transaction was undone.
+	TakePlace(organization, subscription int64) bool
+	ReturnPlace(organization, subscription int64)
 	// DeliveriesCreated passes new pending deliveries of one organization, with their bodies.
 	DeliveriesCreated(jobs []Job)
 	// SubscriptionsChanged names the subscriptions whose Target may have changed, or whose pending deliveries changed in another way
