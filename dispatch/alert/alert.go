@@ -151,6 +151,7 @@ func (a *Alerter) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case end := <-a.outcomes:
 			a.finish(end)
+			a.save(ctx)
 		case <-tick.C:
 			a.look(ctx)
 		}
