@@ -110,9 +110,8 @@ func inVirtualTime(t *testing.T, urls []string, test func(t *testing.T, x *fixtu
 			x.options.URLs = append(x.options.URLs, redact.New(url))
 		}
 		x.start(t)
+		t.Cleanup(func() { x.stop(); x.end() })
 		test(t, x)
-		x.stop()
-		x.end()
 	})
 }
 

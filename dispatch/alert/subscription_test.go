@@ -3,6 +3,7 @@ package alert_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,9 +167,15 @@ func TestADeadChannelDelaysNoOther(t *testing.T) {
 			return func() error { time.Sleep(time.Second); return errBroken }
 		},
 		"that hangs": func(t *testing.T) func() error {
-			ended := make(chan struct{})
+			ended, hanging := make(chan struct{}), atomic.Int32{}
 			t.Cleanup(func() { close(ended) })
-			return func() error { <-ended; return errBroken }
+			return func() error {
+				if n := hanging.Add(1); n > 4 { // two before the restart, two after
+					t.Errorf("%d sends hang", n)
+				}
+				<-ended
+				return errBroken
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

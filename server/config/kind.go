@@ -160,7 +160,7 @@ var urlStart = regexp.MustCompile(`,\s*([a-z][a-z0-9+]*://)`)
 // each wrong URL.
 var serviceURLs = kind{label: secretLabel, list: &list{separator: "\n"}, parse: func(s string) (any, error) {
 	var urls []redact.Text
-	for _, item := range strings.Fields(urlStart.ReplaceAllString(s, " $1")) {
+	for item := range strings.FieldsSeq(urlStart.ReplaceAllString(s, " $1")) {
 		urls = append(urls, redact.New(item))
 	}
 	if len(urls) > maxServiceURLs {

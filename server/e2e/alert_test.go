@@ -94,6 +94,14 @@ func TestAlertTest(t *testing.T) {
 	if code != 1 || !strings.Contains(said, "generic 1  sent") || !strings.Contains(said, "ntfy 2     failed") || !strings.Contains(said, "connection refused") || strings.Contains(said, "alertcanary") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
+	proxy := receive(t, http.StatusOK, 0)
+	for _, url := range []string{"generic+http://alerts.invalid/", "ntfy://alerts.invalid/topic?scheme=http", "gotify://alerts.invalid/Atoken123456789?disabletls=yes"} {
+		cmd := keyhook(t, dir, "alert", "test", "--alerts.urls", url)
+		cmd.Env = append(cmd.Env, "HTTP_PROXY="+proxy.url, "HTTPS_PROXY="+proxy.url)
+		if code, said := finish(t, cmd); code != 1 || proxy.requests() > 0 {
+			t.Errorf("%s used the proxy of the environment: exit code %d: %s", url, code, said)
+		}
+	}
 	for _, command := range [][]string{{"config", "show"}, {"doctor"}} {
 		if _, said := finish(t, keyhook(t, dir, append(command, "--alerts.urls", channel)...)); strings.Contains(said, "alertcanary") || !strings.Contains(said, "alerts") {
 			t.Errorf("%s: %s", command, said)
