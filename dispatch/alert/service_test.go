@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -250,6 +252,32 @@ func TestAListOfURLs(t *testing.T) {
 	}
 	if _, err := alert.Channels([]redact.Text{redact.New("foo://x")}); !strings.Contains(err.Error(), "discord://, generic://, gotify://, ntfy://, slack://, smtp://, teams://, telegram://") {
 		t.Errorf("the error names no services: %v", err)
+	}
+}
+
+// TestTheFormsInTheDocument reads the table of the document "operating".
+func TestTheFormsInTheDocument(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../server/docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer(
+		"A-B-C", "T00000000-B00000000-abcdefghijklmnopqrstuvwx", "telegram://TOKEN", "telegram://123456789:abcdefghijklmnopqrstuvwxyzabcdefghi",
+		"teams+https://…", "teams+https://org.webhook.office.com/webhookb2/11111111-4444-4444-8444-cccccccccccc@22222222-4444-4444-8444-cccccccccccc/IncomingWebhook/33333333012222222222333333333344/44444444-4444-4444-8444-cccccccccccc/V2ESyij_gAljSoUQHvZoZYzlpAoAXExyOl26dlf1xHEx05",
+	)
+	_, section, _ := strings.Cut(string(text), "\n## Alerts\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)`(?:, or `([^`]+)`)?").FindAllStringSubmatch(section, -1)
+	for _, row := range rows {
+		for _, form := range row[1:] {
+			if form != "" {
+				channel(t, fill.Replace(form))
+			}
+		}
+	}
+	if len(rows) != 8 {
+		t.Errorf("the table has %d services", len(rows))
 	}
 }
 
