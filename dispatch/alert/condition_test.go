@@ -14,37 +14,37 @@ var errRefused = errors.New("the disk is full: writes fail until there is free s
 
 func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
-		begin, end   func(x *fixture)
+		present      conditions
 		begins, ends []string
 	}{
 		"late deliveries": {
-			func(x *fixture) { x.late = errors.New("deliveries have waited") }, func(x *fixture) { x.late = nil },
+			conditions{free: 1 << 40, late: errors.New("deliveries have waited")},
 			[]string{"Keyhook: deliveries are late", "Since 2000-01-01 00:00:", "deliveries have waited. Deliveries that wait: 0", "keyhook doctor"},
 			[]string{"Keyhook: deliveries are no longer late", "began at 2000-01-01 00:00:"},
 		},
 		"little space": {
-			func(x *fixture) { x.free = 200 << 20 }, func(x *fixture) { x.free = 1 << 30 },
+			conditions{free: 200 << 20},
 			[]string{"the disk is nearly full", "200 MiB are free", "storage.retention_events"}, []string{"enough free space again"},
 		},
 		"refused writes": {
-			func(x *fixture) { x.refuses = errRefused }, func(x *fixture) { x.refuses = nil },
+			conditions{free: 1 << 40, refuses: errRefused},
 			[]string{"the database refuses writes", errRefused.Error(), "keyhook doctor"}, []string{"the database takes writes again"},
 		},
 		"results that cannot be saved": {
-			func(x *fixture) { x.unsaved = 3 }, func(x *fixture) { x.unsaved = 0 },
+			conditions{free: 1 << 40, unsaved: 3},
 			[]string{"results of attempts cannot be saved", "cannot be saved: 3", "keyhook doctor"}, []string{"all results of attempts are saved again"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
-				tt.begin(x)
+				x.set(tt.present)
 				x.one(t, 20*time.Second, tt.begins...)
 				x.none(t, long)
-				if x.refuses == nil { // otherwise only memory knows that it was told
+				if tt.present.refuses == nil { // otherwise only memory knows that it was told
 					x.restart(t)
 					x.none(t, long)
 				}
-				tt.end(x)
+				x.set(healthy)
 				x.one(t, 2*time.Minute, tt.ends...)
 				x.restart(t)
 				x.none(t, long)
@@ -55,11 +55,11 @@ func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 
 func TestAConditionThatEndedWhileTheServerWasStopped(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
-		x.free = 0
+		x.set(conditions{})
 		x.one(t, 20*time.Second, "the disk is nearly full")
 		x.stop()
 		x.end()
-		x.free = 1 << 40
+		x.set(healthy)
 		x.start(t)
 		x.one(t, 20*time.Minute, "enough free space again")
 	})
@@ -70,9 +70,9 @@ func TestAConditionThatFlaps(t *testing.T) {
 		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 			var sent []sentMessage
 			for range 20 {
-				x.late = errRefused
+				x.set(conditions{free: 1 << 40, late: errRefused})
 				sent = append(sent, x.take(90*time.Second)...)
-				x.late = nil
+				x.set(healthy)
 				sent = append(sent, x.take(90*time.Second)...)
 			}
 			if len(sent) < 2 || len(sent) > 5 { // an hour is 4 intervals
@@ -92,9 +92,9 @@ func TestAConditionThatFlaps(t *testing.T) {
 		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 			sent := 0
 			for range 40 {
-				x.late = errRefused
+				x.set(conditions{free: 1 << 40, late: errRefused})
 				sent += len(x.take(30 * time.Second))
-				x.late = nil
+				x.set(healthy)
 				sent += len(x.take(30 * time.Second))
 			}
 			if sent != 1 {
@@ -105,17 +105,17 @@ func TestAConditionThatFlaps(t *testing.T) {
 	})
 	t.Run("around the limit of free space is one condition", func(t *testing.T) {
 		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
-			x.free = 255 << 20
+			x.set(conditions{free: 255 << 20})
 			x.one(t, 20*time.Second, "nearly full")
-			x.free = 257 << 20
+			x.set(conditions{free: 257 << 20})
 			x.none(t, long)
 		})
 	})
 	t.Run("for some seconds is not told", func(t *testing.T) {
 		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
-			x.late = errRefused
+			x.set(conditions{free: 1 << 40, late: errRefused})
 			x.none(t, 6*time.Second)
-			x.late = nil
+			x.set(healthy)
 			x.none(t, long)
 		})
 	})
@@ -125,12 +125,12 @@ func TestWhileTheDatabaseRefusesWrites(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		owner, subs := x.subscribe(t, "acme", 1)
 		x.disable(t, owner, subs...)
-		x.refuses, x.late, x.unsaved = errRefused, errRefused, 7
+		x.set(conditions{free: 1 << 40, refuses: errRefused, late: errRefused, unsaved: 7})
 		sent := x.take(long)
 		if len(sent) != 2 {
 			t.Fatalf("only the cause and the subscription must be told, each once: %+v", sent)
 		}
-		x.refuses, x.late, x.unsaved = nil, nil, 0
+		x.set(healthy)
 		x.one(t, 20*time.Minute, "takes writes again")
 		x.restart(t) // memory has stored of what it told
 		x.none(t, long)

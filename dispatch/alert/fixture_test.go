@@ -50,24 +50,46 @@ type sentMessage struct {
 // server has the conditions of a fixture.
 type server struct {
 	*storage.Store
+
+	mu  sync.Mutex
+	now conditions
+}
+
+// conditions are the present conditions of a server.
+type conditions struct {
 	refuses, late error
 	free          uint64
 	unsaved       int64
 }
 
-func (s *server) Ready(context.Context) (string, error) { return "", s.refuses }
-func (s *server) Free() (uint64, bool)                  { return s.free, true }
+// healthy is a server without a condition to tell.
+var healthy = conditions{free: 1 << 40}
+
+func (s *server) set(c conditions) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = c
+}
+
+func (s *server) get() conditions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+func (s *server) Ready(context.Context) (string, error) { return "", s.get().refuses }
+func (s *server) Free() (uint64, bool)                  { return s.get().free, true }
 
 func (s *server) MarkTold(ctx context.Context, told []webhook.Untold) error {
-	if s.refuses != nil {
-		return s.refuses
+	if err := s.get().refuses; err != nil {
+		return err
 	}
 	return s.Store.MarkTold(ctx, told)
 }
 
 func (s *server) SaveAlertState(ctx context.Context, state any) error {
-	if s.refuses != nil {
-		return s.refuses
+	if err := s.get().refuses; err != nil {
+		return err
 	}
 	return s.Store.SaveAlertState(ctx, state)
 }
@@ -75,8 +97,8 @@ func (s *server) SaveAlertState(ctx context.Context, state any) error {
 // deliveries is the dispatcher of a fixture.
 type deliveries struct{ s *server }
 
-func (d deliveries) Ready(context.Context) (string, error) { return "", d.s.late }
-func (d deliveries) Unsaved() int64                        { return d.s.unsaved }
+func (d deliveries) Ready(context.Context) (string, error) { return "", d.s.get().late }
+func (d deliveries) Unsaved() int64                        { return d.s.get().unsaved }
 
 // logs is a log that many goroutines write.
 type logs struct {
@@ -102,7 +124,7 @@ func inVirtualTime(t *testing.T, urls []string, test func(t *testing.T, x *fixtu
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := &fixture{
-			server: &server{free: 1 << 40}, path: filepath.Join(t.TempDir(), "keyhook.db"), log: &logs{},
+			server: &server{now: healthy}, path: filepath.Join(t.TempDir(), "keyhook.db"), log: &logs{},
 			ends: map[string]int{}, fail: map[string]func() error{},
 		}
 		x.options = alert.Options{Interval: interval, From: "https://keys.example.com", Logger: slog.New(slog.NewTextHandler(x.log, nil))}
