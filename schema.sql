@@ -223,12 +223,14 @@ CREATE INDEX events_by_organization ON events (organization_id);
 CREATE UNIQUE INDEX events_by_idempotency_key ON events (organization_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 
--- The queue. An attempt with outcome 0 claims its pending delivery; nothing else marks the claim.
+-- The queue. While an attempt is in progress, its delivery is the only record of it: state 4 or 5 says so, due_at is the
+-- time at which the attempt began, and its number is attempts + 1. In state 5, nothing follows the attempt: it is a test, or
+-- its delivery was dropped meanwhile.
 CREATE TABLE deliveries (
     id              INTEGER PRIMARY KEY,
     event_id        INTEGER NOT NULL REFERENCES events (id),
     subscription_id INTEGER NOT NULL REFERENCES subscriptions (id),
-    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 3), -- pending, delivered, exhausted, dropped
+    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), -- pending, delivered, exhausted, dropped, sending, sending at last
     cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3), -- event, retry, manual, test: the cause of its first attempt
     attempts        INTEGER NOT NULL, -- finished attempts
     due_at          INTEGER NOT NULL
@@ -236,15 +238,16 @@ CREATE TABLE deliveries (
 
 CREATE INDEX deliveries_by_event ON deliveries (event_id, subscription_id);
 CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE state = 0;
+CREATE INDEX deliveries_sending ON deliveries (subscription_id, due_at) WHERE state >= 4;
 
--- The id of an attempt contains its delivery and its number (see attemptRow), so neither needs an index.
+-- Attempts that have ended. The id of an attempt contains its delivery and its number (see attemptRow), so neither needs an index.
 CREATE TABLE attempts (
     id              INTEGER PRIMARY KEY,                                   -- delivery_id * 256 + attempt_number
     delivery_id     INTEGER GENERATED ALWAYS AS (id >> 8) VIRTUAL,
     attempt_number  INTEGER GENERATED ALWAYS AS (id & 255) VIRTUAL,        -- from 1
     subscription_id INTEGER NOT NULL,                                      -- copied from the delivery, for the index of the log
     cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3),        -- event, retry, manual, test
-    outcome         INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND 3),      -- sending, succeeded, failed, interrupted
+    outcome         INTEGER NOT NULL CHECK (outcome BETWEEN 1 AND 3),      -- succeeded, failed, interrupted
     response_status INTEGER,
     response_body   TEXT    NOT NULL,
     duration_ms     INTEGER NOT NULL,
@@ -255,7 +258,6 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_by_subscription ON attempts (subscription_id, attempted_at);
 CREATE INDEX attempts_in_trouble ON attempts (subscription_id, attempted_at) WHERE outcome IN (2, 3);
-CREATE INDEX attempts_sending ON attempts (id) WHERE outcome = 0;
 
 -- Counts of the attempts of each minute, without tests. They are updated with each recorded attempt, because counting
 -- later would have to read every attempt. within_N counts attempts that took at most N ms and more than the previous bound.

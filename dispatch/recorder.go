@@ -26,8 +26,8 @@ func newRecorder() *recorder { return &recorder{ready: make(chan struct{}, 1)} }
 // add makes a result wait to be saved.
 func (r *recorder) add(result attemptResult) {
 	r.mu.Lock()
+	defer r.mu.Unlock() // before its token is sent, nobody can take the result, so Run has not closed the channel
 	r.waiting = append(r.waiting, result)
-	r.mu.Unlock()
 	select {
 	case r.ready <- struct{}{}:
 	default:

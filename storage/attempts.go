@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"math"
+	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -11,15 +12,30 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-const attemptColumns = `
-	a.id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
-	a.attempt_number, a.cause, a.outcome, a.response_status, a.response_body, a.duration_ms, a.error, a.attempted_at,
-	a.next_attempt_at`
+// Attempts that have ended, in SQL.
+const (
+	attemptColumns = `
+		a.id AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
+		a.attempt_number, a.cause, a.outcome, a.response_status, a.response_body, a.duration_ms, a.error, a.attempted_at,
+		a.next_attempt_at`
 
-const attemptJoins = `
-	JOIN deliveries d ON d.id = a.delivery_id
-	JOIN events e ON e.id = d.event_id
-	JOIN subscriptions s ON s.id = a.subscription_id`
+	attemptJoins = `
+		JOIN deliveries d ON d.id = a.delivery_id
+		JOIN events e ON e.id = d.event_id
+		JOIN subscriptions s ON s.id = a.subscription_id`
+)
+
+// Attempts in progress, with the same columns. Only their deliveries are in the file. A statement that reads both kinds
+// sees each attempt once, even if it ends at that time.
+const (
+	sendingColumns = attemptOfDelivery + ` AS id, s.public_id AS subscription_public_id, d.event_id, e.type AS event_type, e.created_at AS event_at,
+		d.attempts + 1 AS attempt_number, ` + causeOfDelivery + ` AS cause, ` + outcomeSending + ` AS outcome, NULL AS response_status,
+		'' AS response_body, 0 AS duration_ms, '' AS error, d.due_at AS attempted_at, NULL AS next_attempt_at`
+
+	sendingJoins = `
+		JOIN events e ON e.id = d.event_id
+		JOIN subscriptions s ON s.id = d.subscription_id`
+)
 
 // AttemptPage lists the attempts of a subscription, newest first. The log of a deleted subscription stays readable
 // until retention deletes it. Faults: NotFound; Unavailable if too many reads of the organization's logs are running.
@@ -67,7 +83,7 @@ const maxDeliveryLookups = 100
 type attemptQuery struct {
 	logs         *scan.Reader
 	attempts     *[]webhook.Attempt
-	source       string // the index to read
+	source       string // the index of ended attempts to read; empty to read attempts in progress only
 	where        string // its condition; ?1 is the subscription
 	subscription int64
 	since        int64
@@ -78,8 +94,8 @@ type attemptQuery struct {
 	filtered     bool // a filter leaves out some rows of the index
 }
 
-// attemptQuery chooses the index for a filter. An event has its deliveries, and failures and running attempts have an
-// index each. Other filters read the log of the subscription. ok is false if the filter can match nothing.
+// attemptQuery chooses the index for a filter. An event has its deliveries, and failures have an index.
+// Other filters read the log of the subscription. ok is false if the filter can match nothing.
 func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.AttemptFilter) (q attemptQuery, ok bool, err error) {
 	q = attemptQuery{
 		logs: s.logs, source: "attempts a INDEXED BY attempts_by_subscription", where: "a.subscription_id = ?1",
@@ -105,7 +121,7 @@ func (s *Store) attemptQuery(ctx context.Context, subscription int64, f webhook.
 			q.source, q.where = "deliveries own JOIN attempts a ON a.id BETWEEN own.id << 8 AND own.id << 8 | 255", "own.event_id = ?8 AND own.subscription_id = ?1"
 		}
 	case q.outcome == int(webhook.Sending): // only as many rows as attempts are running
-		q.source, q.where, q.filtered = "attempts a INDEXED BY attempts_sending", "a.subscription_id = ?1 AND a.outcome = "+outcomeSending, false
+		q.source, q.filtered = "", false
 	case q.outcome == int(webhook.Failed) || q.outcome == int(webhook.Interrupted):
 		q.source, q.where = "attempts a INDEXED BY attempts_in_trouble", "a.subscription_id = ?1 AND a.outcome IN ("+outcomeFailed+", "+outcomeInterrupted+")"
 	}
@@ -126,15 +142,27 @@ func (q attemptQuery) Read(ctx context.Context, low, high scan.Position) (full b
 	if low.At < q.since {
 		low = scan.Position{At: q.since}
 	}
-	var batch []webhook.Attempt
-	err = q.logs.Pool.List(ctx, &batch, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
+	var parts []string
+	if q.source != "" {
+		parts = append(parts, "SELECT "+attemptColumns+" FROM "+q.source+attemptJoins+" WHERE "+q.where+`
 		AND (a.attempted_at, a.id) >= (?2, ?3) AND (a.attempted_at, a.id) < (?4, ?5)
-		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)
-		ORDER BY a.attempted_at DESC, a.id DESC LIMIT ?9`,
+		AND (?6 < 0 OR a.outcome = ?6) AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`)
+	}
+	if q.outcome < 0 || q.outcome == int(webhook.Sending) {
+		parts = append(parts, selectSendingAttempts)
+	}
+	var batch []webhook.Attempt
+	err = q.logs.Pool.List(ctx, &batch, strings.Join(parts, " UNION ALL ")+" ORDER BY attempted_at DESC, id DESC LIMIT ?9",
 		q.subscription, low.At, low.Row, high.At, high.Row, q.outcome, q.eventType, q.event, q.limit-len(*q.attempts))
 	*q.attempts = append(*q.attempts, batch...)
 	return len(*q.attempts) >= q.limit, err
 }
+
+// selectSendingAttempts selects the attempts in progress, with the parameters of attemptQuery.Read. They are few.
+const selectSendingAttempts = "SELECT " + sendingColumns + " FROM deliveries d INDEXED BY deliveries_sending" + sendingJoins + `
+	WHERE d.subscription_id = ?1 AND d.state >= ` + stateSending + `
+	AND (d.due_at, ` + attemptOfDelivery + `) >= (?2, ?3) AND (d.due_at, ` + attemptOfDelivery + `) < (?4, ?5)
+	AND (?7 = '' OR e.type = ?7) AND (?8 = 0 OR d.event_id = ?8)`
 
 // setAttemptIDs sets the public ids of an attempt.
 func (s *Store) setAttemptIDs(a *webhook.Attempt) {
@@ -145,7 +173,9 @@ func (s *Store) setAttemptIDs(a *webhook.Attempt) {
 // Attempt returns one attempt by its row id. Faults: NotFound.
 func (s *Store) Attempt(ctx context.Context, id int64) (webhook.Attempt, error) {
 	var a webhook.Attempt
-	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+" WHERE a.id = ?", id); err != nil {
+	if err := s.get(ctx, &a, "SELECT "+attemptColumns+" FROM attempts a"+attemptJoins+` WHERE a.id = ?1
+		UNION ALL SELECT `+sendingColumns+" FROM deliveries d"+sendingJoins+`
+		WHERE d.id = ?1 >> 8 AND d.state >= `+stateSending+` AND d.attempts + 1 = ?1 & 255`, id); err != nil {
 		return a, sqlite.Missing(err, "attempt")
 	}
 	s.setAttemptIDs(&a)
@@ -193,8 +223,10 @@ func (s *Store) Redeliver(ctx context.Context, by access.Actor, organization int
 func (s *Store) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhook.Job, err error) {
 	if err := t.Get(&job, `
 		SELECT d.subscription_id, d.event_id, e.type AS event_type, e.created_at AS event_at, e.body
-		FROM attempts a JOIN deliveries d ON d.id = a.delivery_id JOIN events e ON e.id = d.event_id
-		WHERE a.id = ? AND a.attempted_at = ? AND a.subscription_id = ?`, attempt, at, subscription); err != nil {
+		FROM deliveries d JOIN events e ON e.id = d.event_id
+		WHERE d.id = ?1 >> 8 AND d.subscription_id = ?3 AND (
+			EXISTS (SELECT 1 FROM attempts a WHERE a.id = ?1 AND a.attempted_at = ?2)
+			OR d.state >= `+stateSending+` AND d.attempts + 1 = ?1 & 255 AND d.due_at = ?2)`, attempt, at, subscription); err != nil {
 		return job, sqlite.Missing(err, "attempt")
 	}
 	job.EventID = s.ids.ID(access.EventID, job.Event, job.EventAt)

@@ -145,10 +145,13 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.Affected(`
-		UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
-			SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
-			WHERE d.subscription_id = ? AND d.state = `+statePending+` AND e.type IN (SELECT value FROM json_each(?)))`, sub.RowID, string(types))
+	n, err := t.Affected(dropDeliveries+`
+		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
+		WHERE d.subscription_id = ?1 AND d.state = `+statePending+` AND e.type IN (SELECT value FROM json_each(?2))
+		UNION ALL
+		SELECT d.id FROM deliveries d INDEXED BY deliveries_sending CROSS JOIN events e ON e.id = d.event_id
+		WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+` AND d.state = `+stateSending+` AND e.type IN (SELECT value FROM json_each(?2)))`,
+		sub.RowID, string(types))
 	if err != nil {
 		return fmt.Errorf("drop pending audit events: %w", err)
 	}

@@ -31,10 +31,9 @@ var selectBacklog = `
 		SELECT j.value AS pending,
 		       CASE WHEN p.webhooks AND s.deleted_at IS NULL THEN s.status ELSE 'disabled' END AS state,
 		       s.rate_limit_per_second IS NOT NULL AS paced,
-		       max(s.probe_at, first.due_at) AS due_at
+		       max(s.probe_at, ` + firstDue("s.id") + `) AS due_at
 		FROM json_each(?) j
 		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER)
-		LEFT JOIN deliveries first ON first.id = (` + firstPending("s.id") + `)
 		JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id)`
 
 // Backlog counts the pending deliveries by the state of their subscriptions. It costs as much as Lanes.

@@ -32,7 +32,8 @@ func copyHooks(contents *backup.Contents) sqlite.Copies {
 	return sqlite.Copies{Version: schemaVersion, Inspect: func(ctx context.Context, db *sqlx.DB) error {
 		if err := db.GetContext(ctx, contents, `
 			SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM deliveries) AS deliveries,
-			       (SELECT count(*) FROM deliveries WHERE state = `+statePending+`) AS pending`); err != nil {
+			       (SELECT count(*) FROM deliveries WHERE state = `+statePending+`)
+			         + (SELECT count(*) FROM deliveries INDEXED BY deliveries_sending WHERE state >= `+stateSending+` AND state = `+stateSending+`) AS pending`); err != nil {
 			return err
 		}
 		sealed, err := readCanary(ctx, db)

@@ -140,7 +140,11 @@ func (s *Store) Event(ctx context.Context, organization int64, id string) (webho
 	deliveries := []webhook.Delivery{}
 	err = s.logs.List(ctx, &deliveries, `
 		SELECT s.public_id AS subscription_public_id, d.attempts, d.due_at,
-		       CASE WHEN d.state = `+statePending+` AND s.deleted_at IS NOT NULL THEN `+stateDropped+` ELSE d.state END AS state
+		       CASE
+		           WHEN d.state IN (`+statePending+`, `+stateSending+`) THEN CASE WHEN s.deleted_at IS NULL THEN `+statePending+` ELSE `+stateDropped+` END
+		           WHEN d.state = `+stateSendingLast+` THEN `+endOfLast+`
+		           ELSE d.state
+		       END AS state
 		FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id
 		WHERE d.event_id = ? ORDER BY d.subscription_id, d.id LIMIT ?`, row, maxEventDeliveries)
 	return e, deliveries, err

@@ -41,7 +41,7 @@ func (t *tx) WriteHealth(subscription int64, h webhook.Health) error {
 
 // RecordIn records the result of an attempt in a transaction.
 func (s *Store) RecordIn(t *Tx, r webhook.Result) error {
-	_, err := s.record(t, r)
+	_, err := s.record(t, []webhook.Result{r})
 	return err
 }
 

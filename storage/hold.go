@@ -164,12 +164,7 @@ func (s *Store) discardBatch(ctx context.Context, subscription int64, expected w
 		if err := requireHold(t, expected); err != nil {
 			return 0, err
 		}
-		n, err := t.Affected(`
-			UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
-				SELECT id FROM deliveries INDEXED BY deliveries_pending
-				WHERE subscription_id = ? AND state = `+statePending+` AND id <= ? LIMIT ?)`, subscription, expected.Last, dropBatch)
-		t.OnCommit(func() { s.pending.add(subscription, -n) })
-		return n, err
+		return s.dropPending(t, subscription, expected.Last)
 	})
 }
 
@@ -187,11 +182,10 @@ func (s *Store) Queue(ctx context.Context) (webhook.Queue, error) {
 		delete(counts, row)
 	}
 	err := s.list(ctx, &q.Largest, `
-		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, s.url, j.value AS pending, first.due_at AS oldest_due
+		SELECT s.public_id AS subscription_public_id, o.public_id AS organization_public_id, s.url, j.value AS pending,
+		       coalesce(`+firstDue("s.id")+`, 0) AS oldest_due
 		FROM json_each(?) j
-		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id
-		JOIN deliveries first ON first.id = (
-			`+firstPending("s.id")+`)`, rowCounts(counts))
+		JOIN subscriptions s ON s.id = CAST(j.key AS INTEGER) JOIN organizations o ON o.id = s.organization_id`, rowCounts(counts))
 	slices.SortStableFunc(q.Largest, func(a, b webhook.Queued) int { return cmp.Compare(b.Pending, a.Pending) })
 	return q, err
 }

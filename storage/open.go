@@ -92,7 +92,11 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 		return errors.Join(s.seedInstance(t), directory.Seed(t.Tx))
 	})
 	e.Made = func() error { return keys.file.finalize() }
-	e.Begin, e.BeforeCommit, e.RolledBack = s.inTx(s.checkOrder), s.inTx((*tx).writeCounts), s.tx.rolledBack
+	e.Begin, e.BeforeCommit = s.inTx(s.checkOrder), s.inTx((*tx).writeCounts)
+	e.RolledBack = func() {
+		s.returnPlaces()
+		s.tx.rolledBack()
+	}
 	e.Committed, e.Probe, e.DrainReads = s.observer.Committed, writeProbe, s.drainReads
 	s.file, err = sqlite.Open(ctx, e)
 	return err

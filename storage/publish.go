@@ -146,15 +146,20 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	if err != nil {
 		return webhook.Published{}, err
 	}
-	jobs, err := fanOut(t, row, subscriptions)
-	if err != nil {
+	jobs := make([]webhook.Job, len(subscriptions))
+	for i, to := range subscriptions {
+		jobs[i] = webhook.Job{
+			Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
+			Body: body, DueAt: t.Now(),
+		}
+		if jobs[i].Begun, jobs[i].Epoch, err = s.takePlace(t, organization, to); err != nil {
+			return webhook.Published{}, err
+		}
+	}
+	if err := fanOut(t, row, jobs); err != nil {
 		return webhook.Published{}, err
 	}
 	t.countStored(organization, len(jobs)*storedPerDelivery)
-	for i := range jobs {
-		jobs[i].Event, jobs[i].EventID, jobs[i].EventType, jobs[i].EventAt = row, id, e.Type, t.Now()
-		jobs[i].Body, jobs[i].DueAt, jobs[i].Organization = body, t.Now(), organization
-	}
 	s.announceDeliveries(t, jobs)
 	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
 }
@@ -181,20 +186,49 @@ func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e 
 	return row, id, body, nil
 }
 
-// fanOut inserts one delivery for each receiver of an event.
-func fanOut(t *tx, event int64, receivers []int64) ([]webhook.Job, error) {
-	jobs := make([]webhook.Job, len(receivers))
-	for i, row := range receivers {
-		jobs[i].Subscription = row
-	}
+// fanOut inserts the deliveries of an event.
+func fanOut(t *tx, event int64, jobs []webhook.Job) error {
 	for rest := jobs; len(rest) > 0; {
 		n := deliveriesAtOnce(len(rest))
 		if err := insertDeliveries(t, event, rest[:n]); err != nil {
-			return nil, fmt.Errorf("fan out: %w", err)
+			return fmt.Errorf("fan out: %w", err)
 		}
 		rest = rest[n:]
 	}
-	return jobs, nil
+	return nil
+}
+
+// place is a place that the dispatcher gave to the first attempt of a new delivery.
+type place struct{ organization, subscription int64 }
+
+// takePlace asks the dispatcher whether the first attempt of a new delivery begins in this transaction. Then the delivery
+// is sent after the commit, without a transaction for its beginning. epoch is the one in which the attempt begins.
+func (s *Store) takePlace(t *tx, organization, subscription int64) (begun bool, epoch int64, err error) {
+	w := s.watcher.Load()
+	if w == nil {
+		return false, 0, nil
+	}
+	if hold, err := t.hold(); err != nil || hold != nil {
+		return false, 0, err
+	}
+	sub, err := t.cachedSubscription(subscription)
+	if err != nil || !sub.open() || sub.Status != webhook.Healthy || !(*w).TakePlace(organization, subscription) {
+		return false, 0, err
+	}
+	t.Wrote(0) // so that a failure of this write undoes the transaction
+	if len(t.places) == 0 {
+		t.OnCommit(func() { t.places = t.places[:0] })
+	}
+	t.places = append(t.places, place{organization, subscription})
+	return true, sub.Epoch, nil
+}
+
+// returnPlaces gives the places of a transaction back that was rolled back.
+func (s *Store) returnPlaces() {
+	for _, p := range s.tx.places {
+		(*s.watcher.Load()).ReturnPlace(p.organization, p.subscription)
+	}
+	s.tx.places = s.tx.places[:0]
 }
 
 // receivers returns the open subscriptions for an event type, if the plan has webhooks. Only subscriptions with
@@ -219,7 +253,7 @@ func receivers(t *tx, organization, about int64, eventType string) ([]int64, err
 }
 
 // insertDeliveryOf has the statements that insert deliveries of one event, by their number. The parameters are the
-// event, the time, and the subscriptions.
+// event, the time, and the subscriptions and states.
 var insertDeliveryOf = map[int]string{1: insertStatement(1), 8: insertStatement(8), 64: insertStatement(64)}
 
 func insertStatement(n int) string {
@@ -229,7 +263,7 @@ func insertStatement(n int) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "(?1, ?2, ?%d, %s, %s, 0)", i+3, statePending, causeEvent)
+		fmt.Fprintf(&b, "(?1, ?2, ?%d, ?%d, %s, 0)", 2*i+3, 2*i+4, causeEvent)
 	}
 	return b.String()
 }
@@ -249,16 +283,24 @@ func deliveriesAtOnce(n int) int {
 // insertDeliveries inserts deliveries of an event and sets their row ids. The number of jobs must be one that
 // deliveriesAtOnce returns. SQLite numbers the rows of one statement in sequence.
 func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
-	args := make([]any, 0, 2+len(jobs))
+	args := make([]any, 0, 2+2*len(jobs))
 	args = append(args, event, t.Now())
 	for i := range jobs {
-		args = append(args, jobs[i].Subscription)
+		args = append(args, jobs[i].Subscription, firstState(jobs[i]))
 	}
 	last, err := t.Insert(insertDeliveryOf[len(jobs)], args...)
 	for i := range jobs {
 		jobs[i].Delivery = last - int64(len(jobs)-1-i)
 	}
 	return err
+}
+
+// firstState returns the state of a new delivery.
+func firstState(j webhook.Job) webhook.DeliveryState {
+	if j.Begun {
+		return sending
+	}
+	return webhook.Pending
 }
 
 // announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.

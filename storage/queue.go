@@ -2,12 +2,12 @@ package storage
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -59,8 +59,8 @@ func (s *Store) PendingJobs(ctx context.Context, subscription int64, limit int, 
 	return jobs, err
 }
 
-// Begin records attempts in one transaction before they are sent, and returns their row ids in the same order. The
-// record claims the delivery.
+// Begin records in one transaction that attempts begin, before they are sent, and returns their row ids in the same
+// order. The record claims the delivery.
 //
 // An attempt that must not be sent gets 0. Either the queue is held, or the subscription is closed. Or its epoch is not
 // the one that the caller knows, or the delivery does not wait for this attempt.
@@ -71,19 +71,17 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 		if hold, err := t.hold(); err != nil || hold != nil {
 			return err
 		}
+		allowed := make([]int, 0, len(starts)) // indexes of starts
 		for i, start := range starts {
 			sub, err := t.cachedSubscription(start.Subscription)
 			if err != nil {
 				return err
 			}
-			if !sub.open() || sub.Epoch != start.Epoch {
-				continue
-			}
-			if ids[i], err = beginAttempt(t, start); err != nil {
-				return err
+			if sub.open() && sub.Epoch == start.Epoch {
+				allowed = append(allowed, i)
 			}
 		}
-		return nil
+		return beginAttempts(t, starts, allowed, ids)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("begin attempts: %w", err)
@@ -91,33 +89,53 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 	return ids, nil
 }
 
-// beginAttempt inserts the record of an attempt. It returns 0 if the delivery has ended, or if the number is taken. Row
-// ids are reused, so the delivery may belong to another subscription by now. Then the subselect is NULL, which the
-// table refuses.
-//
-// INSERT with VALUES costs less than INSERT from SELECT. It writes at most one row, so SQLite needs no journal to undo
-// a part of the statement.
-func beginAttempt(t *tx, start webhook.Start) (int64, error) {
-	row := attemptRow(start.Delivery, start.Number)
-	n, err := t.Affected(`
-		INSERT OR IGNORE INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-		VALUES (?, (SELECT subscription_id FROM deliveries WHERE id = ? AND subscription_id = ? AND state = `+statePending+` AND attempts = ?), ?, `+outcomeSending+`, '', 0, '', ?)`,
-		row, start.Delivery, start.Subscription, start.Number-1, start.Trigger, t.Now())
-	if err != nil || n == 0 {
-		return 0, err
+// beginAttempts claims the deliveries of the allowed starts and sets their ids. It leaves out deliveries that do not wait
+// for that attempt. Row ids may be used again, so a delivery may belong to another subscription by now.
+func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) error {
+	index := make(map[int64]int, len(allowed))
+	for len(allowed) > 0 {
+		first, n := starts[allowed[0]], 0
+		for n < len(allowed) && starts[allowed[n]].Subscription == first.Subscription && starts[allowed[n]].Number == first.Number {
+			n++
+		}
+		n = rowsAtOnce(n)
+		clear(index)
+		args := make([]any, 0, 3+n)
+		args = append(args, t.Now(), first.Subscription, first.Number-1)
+		for _, i := range allowed[:n] {
+			index[starts[i].Delivery] = i
+			args = append(args, starts[i].Delivery)
+		}
+		var begun []int64
+		if err := t.ExecList(&begun, beginStatement[n], args...); err != nil {
+			return err
+		}
+		for _, delivery := range begun {
+			ids[index[delivery]] = attemptRow(delivery, first.Number)
+		}
+		allowed = allowed[n:]
 	}
-	return row, nil
+	return nil
 }
+
+// beginStatement claims deliveries of one subscription, by their number.
+var beginStatement = statements(func(n int) string {
+	return `UPDATE deliveries SET state = ` + stateSending + `, due_at = ?
+		WHERE +subscription_id = ? AND state = ` + statePending + ` AND attempts = ? AND id IN (?` + strings.Repeat(", ?", n-1) + `) RETURNING id`
+})
 
 // attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither lookup needs an
 // index. A delivery has at most maxAttempts + maxInterruptions attempts, which is less than 256.
 func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
-// UndoBegin deletes the records of attempts that were begun and not sent, as if they had never begun.
+// UndoBegin takes back attempts that were begun and not sent, as if they had never begun. Their deliveries are due, unless
+// they were dropped meanwhile.
 func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
-			if _, err := t.Exec("DELETE FROM attempts WHERE id = ? AND outcome = "+outcomeSending, id); err != nil {
+			if _, err := t.Exec(`
+				UPDATE deliveries SET state = CASE state WHEN `+stateSending+` THEN `+statePending+` ELSE `+endOfLast+` END
+				WHERE id = ?1 >> 8 AND state >= `+stateSending+` AND attempts + 1 = ?1 & 255`, id); err != nil {
 				return err
 			}
 		}
@@ -129,119 +147,29 @@ func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	return nil
 }
 
-// Record stores the results of attempts in one transaction, all or none: the attempts, their deliveries, the health of
-// the subscriptions, the counts of the minute, and an audit event for each change of a status. The answers are in the
-// order of the results.
-func (s *Store) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
-	settled, err := returning(ctx, s.workFor(0).rows(2*len(results)), func(t *tx) ([]webhook.Settled, error) {
-		settled := make([]webhook.Settled, len(results))
-		for i, r := range results {
-			var err error
-			if settled[i], err = s.record(t, r); err != nil {
-				return nil, err
-			}
-		}
-		return settled, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("record attempts: %w", err)
-	}
-	return settled, nil
-}
-
-func (s *Store) record(t *tx, r webhook.Result) (webhook.Settled, error) {
-	var settled webhook.Settled
-	if r.Trigger != webhook.ByTest {
-		sub, err := t.cachedSubscription(r.Subscription)
-		if err != nil {
-			return settled, err
-		}
-		before := sub.Status
-		if settled.Health, err = s.stepHealth(t, sub, r); err != nil {
-			return settled, err
-		}
-		settled.Changed = settled.Health.Status != before
-		t.countAttempt(sub.Organization, r)
-	}
-	settled.State, settled.DueAt = s.nextState(r)
-	if err := finishAttempt(t, r, settled); err != nil {
-		return settled, err
-	}
-	n, err := t.Affected(`
-		UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = `+statePending,
-		settled.State, r.Number, settled.DueAt, r.Delivery)
-	if err != nil {
-		return settled, err
-	}
-	switch {
-	case n == 0 && (r.Succeeded || r.Trigger == webhook.ByTest): // it arrived although it was dropped meanwhile, or it was never pending
-		_, err = t.Exec("UPDATE deliveries SET state = ?, attempts = ? WHERE id = ?", settled.State, r.Number, r.Delivery)
-	case n == 1 && settled.State != webhook.Pending:
-		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
-	}
-	return settled, err
-}
-
-// nextState returns the next state of the delivery and its due time.
-func (s *Store) nextState(r webhook.Result) (webhook.DeliveryState, int64) {
-	switch {
-	case r.Succeeded:
-		return webhook.Delivered, 0
-	case r.Trigger == webhook.ByTest || r.Number >= s.policy.MaxAttempts:
-		return webhook.Exhausted, 0
-	}
-	return webhook.Pending, r.RetryAt
-}
-
-// finishAttempt writes the result into the record that Begin created.
-func finishAttempt(t *tx, r webhook.Result, settled webhook.Settled) error {
-	outcome := webhook.Failed
-	if r.Succeeded {
-		outcome = webhook.Succeeded
-	}
-	var next sql.NullInt64
-	if settled.State == webhook.Pending && settled.Health.Status != webhook.Disabled {
-		next = sql.NullInt64{Int64: max(settled.DueAt, settled.Health.ProbeAt), Valid: true}
-	}
-	n, err := t.Affected(`
-		UPDATE attempts SET outcome = ?, response_status = ?, response_body = ?, duration_ms = ?, error = ?, next_attempt_at = ?
-		WHERE id = ? AND outcome = `+outcomeSending,
-		outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS, r.Failure.String(), next, r.Attempt)
-	if err == nil && n == 0 {
-		return fmt.Errorf("attempt %d is not in progress", r.Attempt)
-	}
-	return err
-}
-
 // interruptAttempts ends the attempts that the last owner of the file left unfinished. They keep their numbers and do
 // not count for the health.
 //
 // Their deliveries are due again, even after the last attempt: an accepted event is sent until the receiver has responded.
 // A delivery that is interrupted again and again is given up, because it may be what stops the process.
 func (s *Store) interruptAttempts(t *tx) error {
-	var interrupted []struct {
-		Delivery int64 `db:"delivery_id"`
-		Number   int   `db:"attempt_number"`
-	}
-	if err := t.ExecList(&interrupted, `
-		UPDATE attempts SET outcome = `+outcomeInterrupted+`, error = 'interrupted: the server stopped before the attempt ended'
-		WHERE outcome = `+outcomeSending+` RETURNING delivery_id, attempt_number`); err != nil {
+	interrupted, err := t.Affected(`
+		INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
+		SELECT ` + attemptOfDelivery + `, d.subscription_id, ` + causeOfDelivery + `, ` + outcomeInterrupted + `, '', 0,
+		       'interrupted: the server stopped before the attempt ended', d.due_at
+		FROM deliveries d INDEXED BY deliveries_sending WHERE d.state >= ` + stateSending)
+	if err != nil || interrupted == 0 {
 		return err
 	}
-	for _, a := range interrupted {
-		state := webhook.Pending
-		if a.Number >= s.policy.MaxAttempts+maxInterruptions {
-			state = webhook.Exhausted
-		}
-		if _, err := t.Exec("UPDATE deliveries SET state = ?, attempts = ?, due_at = ? WHERE id = ? AND state = "+statePending,
-			state, a.Number, t.Now(), a.Delivery); err != nil {
-			return err
-		}
+	if _, err := t.Exec(`
+		UPDATE deliveries INDEXED BY deliveries_sending SET
+			state = CASE WHEN state = `+stateSendingLast+` THEN `+endOfLast+` WHEN attempts + 1 >= ?1 THEN `+stateExhausted+` ELSE `+statePending+` END,
+			attempts = attempts + 1, due_at = ?2
+		WHERE state >= `+stateSending, s.policy.MaxAttempts+maxInterruptions, t.Now()); err != nil {
+		return err
 	}
-	if len(interrupted) > 0 {
-		t.OnCommit(func() { s.observer.Interrupted(len(interrupted)) })
-		s.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", len(interrupted))
-	}
+	t.OnCommit(func() { s.observer.Interrupted(int(interrupted)) })
+	s.log.Warn("the last stop interrupted attempts; their deliveries are due again", "attempts", interrupted)
 	return nil
 }
 
@@ -268,18 +196,35 @@ func requireWebhooks(t *tx, organization int64) error {
 // The numbers of package webhook in SQL. SQLite uses a partial index only if the statement has the number itself, not a
 // parameter.
 const (
-	statePending   = "0" // webhook.Pending
-	stateDelivered = "1" // webhook.Delivered
-	stateExhausted = "2" // webhook.Exhausted
-	stateDropped   = "3" // webhook.Dropped
+	statePending     = "0" // webhook.Pending
+	stateDelivered   = "1" // webhook.Delivered
+	stateExhausted   = "2" // webhook.Exhausted
+	stateDropped     = "3" // webhook.Dropped
+	stateSending     = "4" // an attempt is in progress; pending for everybody else
+	stateSendingLast = "5" // an attempt is in progress, and nothing follows it; see endOfLast
 
-	outcomeSending     = "0" // webhook.Sending
+	outcomeSending     = "0" // webhook.Sending; not in the table
+	outcomeSucceeded   = "1" // webhook.Succeeded
 	outcomeFailed      = "2" // webhook.Failed
 	outcomeInterrupted = "3" // webhook.Interrupted
 
 	causeEvent = "0" // webhook.ByEvent
+	causeRetry = "1" // webhook.ByRetry
 	causeHand  = "2" // webhook.ByHand
 	causeTest  = "3" // webhook.ByTest
+)
+
+// sending is stateSending as a parameter of statements.
+const sending webhook.DeliveryState = 4
+
+// SQL expressions of a delivery.
+const (
+	// endOfLast is the state after stateSendingLast, if the attempt did not succeed: a test is exhausted, and other
+	// deliveries were dropped.
+	endOfLast = "CASE WHEN cause = " + causeTest + " THEN " + stateExhausted + " ELSE " + stateDropped + " END"
+	// attemptOfDelivery and causeOfDelivery are the row id and the cause of the attempt in progress of a delivery d.
+	attemptOfDelivery = "(d.id << 8 | d.attempts + 1)"
+	causeOfDelivery   = "CASE WHEN d.attempts > 0 THEN " + causeRetry + " ELSE d.cause END"
 )
 
 // firstPending returns SQL that selects the pending delivery of a subscription with the earliest due time. subscription
@@ -287,4 +232,15 @@ const (
 func firstPending(subscription string) string {
 	return `SELECT d.id FROM deliveries d INDEXED BY deliveries_pending
 		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + ` ORDER BY d.due_at LIMIT 1`
+}
+
+// firstDue returns an SQL expression of the earliest due time of a subscription. It is the time of the beginning of an
+// attempt if only attempts are in progress, and NULL if nothing is pending.
+func firstDue(subscription string) string {
+	return `(SELECT min(due_at) FROM (
+		SELECT min(d.due_at) AS due_at FROM deliveries d INDEXED BY deliveries_pending
+		WHERE d.subscription_id = ` + subscription + ` AND d.state = ` + statePending + `
+		UNION ALL
+		SELECT min(d.due_at) FROM deliveries d INDEXED BY deliveries_sending
+		WHERE d.subscription_id = ` + subscription + ` AND d.state >= ` + stateSending + ` AND d.state = ` + stateSending + `))`
 }

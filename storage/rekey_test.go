@@ -329,7 +329,7 @@ func TestInterruptedRekey(t *testing.T) {
 		}
 		must[storage.Rekeyed](t)(x.rekey(t.Context(), "", ""))
 		var sending int
-		query(t, x.o.Path, &sending, "SELECT count(*) FROM attempts WHERE outcome = 0")
+		query(t, x.o.Path, &sending, "SELECT count(*) FROM deliveries WHERE state >= 4")
 		if sending != 1 || outcome() != webhook.Interrupted {
 			t.Errorf("%d attempts were still sending after the change", sending)
 		}

@@ -142,7 +142,7 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, err
 			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 			WHERE d.event_id = e.id AND (
 				d.state = `+statePending+` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
-				OR EXISTS (SELECT 1 FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 AND a.outcome = `+outcomeSending+`))
+				OR d.state >= `+stateSending+`)
 		) AS waiting
 		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
 		return eventProgress{}, err
@@ -217,7 +217,7 @@ func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
 	ids := make([]int64, 0, len(deliveries))
 	for _, d := range deliveries {
 		ids = append(ids, d.ID)
-		if d.State == 0 {
+		if d.State == 0 { // an event with an attempt in progress is not deleted
 			t.OnCommit(func() { s.pending.add(d.Subscription, -1) })
 		}
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"math"
 	"net/url"
 
 	"github.com/keyhook/keyhook/storage/access"
@@ -309,10 +310,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 func (s *Store) dropOrphans(ctx context.Context) error {
 	for _, row := range s.pending.orphaned(orphansPerPass) {
 		if err := s.change(ctx, func(t *tx) error {
-			n, err := t.Affected(`
-				UPDATE deliveries SET state = `+stateDropped+` WHERE id IN (
-					SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ? AND state = `+statePending+` LIMIT ?)`, row, dropBatch)
-			t.OnCommit(func() { s.pending.add(row, -n) })
+			_, err := s.dropPending(t, row, math.MaxInt64)
 			return err
 		}); err != nil {
 			return err
@@ -320,6 +318,22 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 	}
 	return nil
 }
+
+// dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
+// attempt is in progress, its record stays, and nothing follows it.
+func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
+	n, err := t.Affected(dropDeliveries+`
+		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+statePending+` AND id <= ?2
+		UNION ALL
+		SELECT id FROM deliveries INDEXED BY deliveries_sending
+		WHERE subscription_id = ?1 AND state >= `+stateSending+` AND state = `+stateSending+` AND id <= ?2 LIMIT ?3)`, subscription, last, dropBatch)
+	t.OnCommit(func() { s.pending.add(subscription, -n) })
+	return n, err
+}
+
+// dropDeliveries begins an UPDATE that drops the pending deliveries that a subselect returns.
+const dropDeliveries = `
+	UPDATE deliveries SET state = CASE state WHEN ` + stateSending + ` THEN ` + stateSendingLast + ` ELSE ` + stateDropped + ` END WHERE id IN (`
 
 const (
 	// dropBatch limits how long other writes wait for one transaction of upkeep.

@@ -7,7 +7,7 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-// BeginTest creates a test event for one subscription, with a single attempt that is already recorded. The delivery is
+// BeginTest creates a test event for one subscription, with a single attempt that is in progress. The delivery is
 // never pending, so an interrupted test is not repeated.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Conflict while the queue is held; Limited if the plan's
@@ -24,19 +24,14 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		if test.job, err = s.insertTest(t, organization, sub, id); err != nil {
 			return test, err
 		}
-		test.attempt, err = t.Insert(`
-			INSERT INTO attempts (id, subscription_id, cause, outcome, response_body, duration_ms, error, attempted_at)
-			VALUES (?, ?, ?, `+outcomeSending+`, '', 0, '', ?)`, attemptRow(test.job.Delivery, 1), sub, webhook.ByTest, t.Now())
-		if err != nil {
-			return test, err
-		}
+		test.attempt = attemptRow(test.job.Delivery, 1)
 		test.target, err = s.target(t.Get, sub)
 		return test, err
 	})
 	return test.target, test.job, test.attempt, err
 }
 
-// testDelivery is a test delivery with its recorded attempt.
+// testDelivery is a test delivery with its attempt.
 type testDelivery struct {
 	target  webhook.Target
 	job     webhook.Job
@@ -69,8 +64,8 @@ func (s *Store) insertTest(t *tx, organization, subscription int64, subscription
 		return job, err
 	}
 	delivery, err := t.Insert(`
-		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, ?, ?, 0, 0)`,
-		row, subscription, webhook.Exhausted, webhook.ByTest)
+		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
+		VALUES (?, ?, `+stateSendingLast+`, `+causeTest+`, 0, ?)`, row, subscription, t.Now())
 	if err != nil {
 		return job, err
 	}

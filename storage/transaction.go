@@ -16,6 +16,7 @@ type tx struct {
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
 	healthEvents  healthEventLimit
 	quotas        quotas
+	places        []place // that this transaction took
 }
 
 func newTx() *tx {

@@ -11,7 +11,8 @@ const MaxResponseBody = 2000
 // Outcome is how an attempt ended.
 type Outcome uint8
 
-// The outcomes, as they are stored. An attempt is Sending from before its first byte until its result is recorded.
+// The outcomes, as they are stored. An attempt is Sending from before its first byte until its result is recorded. Until then
+// only its delivery is in the file.
 const (
 	Sending Outcome = iota
 	Succeeded

@@ -1,0 +1,182 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Record stores the results of attempts in one transaction, all or none: the attempts, their deliveries, the health of
+// the subscriptions, the counts of the minute, and an audit event for each change of a status. The answers are in the
+// order of the results.
+func (s *Store) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
+	settled, err := returning(ctx, s.workFor(0).rows(2*len(results)), func(t *tx) ([]webhook.Settled, error) {
+		return s.record(t, results)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record attempts: %w", err)
+	}
+	return settled, nil
+}
+
+// record is Record in a transaction.
+func (s *Store) record(t *tx, results []webhook.Result) ([]webhook.Settled, error) {
+	sending, err := deliveriesInProgress(t, results)
+	if err != nil {
+		return nil, err
+	}
+	settled := make([]webhook.Settled, len(results))
+	for i, r := range results {
+		if settled[i], err = s.settle(t, r, sending[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := insertAttempts(t, results, sending, settled); err != nil {
+		return nil, fmt.Errorf("insert attempts: %w", err)
+	}
+	if err := settleDeliveries(t, results, settled); err != nil {
+		return nil, fmt.Errorf("update deliveries: %w", err)
+	}
+	return settled, nil
+}
+
+// sendingDelivery is a delivery with an attempt in progress.
+type sendingDelivery struct {
+	ID           int64           `db:"id"`
+	Subscription int64           `db:"subscription_id"`
+	Cause        webhook.Trigger `db:"cause"` // of the attempt
+	Attempts     int             `db:"attempts"`
+	BegunAt      int64           `db:"due_at"`
+	Last         bool            `db:"last"` // nothing follows the attempt; see stateSendingLast
+}
+
+// deliveriesInProgress returns the deliveries of the results. It refuses a result whose attempt is not in progress.
+func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, error) {
+	index := make(map[int64]int, len(results))
+	for i, r := range results {
+		index[r.Delivery] = i
+	}
+	found := make([]sendingDelivery, len(results))
+	for rest := results; len(rest) > 0; {
+		n := rowsAtOnce(len(rest))
+		args := make([]any, n)
+		for i := range n {
+			args[i] = rest[i].Delivery
+		}
+		var rows []sendingDelivery
+		if err := t.List(&rows, selectSending[n], args...); err != nil {
+			return nil, fmt.Errorf("read deliveries: %w", err)
+		}
+		for _, d := range rows {
+			found[index[d.ID]] = d
+		}
+		rest = rest[n:]
+	}
+	for i, r := range results {
+		if d := found[i]; d.ID != r.Delivery || attemptRow(d.ID, d.Attempts+1) != r.Attempt {
+			return nil, fmt.Errorf("attempt %d is not in progress", r.Attempt)
+		}
+	}
+	return found, nil
+}
+
+var selectSending = statements(func(n int) string {
+	return `SELECT d.id, d.subscription_id, ` + causeOfDelivery + ` AS cause, d.attempts, d.due_at, d.state = ` + stateSendingLast + ` AS last
+		FROM deliveries d WHERE d.id IN (?` + strings.Repeat(", ?", n-1) + `) AND d.state >= ` + stateSending
+})
+
+// settle updates everything that a result changes, except the rows of the attempt and the delivery.
+func (s *Store) settle(t *tx, r webhook.Result, d sendingDelivery) (settled webhook.Settled, err error) {
+	if r.Trigger != webhook.ByTest {
+		sub, err := t.cachedSubscription(r.Subscription)
+		if err != nil {
+			return settled, err
+		}
+		before := sub.Status
+		if settled.Health, err = s.stepHealth(t, sub, r); err != nil {
+			return settled, err
+		}
+		settled.Changed = settled.Health.Status != before
+		t.countAttempt(sub.Organization, r)
+	}
+	settled.State, settled.DueAt = s.nextState(r, d)
+	if !d.Last && settled.State != webhook.Pending {
+		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
+	}
+	return settled, nil
+}
+
+// nextState returns the next state of the delivery and its due time.
+func (s *Store) nextState(r webhook.Result, d sendingDelivery) (webhook.DeliveryState, int64) {
+	switch {
+	case r.Succeeded:
+		return webhook.Delivered, 0
+	case d.Last && d.Cause != webhook.ByTest:
+		return webhook.Dropped, 0
+	case d.Last || r.Number >= s.policy.MaxAttempts:
+		return webhook.Exhausted, 0
+	}
+	return webhook.Pending, r.RetryAt
+}
+
+// insertAttempts writes the rows of the attempts.
+func insertAttempts(t *tx, results []webhook.Result, sending []sendingDelivery, settled []webhook.Settled) error {
+	for done := 0; done < len(results); {
+		n := rowsAtOnce(len(results) - done)
+		args := make([]any, 0, n*10)
+		for i := done; i < done+n; i++ {
+			r, d := &results[i], &sending[i]
+			outcome := webhook.Failed
+			if r.Succeeded {
+				outcome = webhook.Succeeded
+			}
+			var next sql.NullInt64
+			if settled[i].State == webhook.Pending && settled[i].Health.Status != webhook.Disabled {
+				next = sql.NullInt64{Int64: max(settled[i].DueAt, settled[i].Health.ProbeAt), Valid: true}
+			}
+			args = append(args, r.Attempt, d.Subscription, d.Cause, outcome, r.ResponseStatus, r.ResponseBody, r.DurationMS,
+				r.Failure.String(), d.BegunAt, next)
+		}
+		if _, err := t.Exec(insertAttemptRows[n], args...); err != nil {
+			return err
+		}
+		done += n
+	}
+	return nil
+}
+
+var insertAttemptRows = statements(func(n int) string {
+	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	return `INSERT INTO attempts (id, subscription_id, cause, outcome, response_status, response_body, duration_ms, error, attempted_at, next_attempt_at)
+		VALUES ` + row + strings.Repeat(", "+row, n-1)
+})
+
+// settleDeliveries writes the next states of the deliveries.
+func settleDeliveries(t *tx, results []webhook.Result, settled []webhook.Settled) error {
+	delivered := make([]any, 0, len(results))
+	for i, next := range settled {
+		if next.State == webhook.Delivered {
+			delivered = append(delivered, results[i].Delivery)
+			continue
+		}
+		if _, err := t.Exec("UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ?",
+			next.State, next.DueAt, results[i].Delivery); err != nil {
+			return err
+		}
+	}
+	for len(delivered) > 0 {
+		n := rowsAtOnce(len(delivered))
+		if _, err := t.Exec(deliver[n], delivered[:n]...); err != nil {
+			return err
+		}
+		delivered = delivered[n:]
+	}
+	return nil
+}
+
+var deliver = statements(func(n int) string {
+	return `UPDATE deliveries SET state = ` + stateDelivered + `, attempts = attempts + 1, due_at = 0 WHERE id IN (?` + strings.Repeat(", ?", n-1) + `)`
+})
