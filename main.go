@@ -112,7 +112,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	token, err := a.openStore(ctx)
 	if err != nil {
-		return err
+		return cli.StartError(ctx, a.log, err)
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
 	if err := a.connect(certificate); err != nil {
@@ -123,7 +123,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		return err
 	}
 	url := c.Server.URL(listener.Addr().String())
-	cli.LogNotices(a.log, a.store)
+	cli.LogNotices(a.log, a.store, c.Storage.Path)
 	if a.store.BootstrapCreated() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
@@ -206,7 +206,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 			server.ClockCheck(a.store),
 			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
-		Observe: a.metrics.Observe, Connections: a.metrics,
+		Observe: a.metrics.Observe, Connections: a.metrics, Settings: c.Texts(),
 		TLS: certificate, ShutdownGrace: c.Server.ShutdownGrace, TestTimeout: c.Webhooks.Timeout,
 		BodyMemory: c.Server.BodyMemory, TokenRate: c.Server.TokenRate, ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
 		Logger: a.log,

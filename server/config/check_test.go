@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -139,5 +141,26 @@ func TestValuesThatAreRefused(t *testing.T) {
 				t.Errorf("the message has %d bytes", len(p[0].String()))
 			}
 		})
+	}
+}
+
+func TestAnEncryptionKeyForADatabaseThatExistsIsRestoredAndNotMade(t *testing.T) {
+	t.Parallel()
+	database := filepath.Join(t.TempDir(), "keyhook.db")
+	args := []string{"--encryption.key=garbage", "--storage.path=" + database}
+	mend := func() string {
+		_, err := config.Load(parse(t, args...))
+		return problemsOf(t, err)[0].Mend
+	}
+	if got := mend(); !strings.Contains(got, "openssl rand") {
+		t.Errorf("no database: %s", got)
+	}
+	for _, step := range []struct{ make, want string }{{database, "restore the key of " + database}, {database + ".key", "remove the setting"}} {
+		if err := os.WriteFile(step.make, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := mend(); strings.Contains(got, "openssl") || !strings.Contains(got, step.want) {
+			t.Errorf("with %s: %s", step.make, got)
+		}
 	}
 }

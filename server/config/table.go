@@ -75,7 +75,7 @@ var table = []Setting{
 	newSetting("egress.ca_file", "", text("path", checkLine),
 		"PEM file with more certificate authorities to trust, for your own receivers and issuer"),
 
-	newSetting("encryption.key", "", secret(checkEncryptionKey),
+	newSetting("encryption.key", "", secret(acceptAny), // a rule checks it
 		"key that encrypts the signing secrets; empty: the first start makes one in <database>.key, and you must back up that file"),
 
 	newSetting("bootstrap.token", "", secret(checkToken),
@@ -115,6 +115,9 @@ var rules = []rule{
 			return "one of server.tls_cert_file and server.tls_key_file is missing", "set both, or neither"
 		}
 		return
+	}},
+	{[]string{"encryption.key", "storage.path"}, func(c Config) (what, mend string) {
+		return encryptionKeyProblem(c.Encryption.Key.Reveal(), c.Storage.Path)
 	}},
 	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) (what, mend string) {
 		token := c.Bootstrap.Token.Reveal()
