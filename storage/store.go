@@ -104,6 +104,9 @@ func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes()
 // Free returns how many more bytes fit on the disk of the database. ok is false if the number is unknown.
 func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
 
+// Pending returns the number of all pending deliveries.
+func (s *Store) Pending() int64 { return s.pending.total() }
+
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
