@@ -30,10 +30,15 @@ func (s *scheduler) mayBegin(l *lane) bool {
 		return s.mayProbe(l) && s.rateAllowsBegin(l)
 	}
 	begun := l.stages[beginning] + l.stages[begun]
-	if begun >= max(s.options.PerSubscription-l.requests(), 0)+min(l.recent.ends.recent(s.begin.round), maxBegunPerLaneSlot*s.options.PerSubscription) {
+	if begun >= s.beginLimit(l) {
 		return false
 	}
 	return (begun == 0 || 2*begun < s.allowed(l, beginPlaces)-l.org.used[beginPlaces]) && s.rateAllowsBegin(l)
+}
+
+// beginLimit returns how many attempts of a healthy lane may be begun and not sent.
+func (s *scheduler) beginLimit(l *lane) int {
+	return max(s.options.PerSubscription-l.requests(), 0) + min(l.recent.ends.recent(s.now), maxBegunPerLaneSlot*s.options.PerSubscription)
 }
 
 // mayProbe reports whether a failing lane may send its probe now.
@@ -59,7 +64,6 @@ func (s *scheduler) beginNext() {
 		return
 	}
 	s.begin.running, s.begin.started = true, s.clock
-	s.begin.round++
 	s.worker.batches <- batch
 }
 
@@ -171,32 +175,36 @@ func (s *scheduler) finishRelease(attempts []attemptKey) {
 	}
 }
 
-// endCounter counts the requests of a lane that ended in a round of Begin and in the round before.
+// endPeriod is the length of the periods of an endCounter in milliseconds. A commit takes less, even on a slow disk.
+const endPeriod = 16
+
+// endCounter counts the requests of a lane that ended in a period and in the period before.
 type endCounter struct {
-	round         uint64
+	period        int64
 	current, last int
 }
 
-// recent returns how many requests ended in the last two rounds of Begin. About as many slots become free in the next
-// one. A lane that hangs has none.
-func (c *endCounter) recent(round uint64) int {
-	switch c.round {
-	case round:
+// recent returns how many requests ended in this period and the last one. About as many slots become free soon. A lane that
+// hangs has none.
+func (c *endCounter) recent(now int64) int {
+	switch c.period {
+	case now / endPeriod:
 		return c.current + c.last
-	case round - 1:
+	case now/endPeriod - 1:
 		return c.current
 	}
 	return 0
 }
 
-// count counts a request that ended in the given round.
-func (c *endCounter) count(round uint64) {
-	if c.round != round {
+// count counts a request that ends now.
+func (c *endCounter) count(now int64) {
+	period := now / endPeriod
+	if c.period != period {
 		c.last = 0
-		if c.round == round-1 {
+		if c.period == period-1 {
 			c.last = c.current
 		}
-		c.round, c.current = round, 0
+		c.period, c.current = period, 0
 	}
 	c.current++
 }

@@ -8,7 +8,7 @@ import (
 
 // nextStages are the stages that may follow each stage.
 var nextStages = [stageCount][]stage{
-	gone:      {queued},
+	gone:      {queued, begun, releasing}, // begun: in the transaction that created it
 	queued:    {beginning, gone},
 	beginning: {begun, queued, releasing, gone}, // queued: Begin failed; gone: it refused the attempt
 	begun:     {sending, releasing},
@@ -91,6 +91,9 @@ func (s *scheduler) checkCounters() error {
 	if err := s.checkBodies(jobsOfEvent); err != nil {
 		return err
 	}
+	if err := s.checkOpenings(); err != nil {
+		return err
+	}
 	counted := tally{
 		lanes: len(s.lanes), stages: s.stages, blocking: s.results.blocking, failingLanes: s.reads.failingLanes, lateLanes: s.steps.lateLanes,
 	}
@@ -110,7 +113,8 @@ func (s *scheduler) checkLane(l *lane, jobsOfEvent map[int64]int) (tally, error)
 		if a.lane != l || a.Delivery != delivery {
 			return t, fmt.Errorf("delivery %d is filed as %d of lane %d", a.Delivery, delivery, a.lane.subscription)
 		}
-		if a.stage < ended && a.weight != weight(a.Job) || a.stage >= ended && a.weight != 0 {
+		unkept := a.stage == releasing && a.Body == nil // released at once, because there was no room for it
+		if a.stage < ended && a.weight != weight(a.Job) && !unkept || a.stage >= ended && a.weight != 0 {
 			return t, fmt.Errorf("delivery %d is %s and weighs %d", delivery, a.stage, a.weight)
 		}
 		s.addAttempt(&t, a, jobsOfEvent)
@@ -191,6 +195,30 @@ func (s *scheduler) checkBodies(jobsOfEvent map[int64]int) error {
 	for event, jobs := range jobsOfEvent {
 		if s.bodies[event] == nil || s.bodies[event].jobs != jobs {
 			return fmt.Errorf("the body of event %d is shared by %d jobs, but its count is %+v", event, jobs, s.bodies[event])
+		}
+	}
+	return nil
+}
+
+// checkOpenings checks that the openings know which begin places are in use. The store may have taken more.
+func (s *scheduler) checkOpenings() error {
+	o := &s.openings
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	taken := 0
+	for subscription, lane := range o.lanes {
+		l := s.lanes[subscription]
+		if l == nil || l.open != lane.limit || lane.taken < 0 {
+			return fmt.Errorf("lane %d has the opening %+v", subscription, *lane)
+		}
+		taken += lane.taken
+	}
+	if inUse := s.resources[beginPlaces].used; o.places.used < inUse+taken {
+		return fmt.Errorf("%d begin places are in use and %d are taken, but %d are counted", inUse, taken, o.places.used)
+	}
+	for id, org := range s.orgs {
+		if o.ofOrg[id] < org.used[beginPlaces] {
+			return fmt.Errorf("organization %d uses %d begin places, but %d are counted", id, org.used[beginPlaces], o.ofOrg[id])
 		}
 	}
 	return nil

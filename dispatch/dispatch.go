@@ -20,7 +20,9 @@
 //	ended      its request has ended, result being recorded    gone: interrupted
 //	settled    its result is on record, it has left memory
 //	releasing  must not be sent, its record is being deleted   gone
-//	gone       not in memory, the store knows the delivery     queued: the delivery is read
+//	gone       not in memory, the store knows the delivery     queued: the delivery is read; begun, releasing: it is new
+//
+// The first attempt of a new delivery may begin in the transaction that creates the delivery. Its first stage is begun.
 //
 // A recorded attempt becomes releasing if its subscription has changed, or if the scheduler stops.
 package dispatch
@@ -45,8 +47,11 @@ type Dispatcher struct {
 	backoff Backoff
 	inbox   *inbox
 
+	openings openings
+
 	lastTick atomic.Int64
 	lag      sharedLag
+	unsaved  atomic.Int64 // attempts whose result could not be saved at once
 	started  atomic.Bool
 	stopped  chan struct{} // closed when Run has ended
 
@@ -111,12 +116,14 @@ func New(store store, o Options) (*Dispatcher, error) {
 	return &Dispatcher{
 		options: o, log: o.Logger, store: store,
 		sender: &sender{
-			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout, retryMax: o.RetryMax,
+			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), deadlines: deadlines{timeout: o.Timeout}, retryMax: o.RetryMax,
 			allowHTTP: o.AllowHTTP, log: o.Logger,
 		},
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},
 		inbox:   newInbox(),
-		stopped: make(chan struct{}),
+
+		openings: newOpenings(maxBegunPerSlot * o.Concurrency),
+		stopped:  make(chan struct{}),
 	}, nil
 }
 
@@ -136,12 +143,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer w.interrupt(nil)
 	defer w.stopRecording()
 	w.running.Go(w.begin)
+	w.running.Go(w.record)
 	for range maxReads {
 		w.running.Go(func() { w.read(ctx) })
 	}
 	newScheduler(d, w).run(ctx)
 	close(w.batches)
 	close(w.reads)
+	close(w.recorder.ready)
 	w.running.Wait()
 	return nil
 }
@@ -150,11 +159,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // is part of webhook.Watcher.
 func (d *Dispatcher) DeliveriesCreated(jobs []webhook.Job) { d.inbox.addJobs(jobs) }
 
-// TakePlace says that a new delivery may not begin yet. It is part of webhook.Watcher.
-func (d *Dispatcher) TakePlace(int64, int64) bool { return false }
+// TakePlace reports whether the first attempt of a new delivery may begin in the transaction that creates it. It never
+// waits. It is part of webhook.Watcher.
+func (d *Dispatcher) TakePlace(organization, subscription int64) bool {
+	return d.openings.take(organization, subscription)
+}
 
 // ReturnPlace undoes TakePlace. It is part of webhook.Watcher.
-func (d *Dispatcher) ReturnPlace(int64, int64) {}
+func (d *Dispatcher) ReturnPlace(organization, subscription int64) {
+	d.openings.giveBack(organization, subscription)
+}
 
 // SubscriptionsChanged says that these subscriptions have changed, or that any may have changed if none is named. After it returns,
 // no attempt starts on a decision made before the change. An attempt that is already connecting goes on. It never
@@ -162,6 +176,9 @@ func (d *Dispatcher) ReturnPlace(int64, int64) {}
 func (d *Dispatcher) SubscriptionsChanged(subscriptions ...int64) {
 	d.inbox.postChange(subscriptionsChanged{slices.Clone(subscriptions)})
 }
+
+// Unsaved returns the number of attempts that have ended, but whose result cannot be saved. Dispatcher tries again.
+func (d *Dispatcher) Unsaved() int64 { return d.unsaved.Load() }
 
 // LastTick returns when the scheduler last read its clock, or the zero time before Run. The scheduler reads the clock
 // at least once per poll interval. A much older time means that deliveries have stopped.

@@ -13,6 +13,8 @@ type message any
 type (
 	// jobsCreated: there are new deliveries.
 	jobsCreated struct{ jobs []webhook.Job }
+	// begunJobsSpilled: there are new deliveries whose attempts have begun, but there was no room for their bodies.
+	begunJobsSpilled struct{ jobs []webhook.Job }
 	// subscriptionsChanged: these subscriptions have changed, or any if none is named.
 	subscriptionsChanged struct{ subscriptions []int64 }
 
@@ -38,10 +40,10 @@ type (
 		attempt attemptKey
 		err     error
 	}
-	// resultRecorded: the result is saved.
-	resultRecorded struct {
-		attempt attemptKey
-		settled webhook.Settled
+	// resultsRecorded: the results are saved.
+	resultsRecorded struct {
+		attempts []attemptKey
+		settled  []webhook.Settled
 	}
 	// attemptInterrupted: the process stops; the record of the attempt stays as it is.
 	attemptInterrupted struct{ attempt attemptKey }
@@ -100,12 +102,26 @@ func (b *inbox) addJobs(jobs []webhook.Job) {
 		b.newBytesOfOrg[organization] += size
 		b.messages = append(b.messages, jobsCreated{jobs})
 	} else {
-		for i := range jobs {
-			b.spilled[jobs[i].Subscription] = organization
-		}
+		b.spill(jobs)
 	}
 	b.mu.Unlock()
 	b.notify()
+}
+
+// spill keeps only the subscriptions of the jobs. Jobs that have begun are kept without their bodies.
+func (b *inbox) spill(jobs []webhook.Job) {
+	var begun []webhook.Job
+	for _, j := range jobs {
+		if j.Begun {
+			j.Body = nil
+			begun = append(begun, j)
+		} else {
+			b.spilled[j.Subscription] = j.Organization
+		}
+	}
+	if len(begun) > 0 {
+		b.messages = append(b.messages, begunJobsSpilled{begun})
+	}
 }
 
 // postChange posts m and counts it in one step. Whoever has read that many changes has read m.

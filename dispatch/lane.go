@@ -108,6 +108,7 @@ type lane struct {
 
 	turns [resourceKinds]turn
 	wake  wakeTime
+	open  int // its places for new deliveries, as openings knows it
 }
 
 // knownSubscription is the cached state of a lane's subscription. It is current if version equals wantVersion and
@@ -243,12 +244,31 @@ func (s *scheduler) count(a *attempt, n int) {
 
 // enqueue adds a job to the end of the head.
 func (s *scheduler) enqueue(l *lane, j webhook.Job) {
-	a := &attempt{Job: j, lane: l, weight: weight(j)}
+	a := &attempt{Job: j, lane: l}
 	l.attempts[j.Delivery] = a
 	l.head.push(a)
-	l.memory.used += a.weight
-	s.charge(l, memoryBytes, jobWeight+s.bodies.add(&a.Job))
+	s.keepBody(a)
 	s.move(a, queued)
+}
+
+// enterBegun adds a job that has begun, and is not queued. If there is no room for it, it is released.
+func (s *scheduler) enterBegun(l *lane, j webhook.Job) {
+	a := &attempt{Job: j, lane: l, epoch: j.Epoch, row: j.Delivery<<8 | 1}
+	l.attempts[j.Delivery] = a
+	if j.Body == nil || !s.hasRoom(l, weight(j)) {
+		a.Body = nil
+		s.release(a)
+		return
+	}
+	s.keepBody(a)
+	s.queueOrRelease(a)
+}
+
+// keepBody counts the memory of an attempt.
+func (s *scheduler) keepBody(a *attempt) {
+	a.weight = weight(a.Job)
+	a.lane.memory.used += a.weight
+	s.charge(a.lane, memoryBytes, jobWeight+s.bodies.add(&a.Job))
 }
 
 // dropBody drops the attempt's body from memory.

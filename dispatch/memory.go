@@ -39,12 +39,17 @@ func (s *scheduler) admit(l *lane, j webhook.Job, limit int) bool {
 	case l.bucket != nil:
 		limit = l.maxQueued()
 	}
-	if l.stages[queued] >= limit || !s.orgHasRoom(l, w) || l.memory.used > 0 && w > s.laneRoom(l) {
+	if l.stages[queued] >= limit || !s.hasRoom(l, w) {
 		return false
 	}
 	s.enqueue(l, j)
 	l.memory.averageJob = (3*l.memory.averageJob + w) / 4
 	return true
+}
+
+// hasRoom reports whether the lane may keep a job of this weight in memory.
+func (s *scheduler) hasRoom(l *lane, weight int) bool {
+	return s.orgHasRoom(l, weight) && (l.memory.used == 0 || weight <= s.laneRoom(l))
 }
 
 // bodies holds bodies by event. All deliveries of an event share one body, which counts once. For the limits of a lane,

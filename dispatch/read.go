@@ -231,6 +231,10 @@ func listInterval(lastTook time.Duration) time.Duration { return max(30*time.Sec
 // from the table later.
 func (s *scheduler) addNewJobs(jobs []webhook.Job) {
 	for _, j := range jobs {
+		if j.Begun {
+			s.addBegun(j)
+			continue
+		}
 		if _, parked := s.parked[j.Subscription]; parked {
 			continue
 		}

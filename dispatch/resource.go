@@ -87,6 +87,9 @@ func (s *scheduler) charge(l *lane, kind, n int) {
 	s.resources[kind].used += n
 	l.org.used[kind] += n
 	s.resources[kind].fix(l.org)
+	if kind == beginPlaces {
+		s.openings.count(l.org.id, n)
+	}
 }
 
 // allowed returns how much of a resource the lane's organization may use in all.

@@ -48,9 +48,10 @@ type scheduler struct {
 	begin   beginState
 	results resultState
 
-	steps      stepClock       // for finding delays that Keyhook itself causes
-	failingOps map[string]bool // operations at which the store fails now
-	stopping   bool
+	steps        stepClock       // for finding delays that Keyhook itself causes
+	failingOps   map[string]bool // operations at which the store fails now
+	stopping     bool
+	waitsForJobs bool // a stopping scheduler waits for the jobs whose attempts have begun in transactions that still run
 }
 
 // roundClock is the time of a round.
@@ -78,7 +79,7 @@ type readState struct {
 
 // beginState is the state of the calls of Begin and Release. At most one Begin runs at a time.
 type beginState struct {
-	round      uint64 // number of calls so far
+	open       bool // new deliveries may begin in the transactions that create them
 	running    bool
 	started    time.Time       // of the last call
 	failed     bool            // the last call failed
@@ -98,7 +99,7 @@ func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	s := &scheduler{
 		Dispatcher: d, worker: w, roundClock: roundClock{maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds()},
 		lanes: map[int64]*lane{}, parked: map[int64]struct{}{}, orgs: map[int64]*orgLanes{}, bodies: bodies{}, failingOps: map[string]bool{},
-		reads: readState{listNow: true},
+		reads: readState{listNow: true}, waitsForJobs: true,
 	}
 	for kind, all := range [resourceKinds]int{
 		beginPlaces: s.maxBegun(), probePlaces: max(s.options.Concurrency/2, 1), sendSlots: s.options.Concurrency, readSlots: maxReads, memoryBytes: maxMemory,
@@ -136,6 +137,7 @@ func (s *scheduler) run(ctx context.Context) {
 			recordsOver = time.After(lastRecords)
 		case <-recordsOver:
 			s.worker.stopRecording()
+			s.waitsForJobs = false
 		}
 	}
 }
@@ -163,6 +165,10 @@ func (s *scheduler) handle(m message) {
 	// From the store.
 	case jobsCreated:
 		s.addNewJobs(m.jobs)
+	case begunJobsSpilled:
+		for _, j := range m.jobs {
+			s.addBegun(j)
+		}
 	case subscriptionsChanged:
 		s.noteChanges(m.subscriptions)
 
@@ -183,8 +189,10 @@ func (s *scheduler) handle(m message) {
 		s.finishRequest(s.find(m.attempt), m.failed)
 	case recordFailed:
 		s.noteFailedRecord(s.find(m.attempt), m.err)
-	case resultRecorded:
-		s.settle(s.find(m.attempt), m.settled)
+	case resultsRecorded:
+		for i, attempt := range m.attempts {
+			s.settle(s.find(attempt), m.settled[i])
+		}
 	case attemptInterrupted:
 		s.move(s.find(m.attempt), gone)
 
@@ -205,6 +213,7 @@ func (s *scheduler) round() {
 	s.sendNext()
 	s.readNext()
 	s.releaseUnsent()
+	s.updateOpenings()
 	s.publishLag()
 	if s.checks.onRound != nil {
 		s.checks.onRound(s)
@@ -213,7 +222,7 @@ func (s *scheduler) round() {
 
 // isDone reports whether a stopping scheduler waits for nothing more.
 func (s *scheduler) isDone() bool {
-	return s.stopping && s.stages.unsettled() == 0 && !s.begin.running && s.resources[readSlots].used == 0 && !s.reads.listing
+	return s.stopping && s.stages.unsettled() == 0 && !s.begin.running && !(s.waitsForJobs && s.openings.anyTaken(s.resources[beginPlaces].used)) && s.resources[readSlots].used == 0 && !s.reads.listing
 }
 
 // tick reads the clock. If the clock was set back, it updates every lane, because their wake times may now be far away.
@@ -266,6 +275,7 @@ func (s *scheduler) update(l *lane) {
 	}
 	s.queueRead(l)
 	s.updateLate(l)
+	s.openLane(l)
 	s.timetable.wakeAt(l, s.nextWake(l))
 	if s.isDroppable(l) && l.bucket.isFull(s.clock) {
 		s.dropLane(l)
@@ -296,6 +306,7 @@ func (s *scheduler) dropLane(l *lane) {
 		s.parked[l.subscription] = struct{}{}
 	}
 	s.updateLate(l)
+	s.openings.forget(l.subscription)
 	delete(s.lanes, l.subscription)
 	s.leaveOrg(l)
 }
@@ -325,6 +336,7 @@ func (s *scheduler) trimHead(l *lane, n int) {
 // stop ends the beginning of attempts and releases those that were not sent.
 func (s *scheduler) stop() {
 	s.stopping = true
+	s.updateOpenings()
 	s.timetable = nil
 	for _, l := range s.lanes {
 		s.recheckBegun(l)

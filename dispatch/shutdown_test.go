@@ -120,7 +120,7 @@ func TestInterruption(t *testing.T) {
 	} {
 		runInVirtualTime(t, "a complete response that "+name+" is recorded", func(t *testing.T) {
 			f := newFaults()
-			f.slow(500 * time.Millisecond)
+			f.slow(400 * time.Millisecond) // the first result is saved alone, the others after it
 			x := stoppedFixture(t, f, dispatch.Options{Grace: 3 * time.Second})
 			sub := x.subscribe(t, "a.example", respondTo)
 			x.run(t)

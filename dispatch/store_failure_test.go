@@ -62,12 +62,16 @@ func TestStoreFailures(t *testing.T) {
 			synctest.Wait()
 			f.fail(true, "Begin")
 			other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://other.example/hook", "order.refunded")
+			x.setRateLimit(t, other, 10) // so that the attempt does not begin with its delivery
 			storagetest.Publish(t, x.Store, x.owner, "order.refunded")
 			synctest.Wait()
 			x.setActive(t, other, false)
 			time.Sleep(15 * time.Second)
 			checkDeliveredOnce(t, x, "next.example", 1)
 			checkDeliveredOnce(t, x, "other.example", 0)
+			if f.called("Begin") == 0 {
+				t.Error("nothing had to be begun")
+			}
 		})
 	})
 

@@ -31,10 +31,11 @@ type worker struct {
 	running       sync.WaitGroup
 	batches       chan []webhook.Start // one at a time
 	reads         chan readRequest
+	recorder      *recorder
 }
 
 func newWorker(ctx context.Context, d *Dispatcher) *worker {
-	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1)}
+	w := &worker{Dispatcher: d, batches: make(chan []webhook.Start, 1), reads: make(chan readRequest, maxReads+1), recorder: newRecorder()}
 	w.ctx, w.interrupt = context.WithCancelCause(ctx)
 	w.recordCtx, w.stopRecording = context.WithCancel(ctx)
 	return w
@@ -67,7 +68,7 @@ type sendOrder struct {
 
 func (o *sendOrder) key() attemptKey { return attemptKey{o.Subscription, o.Delivery} }
 
-// send sends one attempt and records its result in another goroutine, which owns the order from now on.
+// send sends one attempt in another goroutine, and passes its result to the recorder. They own the order from now on.
 func (w *worker) send(o *sendOrder) {
 	w.running.Add(1)
 	go w.deliver(o)
@@ -89,7 +90,7 @@ func (w *worker) deliver(o *sendOrder) {
 	o.Body = nil // from now on, the scheduler does not count it
 	r := w.result(o, sent)
 	w.inbox.post(requestEnded{o.key(), !r.Succeeded})
-	w.record(o, r)
+	w.recorder.add(attemptResult{o, r})
 }
 
 // result returns the record of how an attempt ended, with the time of the next attempt if it failed.
@@ -102,23 +103,6 @@ func (w *worker) result(o *sendOrder, sent sendResult) webhook.Result {
 		r.ProbeAt = now + max(w.backoff.Jittered(failedProbes), sent.retryAfter).Milliseconds()
 	}
 	return r
-}
-
-// record records a result, however long that takes. Until then the delivery is not queued again.
-func (w *worker) record(o *sendOrder, r webhook.Result) {
-	var now []webhook.Settled
-	err := retryWrite(w.ctx, func() (err error) {
-		if now, err = w.store.Record(w.recordCtx, r); err != nil {
-			w.inbox.post(recordFailed{o.key(), err})
-		}
-		return err
-	})
-	if err != nil {
-		w.inbox.post(attemptInterrupted{o.key()})
-		return
-	}
-	w.inbox.post(resultRecorded{o.key(), now[0]})
-	w.report(&o.target.Target, &o.Job, r, now[0])
 }
 
 // retryWrite repeats write until it succeeds. When ctx ends, it gives up and returns the last error.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -61,6 +62,21 @@ func parseForwardAuth(path string) (dialect, needed string, ok bool) {
 	return dialect, needed, true
 }
 
+// nothingAt says that there is nothing at a path. If the path was meant for forward authentication, it says what is wrong.
+func nothingAt(path string) string {
+	rest, found := strings.CutPrefix(path+"/", forwardAuthPath)
+	if !found {
+		return "There is nothing at this path."
+	}
+	dialect, _, _ := strings.Cut(rest, "/")
+	if dialect == forwardDialect || dialect == nginxDialect || dialect == envoyDialect {
+		return fmt.Sprintf("There is nothing at this path. Forward authentication is at %[1]s%[2]s/ and %[1]s%[2]s/{permissions}/, with several permissions joined by +. "+
+			"Only in the dialect envoy, another path may follow.", forwardAuthPath, dialect)
+	}
+	return fmt.Sprintf("There is no dialect %q of forward authentication. The dialects are forward (for Caddy, Traefik and HAProxy), nginx and envoy, as in %sforward/.",
+		form.Printable(dialect, form.MaxName), forwardAuthPath)
+}
+
 // isForwardAuth reports whether a path is one of forward authentication.
 func isForwardAuth(path string) bool {
 	_, _, ok := parseForwardAuth(path)
@@ -110,7 +126,9 @@ func (x *exchange) identifyKey() {
 	x.set("X-Service-Organization-Id", p.Organization.ID)
 	x.set("X-Service-Scope", p.Permissions.String())
 	x.set("X-Service-Plan", p.Plan.Name)
-	x.Header()["Content-Length"] = zeroBytes
+	if x.request.Method == http.MethodHead { // otherwise net/http sets it
+		x.Header()["Content-Length"] = zeroBytes
+	}
 	x.WriteHeader(http.StatusOK)
 }
 

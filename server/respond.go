@@ -45,11 +45,17 @@ func (x *exchange) write(status int, mediaType string, v any) error {
 	return nil
 }
 
+// maxMeasured is the size of the largest body whose Content-Length net/http sets by itself.
+const maxMeasured = 2048
+
 // send sends an encoded body. It ignores write errors: a client that disconnects is not a failure of the server, and the log
-// line has the number of bytes sent.
+// line has the number of bytes sent. It leaves Content-Length to net/http if it can: a map of more than eight headers costs
+// twice, because net/http copies it.
 func (x *exchange) send(status int, mediaType string, body []byte) {
 	x.set("Content-Type", mediaType)
-	x.set("Content-Length", strconv.Itoa(len(body)))
+	if len(body) > maxMeasured {
+		x.set("Content-Length", strconv.Itoa(len(body)))
+	}
 	x.WriteHeader(status)
 	_, _ = x.Write(body)
 }
@@ -107,6 +113,26 @@ func listRows[R, B any](x *exchange, list func(ctx context.Context, before int64
 	if err != nil {
 		return err
 	}
+	return writePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}
+
+// searchRows is listRows for a list that may have the items of all organizations, and whose search may end early. next is then
+// the row id at which the next page begins, and otherwise 0.
+func searchRows[R, B any](x *exchange, list func(ctx context.Context, organization, before int64, limit int) (found []R, next int64, err error),
+	body func(R) B, row func(R) int64) error {
+	organization, err := x.listed()
+	if err != nil {
+		return err
+	}
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	found, next, err := list(x.request.Context(), organization, p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	p.Ended = form.Position{Row: next}
 	return writePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
 }
 

@@ -23,10 +23,11 @@ const namespace = "keyhook"
 type Metrics struct {
 	registry    *prometheus.Registry
 	handler     http.Handler
-	requests    requests
+	requests    *requests
 	connections connections
 	deliveries  deliveries
 	commits     commits
+	alerts      *prometheus.CounterVec
 	state       state
 }
 
@@ -42,6 +43,7 @@ func New() *Metrics {
 		connections: newConnections(f),
 		deliveries:  newDeliveries(f),
 		commits:     newCommits(f),
+		alerts:      newAlerts(f),
 		state:       newState(),
 	}
 	registry.MustRegister(&m.state)

@@ -5,7 +5,6 @@ package webhook
 import (
 	"database/sql/driver"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,7 +30,9 @@ type Subscription struct {
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	Health
-	PendingDeliveries int64  `db:"-"` // from a counter in memory
+	Webhooks          bool   `db:"webhooks"` // whether the plan of its organization has webhooks
+	QueueHeld         bool   `db:"-"`        // whether an operator has stopped all sending
+	PendingDeliveries int64  `db:"-"`        // from a counter in memory
 	CreatedAt         int64  `db:"created_at"`
 	UpdatedAt         int64  `db:"updated_at"`
 	DisabledAt        *int64 `db:"disabled_at"`
@@ -41,6 +42,34 @@ type Subscription struct {
 
 // Active reports whether the subscription is not disabled, which the API calls is_active.
 func (s Subscription) Active() bool { return s.Status != Disabled }
+
+// Block is the reason why nothing is sent to a subscription. Each block ends in another way.
+type Block string
+
+// The blocks. NotBlocked is the zero value.
+const (
+	NotBlocked     Block = ""
+	BlockedByPause Block = "paused"     // its owner has disabled it
+	BlockedByFault Block = "disabled"   // failures have disabled it
+	BlockedByPlan  Block = "plan"       // the plan has no webhooks
+	BlockedByHold  Block = "queue_held" // an operator has stopped all sending
+)
+
+// BlockedBy returns the first reason why nothing is sent: the subscription itself comes before its plan, and the whole queue
+// comes last.
+func (s Subscription) BlockedBy() Block {
+	switch {
+	case s.Paused:
+		return BlockedByPause
+	case s.Status == Disabled:
+		return BlockedByFault
+	case !s.Webhooks:
+		return BlockedByPlan
+	case s.QueueHeld:
+		return BlockedByHold
+	}
+	return NotBlocked
+}
 
 // SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
 // RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
@@ -58,16 +87,27 @@ type SubscriptionChange struct {
 // Types lists the event types that a subscription wants: exact types, and prefixes with ".*". Empty means every type.
 type Types []string
 
-var (
-	eventType = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*$`)
-	typeOrAll = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*(\.\*)?$`)
-)
-
-// ValidType reports whether s can be an event type, such as "user.created".
-func ValidType(s string) bool { return len(s) <= MaxEventType && eventType.MatchString(s) }
+// ValidType reports whether s can be an event type, such as "user.created": ^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*$. It is on the path
+// of every event, where the regular expression takes 0.5 µs.
+func ValidType(s string) bool {
+	if s == "" || len(s) > MaxEventType || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for i, c := range []byte(s) {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_':
+		case c == '.' && i+1 < len(s) && s[i+1] != '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
 
 // ValidPattern reports whether s can be in Types: an event type, or a prefix such as "user.*".
-func ValidPattern(s string) bool { return len(s) <= MaxEventType && typeOrAll.MatchString(s) }
+func ValidPattern(s string) bool {
+	return len(s) <= MaxEventType && ValidType(strings.TrimSuffix(s, ".*"))
+}
 
 // Unique returns the types without repetitions, in their order. It is never nil.
 func (t Types) Unique() Types {

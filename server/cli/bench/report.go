@@ -44,6 +44,27 @@ func (b *bench) addMemory(name, title, field string) {
 	}
 }
 
+// processorTime returns the processor time that the server has used. Only Linux tells it.
+func (b *bench) processorTime() (used time.Duration, ok bool) {
+	const tick = 10 * time.Millisecond // the unit of /proc
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.server.PID()))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, false
+	}
+	user, userErr := strconv.Atoi(fields[11])
+	system, systemErr := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * tick, userErr == nil && systemErr == nil
+}
+
+// addProcessorTime adds what the server has used for each of n events since the given time.
+func (b *bench) addProcessorTime(name, title string, since time.Duration, n int) {
+	if used, ok := b.processorTime(); ok {
+		b.figures = append(b.figures, figure{name: name + "_cpu", title: title, Value: (used - since).Seconds() * 1e3 / float64(n), Unit: "ms"})
+	}
+}
+
 func (b *bench) write(w io.Writer, version string) error {
 	fmt.Fprintf(w, "keyhook %s (%s, %s/%s, %d processors)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	fmt.Fprintf(w, "%d events of %d bytes over %d connections. The database is in %s. The server has its default settings.\n\n",

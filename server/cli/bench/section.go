@@ -59,6 +59,7 @@ func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(co
 			n: max(1, b.events/max(1, fanout)/batch), connections: b.connections,
 		}
 		began := time.Now()
+		used, _ := b.processorTime()
 		if _, err := publish.run(ctx); err != nil {
 			return err
 		}
@@ -67,6 +68,7 @@ func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(co
 		}
 		events := publish.n * batch
 		b.add(name, title, float64(events*max(1, fanout))/time.Since(began).Seconds(), "direct")
+		b.addProcessorTime(name, "  processor time of the server for each event", used, events)
 		return b.receiver.expect(name, events*fanout)
 	}
 }

@@ -1,0 +1,129 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// openings say for which subscriptions the first attempt of a new delivery may begin in the transaction that creates the
+// delivery. Such an attempt costs no second transaction, and is sent one commit earlier. The scheduler opens places for
+// lanes in which nothing waits, and the store's writer takes them.
+//
+// A place is taken until the scheduler has the job. From then on the attempt itself counts.
+type openings struct {
+	mu     sync.Mutex
+	closed bool // nothing may begin
+	lanes  map[int64]*opening
+	places pool // of all begin places: used by attempts, or taken
+	ofOrg  map[int64]int
+}
+
+// opening is how many places new deliveries of one subscription may take.
+type opening struct{ limit, taken int }
+
+func newOpenings(places int) openings {
+	return openings{closed: true, lanes: map[int64]*opening{}, places: pool{capacity: places}, ofOrg: map[int64]int{}}
+}
+
+// take takes a place, if the subscription has one and its organization has not used up its share.
+func (o *openings) take(organization, subscription int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lane := o.lanes[subscription]
+	if o.closed || lane == nil || lane.taken >= lane.limit || !o.places.allows(o.ofOrg[organization], 1) {
+		return false
+	}
+	lane.taken++
+	o.charge(organization, 1)
+	return true
+}
+
+// giveBack undoes take.
+func (o *openings) giveBack(organization, subscription int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if lane := o.lanes[subscription]; lane != nil && lane.taken > 0 {
+		lane.taken--
+	}
+	o.charge(organization, -1)
+}
+
+// set sets how many places a lane has; 0 removes those that are not taken.
+func (o *openings) set(subscription int64, limit int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lane := o.lanes[subscription]
+	switch {
+	case lane != nil:
+		lane.limit = limit
+	case limit > 0:
+		o.lanes[subscription] = &opening{limit: limit}
+	}
+}
+
+// forget forgets a lane that is dropped.
+func (o *openings) forget(subscription int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.lanes, subscription)
+}
+
+// setClosed says whether all lanes are closed.
+func (o *openings) setClosed(closed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = closed
+}
+
+// count adds n attempts that use begin places.
+func (o *openings) count(organization int64, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.charge(organization, n)
+}
+
+func (o *openings) charge(organization int64, n int) {
+	o.places.used += n
+	if o.ofOrg[organization] += n; o.ofOrg[organization] == 0 {
+		delete(o.ofOrg, organization)
+	}
+}
+
+// anyTaken reports whether a place is taken whose job has not arrived.
+func (o *openings) anyTaken(inUse int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.places.used > inUse
+}
+
+// openLane opens as many places as the lane may begin attempts at once. It opens none if older deliveries wait in the lane,
+// or if the lane has a rate limit.
+func (s *scheduler) openLane(l *lane) {
+	limit := 0
+	if s.isCurrent(l) && !l.isClosed() && l.health.Status == webhook.Healthy && l.bucket == nil &&
+		l.stages[queued] == 0 && !l.table.hasMore && !l.willFail(s.options.Policy.FailingAfter) {
+		limit = max(s.beginLimit(l)-l.stages[beginning]-l.stages[begun], 0)
+	}
+	if limit != l.open {
+		l.open = limit
+		s.openings.set(l.subscription, limit)
+	}
+}
+
+// updateOpenings closes all lanes while nothing may begin.
+func (s *scheduler) updateOpenings() {
+	closed := s.stopping || s.begin.failed || s.results.blocking > 0
+	if closed == s.begin.open {
+		s.begin.open = !closed
+		s.openings.setClosed(closed)
+	}
+}
+
+// addBegun adds a job whose first attempt has begun in the transaction that created it.
+func (s *scheduler) addBegun(j webhook.Job) {
+	s.openings.giveBack(j.Organization, j.Subscription)
+	l := s.laneOf(j.Subscription, j.Organization)
+	s.enterBegun(l, j)
+	s.update(l)
+}

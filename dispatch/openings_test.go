@@ -1,0 +1,143 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// TestNewDeliveries shows which new deliveries begin in the transaction that creates them.
+func TestNewDeliveries(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "the first attempt of a delivery needs no Begin while nothing else waits", func(t *testing.T) {
+		f := newFaults()
+		x := stoppedFixture(t, f, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.run(t)
+		synctest.Wait()
+		for range 100 {
+			x.publish(t, 1)
+			synctest.Wait()
+		}
+		checkDeliveredOnce(t, x, "a.example", 100)
+		if n := f.called("Begin"); n != 0 {
+			t.Errorf("%d calls of Begin", n)
+		}
+		if n := x.outcomes(t, sub); n[webhook.Succeeded] != 100 || len(n) != 1 {
+			t.Errorf("on record: %v", n)
+		}
+	})
+
+	runInVirtualTime(t, "a subscription that hangs begins as many as it has slots, and the rest waits", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", hang)
+		synctest.Wait()
+		for range 3 {
+			x.publish(t, 50)
+			synctest.Wait()
+			if n := x.outcomes(t, sub); n[webhook.Sending] != 16 || len(n) != 1 {
+				t.Errorf("on record: %v", n)
+			}
+		}
+	})
+
+	runInVirtualTime(t, "an organization begins no more than its share, however many subscriptions it has", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{Concurrency: 16})
+		subs := x.subscribeMany(t, 200, "a.example", hang)
+		synctest.Wait()
+		x.publish(t, 1)
+		synctest.Wait()
+		begun := 0
+		for _, sub := range subs {
+			begun += x.outcomes(t, sub)[webhook.Sending]
+		}
+		if begun == 0 || begun > 64-64/8 { // of 64 places, one in eight is for others
+			t.Errorf("%d attempts have begun", begun)
+		}
+		other := x.otherOrganization(t, "other")
+		other.subscribe(t, "b.example", respond(200))
+		synctest.Wait()
+		other.publish(t, 1)
+		synctest.Wait()
+		checkDeliveredOnce(t, x, "b.example", 1)
+	})
+
+	runInVirtualTime(t, "attempts for which there is no memory are released, and sent later", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{PerSubscription: 64})
+		x.setReceiver("a.example", respondAfter(time.Second, respond(200)))
+		sub, _ := storagetest.Subscription(t, x.Store, x.owner, "https://a.example/hook", "large.event")
+		synctest.Wait()
+		events := make([]webhook.NewEvent, 60) // more bytes than the inbox takes
+		for i := range events {
+			events[i] = webhook.NewEvent{Type: "large.event", Data: fmt.Appendf(nil, `{"x":"%0*d"}`, 250_000, i)}
+		}
+		if _, err := x.PublishEvents(context.Background(), x.org(), events); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		checkDeliveredOnce(t, x, "a.example", 60)
+		for _, a := range x.attempts(t, sub) {
+			if a.Number != 1 || a.Outcome != webhook.Succeeded {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
+// TestNewDeliveriesThatWait shows which new deliveries do not begin at once.
+func TestNewDeliveriesThatWait(t *testing.T) {
+	t.Parallel()
+
+	runInVirtualTime(t, "nothing begins in a subscription that was just switched off, or behind a rate limit", func(t *testing.T) {
+		f := newFaults()
+		x := stoppedFixture(t, f, dispatch.Options{})
+		off, limited := x.subscribe(t, "off.example", hang), x.subscribe(t, "limited.example", respond(200))
+		x.run(t)
+		x.setRateLimit(t, limited, 10)
+		synctest.Wait()
+		x.publish(t, 1)
+		synctest.Wait()
+		x.setActive(t, off, false)
+		x.publish(t, 3)
+		time.Sleep(time.Minute)
+		checkDeliveredOnce(t, x, "limited.example", 4)
+		if n := f.called("Begin"); n < 4 {
+			t.Errorf("%d calls of Begin, want one for each attempt behind the rate limit", n)
+		}
+		if n := len(x.requests("off.example")); n != 1 {
+			t.Errorf("%d requests to the subscription that is off", n)
+		}
+	})
+
+	runInVirtualTime(t, "a delivery that has begun when the dispatcher stops is released, and sent after the next start", func(t *testing.T) {
+		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
+		store, closeStore := storagetest.OpenWith(t, o)
+		x := fixtureOn(t, store, nil, dispatch.Options{Concurrency: 1, Grace: time.Second})
+		sub := x.subscribe(t, "a.example", respondAfter(500*time.Millisecond, respond(200)))
+		x.run(t)
+		synctest.Wait()
+		x.publish(t, 3)
+		synctest.Wait()
+		x.stop()
+		x.publish(t, 1) // nobody takes a place after the stop
+		if n := x.outcomes(t, sub); n[webhook.Succeeded] != 1 || len(n) != 1 {
+			t.Errorf("on record: %v", n)
+		}
+		closeStore()
+		store, _ = storagetest.OpenWith(t, o)
+		x.connect(t, store, nil, dispatch.Options{})
+		x.run(t)
+		time.Sleep(time.Minute)
+		checkDeliveredOnce(t, x, "a.example", 4)
+		if n := x.outcomes(t, sub); n[webhook.Succeeded] != 4 || len(n) != 1 {
+			t.Errorf("after the restart: %v", n)
+		}
+	})
+}
