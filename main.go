@@ -195,8 +195,8 @@ func (a *appliance) newDispatcher(guard egress.Policy) (*dispatch.Dispatcher, er
 func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*server.Server, error) {
 	c := a.settings
 	o := server.Options{
-		Store:     a.store,
-		Tester:    a.dispatcher,
+		Store:  a.store,
+		Tester: a.dispatcher, SentHeaders: a.dispatcher.SentHeaders,
 		CheckURL:  guard.CheckURL,
 		Limiter:   limiter.New(time.Minute),
 		KeyPrefix: c.Keys.Prefix, BaseURL: c.Server.BaseURL, TrustedProxies: c.Server.TrustedProxies,

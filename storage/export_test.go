@@ -206,6 +206,18 @@ func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.Au
 	return page.Events, err
 }
 
+// Events returns the events of one page.
+func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
+	page, err := s.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
+	return page.Events, err
+}
+
+// Subscriptions returns the subscriptions of one page.
+func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
+	page, err := s.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Before: before, Limit: limit, Status: status})
+	return page.Subscriptions, err
+}
+
 // BoundLog sets the limits of the write-ahead log in bytes.
 func BoundLog(o Options, restart, warn int64) Options {
 	o.logBounds = sqlite.LogBounds{Restart: restart, Warn: warn}

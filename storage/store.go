@@ -66,15 +66,16 @@ type Store struct {
 	latestTime int64 // the latest time of any transaction since the clock was last set back
 	disorder   int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
 
-	pending    pendingCount
-	queueHold  atomic.Pointer[webhook.Hold] // as of the last commit
-	releasedAt atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
-	watcher    atomic.Pointer[webhook.Watcher]
-	observer   Observer
-	retention  retention // used by upkeep only
-	sweeps     sweeps    // used by upkeep only
-	clock      wallClock
-	replayLock chan struct{} // a replay that writes puts a token in
+	pending       pendingCount
+	subscriptions subscriptionCount
+	queueHold     atomic.Pointer[webhook.Hold] // as of the last commit
+	releasedAt    atomic.Int64                 // in milliseconds; 0 if the queue was not held since the start
+	watcher       atomic.Pointer[webhook.Watcher]
+	observer      Observer
+	retention     retention // used by upkeep only
+	sweeps        sweeps    // used by upkeep only
+	clock         wallClock
+	replayLock    chan struct{} // a replay that writes puts a token in
 }
 
 // Created reports whether Open created the file.

@@ -295,12 +295,16 @@ func (k *Checker) organization(ctx context.Context, c *Run) error {
 }
 
 // permission fails if the principal lacks one of the needed permissions.
-func (k *Checker) permission(_ context.Context, c *Run) error {
-	if c.Principal.Permissions.HasAll(c.Needed) {
+func (k *Checker) permission(_ context.Context, c *Run) error { return Permit(c.Principal, c.Needed) }
+
+// Permit returns a Forbidden fault if a principal lacks one of the needed permissions. It is for what a request needs beyond
+// its route.
+func Permit(p access.Principal, needed access.Scope) error {
+	if p.Permissions.HasAll(needed) {
 		return nil
 	}
 	const advice = " Ask an operator for a role that grants this; an API key needs it in its scope too."
-	keys := c.Needed.Minus(c.Principal.Permissions).Keys()
+	keys := needed.Minus(p.Permissions).Keys()
 	if len(keys) == 1 {
 		return fault.New(fault.Forbidden, CodeDenied, "This needs the permission %s."+advice, keys[0])
 	}

@@ -14,9 +14,12 @@ var externalID = field{member: "external_id", usage: "id in your own product; \"
 
 var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts and servers of customers", verbs: []action{
 	{
-		use: "list", short: "List the API keys of an organization", example: "list --status all",
-		method: "GET", path: pathKeys, columns: "id name status key_prefix scope created_at expires_at last_used_at",
-		query: []field{{member: "status", usage: "only keys with this status (default active)", value: oneOf("active", "revoked", "expired", "all")}},
+		use: "list", short: "List the API keys of an organization", example: "list --status all\nlist --organization all --prefix svc_AbCdEf",
+		method: "GET", path: pathKeys, columns: "id name status key_prefix scope created_at expires_at last_used_at", listsAll: true,
+		query: []field{
+			{member: "status", usage: "only keys with this status (default active, with --prefix all)", value: oneOf("active", "revoked", "expired", "all")},
+			{member: "prefix", usage: "only keys with this key_prefix", value: keyPrefix},
+		},
 	},
 	{
 		use: "get ID", short: "Show an API key", example: "get key_01h455vb4pex5vsknk084sn02q",

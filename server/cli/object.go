@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/client"
@@ -68,6 +69,22 @@ func (o object) text(name string) string {
 		return inner.text(rest)
 	}
 	return absent
+}
+
+// flat returns the object with the members of these members in their place.
+func (o object) flat(names []string) (flat object) {
+	for _, m := range o {
+		inner, err := parseObject(m.value)
+		if !slices.Contains(names, m.name) || err != nil {
+			flat = append(flat, m)
+			continue
+		}
+		for i := range inner {
+			inner[i].name = m.name + "." + inner[i].name
+		}
+		flat = append(flat, inner.flat(names)...)
+	}
+	return flat
 }
 
 func (m member) text() string {

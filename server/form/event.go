@@ -147,12 +147,16 @@ func (f *Form) object(name string) []byte {
 	return value
 }
 
+// ValidIdempotencyKey reports whether an event can have this idempotency key.
+func ValidIdempotencyKey(key string) bool {
+	_, isInvisible := findInvisible(key)
+	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) && !isInvisible
+}
+
 // idempotencyHeader reads Idempotency-Key. The field has the same rules.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
-	_, isInvisible := findInvisible(key)
-	if len(values) > 1 || strings.TrimSpace(key) == "" || utf8.RuneCountInString(key) > maxIdempotencyKey ||
-		!utf8.ValidString(key) || isInvisible {
+	if len(values) > 1 || !ValidIdempotencyKey(key) {
 		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d visible characters.", maxIdempotencyKey)
 	}
 	return key
