@@ -1,7 +1,9 @@
 package storage_test
 
 import (
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,46 +14,57 @@ import (
 
 func TestUntold(t *testing.T) {
 	t.Parallel()
-	x := newFixture(t)
-	expect := func(want ...webhook.Untold) {
-		t.Helper()
-		got, err := x.Untold(t.Context(), 10)
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		expect := func(what string, want ...*int64) {
+			t.Helper()
+			got, err := x.Untold(t.Context(), 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []webhook.Untold
+			for _, at := range want {
+				all = append(all, webhook.Untold{Subscription: x.sub.RowID, Organization: x.org(), DisabledAt: at})
+			}
+			if diff := cmp.Diff(all, got); diff != "" {
+				t.Errorf("%s: untold (-want +got):\n%s", what, diff)
+			}
+		}
+		tell := func(at *int64) {
+			t.Helper()
+			if err := x.MarkTold(t.Context(), []webhook.Untold{{Subscription: x.sub.RowID, DisabledAt: at}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		disable := func() *int64 {
+			t.Helper()
+			time.Sleep(time.Second)
+			x.fail(t, 2)
+			return must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), x.sub.ID)).DisabledAt
+		}
+		expect("a new subscription")
+		x.setActive(t, false)
+		expect("paused by hand")
+		x.setActive(t, true)
+		first := disable()
+		expect("disabled by failures", first)
+		x.setActive(t, true)
+		expect("active again before anybody was told")
+		tell(first)
+		expect("active again", nil)
+		second := disable()
+		expect("disabled again", second)
+		tell(second)
+		expect("told")
+		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("untold (-want +got):\n%s", diff)
-		}
-	}
-	told := func(untold ...webhook.Untold) {
-		t.Helper()
-		if err := x.MarkTold(t.Context(), untold); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set := func(active bool) webhook.Subscription {
-		t.Helper()
-		return must[webhook.Subscription](t)(x.UpdateSubscription(t.Context(), x.owner.Actor("127.0.0.1", "test"), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: &active}))
-	}
-	expect()
-	disabled := webhook.Untold{Subscription: x.sub.RowID, Organization: x.org(), DisabledAt: set(false).DisabledAt}
-	expect(disabled)
-	set(true)
-	expect() // nobody was told
-	told(disabled)
-	returned := disabled
-	returned.DisabledAt = nil
-	expect(returned)
-	time.Sleep(2 * time.Millisecond)
-	again := disabled
-	again.DisabledAt = set(false).DisabledAt
-	expect(again) // another outage
-	told(again)
-	expect()
-	if err := x.DeleteSubscription(t.Context(), x.owner.Actor("127.0.0.1", "test"), x.org(), x.sub.ID); err != nil {
-		t.Fatal(err)
-	}
-	expect()
+		tell(nil)
+		expect("deleted")
+	})
 }
 
 func TestAlertState(t *testing.T) {
