@@ -14,12 +14,12 @@ import (
 // alertsName is the row of table instance with the state of the alerts.
 const alertsName = "alerts"
 
-// Untold lists up to limit subscriptions of which the operator must be told: they became disabled, or active again after the
-// operator was told that they were disabled.
+// Untold lists up to limit subscriptions of which the operator must be told: failures have disabled them, or they are active
+// again after the operator was told that. A pause by hand needs no alert, because a person did it.
 func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, err error) {
 	err = s.list(ctx, &list, `
-		SELECT id, organization_id, disabled_at FROM subscriptions INDEXED BY subscriptions_untold
-		WHERE disabled_at IS NOT told_disabled_at AND deleted_at IS NULL ORDER BY id LIMIT ?`, limit)
+		SELECT id, organization_id, iif(paused, NULL, disabled_at) AS disabled_at FROM subscriptions INDEXED BY subscriptions_untold
+		WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL ORDER BY id LIMIT ?`, limit)
 	return list, err
 }
 
@@ -27,7 +27,7 @@ func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, e
 func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.AlertSubject, err error) {
 	err = s.get(ctx, &subject, `
 		SELECT `+subscriptionColumns+`, o.name AS organization_name
-		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?`, row)
+		FROM subscriptions s`+subscriptionJoins+` WHERE s.id = ?`, row)
 	subject.PendingDeliveries = s.pending.of(row)
 	return subject, err
 }

@@ -57,6 +57,13 @@ func Channels(urls []redact.Text) ([]Channel, error) {
 	return channels, errors.Join(wrong...)
 }
 
+// ownForms are hosts whose webhook takes only messages in its own form, and how to write its URL.
+var ownForms = map[string]string{
+	"hooks.slack.com":  "slack://hook:A-B-C@webhook for https://hooks.slack.com/services/A/B/C",
+	"discord.com":      "discord://TOKEN@ID for https://discord.com/api/webhooks/ID/TOKEN",
+	"api.telegram.org": "telegram://TOKEN@telegram?chats=@CHANNEL",
+}
+
 const formsMend = "write the URL as in the section about alerts of the document \"operating\""
 
 // check sets the service, or returns an advice.
@@ -72,6 +79,8 @@ func (c *Channel) check() error {
 		return advise("the service is unknown", "begin the URL with one of: "+strings.Join(slices.Sorted(maps.Keys(services)), "://, ")+"://")
 	case u.Host == "":
 		return advise("the URL of "+c.service+" has no host after ://", formsMend)
+	case c.service == generic.Scheme && ownForms[u.Hostname()] != "":
+		return advise("this service takes messages in its own form only", "write "+ownForms[u.Hostname()])
 	}
 	if _, err := c.make(u, custom); err != nil {
 		return advise("the URL of "+c.service+" is wrong: "+c.scrub(err), formsMend)

@@ -240,7 +240,9 @@ func TestAListOfURLs(t *testing.T) {
 		"discord://canary":                  "the URL of discord is wrong: setting config URL: token missing",
 		"teams://canary@canary":             "the URL of teams is wrong",
 		"ntfy+https://canary/canary":        "the service takes no + after its name",
-		"logger://canary":                   "URL 1: the service is unknown",
+		"https://hooks.slack.com/services/canary/canary/canary": "write slack://hook:A-B-C@webhook",
+		"https://discord.com/api/webhooks/canary/canary":        "write discord://TOKEN@ID",
+		"logger://canary": "URL 1: the service is unknown",
 	} {
 		_, err := alert.Channels([]redact.Text{redact.New(raw)})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {

@@ -17,7 +17,7 @@ func (r *report) checkAlerts(c config.Alerts) {
 		return
 	}
 	if len(channels) == 0 {
-		r.ok(check, "alerts.urls is not set, so Keyhook tells nobody when a subscription is disabled or the disk is nearly full.")
+		r.ok(check, "Doctor found no alerts.urls. Without them, Keyhook tells nobody when a subscription is disabled or the disk is nearly full.")
 		return
 	}
 	var names []string
