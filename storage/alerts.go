@@ -27,8 +27,8 @@ func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, e
 func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.AlertSubject, err error) {
 	err = s.get(ctx, &subject, `
 		SELECT `+subscriptionColumns+`, o.name AS organization_name
-		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id WHERE s.id = ?`, row)
-	subject.PendingDeliveries = s.pending.of(row)
+		FROM subscriptions s`+subscriptionJoins+` WHERE s.id = ?`, row)
+	s.completeSubscription(&subject.Subscription, s.Hold())
 	return subject, err
 }
 
