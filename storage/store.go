@@ -62,9 +62,10 @@ type Store struct {
 	replays *scan.Reader // reads of replays, which may take minutes
 
 	// Used by the writer only; see event_order.go.
-	lastEvent  int64 // row id of the newest event
-	latestTime int64 // the latest time of any transaction since the clock was last set back
-	disorder   int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
+	lastEvent    int64 // row id of the newest event
+	lastDelivery int64 // row id of the newest delivery
+	latestTime   int64 // the latest time of any transaction since the clock was last set back
+	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
 
 	pending       pendingCount
 	subscriptions subscriptionCount
