@@ -70,6 +70,8 @@ func (w *worker) record() {
 
 // recordAlone saves a result, however long that takes. Until then the delivery is not queued again.
 func (w *worker) recordAlone(result attemptResult) {
+	w.unsaved.Add(1)
+	defer w.unsaved.Add(-1)
 	var settled []webhook.Settled
 	err := retryWrite(w.ctx, func() (err error) {
 		if settled, err = w.store.Record(w.recordCtx, result.Result); err != nil {

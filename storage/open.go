@@ -123,7 +123,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.changeBeforeRun(s.interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	steps := []func(*tx) error{s.pending.load, s.subscriptions.load, s.loadHold, s.loadOrder}
+	steps := []func(*tx) error{s.pending.load, s.subscriptions.load, s.loadHold, s.loadLastDelivery, s.loadOrder}
 	if !o.isCopy {
 		steps = append(steps, s.loadClock)
 	}

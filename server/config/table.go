@@ -91,6 +91,11 @@ var table = []Setting{
 	newSetting("metrics.listen", "", text("host:port", optional(checkAddress)),
 		"host:port for /metrics without credentials; empty: server.listen, for loopback clients and platform:read"),
 
+	newSetting("alerts.urls", "", serviceURLs,
+		"services that tell you what needs a person, such as a disabled subscription; empty: nobody is told"),
+	newSetting("alerts.interval", "15m", duration(time.Second, day),
+		"time between two messages of a kind; what happens in between is one message"),
+
 	newSetting("log.level", "info", choice(slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 		"lowest level to log: debug, info, warn or error"),
 	newSetting("log.format", LogJSON, choice(LogJSON, LogText),

@@ -63,6 +63,7 @@ func (r *report) checkServing(c config.Config) {
 	r.checkProxies(c)
 	r.checkAddress(c)
 	r.checkEgress(c.Egress)
+	r.checkAlerts(c.Alerts)
 }
 
 func (r *report) checkEgress(e config.Egress) {
