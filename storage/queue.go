@@ -107,7 +107,7 @@ func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) er
 		}
 		for _, delivery := range begun {
 			i := index[delivery]
-			ids[i] = attemptRow(delivery, starts[i].Number)
+			ids[i] = webhook.AttemptRow(delivery, starts[i].Number)
 			t.rememberSending(sendingDelivery{
 				ID: delivery, Subscription: starts[i].Subscription, Cause: starts[i].Trigger, Attempts: starts[i].Number - 1, BegunAt: t.Now(),
 			})
@@ -122,10 +122,6 @@ var beginStatement = statements(func(n int) string {
 	return `UPDATE deliveries SET state = ` + stateSending + `, due_at = ? FROM (VALUES (?, ?, ?)` + strings.Repeat(", (?, ?, ?)", n-1) + `) start
 		WHERE id = start.column1 AND +subscription_id = start.column2 AND +state = ` + statePending + ` AND +attempts = start.column3 RETURNING id`
 })
-
-// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither lookup needs an
-// index. A delivery has at most maxAttempts + maxInterruptions attempts, which is less than 256.
-func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
 // UndoBegin takes back attempts that were begun and not sent, as if they had never begun. Their deliveries are due, unless
 // they were dropped meanwhile.
