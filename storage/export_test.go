@@ -279,3 +279,9 @@ func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
 	}
 	return visited
 }
+
+// ExpireEvents deletes a batch of the events from before a time, in a transaction.
+func (s *Store) ExpireEvents(t *Tx, before int64) error {
+	_, err := s.deleteEventBatch(t, 0, before)
+	return err
+}
