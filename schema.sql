@@ -145,6 +145,7 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);
 CREATE INDEX api_keys_live ON api_keys (organization_id, expires_at) WHERE revoked_at IS NULL;
 CREATE INDEX api_keys_by_user ON api_keys (user_id);
+CREATE INDEX api_keys_by_prefix ON api_keys (key_prefix);
 
 CREATE TABLE audit_events (
     id              INTEGER PRIMARY KEY,
@@ -170,6 +171,7 @@ CREATE TABLE subscriptions (
     public_id             TEXT    NOT NULL UNIQUE,
     organization_id       INTEGER NOT NULL REFERENCES organizations (id),
     url                   TEXT    NOT NULL,
+    url_at                INTEGER NOT NULL, -- since when it has this URL
     event_types           TEXT    NOT NULL, -- as the owner wrote them, separated by spaces; empty means every type
     audit_events          INTEGER NOT NULL CHECK (audit_events IN (0, 1)), -- 1: receives audit events of these types too
     description           TEXT    NOT NULL,
@@ -178,6 +180,7 @@ CREATE TABLE subscriptions (
     last_error            TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
     epoch                 INTEGER NOT NULL, -- grows with every change of status, URL or secret
     probe_at              INTEGER NOT NULL, -- while failing: the time of the next probe
+    paused                INTEGER NOT NULL CHECK (paused = 0 OR paused = 1 AND status = 'disabled'), -- 1: disabled by hand
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
     secret                BLOB    NOT NULL, -- sealed
     previous_secret       BLOB,             -- sealed; also signs until previous_until
@@ -186,6 +189,7 @@ CREATE TABLE subscriptions (
     created_at            INTEGER NOT NULL,
     updated_at            INTEGER NOT NULL,
     disabled_at           INTEGER,
+    told_disabled_at      INTEGER, -- the disabled_at of which an alert has told the operator
     last_success_at       INTEGER,
     last_failure_at       INTEGER,
     deleted_at            INTEGER
@@ -193,6 +197,8 @@ CREATE TABLE subscriptions (
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
 CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE previous_secret IS NOT NULL;
+CREATE INDEX subscriptions_untold ON subscriptions (id)
+    WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 
 -- The patterns that fan-out uses to find the subscriptions of an event. '*' stands for every type. No pattern of a
@@ -219,7 +225,7 @@ CREATE TABLE events (
 ) STRICT;
 
 CREATE INDEX events_by_organization ON events (organization_id);
-CREATE UNIQUE INDEX events_by_idempotency_key ON events (organization_id, idempotency_key)
+CREATE UNIQUE INDEX events_by_idempotency_key ON events (idempotency_key, organization_id)
     WHERE idempotency_key IS NOT NULL;
 
 -- The queue. While an attempt is in progress, its delivery is the only record of it: state 4 or 5 says so, due_at is the

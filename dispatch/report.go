@@ -38,7 +38,7 @@ func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result,
 		attrs = append(attrs, slog.String("error", r.Failure.String()))
 	}
 	if settled.State == webhook.Pending {
-		attrs = append(attrs, slog.Int64("due_at", settled.DueAt))
+		attrs = append(attrs, slog.String("due_at", string(webhook.AppendTime(nil, settled.DueAt))))
 	}
 	if r.Trigger != webhook.ByTest {
 		attrs = append(attrs, slog.String("health", string(settled.Health.Status)), slog.Int("consecutive_failures", settled.Health.ConsecutiveFailures))

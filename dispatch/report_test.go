@@ -29,7 +29,7 @@ func TestLog(t *testing.T) {
 			for i, line := range lines[:4] {
 				contains(t, line, `"level":"INFO"`, `"msg":"attempt failed"`, `"subscription":"`+sub.ID+`"`, `"event":"`+event+`"`,
 					`"organization":"`+x.owner.Organization.ID+`"`, `"event_type":"order.paid"`, `"attempt":`+strconv.Itoa(i+1),
-					`"status":503`, `"error":"http_status: 503"`, `"duration_ms":`, `"delivery_state":"pending"`, `"due_at":`, `"health":"healthy"`)
+					`"status":503`, `"error":"http_status: 503"`, `"duration_ms":`, `"delivery_state":"pending"`, `"due_at":"2000-01-01T0`, `"health":"healthy"`)
 			}
 			contains(t, lines[4], `"level":"WARN"`, `"delivery_state":"exhausted"`, `"health":"failing"`)
 			contains(t, lines[5], `"level":"INFO"`, `"msg":"attempt succeeded"`, `"status":200`, `"health":"healthy"`)

@@ -53,17 +53,12 @@ func newAuditBody(e access.AuditEvent) auditBody {
 
 func (h audit) list(x *exchange) error {
 	filter := readAuditFilter(&x.query)
-	p, err := x.page()
-	if err != nil {
-		return err
+	list := func(ctx context.Context, organization, before int64, limit int) ([]access.AuditEvent, int64, error) {
+		filter.Before, filter.Limit = before, limit
+		page, err := h.store.AuditPage(ctx, organization, filter)
+		return page.Events, page.Next, err
 	}
-	filter.Before, filter.Limit = p.After.Row, p.More()
-	found, err := h.store.AuditPage(x.request.Context(), x.organization(), filter)
-	if err != nil {
-		return err
-	}
-	p.Ended = form.Position{Row: found.Next}
-	return writePage(x, p, found.Events, newAuditBody, func(e access.AuditEvent) form.Position { return form.Position{Row: e.RowID} })
+	return searchRows(x, list, newAuditBody, func(e access.AuditEvent) int64 { return e.RowID })
 }
 
 // readAuditFilter reads the filters of the list.

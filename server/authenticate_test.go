@@ -277,7 +277,7 @@ func TestPanics(t *testing.T) {
 // panicking is a store that panics in a handler.
 type panicking struct{ server.Store }
 
-func (panicking) Keys(context.Context, int64, access.Status, int64, int64, int) ([]access.Key, error) {
+func (panicking) KeyPage(context.Context, int64, access.KeyFilter) (access.KeyPage, error) {
 	panic("the store is upside down")
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 type deliveryStore interface {
 	// AttemptPage lists attempts, newest first.
 	AttemptPage(ctx context.Context, organization int64, id string, f webhook.AttemptFilter) (webhook.AttemptPage, error)
+	// SentAttempt returns one attempt with its request.
+	SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error)
+	scheduleStore
 	// Redeliver creates a new delivery of the event of an attempt.
 	Redeliver(ctx context.Context, actor access.Actor, organization int64, id, attempt string) error
 }
@@ -33,6 +37,7 @@ const testMargin = 15 * time.Second
 // deliveries are the endpoints of delivery attempts.
 type deliveries struct {
 	store    deliveryStore
+	headers  func(webhook.Attempt) http.Header
 	tester   Tester
 	limit    time.Duration // of one attempt
 	draining *atomic.Bool
@@ -54,12 +59,13 @@ type attemptBody struct {
 	NextAttemptAt  *timestamp `json:"next_attempt_at"`
 }
 
-func newAttemptBody(a webhook.Attempt) attemptBody {
+// newAttemptBody shows an attempt. s says when its delivery is sent again.
+func newAttemptBody(a webhook.Attempt, s webhook.Schedule) attemptBody {
 	return attemptBody{
 		ID: a.ID, SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		AttemptNumber: a.Number, Trigger: a.Trigger.String(), Outcome: a.Outcome.String(),
 		ResponseStatus: a.ResponseStatus, ResponseBody: a.ResponseBody, DurationMS: a.DurationMS, Error: nullIfEmpty(a.Error),
-		AttemptedAt: timestamp(a.AttemptedAt), NextAttemptAt: (*timestamp)(a.NextAttemptAt),
+		AttemptedAt: timestamp(a.AttemptedAt), NextAttemptAt: (*timestamp)(s.NextAttempt(a.NextAttemptAt, time.Now().UnixMilli())),
 	}
 }
 
@@ -78,7 +84,7 @@ func (h deliveries) test(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.ok(newAttemptBody(attempt))
+	return x.ok(newAttemptBody(attempt, webhook.Schedule{})) // a test is not repeated
 }
 
 func (h deliveries) list(x *exchange) error {
@@ -96,8 +102,63 @@ func (h deliveries) list(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	schedules, err := h.store.Schedules(x.request.Context(), x.organization(), []string{id})
+	if err != nil {
+		return err
+	}
+	body := func(a webhook.Attempt) attemptBody { return newAttemptBody(a, schedules[id]) }
 	p.Ended = form.Position{Row: found.Next, At: found.NextAt}
-	return writePage(x, p, found.Attempts, newAttemptBody, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
+	return writePage(x, p, found.Attempts, body, func(a webhook.Attempt) form.Position { return form.Position{Row: a.RowID, At: a.AttemptedAt} })
+}
+
+// sentAttemptBody is one attempt with its request.
+type sentAttemptBody struct {
+	attemptBody
+	Request requestBody `json:"request"`
+}
+
+// requestBody is the request of an attempt, as far as the caller may know it.
+type requestBody struct {
+	Method  string            `json:"method"`
+	URL     *string           `json:"url"` // without its query; null if the subscription has got another URL since
+	Headers map[string]string `json:"headers"`
+	Body    *string           `json:"body"` // null without the permission to read the event
+}
+
+// find returns the attempt in the path.
+func (h deliveries) find(x *exchange) (found webhook.SentAttempt, err error) {
+	id, err := x.pathID("id", subscriptionID, aSubscription)
+	if err != nil {
+		return found, err
+	}
+	attempt, err := x.pathID("attempt_id", attemptID, anAttempt)
+	if err != nil {
+		return found, err
+	}
+	return h.store.SentAttempt(x.request.Context(), x.organization(), id, attempt)
+}
+
+func (h deliveries) read(x *exchange) error {
+	sent, err := h.find(x)
+	if err != nil {
+		return err
+	}
+	schedules, err := h.store.Schedules(x.request.Context(), x.organization(), []string{sent.SubscriptionID})
+	if err != nil {
+		return err
+	}
+	request := requestBody{Method: http.MethodPost, Headers: map[string]string{}}
+	for name, values := range h.headers(sent.Attempt) {
+		request.Headers[name] = strings.Join(values, ", ")
+	}
+	if sent.URLAt <= sent.AttemptedAt {
+		url, _, _ := strings.Cut(sent.URL, "?")
+		request.URL = &url
+	}
+	if x.Principal.Can(access.EventsRead) && (!access.IsAuditType(sent.EventType) || x.Principal.Can(access.AuditRead)) {
+		request.Body = new(string(sent.Body))
+	}
+	return x.ok(sentAttemptBody{newAttemptBody(sent.Attempt, schedules[sent.SubscriptionID]), request})
 }
 
 // findLog checks that the subscription in the path has a log. The log of a deleted subscription exists until retention removes

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
@@ -17,11 +18,16 @@ type eventStore interface {
 	// PublishEvents stores events and their deliveries in one transaction, all or nothing. After it returned the error of
 	// ctx, it may still read the events, so callers must not reuse their bytes.
 	PublishEvents(ctx context.Context, organization int64, events []webhook.NewEvent) ([]webhook.Published, error)
-	// Events lists events, newest first, with row ids below before; 0 starts at the newest.
-	Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
-	// EventsWithoutAudit is Events without audit events.
-	EventsWithoutAudit(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error)
+	// EventPage lists events, newest first; organization access.AllOrganizations lists those of all organizations.
+	EventPage(ctx context.Context, organization int64, f webhook.EventFilter) (webhook.EventPage, error)
 	Event(ctx context.Context, organization int64, id string) (webhook.Event, []webhook.Delivery, error)
+	scheduleStore
+}
+
+// scheduleStore is the part of the store that knows when deliveries are sent.
+type scheduleStore interface {
+	// Schedules returns when the deliveries of subscriptions are sent, by public id, without deleted subscriptions.
+	Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error)
 }
 
 // events are the event endpoints. form.Event and form.Events read the bodies.
@@ -147,18 +153,26 @@ type deliveryBody struct {
 	SubscriptionID string     `json:"subscription_id"`
 	State          string     `json:"state"`
 	Attempts       int        `json:"attempts"`
-	NextAttemptAt  *timestamp `json:"next_attempt_at"` // while pending
+	NextAttemptAt  *timestamp `json:"next_attempt_at"` // null if it waits for anything but a time
 }
 
 func (h events) list(x *exchange) error {
-	events := h.store.EventsWithoutAudit
-	if x.Principal.Can(access.AuditRead) {
-		events = h.store.Events
+	filter := readEventFilter(&x.query)
+	filter.WithoutAudit = !x.Principal.Can(access.AuditRead)
+	list := func(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, int64, error) {
+		filter.Before, filter.Limit = before, limit
+		page, err := h.store.EventPage(ctx, organization, filter)
+		return page.Events, page.Next, err
 	}
-	list := func(ctx context.Context, before int64, limit int) ([]webhook.Event, error) {
-		return events(ctx, x.organization(), before, limit)
-	}
-	return listRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
+	return searchRows(x, list, newEventBody, func(e webhook.Event) int64 { return e.RowID })
+}
+
+// readEventFilter reads the filters of the list.
+func readEventFilter(q *form.Query) (f webhook.EventFilter) {
+	f.Type = q.Matching("type", "must be an event type such as user.created, or a prefix such as user.*", webhook.ValidPattern)
+	f.IdempotencyKey = q.Matching("idempotency_key", "must be the idempotency_key of an event", form.ValidIdempotencyKey)
+	f.Since, f.Until = q.Period()
+	return f
 }
 
 // find returns the event in the path. For a caller without audit:read, audit events do not exist.
@@ -189,11 +203,22 @@ func (h events) read(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	var waiting []string
+	for _, d := range sent {
+		if d.State == webhook.Pending {
+			waiting = append(waiting, d.SubscriptionID)
+		}
+	}
+	schedules, err := h.store.Schedules(x.request.Context(), x.organization(), waiting)
+	if err != nil {
+		return err
+	}
 	body := eventWithDeliveries{event.ID, event.Type, timestamp(event.At), event.OrganizationID, data, []deliveryBody{}}
+	now := time.Now().UnixMilli()
 	for _, d := range sent {
 		item := deliveryBody{SubscriptionID: d.SubscriptionID, State: d.State.String(), Attempts: d.Attempts}
-		if d.State == webhook.Pending {
-			item.NextAttemptAt = (*timestamp)(&d.DueAt)
+		if schedule, found := schedules[d.SubscriptionID]; found && d.State == webhook.Pending {
+			item.NextAttemptAt = (*timestamp)(schedule.NextAttempt(&d.DueAt, now))
 		}
 		body.Deliveries = append(body.Deliveries, item)
 	}

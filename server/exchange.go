@@ -11,6 +11,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/keyhook/keyhook/server/check"
+	"github.com/keyhook/keyhook/server/credential"
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -200,13 +201,35 @@ func isInvalidRequest(err error) bool {
 	return kind == fault.Malformed || kind == fault.Invalid || kind == fault.TooLarge || errors.As(err, &unsupported)
 }
 
+// allOrganizations is the value of the parameter organization with which a list has the items of all organizations.
+const allOrganizations = "all"
+
+func (x *exchange) listsAll() bool {
+	value, _ := x.query.Value("organization")
+	return value == allOrganizations
+}
+
+// listed returns the organization whose items a list has: the one in which the caller acts, or all. Only operators may list all.
+func (x *exchange) listed() (organization int64, err error) {
+	x.query.Matching("organization", "must be all; the header "+credential.OrganizationHeader+" names one organization",
+		func(value string) bool { return value == allOrganizations })
+	if !x.listsAll() {
+		return x.organization(), nil
+	}
+	return access.AllOrganizations, check.Permit(x.Principal, access.NewScope(access.PlatformRead))
+}
+
 // page reads limit and cursor. A handler reads them last, because this reports all problems of the query.
 func (x *exchange) page() (form.Page, error) { return x.query.Page(x.list()) }
 
-// list names the list of a request: its route, the organization in which the caller acts, and the values in the path.
+// list names the list of a request: its route, the organization whose items it has, and the values in the path.
 func (x *exchange) list() string {
 	var name strings.Builder
-	name.WriteString(x.route.pattern + "\n" + x.Principal.Organization.ID)
+	organization := x.Principal.Organization.ID
+	if x.listsAll() {
+		organization = allOrganizations
+	}
+	name.WriteString(x.route.pattern + "\n" + organization)
 	for _, p := range x.params {
 		name.WriteString("\n" + p.Value)
 	}

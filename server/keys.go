@@ -12,8 +12,8 @@ import (
 type keyStore interface {
 	// CreateKey stores a key of creator. Its scope is reduced to the permissions of creator.
 	CreateKey(ctx context.Context, creator access.Principal, actor access.Actor, k access.NewKey) (access.Key, error)
-	// Keys lists them newest first, with row ids below before; 0 starts at the newest. An empty status means any.
-	Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error)
+	// KeyPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
+	KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (access.KeyPage, error)
 	Key(ctx context.Context, organization int64, id string) (access.Key, error)
 	RevokeKey(ctx context.Context, actor access.Actor, organization int64, id string) error
 	// RotateKey replaces a key with a new key of creator. The old key stays valid for the grace period. Conflict if it
@@ -90,15 +90,32 @@ func (x *exchange) createdKey(key access.Key, notGranted access.Scope, credentia
 }
 
 func (h keys) list(x *exchange) error {
-	status := x.query.Choice("status", string(access.Active),
-		string(access.Active), string(access.Revoked), string(access.Expired), "all")
-	if status == "all" {
+	filter := readKeyFilter(&x.query)
+	list := func(ctx context.Context, organization, before int64, limit int) ([]access.Key, int64, error) {
+		filter.Before, filter.Limit = before, limit
+		page, err := h.store.KeyPage(ctx, organization, filter)
+		return page.Keys, page.Next, err
+	}
+	return searchRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
+}
+
+// readKeyFilter reads the filters of the list. Somebody who looks for a prefix wants to find the key in any status.
+func readKeyFilter(q *form.Query) access.KeyFilter {
+	const anyStatus = "all"
+	otherwise := string(access.Active)
+	prefix, found := q.Value("prefix")
+	if found {
+		display, ok := access.ParseDisplay(prefix)
+		if !ok {
+			q.Refuse("prefix", "must be the key_prefix of an API key, such as svc_AbCdEf")
+		}
+		prefix, otherwise = display, anyStatus
+	}
+	status := q.Choice("status", otherwise, string(access.Active), string(access.Revoked), string(access.Expired), anyStatus)
+	if status == anyStatus {
 		status = ""
 	}
-	list := func(ctx context.Context, before int64, limit int) ([]access.Key, error) {
-		return h.store.Keys(ctx, x.organization(), access.Status(status), time.Now().UnixMilli(), before, limit)
-	}
-	return listRows(x, list, newKeyBody, func(k access.Key) int64 { return k.RowID })
+	return access.KeyFilter{Status: access.Status(status), Now: time.Now().UnixMilli(), Prefix: prefix}
 }
 
 // find returns the API key in the path.

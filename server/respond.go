@@ -116,6 +116,26 @@ func listRows[R, B any](x *exchange, list func(ctx context.Context, before int64
 	return writePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
 }
 
+// searchRows is listRows for a list that may have the items of all organizations, and whose search may end early. next is then
+// the row id at which the next page begins, and otherwise 0.
+func searchRows[R, B any](x *exchange, list func(ctx context.Context, organization, before int64, limit int) (found []R, next int64, err error),
+	body func(R) B, row func(R) int64) error {
+	organization, err := x.listed()
+	if err != nil {
+		return err
+	}
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	found, next, err := list(x.request.Context(), organization, p.After.Row, p.More())
+	if err != nil {
+		return err
+	}
+	p.Ended = form.Position{Row: next}
+	return writePage(x, p, found, body, func(r R) form.Position { return form.Position{Row: row(r)} })
+}
+
 // show responds with the resource that find returns.
 func show[R, B any](x *exchange, find func(*exchange) (R, error), body func(R) B) error {
 	found, err := find(x)

@@ -39,13 +39,13 @@ func (h *handlers) table() []route {
 		post("/api/v1/auth/verify/", h.verification.verify).need(access.APIKeysRead, access.PlatformActAs).body(maxSmallBody),
 		post("/api/v1/auth/explain/", h.explanation.explain).need(access.APIKeysRead).body(maxSmallBody),
 
-		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("status"),
+		get("/api/v1/api-keys/", h.keys.list).need(access.APIKeysRead).pages("organization", "status", "prefix"),
 		post("/api/v1/api-keys/", h.keys.create).need(access.APIKeysWrite).body(maxSmallBody),
 		get("/api/v1/api-keys/{id}/", h.keys.read).need(access.APIKeysRead).of(key),
 		del("/api/v1/api-keys/{id}/", h.keys.revoke).need(access.APIKeysWrite).of(key),
 		post("/api/v1/api-keys/{id}/rotate/", h.keys.rotate).need(access.APIKeysWrite).body(maxSmallBody).of(key),
 
-		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("status"),
+		get("/api/v1/webhooks/subscriptions/", h.subscriptions.list).need(access.WebhooksRead).pages("organization", "status"),
 		post("/api/v1/webhooks/subscriptions/", h.subscriptions.create).need(access.WebhooksWrite).body(maxSmallBody),
 		get("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.read).need(access.WebhooksRead).of(subscription),
 		patch("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.update).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
@@ -55,15 +55,17 @@ func (h *handlers) table() []route {
 		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.replays.replay).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", h.deliveries.list).need(access.WebhooksRead).
 			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
+		get("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/", h.deliveries.read).need(access.WebhooksRead).of(exists(h.deliveries.find)),
 		post("/api/v1/webhooks/subscriptions/{id}/deliveries/{attempt_id}/redeliver/", h.deliveries.redeliver).need(access.WebhooksWrite).of(subscription),
 		get("/api/v1/webhooks/stats/", h.stats.read).need(access.WebhooksRead).query("since", "until", "subscription_id", "step"),
 
-		get("/api/v1/events/", h.events.list).need(access.EventsRead).pages(),
+		get("/api/v1/events/", h.events.list).need(access.EventsRead).
+			pages("organization", "type", "since", "until", "idempotency_key"),
 		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
 		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
 
-		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("type", "actor", "since", "until"),
+		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
 
 		get("/api/v1/queue/", h.queue.read).need(access.PlatformRead),
 		post("/api/v1/queue/hold/", h.queue.hold).need(access.PlatformWrite).body(maxSmallBody),
@@ -260,7 +262,7 @@ type handlers struct {
 func newHandlers(o Options, base string, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
 	lookup := form.Lookup{Store: o.Store}
 	h := &handlers{
-		health:        health{o.Store, o.Deliveries, o.Checks, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		health:        health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
 		whoami:        whoami{o.Store},
@@ -270,7 +272,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		explanation:   explanation{auth.checker, router, o.Store, lookup},
 		keys:          keys{o.Store, lookup, o.KeyPrefix},
 		subscriptions: subscriptions{o.Store, o.CheckURL},
-		deliveries:    deliveries{o.Store, o.Tester, o.TestTimeout, draining},
+		deliveries:    deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout, draining},
 		replays:       replays{o.Store},
 		stats:         stats{o.Store},
 		events:        events{o.Store},

@@ -23,6 +23,7 @@ import (
 	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Store is everything that the server asks of the store. Each file of handlers declares its own part.
@@ -57,10 +58,12 @@ type Store interface {
 
 // Options configure a Server. Store, Tester and CheckURL are required.
 type Options struct {
-	Store    Store
-	Tester   Tester
-	Issuer   check.Issuer                                   // nil accepts no tokens of an identity provider
-	CheckURL func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
+	Store  Store
+	Tester Tester
+	// SentHeaders returns the headers of an attempt's request, with masked signatures; nil shows none.
+	SentHeaders func(webhook.Attempt) http.Header
+	Issuer      check.Issuer                                   // nil accepts no tokens of an identity provider
+	CheckURL    func(raw string) (canonical string, err error) // of egress.Policy; returns an *egress.URLError
 
 	Limiter        *limiter.Limiter // the rate limits of keys; nil makes a new one
 	KeyPrefix      string           // of new API keys; empty means access.DefaultKeyPrefix
@@ -69,11 +72,12 @@ type Options struct {
 	Checks         []Check          // run by /readyz, in addition to the server's own
 	// Deliveries is the check of /readyz whether deliveries are sent; nil checks nothing.
 	Deliveries    func(context.Context) (warning string, err error)
-	Observe       RequestObserver // nil observes nothing
-	Metrics       http.Handler    // serves /metrics; nil means 404
-	TLS           *tls.Config     // nil means plain HTTP/1.1; TLS also offers HTTP/2
-	ShutdownGrace time.Duration   // time for running requests at shutdown; 0 means 20 s
-	TestTimeout   time.Duration   // how long a test delivery may take; 0 means 15 s
+	Settings      map[string]string // name to text, without secrets; /readyz shows them on the local socket
+	Observe       RequestObserver   // nil observes nothing
+	Metrics       http.Handler      // serves /metrics; nil means 404
+	TLS           *tls.Config       // nil means plain HTTP/1.1; TLS also offers HTTP/2
+	ShutdownGrace time.Duration     // time for running requests at shutdown; 0 means 20 s
+	TestTimeout   time.Duration     // how long a test delivery may take; 0 means 15 s
 
 	BodyMemory            int64                    // bytes for the bodies of all requests, at least MinBodyMemory; 0 means DefaultBodyMemory
 	TokenRate             int                      // requests a second per organization without API keys; 0 means check.DefaultTokenRate
@@ -153,6 +157,9 @@ func (o *Options) normalize() (base string, err error) {
 	o.TokenRate = cmp.Or(o.TokenRate, check.DefaultTokenRate)
 	o.ConnectionsPerAddress = cmp.Or(o.ConnectionsPerAddress, DefaultConnectionsPerAddress)
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, access.DefaultKeyPrefix)
+	if o.SentHeaders == nil {
+		o.SentHeaders = func(webhook.Attempt) http.Header { return nil }
+	}
 	if o.Limiter == nil {
 		o.Limiter = limiter.New(limiter.Window)
 	}

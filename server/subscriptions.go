@@ -15,8 +15,8 @@ import (
 // subscriptionStore is the part of the store that the subscription endpoints use.
 type subscriptionStore interface {
 	CreateSubscription(ctx context.Context, actor access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error)
-	// Subscriptions lists them newest first, with row ids below before; 0 starts at the newest. An empty status means any.
-	Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error)
+	// SubscriptionPage lists them newest first; organization access.AllOrganizations lists those of all organizations.
+	SubscriptionPage(ctx context.Context, organization int64, f webhook.SubscriptionFilter) (webhook.SubscriptionPage, error)
 	Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error)
 	UpdateSubscription(ctx context.Context, actor access.Actor, organization int64, id string, c webhook.SubscriptionChange) (webhook.Subscription, error)
 	DeleteSubscription(ctx context.Context, actor access.Actor, organization int64, id string) error
@@ -46,6 +46,7 @@ type subscriptionBody struct {
 	Status              string     `json:"status"`
 	ConsecutiveFailures int        `json:"consecutive_failures"`
 	LastError           *string    `json:"last_error"`
+	BlockedBy           *string    `json:"blocked_by"` // why nothing is sent; null if something is
 	Description         string     `json:"description"`
 	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null means unlimited
 	PendingDeliveries   int64      `json:"pending_deliveries"`
@@ -66,7 +67,7 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, LastError: nullIfEmpty(s.LastError), Description: s.Description,
+		ConsecutiveFailures: s.ConsecutiveFailures, LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description,
 		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
 		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
@@ -103,10 +104,11 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 
 func (h subscriptions) list(x *exchange) error {
 	status := x.query.Choice("status", "", string(webhook.Healthy), string(webhook.Failing), string(webhook.Disabled))
-	list := func(ctx context.Context, before int64, limit int) ([]webhook.Subscription, error) {
-		return h.store.Subscriptions(ctx, x.organization(), webhook.Status(status), before, limit)
+	list := func(ctx context.Context, organization, before int64, limit int) ([]webhook.Subscription, int64, error) {
+		page, err := h.store.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Status: webhook.Status(status), Before: before, Limit: limit})
+		return page.Subscriptions, page.Next, err
 	}
-	return listRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
+	return searchRows(x, list, newSubscriptionBody, func(s webhook.Subscription) int64 { return s.RowID })
 }
 
 // find returns the subscription in the path.

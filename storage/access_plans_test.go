@@ -51,7 +51,7 @@ func TestAccessQueryPlans(t *testing.T) {
 	check(x.Members(ctx, org.ID, 0, 10))
 	check(x.Tokens(ctx, user, 0, 10))
 	check(x.Token(ctx, user, owner.Token.ID))
-	check(x.Keys(ctx, org.RowID, access.Active, 0, 0, 10))
+	check(x.KeyPage(ctx, org.RowID, access.KeyFilter{Status: access.Active, Limit: 10}))
 	check(x.Key(ctx, org.RowID, key.ID))
 	check(x.RotateKey(ctx, owner, x.by, key.ID, access.Mint("svc"), time.Hour))
 	check(x.RotateKey(ctx, owner, x.by, must[access.Key](t)(x.create(t, owner, access.EventsRead)).ID, access.Mint("svc"), 0))

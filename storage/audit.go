@@ -73,61 +73,26 @@ func newAuditActor(by access.Actor) auditActor {
 	return a
 }
 
-// AuditPage lists the audit log of an organization, newest first. Faults: Unavailable if too many reads of its logs are
-// running.
-func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (access.AuditPage, error) {
-	page := access.AuditPage{Events: []access.AuditEvent{}}
-	end, err := s.logs.Take(ctx, organization)
-	if err != nil {
-		return page, err
+// AuditPage lists the audit log of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
+// reads of the organization's logs are running.
+func (s *Store) AuditPage(ctx context.Context, organization int64, f access.AuditFilter) (page access.AuditPage, err error) {
+	list := scan.List[access.AuditEvent]{
+		Logs: s.logs, Table: "audit_events a", Index: "audit_events_by_organization",
+		Columns: `
+			a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at, a.details,
+			o.public_id AS organization_public_id`,
+		Joins: "CROSS JOIN organizations o ON o.id = a.organization_id",
+		Where: "(?5 = '' OR a.type = ?5) AND (?6 = '' OR a.actor_id = ?6 OR a.actor_type = ?6) AND a.at >= ?7 AND a.at < ?8",
 	}
-	defer end()
-	q := auditQuery{s.logs, organization, f, &page.Events}
-	high := scan.Position{Row: scan.UpperBound(f.Before)}
-	var next scan.Position
-	if f.Type+f.Actor != "" || f.Since != 0 || f.Until != 0 {
-		next, err = s.logs.Walk(ctx, high, q)
-	} else {
-		err = s.logs.ReadAll(ctx, high, q)
-	}
+	page.Events, page.Next, err = list.Page(ctx, scan.Query{
+		Organization: organization, Before: f.Before, Limit: f.Limit,
+		Filtered: f.Type+f.Actor != "" || f.Since != 0 || f.Until != 0,
+		Args:     []any{f.Type, f.Actor, f.Since, scan.UpperBound(f.Until)},
+	})
 	for i, e := range page.Events {
 		page.Events[i].ID = s.ids.ID(access.AuditEventID, e.RowID, e.At)
 	}
-	page.Next = next.Row
 	return page, err
-}
-
-// auditQuery is a search of the audit log of an organization.
-type auditQuery struct {
-	logs         *scan.Reader
-	organization int64
-	filter       access.AuditFilter
-	events       *[]access.AuditEvent
-}
-
-// Bound implements scan.Search.
-func (q auditQuery) Bound(ctx context.Context, high scan.Position, rows int) (low scan.Position, err error) {
-	err = q.logs.Pool.Get(ctx, &low, `
-		SELECT a.id FROM audit_events a INDEXED BY audit_events_by_organization
-		WHERE a.organization_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT 1 OFFSET ?`, q.organization, high.Row, rows-1)
-	return low, err
-}
-
-// Read implements scan.Search.
-func (q auditQuery) Read(ctx context.Context, low, high scan.Position) (full bool, err error) {
-	var batch []access.AuditEvent
-	err = q.logs.Pool.List(ctx, &batch, `
-		SELECT a.id, a.type, a.actor_type, a.actor_id, a.actor_name, a.target_type, a.target_id, a.ip, a.request_id, a.at,
-		       a.details, o.public_id AS organization_public_id
-		FROM audit_events a JOIN organizations o ON o.id = a.organization_id
-		WHERE a.organization_id = ?1 AND a.id >= ?2 AND a.id < ?3
-		  AND (?4 = '' OR a.type = ?4)
-		  AND (?5 = '' OR a.actor_id = ?5 OR a.actor_type = ?5)
-		  AND a.at >= ?6 AND a.at < ?7
-		ORDER BY a.id DESC LIMIT ?8`,
-		q.organization, low.Row, high.Row, q.filter.Type, q.filter.Actor, q.filter.Since, scan.UpperBound(q.filter.Until), q.filter.Limit-len(*q.events))
-	*q.events = append(*q.events, batch...)
-	return len(*q.events) >= q.filter.Limit, err
 }
 
 // anAuditEvent is true for an event e that publishes an audit event.

@@ -112,7 +112,7 @@ func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, 
 		Unused int    `db:"notused"`
 		Detail string `db:"detail"`
 	}
-	if err := db.SelectContext(ctx, &steps, "EXPLAIN QUERY PLAN "+text, make([]any, 20)[:parameters(text)]...); err != nil {
+	if err := db.SelectContext(ctx, &steps, "EXPLAIN QUERY PLAN "+text, make([]any, parameters(text))...); err != nil {
 		return nil, err
 	}
 	for _, step := range steps {
@@ -206,6 +206,18 @@ func (s *Store) AuditEvents(ctx context.Context, organization int64, f access.Au
 	return page.Events, err
 }
 
+// Events returns the events of one page.
+func (s *Store) Events(ctx context.Context, organization, before int64, limit int) ([]webhook.Event, error) {
+	page, err := s.EventPage(ctx, organization, webhook.EventFilter{Before: before, Limit: limit})
+	return page.Events, err
+}
+
+// Subscriptions returns the subscriptions of one page.
+func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
+	page, err := s.SubscriptionPage(ctx, organization, webhook.SubscriptionFilter{Before: before, Limit: limit, Status: status})
+	return page.Subscriptions, err
+}
+
 // BoundLog sets the limits of the write-ahead log in bytes.
 func BoundLog(o Options, restart, warn int64) Options {
 	o.logBounds = sqlite.LogBounds{Restart: restart, Warn: warn}
@@ -285,3 +297,12 @@ func (s *Store) ExpireEvents(t *Tx, before int64) error {
 	_, err := s.deleteEventBatch(t, 0, before)
 	return err
 }
+
+// PublishEventIn publishes any event in a transaction.
+func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) error {
+	_, err := s.publish(t, organization, "org_x", e, 0)
+	return err
+}
+
+// Delayed returns how many events of the transaction are not in the table yet.
+func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }

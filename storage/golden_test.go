@@ -130,7 +130,7 @@ func content(t *testing.T, store *storage.Store) map[string]any {
 	}
 	for _, o := range read["organizations"].([]access.Organization) {
 		read["members of "+o.ID] = must[[]access.Member](t)(store.Members(ctx, o.ID, 0, all))
-		keys := must[[]access.Key](t)(store.Keys(ctx, o.RowID, "", 0, 0, all))
+		keys := must[access.KeyPage](t)(store.KeyPage(ctx, o.RowID, access.KeyFilter{Limit: all})).Keys
 		for _, k := range keys {
 			read["scope of "+k.ID] = k.Scope.String()
 		}

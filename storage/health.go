@@ -21,7 +21,7 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 	if err := writeHealth(t, r.Subscription, next); err != nil {
 		return next, err
 	}
-	s.observeHealth(t, sub.Status, next.Status)
+	s.observeHealth(t, sub.Health, next)
 	if next.Status == sub.Status || next.Status == webhook.Healthy {
 		return next, nil
 	}
@@ -46,9 +46,9 @@ func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succee
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 	t.cache.invalidate(subscription)
 	_, err := t.Exec(`
-		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5,
+		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5, paused = ?8,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
-		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.Now(), subscription)
+		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.Now(), subscription, h.Paused)
 	return err
 }
 

@@ -30,10 +30,12 @@ func (noObserver) HealthChanged(webhook.Status) {}
 func (noObserver) Expired(int)                  {}
 func (noObserver) Interrupted(int)              {}
 
-// observeHealth reports a changed status to the observer after the commit.
-func (s *Store) observeHealth(t *tx, from, to webhook.Status) {
-	if from != to {
-		t.OnCommit(func() { s.observer.HealthChanged(to) })
+// observeHealth counts a subscription under its new health, and reports a changed status to the observer after the commit.
+func (s *Store) observeHealth(t *tx, from, to webhook.Health) {
+	s.countSubscription(t, from, -1)
+	s.countSubscription(t, to, 1)
+	if from.Status != to.Status {
+		t.OnCommit(func() { s.observer.HealthChanged(to.Status) })
 	}
 }
 

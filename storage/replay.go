@@ -128,23 +128,23 @@ func (s *Store) prepareReplay(ctx context.Context, organization int64, id string
 		return p, err
 	}
 	defer end()
-	p.ranges, err = s.rowRanges(ctx, p.since, p.until, o.rows, o.disorder)
+	p.ranges, err = s.rowRanges(ctx, s.replays, p.since, p.until, o.rows, o.disorder)
 	return p, err
 }
 
 // rowRanges returns the ranges of all that may have events of a period. Up to the row disorder, every event is read.
 // Later events are in the order of time, within clock.Tolerance. So a binary search finds the period.
-func (s *Store) rowRanges(ctx context.Context, since, until int64, all rowRange, disorder int64) ([]rowRange, error) {
+func (s *Store) rowRanges(ctx context.Context, reader *scan.Reader, since, until int64, all rowRange, disorder int64) ([]rowRange, error) {
 	const slack = int64(clock.Tolerance / time.Millisecond)
 	disordered := rowRange{all.after, min(all.last, disorder)}
 	ordered := rowRange{max(all.after, disorder), all.last}
-	first, err := s.firstEventSince(ctx, max(since, slack)-slack, ordered)
+	first, err := s.firstEventSince(ctx, reader, max(since, slack)-slack, ordered)
 	if err != nil {
 		return nil, err
 	}
 	end := ordered.last + 1
 	if until <= math.MaxInt64-slack {
-		if end, err = s.firstEventSince(ctx, until+slack, ordered); err != nil {
+		if end, err = s.firstEventSince(ctx, reader, until+slack, ordered); err != nil {
 			return nil, err
 		}
 	}
@@ -170,12 +170,12 @@ func patternLists(patterns []string) (exact, prefix string) {
 // firstEventSince returns the first row of a range whose event was created at that time or later. If there is none, it
 // returns the row after the range. In ordered rows the binary search takes about twenty steps, however long the history
 // is.
-func (s *Store) firstEventSince(ctx context.Context, at int64, in rowRange) (int64, error) {
+func (s *Store) firstEventSince(ctx context.Context, reader *scan.Reader, at int64, in rowRange) (int64, error) {
 	low, high := in.after+1, in.last+1 // all rows before low are earlier, and no row from high on is
 	for low < high {
 		middle := low + (high-low)/2
 		var e timedRow
-		err := s.replays.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
+		err := reader.Get(ctx, &e, "SELECT id, created_at AS at FROM events WHERE id >= ? ORDER BY id LIMIT 1", middle)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, fmt.Errorf("look for the first event of a period: %w", err)
@@ -338,10 +338,11 @@ func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replay
 		return made, nil
 	}
 	if _, err := t.Exec(`
-		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
-		SELECT value, ?, `+statePending+`, `+causeHand+`, 0, ? FROM json_each(?)`, p.subscription, t.Now(), checked.Rows); err != nil {
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
+		SELECT ? + key, value, ?, `+statePending+`, `+causeHand+`, 0, ? FROM json_each(?)`, s.lastDelivery+1, p.subscription, t.Now(), checked.Rows); err != nil {
 		return made, err
 	}
+	s.lastDelivery += n
 	t.countStored(p.organization, int(n)*storedPerDelivery)
 	t.OnCommit(func() { s.pending.add(p.subscription, n) })
 	s.announceChange(t, p.subscription)

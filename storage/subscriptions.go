@@ -8,39 +8,23 @@ import (
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/directory"
 	"github.com/keyhook/keyhook/storage/publicid"
-	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/sqlite"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 const subscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
-	s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at, s.rate_limit_per_second,
-	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at`
+	s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at, s.paused, s.rate_limit_per_second,
+	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, p.webhooks`
+
+// subscriptionJoins are the tables of subscriptionColumns.
+const subscriptionJoins = `
+	CROSS JOIN organizations o ON o.id = s.organization_id CROSS JOIN plans p ON p.id = o.plan_id`
 
 const subscriptionByID = `
 	SELECT ` + subscriptionColumns + `
-	FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
+	FROM subscriptions s` + subscriptionJoins + `
 	WHERE s.public_id = ? AND s.organization_id = ? AND s.deleted_at IS NULL`
-
-// Subscriptions lists the subscriptions of an organization, newest first. An empty status selects every status.
-func (s *Store) Subscriptions(ctx context.Context, organization int64, status webhook.Status, before int64, limit int) ([]webhook.Subscription, error) {
-	end, err := s.logs.Take(ctx, organization) // deleted subscriptions add up, as a log does
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	list := []webhook.Subscription{}
-	err = s.logs.List(ctx, &list, `
-		SELECT `+subscriptionColumns+`
-		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id
-		WHERE s.organization_id = ?1 AND s.id < ?2 AND (?3 = '' OR s.status = ?3) AND s.deleted_at IS NULL
-		ORDER BY s.id DESC LIMIT ?4`, organization, scan.UpperBound(before), status, limit)
-	for i := range list {
-		list[i].PendingDeliveries = s.pending.of(list[i].RowID)
-	}
-	return list, err
-}
 
 // Subscription returns one subscription with its number of pending deliveries. Faults: NotFound.
 func (s *Store) Subscription(ctx context.Context, organization int64, id string) (webhook.Subscription, error) {
@@ -48,8 +32,13 @@ func (s *Store) Subscription(ctx context.Context, organization int64, id string)
 	if err := s.get(ctx, &sub, subscriptionByID, id, organization); err != nil {
 		return sub, sqlite.Missing(err, "subscription")
 	}
-	sub.PendingDeliveries = s.pending.of(sub.RowID)
+	s.completeSubscription(&sub, s.Hold())
 	return sub, nil
+}
+
+// completeSubscription sets what the table does not have.
+func (s *Store) completeSubscription(sub *webhook.Subscription, hold *webhook.Hold) {
+	sub.PendingDeliveries, sub.QueueHeld = s.pending.of(sub.RowID), hold != nil
 }
 
 // subscription is Subscription inside a transaction.
@@ -58,8 +47,9 @@ func (s *Store) subscription(t *tx, organization int64, id string) (webhook.Subs
 	if err := t.Get(&sub, subscriptionByID, id, organization); err != nil {
 		return sub, sqlite.Missing(err, "subscription")
 	}
-	sub.PendingDeliveries = s.pending.of(sub.RowID)
-	return sub, nil
+	hold, err := t.hold()
+	s.completeSubscription(&sub, hold)
+	return sub, err
 }
 
 // subscriptionRow returns the row id of a subscription.
@@ -101,14 +91,15 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		if _, err := t.Exec(`
-			INSERT INTO subscriptions (public_id, organization_id, url, event_types, description, status, consecutive_failures,
-				last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at, audit_events)
-			VALUES (?1, ?2, '', '', '', 'healthy', 0, '', 1, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
+			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
+				last_error, epoch, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events)
+			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {
 			return sub, err
 		}
+		s.countSubscription(t, sub.Health, 1)
 		if err := s.applyChange(t, by, &sub, c); err != nil {
 			return sub, err
 		}
@@ -211,7 +202,9 @@ func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c
 	}
 	sub.UpdatedAt = t.Now()
 	if _, err := t.Exec(`
-		UPDATE subscriptions SET url = ?, event_types = ?, audit_events = ?, description = ?, rate_limit_per_second = ?, updated_at = ? WHERE id = ?`,
+		UPDATE subscriptions SET url_at = CASE WHEN url = ?1 THEN url_at ELSE ?6 END, url = ?1, event_types = ?2, audit_events = ?3,
+			description = ?4, rate_limit_per_second = ?5, updated_at = ?6
+		WHERE id = ?7`,
 		sub.URL, sub.EventTypes, sub.AuditEvents, sub.Description, sub.RateLimitPerSecond, sub.UpdatedAt, sub.RowID); err != nil {
 		return err
 	}
@@ -227,7 +220,7 @@ func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c
 			sub.DisabledAt = new(t.Now()) // a copy, because the time of the transaction changes later
 		}
 	}
-	s.observeHealth(t, before.Status, sub.Status)
+	s.observeHealth(t, before, sub.Health)
 	return writeHealth(t, sub.RowID, sub.Health)
 }
 
@@ -288,16 +281,18 @@ func dropPatterns(t *tx, subscription int64) error {
 // Faults: NotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organization int64, id string) error {
 	return s.workFor(organization).first().change(ctx, func(t *tx) error {
-		row, err := subscriptionRow(t, organization, id)
+		sub, err := s.subscription(t, organization, id)
 		if err != nil {
 			return err
 		}
+		row := sub.RowID
 		if _, err := t.Exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.Now(), row); err != nil {
 			return err
 		}
 		if err := dropPatterns(t, row); err != nil {
 			return err
 		}
+		s.countSubscription(t, sub.Health, -1)
 		t.OnCommit(func() { s.pending.remove(row) })
 		s.announceChange(t, row)
 		return s.audit(t, by, organization, access.SubscriptionDeleted, auditTarget{"subscription", id, row}, nil)
@@ -322,6 +317,7 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 // dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
 // attempt is in progress, its record stays, and nothing follows it.
 func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
+	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
 		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+statePending+` AND id <= ?2
 		UNION ALL
@@ -356,12 +352,11 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Sealed        []byte `db:"secret"`
 		Previous      []byte `db:"previous_secret"`
 		PreviousUntil int64  `db:"previous_until"`
-		Webhooks      bool   `db:"webhooks"`
 		Deleted       bool   `db:"deleted"`
 	}
 	if err := get(&row, `
-		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, p.webhooks, s.deleted_at IS NOT NULL AS deleted
-		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, s.deleted_at IS NOT NULL AS deleted
+		FROM subscriptions s`+subscriptionJoins+`
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, sqlite.Missing(err, "subscription")
 	}

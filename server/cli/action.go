@@ -14,6 +14,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // run makes the request of an action and prints the response.
@@ -26,17 +27,37 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := connect(cmd)
+	c, err := a.connect(cmd)
 	if err != nil {
 		return err
 	}
 	if err := a.confirm(cmd); err != nil {
 		return err
 	}
+	if a.asksForAll(cmd) {
+		a.columns += " organization_id"
+	}
 	if a.columns != "" {
 		return a.showPages(cmd, c, path, out)
 	}
 	return a.send(cmd.Context(), c, path, body, args, out)
+}
+
+// all is the value of --organization for a list of the items of all organizations.
+const all = "all"
+
+func (a action) asksForAll(cmd *cobra.Command) bool {
+	return a.listsAll && cmd.Flags().Lookup(client.FlagOrganization).Value.String() == all
+}
+
+// connect returns the client that the flags ask for.
+func (a action) connect(cmd *cobra.Command) (client.Client, error) {
+	if !a.asksForAll(cmd) {
+		return connect(cmd)
+	}
+	c, err := client.Connect(cmd)
+	c.Organization = "" // the query asks for all
+	return c, err
 }
 
 // connect returns the client that the flags ask for. It first checks --organization.
@@ -65,7 +86,7 @@ func (a action) confirm(cmd *cobra.Command) error {
 	if strings.TrimSpace(answer) == "yes" {
 		return nil
 	}
-	return errors.New("not confirmed, so nothing was done; type yes, or give --" + flagYes)
+	return fault.Advise(errors.New("not confirmed, so nothing was done"), "type yes, or give --%s", flagYes)
 }
 
 // send sends one request and prints its response.
@@ -114,6 +135,9 @@ func (a action) request(cmd *cobra.Command, args []string) (path string, body []
 		}
 	}
 	query := url.Values{}
+	if a.asksForAll(cmd) {
+		query.Set("organization", all)
+	}
 	for _, f := range a.query {
 		if v := valueOf(cmd, f); v.isSet {
 			query.Set(f.member, fmt.Sprint(v.value))

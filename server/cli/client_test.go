@@ -82,6 +82,10 @@ func TestRequests(t *testing.T) {
 			"POST /api/v1/api-keys/ Bearer " + aToken + ` {"name":"x","scope":"a:b c:d e:f g:h"}`},
 		{"filters and the length of a page go into the query", aToken, "keys list --status all --limit 7", nil,
 			"GET /api/v1/api-keys/?limit=7&status=all Bearer " + aToken},
+		{"a list of all organizations asks for them in the query", aToken, "events list --organization all --type order.*", nil,
+			"GET /api/v1/events/?limit=50&organization=all&type=order.%2A Bearer " + aToken},
+		{"a prefix of a key is sent as lists show it", aToken, "keys list --prefix svc_AbCdEf", nil,
+			"GET /api/v1/api-keys/?limit=50&prefix=svc_AbCdEf%E2%80%A6 Bearer " + aToken},
 		{"an empty external id is null", aToken, "organizations update org_01h455vb4pex5vsknk084sn02q --external-id", []string{""},
 			"PATCH /api/v1/organizations/org_01h455vb4pex5vsknk084sn02q/ Bearer " + aToken + ` {"external_id":null}`},
 		{"unlimited is null", aToken, "plans update growth --api-rate-limit-per-minute unlimited --webhooks=false", nil,
@@ -118,6 +122,40 @@ permission  failed   events:write  not in the scope, which is a longer sentence 
 	}
 	if code != cli.ExitFailure || stderr != "keyhook: the request would be refused: permission_denied\n" {
 		t.Errorf("code %d, errors %q", code, stderr)
+	}
+}
+
+func TestListOfAllOrganizations(t *testing.T) {
+	t.Parallel()
+	s := newStub(t, says(200, jsonType, `{"data":[{"id":"evt_1","type":"a","organization_id":"org_1"}],"has_more":false,"next_cursor":null}`))
+	code, stdout, _ := s.ask(t, aToken, "events list --organization all")
+	want := "ID     TIMESTAMP  TYPE  DELIVERIES  ORGANIZATION ID\nevt_1  -          a     -           org_1\n"
+	if code != cli.ExitOK || stdout != want {
+		t.Errorf("code %d, output\n%s", code, stdout)
+	}
+	for _, command := range []string{"users list --organization all", "events list --organization ALL", "events get evt_01h455vb4pex5vsknk084sn02q --organization all"} {
+		s := newStub(t, says(200, jsonType, "{}"))
+		if code, _, stderr := s.ask(t, aToken, command); code != cli.ExitUsage || len(s.asked) != 0 || !strings.Contains(stderr, "--organization") {
+			t.Errorf("%s: code %d, %d requests, errors %q", command, code, len(s.asked), stderr)
+		}
+	}
+}
+
+func TestSentAttempt(t *testing.T) {
+	t.Parallel()
+	s := newStub(t, says(200, jsonType, `{"id":"att_1","outcome":"failed","request":{"method":"POST","url":"https://example.com/hook",`+
+		`"headers":{"Webhook-Id":"evt_1","Webhook-Signature":"v1,***"},"body":"{\"id\":\"evt_1\"}"}}`))
+	code, stdout, stderr := s.ask(t, aToken, "deliveries get sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q")
+	want := `id                                 att_1
+outcome                            failed
+request.method                     POST
+request.url                        https://example.com/hook
+request.headers.Webhook-Id         evt_1
+request.headers.Webhook-Signature  v1,***
+request.body                       {"id":"evt_1"}
+`
+	if d := cmp.Diff(want, stdout); d != "" || code != cli.ExitOK {
+		t.Errorf("code %d, errors %q, output (-want +got):\n%s", code, stderr, d)
 	}
 }
 

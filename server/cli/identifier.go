@@ -90,6 +90,15 @@ var apiKey = valueType{name: "key", fromStdin: true, parse: func(text string) (a
 	return text, nil
 }}
 
+// keyPrefix is the beginning of an API key that lists show.
+var keyPrefix = valueType{name: "prefix", parse: func(text string) (any, error) {
+	display, ok := access.ParseDisplay(text)
+	if !ok {
+		return nil, errors.New("must be the beginning of an API key that lists show, such as svc_AbCdEf")
+	}
+	return display, nil
+}}
+
 // apiKeyOrID is an API key or its id.
 var apiKeyOrID = valueType{name: "key|id", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
 	if strings.HasPrefix(text, string(keyID.prefix)+"_") {

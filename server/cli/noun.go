@@ -36,7 +36,9 @@ type action struct {
 	question  string         // the user must answer yes before the request is sent; empty asks nothing
 
 	columns   string // the response is a list, with these columns
+	listsAll  bool   // the list takes --organization all
 	table     string // "member: columns": this member of the response is a table of its own
+	nested    string // these members of the response are objects; each of their members gets a line
 	id        string // the member that --quiet prints; empty means "id"
 	secret    string // the member with a secret, which is shown only once
 	done      string // what to print for an empty response; each %s is an argument

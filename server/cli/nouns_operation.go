@@ -2,7 +2,7 @@ package cli
 
 var auditNoun = noun{name: "audit", short: "Audit log: who changed what", verbs: []action{{
 	use: "list", short: "List the audit log of an organization, newest first", example: "list --type api_key_created --since 24h",
-	method: "GET", path: pathAudit, columns: "at type actor.type actor.name target.type target.id details",
+	method: "GET", path: pathAudit, listsAll: true, columns: "at type actor.type actor.name target.type target.id details",
 	query: append([]field{
 		{member: "type", usage: "only events of this type, such as api_key_revoked", value: someText},
 		{member: "actor", usage: "only changes by this actor: the id of a user or an API key, or system", value: someText},

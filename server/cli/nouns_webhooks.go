@@ -5,10 +5,11 @@ import "github.com/keyhook/keyhook/server/cli/client"
 var (
 	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOf(subscriptionID)}
 	eventArgument        = argument{name: "EVENT", value: idOf(eventID)}
+	attemptArgument      = argument{name: "ATTEMPT", value: idOf(attemptID)}
 )
 
 // attemptColumns are the columns for attempts: when, what, and why it failed.
-const attemptColumns = "id attempted_at event_type attempt_number trigger outcome response_status duration_ms error next_attempt_at"
+const attemptColumns = "id attempted_at event_id event_type attempt_number trigger outcome response_status duration_ms error next_attempt_at"
 
 // urlIsReceiver is for the commands whose --url is a field of the API.
 const urlIsReceiver = "Here, --url is the URL of the receiver. To call a server on another machine, set " + client.EnvURL + " and " + client.EnvToken + "."
@@ -32,9 +33,10 @@ func subscriptionFields(isNew bool) []field {
 
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
-		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing",
-		method: "GET", path: pathSubscriptions, columns: "id url event_types status consecutive_failures pending_deliveries last_error",
-		query: []field{{member: "status", usage: "only subscriptions with this status", value: oneOf("healthy", "failing", "disabled")}},
+		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing\nlist --organization all --status disabled",
+		method: "GET", path: pathSubscriptions, listsAll: true,
+		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error",
+		query:   []field{{member: "status", usage: "only subscriptions with this status", value: oneOf("healthy", "failing", "disabled")}},
 	},
 	{
 		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
@@ -62,7 +64,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{subscriptionArgument}, secret: "secret",
 		body: []field{
-			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 168h (default 24h)", value: durationUpTo(maxOverlap)},
+			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: durationUpTo(maxOverlap)},
 			{member: "force", usage: "end the last overlap now; receivers with the secret from before it will refuse deliveries", value: boolean},
 		},
 	},
@@ -107,23 +109,34 @@ var deliveryNoun = noun{name: "deliveries", short: "Delivery attempts: what was 
 		example: "list sub_01h455vb4pex5vsknk084sn02q --outcome failed --since 1h",
 		method:  "GET", path: pathSubscriptions + "{}/deliveries/", arguments: []argument{subscriptionArgument}, columns: attemptColumns,
 		query: append([]field{
-			{member: "outcome", usage: "only attempts with this outcome", value: oneOf("succeeded", "failed")},
+			{member: "outcome", usage: "only attempts with this outcome", value: oneOf("succeeded", "failed", "sending", "interrupted")},
 			{member: "event_type", usage: "only events of this type", value: someText},
 			{member: "event_id", usage: "only this event", value: idOf(eventID)},
 		}, periodFields...),
 	},
 	{
+		use: "get SUBSCRIPTION ATTEMPT", short: "Show a delivery attempt with its request and the response",
+		long:    "Signatures are masked. The command shows the body of the request only if you may read the event.",
+		example: "get sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
+		method:  "GET", path: pathSubscriptions + "{}/deliveries/{}/", arguments: []argument{subscriptionArgument, attemptArgument},
+		nested: "request request.headers",
+	},
+	{
 		use: "redeliver SUBSCRIPTION ATTEMPT", short: "Send the event of an attempt again",
 		example: "redeliver sub_01h455vb4pex5vsknk084sn02q att_01h455vb4pex5vsknk084sn02q",
 		method:  "POST", path: pathSubscriptions + "{}/deliveries/{}/redeliver/", id: "deliveries",
-		arguments: []argument{subscriptionArgument, {name: "ATTEMPT", value: idOf(attemptID)}},
+		arguments: []argument{subscriptionArgument, attemptArgument},
 	},
 }}
 
 var eventNoun = noun{name: "events", short: "Events: what happened, and where it was delivered", verbs: []action{
 	{
-		use: "list", short: "List the events of an organization, newest first", example: "list --limit 10",
-		method: "GET", path: pathEvents, columns: "id timestamp type deliveries",
+		use: "list", short: "List the events of an organization, newest first", example: "list --limit 10\nlist --organization all --type order.* --since 24h",
+		method: "GET", path: pathEvents, listsAll: true, columns: "id timestamp type deliveries",
+		query: append([]field{
+			{member: "type", usage: "only events of this type, such as order.created, or with this prefix, such as order.*", value: someText},
+			{member: "idempotency_key", usage: "only events that were published with this idempotency key", value: someText},
+		}, periodFields...),
 	},
 	{
 		use: "get EVENT", short: "Show an event and the state of its deliveries", example: "get evt_01h455vb4pex5vsknk084sn02q",

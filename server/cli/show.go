@@ -26,7 +26,7 @@ func (a action) show(out output.Printer, body []byte) error {
 		return out.Write(o.text(cmp.Or(a.secret, a.id, "id")) + "\n")
 	}
 	member, columns, _ := strings.Cut(a.table, ": ")
-	text := details(out.Palette, o, member)
+	text := details(out.Palette, o.flat(strings.Fields(a.nested)), member)
 	if list := o.objects(member); len(list) > 0 {
 		rows, err := cells(list, strings.Fields(columns))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"path"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -17,7 +18,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-//go:embed *.md page.html style.css
+//go:embed *.md page.html style.css monitoring
 var files embed.FS
 
 // Page is one file as it is served.
@@ -32,14 +33,17 @@ type entry struct {
 	Name, Title, Summary string
 }
 
-// Render returns all pages: the list of documents, each document, and their style sheet. Their links begin with root, the
+// attachments are files that documents link to, with their media types.
+var attachments = map[string]string{
+	"style.css":                 "text/css; charset=utf-8",
+	"monitoring/alerts.yaml":    "application/yaml",
+	"monitoring/dashboard.json": "application/json",
+}
+
+// Render returns all pages: the list of documents, each document, and their attachments. Their links begin with root, the
 // path under which the pages are served, which ends in a slash. An error is a defect of the embedded files.
 func Render(root string) ([]Page, error) {
 	layout, err := template.ParseFS(files, "page.html")
-	if err != nil {
-		return nil, err
-	}
-	style, err := files.ReadFile("style.css")
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +51,14 @@ func Render(root string) ([]Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages := []Page{{Name: "style.css", MediaType: "text/css; charset=utf-8", Body: style}}
+	var pages []Page
+	for file, mediaType := range attachments {
+		body, err := files.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, Page{Name: path.Base(file), MediaType: mediaType, Body: body})
+	}
 	var entries []entry
 	for _, file := range names {
 		source, err := files.ReadFile(file)
@@ -95,13 +106,16 @@ func summarize(name, source string) entry {
 	return entry{name, strings.TrimPrefix(head, "# "), strings.TrimSuffix(sentence, ".") + "."}
 }
 
-// toHTML renders Markdown. A link to another document, "name.md", becomes a link to its page.
+// toHTML renders Markdown. A link to another document, "name.md", or to an attachment becomes a link to its page.
 func toHTML(source []byte, root string) ([]byte, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	tree := markdown.Parser().Parse(text.NewReader(source))
 	err := ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if link, isLink := n.(*ast.Link); isLink && entering {
 			file, fragment, hasFragment := strings.Cut(string(link.Destination), "#")
+			if _, isAttachment := attachments[file]; isAttachment {
+				link.Destination = []byte(root + path.Base(file))
+			}
 			if name, isDocument := strings.CutSuffix(file, ".md"); isDocument && !strings.Contains(name, "/") {
 				target := root + name + "/"
 				if hasFragment {

@@ -25,7 +25,8 @@ func TestMetrics(t *testing.T) {
 			`keyhook_delivery_attempts_total{outcome="succeeded"} 6`, `keyhook_subscription_transitions_total{status="failing"} 1`,
 			"keyhook_events_published_total 6", `keyhook_deliveries_ended_total{state="delivered"} 6`,
 			`keyhook_deliveries_pending{state="healthy"} 0`, `keyhook_deliveries_pending{state="failing"} 6`,
-			`keyhook_lanes{state="failing"} 1`, `keyhook_delivery_attempt_failures_total{class="timeout"} 0`,
+			`keyhook_lanes{state="failing"} 1`, `keyhook_subscriptions{status="healthy"} 1`, `keyhook_subscriptions{status="failing"} 1`,
+			`keyhook_subscriptions{status="disabled"} 0`, `keyhook_subscriptions_paused 0`, `keyhook_delivery_attempt_failures_total{class="timeout"} 0`,
 			`keyhook_http_requests_total{method="POST",route="/api/v1/events/",status="202"} 6`,
 		}
 		for deadline := time.Now().Add(20 * time.Second); ; sleep(t.Context(), 10*time.Millisecond) {

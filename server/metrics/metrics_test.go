@@ -33,6 +33,10 @@ type store struct {
 func (s store) Backlog(ctx context.Context) (webhook.Backlog, error) { return s.backlog(ctx) }
 func (s store) Sizes() (database, log int64, err error)              { return s.sizes() }
 
+func (s store) SubscriptionCounts() webhook.SubscriptionCounts {
+	return webhook.SubscriptionCounts{Healthy: 90, Failing: 8, Disabled: 7, Paused: 3}
+}
+
 func (s store) Free() (bytes uint64, ok bool) { return 8192, true }
 func (s store) Clock() clock.State {
 	return clock.State{Seen: 3000, Doubt: &clock.Doubt{Expected: 7_203_000}}
@@ -129,11 +133,11 @@ func TestNames(t *testing.T) {
 			t.Errorf("of the Go runtime: %v, of the process: %v", runtime, process)
 		}
 		want := []string{
-			"authentication_failures_total", "build_info", "clock_jump_seconds", "degraded", "deliveries_ended_total", "deliveries_oldest_due_age_seconds",
+			"alerts_total", "authentication_failures_total", "build_info", "clock_jump_seconds", "degraded", "deliveries_ended_total", "deliveries_oldest_due_age_seconds",
 			"deliveries_pending", "delivery_attempt_duration_seconds", "delivery_attempt_failures_total", "delivery_attempts_total",
 			"events_published_total", "http_connections", "http_connections_refused_total", "http_rate_limited_total", "http_request_duration_seconds", "http_requests_total",
 			"http_throttled_total", "lanes", "queue_held", "scrape_errors_total", "storage_commit_duration_seconds", "storage_commit_writes",
-			"storage_database_bytes", "storage_free_bytes", "storage_wal_bytes", "subscription_transitions_total",
+			"storage_database_bytes", "storage_free_bytes", "storage_wal_bytes", "subscription_transitions_total", "subscriptions", "subscriptions_paused",
 		}
 		if d := cmp.Diff(want, names); d != "" {
 			t.Errorf("names (-want +got):\n%s", d)
@@ -293,6 +297,8 @@ func TestSample(t *testing.T) {
 				`keyhook_deliveries_pending{state="healthy"}`: "2", `keyhook_lanes{state="healthy"}`: "1",
 				`keyhook_deliveries_pending{state="failing"}`: "4", `keyhook_lanes{state="failing"}`: "3",
 				`keyhook_deliveries_pending{state="closed"}`: "6", `keyhook_lanes{state="closed"}`: "5",
+				`keyhook_subscriptions{status="healthy"}`: "90", `keyhook_subscriptions{status="failing"}`: "8",
+				`keyhook_subscriptions{status="disabled"}`: "7", `keyhook_subscriptions_paused`: "3",
 				`keyhook_deliveries_oldest_due_age_seconds`: "90", `keyhook_queue_held`: "0",
 				`keyhook_storage_database_bytes`: "4096", `keyhook_storage_wal_bytes`: "1024", `keyhook_scrape_errors_total`: "0",
 				`keyhook_storage_free_bytes`: "8192", `keyhook_degraded{reason="disk_full"}`: "1", `keyhook_degraded{reason="damaged"}`: "0",

@@ -15,6 +15,8 @@ import (
 type source interface {
 	// Backlog returns the pending deliveries.
 	Backlog(ctx context.Context) (webhook.Backlog, error)
+	// SubscriptionCounts returns the numbers of subscriptions by status. It does not read the database.
+	SubscriptionCounts() webhook.SubscriptionCounts
 	// Sizes returns the bytes of the database and of its write-ahead log.
 	Sizes() (database, log int64, err error)
 	// Free returns the free bytes on the disk of the database; ok is false if they are unknown.
@@ -31,18 +33,20 @@ const readLimit = 2 * time.Second
 // state is the metrics that are read at each scrape. A scrape leaves out what cannot be read, because an old number or a zero
 // would be misleading.
 type state struct {
-	source   source // nil until Read: no state then
-	backlog  *backlog
-	pending  *prometheus.Desc
-	lanes    *prometheus.Desc
-	age      *prometheus.Desc
-	held     *prometheus.Desc
-	database *prometheus.Desc
-	log      *prometheus.Desc
-	free     *prometheus.Desc
-	degraded *prometheus.Desc
-	jump     *prometheus.Desc
-	errors   prometheus.Counter
+	source        source // nil until Read: no state then
+	backlog       *backlog
+	pending       *prometheus.Desc
+	lanes         *prometheus.Desc
+	subscriptions *prometheus.Desc
+	paused        *prometheus.Desc
+	age           *prometheus.Desc
+	held          *prometheus.Desc
+	database      *prometheus.Desc
+	log           *prometheus.Desc
+	free          *prometheus.Desc
+	degraded      *prometheus.Desc
+	jump          *prometheus.Desc
+	errors        prometheus.Counter
 }
 
 func newState() state {
@@ -53,7 +57,9 @@ func newState() state {
 		backlog: &backlog{},
 		pending: gauge("deliveries_pending",
 			"Pending deliveries, by state of their subscription. The state closed is disabled, removed, or without a plan with webhooks.", "state"),
-		lanes: gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
+		lanes:         gauge("lanes", "Subscriptions with pending deliveries, by state.", "state"),
+		subscriptions: gauge("subscriptions", "Subscriptions of all organizations, by status.", "status"),
+		paused:        gauge("subscriptions_paused", "Disabled subscriptions that somebody has paused. Failures have disabled the others."),
 		age: gauge("deliveries_oldest_due_age_seconds",
 			"How long the oldest due delivery of an open subscription is overdue; 0 if there is none."),
 		held:     gauge("queue_held", "1 while the queue is held and nothing is sent, otherwise 0."),
@@ -74,7 +80,7 @@ func (m *Metrics) Read(s source) { m.state.source = s }
 
 // Describe is part of prometheus.Collector.
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.age, s.held, s.database, s.log, s.free, s.degraded, s.jump} {
+	for _, d := range []*prometheus.Desc{s.pending, s.lanes, s.subscriptions, s.paused, s.age, s.held, s.database, s.log, s.free, s.degraded, s.jump} {
 		ch <- d
 	}
 	s.errors.Describe(ch)
@@ -107,6 +113,11 @@ func (s *state) read(show func(d *prometheus.Desc, value float64, labels ...stri
 		}
 		show(s.held, held)
 	}
+	n := s.source.SubscriptionCounts()
+	for status, number := range map[webhook.Status]int64{webhook.Healthy: n.Healthy, webhook.Failing: n.Failing, webhook.Disabled: n.Disabled} {
+		show(s.subscriptions, float64(number), string(status))
+	}
+	show(s.paused, float64(n.Paused))
 	if database, log, err := s.source.Sizes(); err != nil {
 		s.errors.Inc()
 	} else {

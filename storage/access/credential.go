@@ -152,6 +152,13 @@ func (c Credential) Display() string {
 	return shorten(c.Prefix(), c.Reveal())
 }
 
+// ParseDisplay reads what Display returns for an API key. The ellipsis may be missing.
+func ParseDisplay(text string) (display string, ok bool) {
+	shown := strings.TrimSuffix(text, "…")
+	prefix, random, _ := strings.Cut(shown, "_")
+	return shown + "…", ValidKeyPrefix(prefix) && len(random) == shownChars && isBase62(random)
+}
+
 // checksum is the CRC-32 (IEEE) of body as six base62 digits, most significant first.
 func checksum(body string) (digits [checksumChars]byte) {
 	var buffer [maxPrefix + 1 + randomChars]byte

@@ -75,3 +75,19 @@ type RotatedKey struct {
 	Key
 	NotGranted Scope
 }
+
+// KeyFilter selects API keys, newest first. A zero field selects all. Before is the row id at which the page begins.
+type KeyFilter struct {
+	Before int64
+	Limit  int
+	Status Status // at the time Now
+	Now    int64
+	Prefix string // the KeyPrefix
+}
+
+// KeyPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page was full,
+// and Next is the row id of the next page.
+type KeyPage struct {
+	Keys []Key
+	Next int64
+}

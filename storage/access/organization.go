@@ -49,3 +49,6 @@ type Member struct {
 	Role      string `db:"role"`
 	CreatedAt int64  `db:"created_at"`
 }
+
+// AllOrganizations stands for the row id of an organization, where a list can have the rows of all of them.
+const AllOrganizations = 0

@@ -268,7 +268,7 @@ func TestConcurrentRotation(t *testing.T) {
 			if d := cmp.Diff(map[string]int{"": 1, "already_rotated": 19}, codes); d != "" {
 				t.Errorf("with a grace of %s (-want +got):\n%s", grace, d)
 			}
-			if all := must[[]access.Key](t)(x.Keys(t.Context(), x.operator.Home.RowID, "", 0, 0, 10)); len(all) != 2 {
+			if all := must[access.KeyPage](t)(x.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(all) != 2 {
 				t.Errorf("%d keys", len(all))
 			}
 		}

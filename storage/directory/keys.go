@@ -11,25 +11,48 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
-const selectKeys = `
-	SELECT k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
-	       k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, before.public_id AS replaces, after.public_id AS rotated_to
-	FROM api_keys k JOIN organizations o ON o.id = k.organization_id JOIN users u ON u.id = k.user_id
+const (
+	apiKeyColumns = `
+	k.id, k.public_id, o.public_id AS organization_public_id, u.public_id AS created_by, k.name, k.scope, k.key_prefix,
+	k.window_id, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, before.public_id AS replaces, after.public_id AS rotated_to`
+	apiKeyJoins = `
+	CROSS JOIN organizations o ON o.id = k.organization_id CROSS JOIN users u ON u.id = k.user_id
 	LEFT JOIN api_keys before ON before.id = k.replaces
 	LEFT JOIN api_keys after ON after.replaces = k.id`
+	selectKeys = "SELECT" + apiKeyColumns + " FROM api_keys k" + apiKeyJoins
+)
 
-// Keys lists the API keys of an organization with a status at the time now, newest first; an empty status is any.
-func (d *Directory) Keys(ctx context.Context, organization int64, status access.Status, now, before int64, limit int) ([]access.Key, error) {
-	end, err := d.logs.Take(ctx, organization) // the list of revoked keys grows like a log
+// keyHasStatus is the condition for the status ?5 at the time ?6; an empty status is any.
+const keyHasStatus = `
+	?5 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?6 THEN 'expired' ELSE 'active' END)`
+
+// KeyPage lists the API keys of an organization, or of access.AllOrganizations, newest first. Faults: Unavailable if too many
+// reads of the organization's logs are running.
+func (d *Directory) KeyPage(ctx context.Context, organization int64, f access.KeyFilter) (page access.KeyPage, err error) {
+	if f.Prefix != "" {
+		page.Keys, err = d.keysByPrefix(ctx, organization, f)
+		return page, err
+	}
+	list := scan.List[access.Key]{
+		Logs: d.logs, Table: "api_keys k", Index: "api_keys_by_organization", Columns: apiKeyColumns, Joins: apiKeyJoins, Where: keyHasStatus,
+	}
+	page.Keys, page.Next, err = list.Page(ctx, scan.Query{
+		Organization: organization, Before: f.Before, Limit: f.Limit, Filtered: f.Status != "", Args: []any{string(f.Status), f.Now},
+	})
+	return page, err
+}
+
+// keysByPrefix finds the keys with a prefix. They are few, because it has six random characters.
+func (d *Directory) keysByPrefix(ctx context.Context, organization int64, f access.KeyFilter) ([]access.Key, error) {
+	end, err := d.logs.Take(ctx, organization)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	keys := []access.Key{}
-	err = d.logs.List(ctx, &keys, selectKeys+`
-		WHERE k.organization_id = ?1 AND k.id < ?2
-		  AND ?3 IN ('', CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= ?4 THEN 'expired' ELSE 'active' END)
-		ORDER BY k.id DESC LIMIT ?5`, organization, scan.UpperBound(before), string(status), now, limit)
+	err = d.logs.List(ctx, &keys, "SELECT"+apiKeyColumns+" FROM api_keys k INDEXED BY api_keys_by_prefix"+apiKeyJoins+`
+		WHERE k.key_prefix = ?1 AND ?2 IN (0, k.organization_id) AND k.id < ?3 AND `+keyHasStatus+`
+		ORDER BY k.id DESC LIMIT ?4`, f.Prefix, organization, scan.UpperBound(f.Before), f.Limit, string(f.Status), f.Now)
 	return keys, err
 }
 

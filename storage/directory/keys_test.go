@@ -135,7 +135,7 @@ func TestRefusedCreateKey(t *testing.T) {
 			_, err := x.create(t, member, requested...)
 			storagetest.ExpectFault(t, err, fault.Invalid, "validation_failed", "scope scope_not_grantable")
 		}
-		if keys := must[[]access.Key](t)(x.Keys(t.Context(), member.Home.RowID, "", 0, 0, 10)); len(keys) != 0 {
+		if keys := must[access.KeyPage](t)(x.KeyPage(t.Context(), member.Home.RowID, access.KeyFilter{Limit: 10})).Keys; len(keys) != 0 {
 			t.Errorf("keys %+v", keys)
 		}
 	})
@@ -221,7 +221,7 @@ func TestKeys(t *testing.T) {
 		} {
 			var got []string
 			for before := int64(0); ; {
-				page := must[[]access.Key](t)(x.Keys(t.Context(), owner.Home.RowID, status, now+1000, before, 2))
+				page := must[access.KeyPage](t)(x.KeyPage(t.Context(), owner.Home.RowID, access.KeyFilter{Status: status, Now: now + 1000, Before: before, Limit: 2})).Keys
 				for _, k := range page {
 					before = k.RowID
 					got = append(got, k.Name)

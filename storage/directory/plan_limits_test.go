@@ -182,10 +182,10 @@ func TestLoweredPlan(t *testing.T) {
 		requireLimitReached(t, err, "allows 1", "has 2")
 		_, err = x.create(t, owner, access.EventsRead)
 		requireLimitReached(t, err, "allows 0", "has 2")
-		subs, err := x.Subscriptions(t.Context(), owner.Organization.RowID, "", 0, 10)
-		keys, err2 := x.Keys(t.Context(), owner.Organization.RowID, access.Active, time.Now().UnixMilli(), 0, 10)
-		if len(subs) != 2 || len(keys) != 2 || errors.Join(err, err2) != nil {
-			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs), len(keys), err, err2)
+		subs, err := x.SubscriptionPage(t.Context(), owner.Organization.RowID, webhook.SubscriptionFilter{Limit: 10})
+		keys, err2 := x.KeyPage(t.Context(), owner.Organization.RowID, access.KeyFilter{Status: access.Active, Now: time.Now().UnixMilli(), Limit: 10})
+		if len(subs.Subscriptions) != 2 || len(keys.Keys) != 2 || errors.Join(err, err2) != nil {
+			t.Errorf("%d subscriptions and %d keys are left, errors %v %v", len(subs.Subscriptions), len(keys.Keys), err, err2)
 		}
 	})
 	t.Run("a plan without a limit has the limit of Keyhook", func(t *testing.T) {
@@ -194,9 +194,9 @@ func TestLoweredPlan(t *testing.T) {
 		sub := must[webhook.Subscription](t)(x.subscribe(t, owner))
 		if err := x.RunStatement(t.Context(), `
 				WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-				INSERT INTO subscriptions (public_id, organization_id, url, event_types, audit_events, description, status, consecutive_failures,
-					last_error, epoch, probe_at, secret, previous_until, birth, created_at, updated_at)
-				SELECT public_id || i, organization_id, url, event_types, audit_events, description, status, 0, '', 1, 0, secret, 0, birth, 0, 0
+				INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, audit_events, description, status, consecutive_failures,
+					last_error, epoch, probe_at, paused, secret, previous_until, birth, created_at, updated_at)
+				SELECT public_id || i, organization_id, url, url_at, event_types, audit_events, description, status, 0, '', 1, 0, 0, secret, 0, birth, 0, 0
 				FROM subscriptions, n WHERE id = ?`, sub.RowID); err != nil {
 			t.Fatal(err)
 		}

@@ -168,7 +168,7 @@ func TestPermissions(t *testing.T) {
 		if err := x.DeletePermission(t.Context(), x.by, "orders:read"); err != nil {
 			t.Errorf("another, which an expired key has, and with which a good one's only begins: %v", err)
 		}
-		for _, key := range must[[]access.Key](t)(x.Keys(t.Context(), x.operator.Home.RowID, "", 0, 0, 10)) {
+		for _, key := range must[access.KeyPage](t)(x.KeyPage(t.Context(), x.operator.Home.RowID, access.KeyFilter{Limit: 10})).Keys {
 			storagetest.ExpectFault(t, x.DeletePermission(t.Context(), x.by, "orders:read:all"), fault.Conflict, "in_use")
 			if err := x.RevokeKey(t.Context(), x.by, x.operator.Home.RowID, key.ID); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/faultdisk"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // failRead makes one read of the store fail.
@@ -17,7 +18,7 @@ func (x *fixture) failRead(t *testing.T) {
 	faultdisk.Break(faultdisk.Fault{Op: faultdisk.Read, Code: ioRead, Once: true})
 	defer faultdisk.Mend()
 	for range 1000 {
-		if _, err := x.Events(t.Context(), x.owner.Organization.RowID, 0, 100); err != nil && faultdisk.Hits() > 0 {
+		if _, err := x.EventPage(t.Context(), x.owner.Organization.RowID, webhook.EventFilter{Limit: 100}); err != nil && faultdisk.Hits() > 0 {
 			return
 		}
 	}

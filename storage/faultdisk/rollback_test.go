@@ -30,12 +30,12 @@ func TestACommitThatFails(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		defer x.close(t)
 		by, org := x.owner.Actor("", ""), x.owner.Organization.RowID
-		subs, err := x.Subscriptions(t.Context(), org, "", 0, 1)
+		subs, err := x.SubscriptionPage(t.Context(), org, webhook.SubscriptionFilter{Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		set := func(active *bool) error {
-			_, err := x.UpdateSubscription(t.Context(), by, org, subs[0].ID, webhook.SubscriptionChange{IsActive: active})
+			_, err := x.UpdateSubscription(t.Context(), by, org, subs.Subscriptions[0].ID, webhook.SubscriptionChange{IsActive: active})
 			return err
 		}
 		deliveries := func() int {

@@ -32,6 +32,7 @@ type Health struct {
 	LastError           string `db:"last_error"`           // empty while nothing is wrong
 	Epoch               int64  `db:"epoch"`
 	ProbeAt             int64  `db:"probe_at"` // time of the next probe while Failing, in milliseconds; else 0
+	Paused              bool   `db:"paused"`   // Disabled by its owner, not by failures
 }
 
 // Succeed returns the state after an attempt that began in epoch and got a 2xx response.
@@ -61,12 +62,15 @@ func (h Health) Fail(epoch int64, reason string, probeAt int64, p Policy) Health
 // Activate returns the state after the owner has set is_active to true: healthy, without failures.
 func (h Health) Activate() Health { return h.to(Healthy, 0, "", 0) }
 
-// Deactivate returns the state after by has set is_active to false. The count of failures stays as it is.
+// Deactivate returns the state after by has set is_active to false: Paused. The count of failures stays as it is. A
+// subscription that failures have disabled stays as it is.
 func (h Health) Deactivate(by string) Health {
 	if h.Status == Disabled {
 		return h
 	}
-	return h.to(Disabled, h.ConsecutiveFailures, "deactivated by "+by, 0)
+	h = h.to(Disabled, h.ConsecutiveFailures, "deactivated by "+by, 0)
+	h.Paused = true
+	return h
 }
 
 // Renew returns the same state in a new epoch, so results of earlier attempts no longer count.
@@ -79,6 +83,6 @@ func (h Health) to(s Status, failures int, reason string, probeAt int64) Health 
 	if s != h.Status {
 		h.Epoch++
 	}
-	h.Status, h.ConsecutiveFailures, h.LastError, h.ProbeAt = s, failures, reason, probeAt
+	h.Status, h.ConsecutiveFailures, h.LastError, h.ProbeAt, h.Paused = s, failures, reason, probeAt, false
 	return h
 }

@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 		},
 		"a success does not bring back what its owner has switched off": {
 			func() webhook.Health { h := fresh().Deactivate("ana"); return h.Succeed(h.Epoch) }(),
-			webhook.Health{Status: webhook.Disabled, LastError: "deactivated by ana", Epoch: 2},
+			webhook.Health{Status: webhook.Disabled, LastError: "deactivated by ana", Epoch: 2, Paused: true},
 		},
 		"its owner brings it back with a clean count": {
 			fail(fail(fresh(), 5), 10).Activate(),

@@ -30,7 +30,9 @@ type Subscription struct {
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	Health
-	PendingDeliveries int64  `db:"-"` // from a counter in memory
+	Webhooks          bool   `db:"webhooks"` // whether the plan of its organization has webhooks
+	QueueHeld         bool   `db:"-"`        // whether an operator has stopped all sending
+	PendingDeliveries int64  `db:"-"`        // from a counter in memory
 	CreatedAt         int64  `db:"created_at"`
 	UpdatedAt         int64  `db:"updated_at"`
 	DisabledAt        *int64 `db:"disabled_at"`
@@ -40,6 +42,34 @@ type Subscription struct {
 
 // Active reports whether the subscription is not disabled, which the API calls is_active.
 func (s Subscription) Active() bool { return s.Status != Disabled }
+
+// Block is the reason why nothing is sent to a subscription. Each block ends in another way.
+type Block string
+
+// The blocks. NotBlocked is the zero value.
+const (
+	NotBlocked     Block = ""
+	BlockedByPause Block = "paused"     // its owner has disabled it
+	BlockedByFault Block = "disabled"   // failures have disabled it
+	BlockedByPlan  Block = "plan"       // the plan has no webhooks
+	BlockedByHold  Block = "queue_held" // an operator has stopped all sending
+)
+
+// BlockedBy returns the first reason why nothing is sent: the subscription itself comes before its plan, and the whole queue
+// comes last.
+func (s Subscription) BlockedBy() Block {
+	switch {
+	case s.Paused:
+		return BlockedByPause
+	case s.Status == Disabled:
+		return BlockedByFault
+	case !s.Webhooks:
+		return BlockedByPlan
+	case s.QueueHeld:
+		return BlockedByHold
+	}
+	return NotBlocked
+}
 
 // SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
 // RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.

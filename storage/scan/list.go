@@ -1,0 +1,92 @@
+package scan
+
+import (
+	"context"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// List is a table whose rows belong to organizations. It is read in the order of row ids, newest first.
+type List[T any] struct {
+	Logs    *Reader
+	Table   string // with its alias: "events e"
+	Index   string // on organization_id
+	Columns string // with the alias
+	Joins   string // CROSS JOIN, so that SQLite reads the table first
+	Where   string // conditions, with parameters from ?5 on; empty selects every row
+}
+
+// Query selects rows of a list.
+type Query struct {
+	Organization int64 // row id, or access.AllOrganizations
+	First        int64 // the lowest row id; 0 is no bound
+	Before       int64 // the row id at which the page begins, exclusive; 0 starts at the newest row
+	Limit        int
+	Filtered     bool  // Where leaves out some rows
+	Args         []any // of Where
+}
+
+// Page returns up to Limit rows. If next is not 0, the search reached its limits before it had enough, and next is the row id
+// at which the next page begins. Faults: Unavailable if too many reads of the organization are running.
+func (l List[T]) Page(ctx context.Context, q Query) (rows []T, next int64, err error) {
+	rows = []T{}
+	end, err := l.Logs.Take(ctx, q.Organization)
+	if err != nil {
+		return rows, 0, err
+	}
+	defer end()
+	search := listSearch[T]{l, q, &rows}
+	high := Position{Row: UpperBound(q.Before)}
+	if !q.Filtered {
+		return rows, 0, l.Logs.ReadAll(ctx, high, search)
+	}
+	reached, err := l.Logs.Walk(ctx, high, search)
+	return rows, reached.Row, err
+}
+
+// listSearch is a search of one page.
+type listSearch[T any] struct {
+	List[T]
+	query Query
+	rows  *[]T
+}
+
+// source returns the table with its index, and the condition for the organization. A list of all organizations reads the table
+// in the order of its rows.
+func (s listSearch[T]) source() (from, organization string) {
+	if s.query.Organization == access.AllOrganizations {
+		return s.Table + " NOT INDEXED", "?1 = 0"
+	}
+	return s.Table + " INDEXED BY " + s.Index, s.alias() + ".organization_id = ?1"
+}
+
+func (l List[T]) alias() string { return l.Table[strings.LastIndexByte(l.Table, ' ')+1:] }
+
+// Bound implements Search. For all organizations, it counts row ids instead of rows: to skip rows, SQLite would have to read them.
+func (s listSearch[T]) Bound(ctx context.Context, high Position, rows int) (low Position, err error) {
+	from, organization := s.source()
+	id := s.alias() + ".id"
+	text := "SELECT " + id + " FROM " + from + " WHERE " + organization + " AND " + id + " >= ?2 AND " + id + " < ?3 ORDER BY " + id + " DESC LIMIT 1 OFFSET ?4 - 1"
+	if s.query.Organization == access.AllOrganizations {
+		text = `SELECT bound.id FROM (SELECT min(?3, (SELECT max(id) FROM ` + s.Table + `) + 1) - ?4 AS id) bound
+			WHERE ?1 = 0 AND bound.id > max(?2, (SELECT min(id) FROM ` + s.Table + `))`
+	}
+	err = s.Logs.Pool.Get(ctx, &low, text, s.query.Organization, s.query.First, high.Row, rows)
+	return low, err
+}
+
+// Read implements Search.
+func (s listSearch[T]) Read(ctx context.Context, low, high Position) (full bool, err error) {
+	from, organization := s.source()
+	id := s.alias() + ".id"
+	text := "SELECT " + s.Columns + " FROM " + from + " " + s.Joins + " WHERE " + organization + " AND " + id + " >= ?2 AND " + id + " < ?3"
+	if s.Where != "" {
+		text += " AND " + s.Where
+	}
+	args := append([]any{s.query.Organization, max(low.Row, s.query.First), high.Row, s.query.Limit - len(*s.rows)}, s.query.Args...)
+	var batch []T
+	err = s.Logs.Pool.List(ctx, &batch, text+" ORDER BY "+id+" DESC LIMIT ?4", args...)
+	*s.rows = append(*s.rows, batch...)
+	return len(*s.rows) >= s.query.Limit, err
+}

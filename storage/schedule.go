@@ -1,0 +1,63 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// schedulesPerRead limits how long one read of Schedules takes.
+const schedulesPerRead = 500
+
+// Schedules returns when the deliveries of subscriptions of an organization are sent, by public id. It leaves out deleted
+// subscriptions, because nothing is sent to them.
+func (s *Store) Schedules(ctx context.Context, organization int64, ids []string) (map[string]webhook.Schedule, error) {
+	found := make(map[string]webhook.Schedule, len(ids))
+	hold := s.Hold()
+	for some := range slices.Chunk(ids, schedulesPerRead) {
+		list, err := json.Marshal(some)
+		if err != nil {
+			return nil, err
+		}
+		var schedules []webhook.Schedule
+		if err := s.list(ctx, &schedules, `
+			SELECT `+subscriptionColumns+`, (SELECT first.due_at FROM deliveries first WHERE first.id = (`+firstPending("s.id")+`)) AS first_due
+			FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value`+subscriptionJoins+`
+			WHERE s.organization_id = ? AND s.deleted_at IS NULL`, string(list), organization); err != nil {
+			return nil, err
+		}
+		for _, schedule := range schedules {
+			s.completeSubscription(&schedule.Subscription, hold)
+			found[schedule.ID] = schedule
+		}
+	}
+	return found, nil
+}
+
+// SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
+func (s *Store) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {
+	var sent webhook.SentAttempt
+	row, at, ok := s.ids.Row(access.AttemptID, attempt)
+	if !ok {
+		return sent, fault.Missing("attempt")
+	}
+	a, err := s.Attempt(ctx, row)
+	if err != nil {
+		return sent, err
+	}
+	if a.AttemptedAt != at || a.SubscriptionID != id {
+		return sent, fault.Missing("attempt")
+	}
+	if err := s.get(ctx, &sent, `
+		SELECT e.body, s.url, s.url_at FROM subscriptions s CROSS JOIN events e ON e.id = ?
+		WHERE s.public_id = ? AND s.organization_id = ?`, a.EventRow, id, organization); err != nil {
+		return sent, sqlite.Missing(err, "attempt")
+	}
+	sent.Attempt = a
+	return sent, nil
+}

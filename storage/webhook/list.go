@@ -1,0 +1,70 @@
+package webhook
+
+import "strings"
+
+// SubscriptionFilter selects subscriptions, newest first. A zero field selects all. Before is the row id at which the page
+// begins.
+type SubscriptionFilter struct {
+	Before int64
+	Limit  int
+	Status Status
+}
+
+// SubscriptionPage is a part of a list, newest first. If Next is not 0, the search reached its limit of rows before the page
+// was full, and Next is the row id of the next page.
+type SubscriptionPage struct {
+	Subscriptions []Subscription
+	Next          int64
+}
+
+// EventFilter selects events, newest first. A zero field selects all. Before is the row id at which the page begins.
+type EventFilter struct {
+	Before         int64
+	Limit          int
+	Type           string // a type, or a prefix such as "user.*"
+	Since          int64  // inclusive
+	Until          int64  // exclusive
+	IdempotencyKey string
+	WithoutAudit   bool // leave out audit events
+}
+
+// TypeRange returns the bounds of the types that the filter selects, in the order of bytes: the first, inclusive, and an end,
+// exclusive.
+func (f EventFilter) TypeRange() (first, end string) {
+	switch prefix, isPrefix := strings.CutSuffix(f.Type, "*"); {
+	case f.Type == "":
+		return "", "\x7f" // types have only ASCII characters
+	case isPrefix:
+		return prefix, strings.TrimSuffix(prefix, ".") + "/" // the character after the dot
+	}
+	return f.Type, f.Type + "\x00"
+}
+
+// EventPage is a part of a list of events without their bodies, newest first. Next is as in SubscriptionPage.
+type EventPage struct {
+	Events []Event
+	Next   int64
+}
+
+// SubscriptionCounts counts subscriptions by status.
+type SubscriptionCounts struct {
+	Healthy  int64 `db:"healthy"`
+	Failing  int64 `db:"failing"`
+	Disabled int64 `db:"disabled"`
+	Paused   int64 `db:"paused"` // of the disabled ones
+}
+
+// Add counts a subscription n times. A negative n removes it.
+func (c *SubscriptionCounts) Add(h Health, n int64) {
+	switch h.Status {
+	case Healthy:
+		c.Healthy += n
+	case Failing:
+		c.Failing += n
+	case Disabled:
+		c.Disabled += n
+	}
+	if h.Paused {
+		c.Paused += n
+	}
+}
