@@ -179,6 +179,7 @@ CREATE TABLE subscriptions (
     consecutive_failures  INTEGER NOT NULL,
     last_error            TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
     epoch                 INTEGER NOT NULL, -- grows with every change of status, URL or secret
+    failing_since         INTEGER NOT NULL, -- the first failure since the last success; 0 if there is none
     probe_at              INTEGER NOT NULL, -- while failing: the time of the next probe
     paused                INTEGER NOT NULL CHECK (paused = 0 OR paused = 1 AND status = 'disabled'), -- 1: disabled by hand
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
@@ -218,6 +219,7 @@ CREATE TABLE events (
     type            TEXT    NOT NULL,
     created_at      INTEGER NOT NULL,
     about           INTEGER,          -- the subscription that the event is about; it never receives the event
+    held            INTEGER,          -- of its first deliveries, those to disabled subscriptions; NULL: the plan had no webhooks
     body            BLOB    NOT NULL, -- the bytes that are sent; the columns that queries read come before it
     idempotency_key TEXT,
     request_digest  BLOB              -- with the key: tells a repeated request from another event
@@ -237,11 +239,12 @@ CREATE TABLE deliveries (
     state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), -- pending, delivered, exhausted, dropped, sending, sending at last
     cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3), -- event, retry, manual, test: the cause of its first attempt
     attempts        INTEGER NOT NULL, -- finished attempts
-    due_at          INTEGER NOT NULL
+    due_at          INTEGER NOT NULL -- of an exhausted delivery: when it ended
 ) STRICT;
 
 CREATE INDEX deliveries_by_event ON deliveries (event_id, subscription_id);
 CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE state = 0;
+CREATE INDEX deliveries_exhausted ON deliveries (subscription_id, due_at) WHERE state = 2;
 CREATE INDEX deliveries_sending ON deliveries (subscription_id, due_at) WHERE state >= 4;
 
 -- Attempts that have ended. The id of an attempt contains its delivery and its number (see webhook.AttemptRow), so neither needs an index.
@@ -265,12 +268,14 @@ CREATE INDEX attempts_in_trouble ON attempts (subscription_id, attempted_at) WHE
 
 -- Counts of the attempts of each minute, without tests. They are updated with each recorded attempt, because counting
 -- later would have to read every attempt. within_N counts attempts that took at most N ms and more than the previous bound.
+-- expired counts deliveries that retention deleted while they were pending.
 CREATE TABLE attempt_minutes (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
     subscription_id INTEGER NOT NULL, -- 0 stands for all subscriptions of the organization
     minute          INTEGER NOT NULL, -- minutes since the epoch
     succeeded       INTEGER NOT NULL,
     failed          INTEGER NOT NULL,
+    expired         INTEGER NOT NULL,
     within_10       INTEGER NOT NULL,
     within_25       INTEGER NOT NULL,
     within_50       INTEGER NOT NULL,

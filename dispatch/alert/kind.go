@@ -19,11 +19,6 @@ func Kinds() []Kind {
 	return []Kind{SubscriptionDisabled, SubscriptionRecovered, DeliveriesLate, DiskLow, WritesRefused, ResultsUnsaved, CertificateExpires}
 }
 
-// recoverCommand is the command that makes a disabled subscription work again.
-func recoverCommand(subscription string) string {
-	return "keyhook subscriptions recover " + subscription
-}
-
 // listCommand is the command that lists the subscriptions of all customers.
 func listCommand(kind Kind) string {
 	if kind == SubscriptionDisabled {
