@@ -22,7 +22,7 @@ func (s *sender) classify(ctx context.Context, err error, inHandshake bool) webh
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.timeout.String()}
+		return webhook.Failure{Class: webhook.TimeoutError, Text: "no complete response within " + s.deadlines.timeout.String()}
 	case errors.Is(err, egress.ErrBlocked):
 		return webhook.Failure{Class: webhook.BlockedAddress, Text: "the address is not allowed"}
 	case errors.As(err, &dns):

@@ -115,7 +115,7 @@ func New(store store, o Options) (*Dispatcher, error) {
 	return &Dispatcher{
 		options: o, log: o.Logger, store: store,
 		sender: &sender{
-			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), timeout: o.Timeout, retryMax: o.RetryMax,
+			transport: o.Transport, names: newHeaderNames(o.HeaderPrefix), deadlines: deadlines{timeout: o.Timeout}, retryMax: o.RetryMax,
 			allowHTTP: o.AllowHTTP, log: o.Logger,
 		},
 		backoff: Backoff{Base: o.RetryBase, Factor: o.RetryFactor, Max: o.RetryMax},

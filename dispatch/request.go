@@ -87,8 +87,8 @@ var (
 
 // header makes the headers of an attempt, with its signatures. All values are slices of one string, so a header costs
 // two allocations and its map.
-func (s *sender) header(t *preparedTarget, j webhook.Job, now time.Time) http.Header {
-	var scratch [512]byte
+func (s *sender) header(t *preparedTarget, j *webhook.Job, now time.Time) http.Header {
+	var scratch [256]byte // enough for all signatures in an overlap of two secrets, and two numbers
 	var ends [5]int
 	timestamp, overlap := now.Unix(), t.overlaps(now)
 

@@ -17,7 +17,7 @@ import (
 // Sizes of the buffer for a body.
 const (
 	firstBuffer = 4 << 10 // if the length is not known
-	spare       = 512     // after the last byte, so that reading the end does not grow the buffer
+	spare       = 1       // after the last byte, so that reading the end does not grow the buffer
 )
 
 // form reads the body as one JSON object. Faults: Malformed, TooLarge. A body with another Content-Type is a refusal.
@@ -58,7 +58,11 @@ func (x *exchange) body() ([]byte, error) {
 		return nil, err
 	}
 	x.bodyRequested = true
-	body, err := x.receive(http.MaxBytesReader(x.ResponseWriter, r.Body, limit))
+	unread := r.Body // net/http ends it after Content-Length
+	if r.ContentLength < 0 {
+		unread = http.MaxBytesReader(x.ResponseWriter, unread, limit)
+	}
+	body, err := x.receive(unread)
 	if err != nil {
 		x.release() // before the rest of the body is discarded
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {

@@ -36,8 +36,7 @@ type exchange struct {
 	check.Run        // the credential, and what the checks found out
 	dialect   string // of the proxy in forward authentication; otherwise empty
 
-	values [12]string // of response headers; see set
-	used   int
+	values []string // of response headers; see set
 
 	began  time.Time
 	status int   // 0 until the header is written
@@ -46,16 +45,18 @@ type exchange struct {
 	cause  error // for the log only
 }
 
-// set sets a response header and keeps the spelling of its name: the canonical form would be "Ratelimit-Policy". The values
-// are stored in the exchange, because one slice per header would be a third of the allocations of a request.
+// headerFields is the number of values that set stores in one allocation.
+const headerFields = 12
+
+// set sets a response header and keeps the spelling of its name: the canonical form would be "Ratelimit-Policy". All values
+// share one array, because one slice per header would be a third of the allocations of a request.
 func (x *exchange) set(name, value string) {
-	if x.used == len(x.values) {
-		x.Header()[name] = []string{value}
-		return
+	if x.values == nil {
+		x.values = make([]string, 0, headerFields)
 	}
-	x.values[x.used] = value
-	x.used++
-	x.Header()[name] = x.values[x.used-1 : x.used : x.used]
+	x.values = append(x.values, value)
+	last := len(x.values)
+	x.Header()[name] = x.values[last-1 : last : last]
 }
 
 // WriteHeader records the status.

@@ -110,7 +110,9 @@ func (x *exchange) identifyKey() {
 	x.set("X-Service-Organization-Id", p.Organization.ID)
 	x.set("X-Service-Scope", p.Permissions.String())
 	x.set("X-Service-Plan", p.Plan.Name)
-	x.Header()["Content-Length"] = zeroBytes
+	if x.request.Method == http.MethodHead { // otherwise net/http sets it
+		x.Header()["Content-Length"] = zeroBytes
+	}
 	x.WriteHeader(http.StatusOK)
 }
 

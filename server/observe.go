@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -37,13 +37,24 @@ func (s *Server) LocalHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.respond(w, r, true) })
 }
 
+// exchanges are finished exchanges, for reuse: one takes more than a kilobyte.
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, local bool) {
 	s.underway.Add(1)
 	defer s.underway.Done()
+	x := exchanges.Get().(*exchange)
 	// The request id is always generated here. An id from the caller could repeat, or copy the id of another request.
-	x := &exchange{ResponseWriter: w, request: r, local: local, began: time.Now(), id: rand.Text(), base: s.base}
+	x.ResponseWriter, x.request, x.local, x.began, x.id, x.base = w, r, local, time.Now(), rand.Text(), s.base
 	x.client = s.trusted.Client(r)
 	x.reserved.memory = s.memory
+	s.finish(x)
+	*x = exchange{}
+	exchanges.Put(x)
+}
+
+// finish responds to the request of x. If it panics, net/http aborts the connection.
+func (s *Server) finish(x *exchange) {
 	defer x.release()
 	x.set("X-Request-Id", x.id)
 	x.set("X-Content-Type-Options", "nosniff")
@@ -88,7 +99,6 @@ func (s *Server) observe(x *exchange) {
 		s.unknown.Report(false)
 		return
 	}
-	ctx := context.WithoutCancel(x.request.Context())
 	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("method", x.method()),
@@ -106,7 +116,7 @@ func (s *Server) observe(x *exchange) {
 	if x.cause != nil {
 		attrs = append(attrs, slog.String("cause", clip(x.cause.Error(), maxCause)))
 	}
-	s.log.LogAttrs(ctx, level, "request", attrs...)
+	s.log.LogAttrs(x.request.Context(), level, "request", attrs...)
 }
 
 // appendPrincipal adds the ids of the principal. A request without a valid credential has none.

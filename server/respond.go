@@ -45,11 +45,17 @@ func (x *exchange) write(status int, mediaType string, v any) error {
 	return nil
 }
 
+// maxMeasured is the size of the largest body whose Content-Length net/http sets by itself.
+const maxMeasured = 2048
+
 // send sends an encoded body. It ignores write errors: a client that disconnects is not a failure of the server, and the log
-// line has the number of bytes sent.
+// line has the number of bytes sent. It leaves Content-Length to net/http if it can: a map of more than eight headers costs
+// twice, because net/http copies it.
 func (x *exchange) send(status int, mediaType string, body []byte) {
 	x.set("Content-Type", mediaType)
-	x.set("Content-Length", strconv.Itoa(len(body)))
+	if len(body) > maxMeasured {
+		x.set("Content-Length", strconv.Itoa(len(body)))
+	}
 	x.WriteHeader(status)
 	_, _ = x.Write(body)
 }

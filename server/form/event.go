@@ -59,6 +59,7 @@ func (f *Form) Events(header []string) ([]webhook.NewEvent, error) {
 	events := make([]webhook.NewEvent, 0, len(values))
 	keys := map[string]int{} // the first event with the key
 	item := &Form{}
+	item.members = item.first[:0]
 	for i, value := range values {
 		if f.full() {
 			break
@@ -178,7 +179,7 @@ func withDigest(e webhook.NewEvent) webhook.NewEvent {
 
 // EventData returns the data of an event from the body that is delivered.
 func EventData(body []byte) (json.RawMessage, error) {
-	members, err := parseObject(nil, body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	members, err := parseObject(make([]member, 0, 8), body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return nil, fmt.Errorf("split envelope: %w", err)
 	}

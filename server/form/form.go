@@ -17,9 +17,10 @@ import (
 // field is missing or has a problem; Err tells which. The zero value is an empty object.
 type Form struct {
 	members   []member
-	compact   bool   // no white space between tokens
-	unchecked bool   // nested objects may contain a name twice
-	path      string // before the names of fields in problems, such as "events.3."
+	first     [4]member // the memory of the first members
+	compact   bool      // no white space between tokens
+	unchecked bool      // nested objects may contain a name twice
+	path      string    // before the names of fields in problems, such as "events.3."
 	problems  []fault.Field
 	failed    error // a lookup that failed, which is no problem of the field
 }
@@ -126,7 +127,8 @@ func (f *Form) Text(name string, max int) *string {
 		f.Refuse(name, "too_long", "This may have at most %d characters.", max)
 		return nil
 	}
-	unquoted, err := jsontext.AppendUnquote(nil, value)
+	var buffer [64]byte // a longer text goes to the heap
+	unquoted, err := jsontext.AppendUnquote(buffer[:0], value)
 	if err != nil {
 		f.Refuse(name, "invalid", "This is not valid UTF-8.")
 		return nil

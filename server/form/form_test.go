@@ -34,6 +34,34 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
+// TestDepth shows that brackets in strings are text, wherever the string ends.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	deep, flat := strings.Repeat("[", 100)+strings.Repeat("]", 100), strings.Repeat("[", 1000)
+	for name, test := range map[string]struct {
+		body    string
+		refused bool
+	}{
+		"100 levels":                                {`{"a":` + deep[1:199] + `}`, false},
+		"101 levels":                                {`{"a":` + deep + `}`, true},
+		"brackets in a string":                      {`{"a":"` + flat + `"}`, false},
+		"brackets after an escaped quote":           {`{"a":"\"` + flat + `"}`, false},
+		"brackets between escapes":                  {`{"a":"\n` + flat + `\\"}`, false},
+		"a list of lists":                           {`{"a":[` + strings.Repeat(`["x"],`, 200) + `[]]}`, false},
+		"101 levels after a string":                 {`{"a":"x","b":` + deep + `}`, true},
+		"101 levels after an escaped backslash":     {`{"a":"\\","b":` + deep + `}`, true},
+		"101 levels after a quote and a backslash":  {`{"a":"\"\\","b":` + deep + `}`, true},
+		"brackets in a name that begins with quote": {`{"\"` + flat + `":1}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := form.Split([]byte(test.body)); (err != nil) != test.refused {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
 // pageAfter reads a cursor of a list.
 func pageAfter(list, cursor string) (after form.Position, ok bool) {
 	q := form.ParseQuery("cursor="+url.QueryEscape(cursor), []string{"cursor"})

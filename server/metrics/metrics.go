@@ -23,7 +23,7 @@ const namespace = "keyhook"
 type Metrics struct {
 	registry    *prometheus.Registry
 	handler     http.Handler
-	requests    requests
+	requests    *requests
 	connections connections
 	deliveries  deliveries
 	commits     commits

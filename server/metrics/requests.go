@@ -1,8 +1,11 @@
 package metrics
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +13,8 @@ import (
 
 // requests counts the requests of the HTTP server.
 type requests struct {
+	known           atomic.Pointer[map[outcome]series]
+	adding          sync.Mutex // guards changes of known
 	total           *prometheus.CounterVec
 	seconds         *prometheus.HistogramVec
 	rateLimited     prometheus.Counter
@@ -17,8 +22,20 @@ type requests struct {
 	unauthenticated *prometheus.CounterVec
 }
 
-func newRequests(f factory) requests {
-	return requests{
+// outcome is what the labels of a finished request are made from.
+type outcome struct {
+	method, route string
+	status        int
+}
+
+// series are the metrics with the labels of an outcome. To find them by their labels takes longer than to count.
+type series struct {
+	total   prometheus.Counter
+	seconds prometheus.Observer
+}
+
+func newRequests(f factory) *requests {
+	r := &requests{
 		total: f.counters("http_requests_total",
 			"HTTP requests by route pattern, method and status. The route none is every path without a route.",
 			"route", "method", "status"),
@@ -31,6 +48,22 @@ func newRequests(f factory) requests {
 			"Requests refused because the client address sent too many invalid credentials."),
 		unauthenticated: f.counters("authentication_failures_total", "Responses with the status 401, by problem code.", "code"),
 	}
+	r.known.Store(&map[outcome]series{})
+	return r
+}
+
+// series returns the series of an outcome.
+func (r *requests) series(o outcome) series {
+	if s, found := (*r.known.Load())[o]; found {
+		return s
+	}
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	s := series{r.total.WithLabelValues(o.route, o.method, statusLabel(o.status)), r.seconds.WithLabelValues(o.route, o.method)}
+	known := maps.Clone(*r.known.Load())
+	known[o] = s
+	r.known.Store(&known)
+	return s
 }
 
 // Problem codes with their own counter, for every status: some proxies need a 403 where others get a 429.
@@ -42,9 +75,10 @@ const (
 // Observe counts a finished request. The method and the route must come from a bounded set. code is the code of the problem
 // in the response, and empty for a success.
 func (m *Metrics) Observe(method, route string, status int, code string, took time.Duration) {
-	r := &m.requests
-	r.total.WithLabelValues(route, method, statusLabel(status)).Inc()
-	r.seconds.WithLabelValues(route, method).Observe(took.Seconds())
+	r := m.requests
+	s := r.series(outcome{method, route, status})
+	s.total.Inc()
+	s.seconds.Observe(took.Seconds())
 	switch {
 	case code == codeRateLimited:
 		r.rateLimited.Inc()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,8 +24,9 @@ type AnonymousLog struct {
 	requests *rate.Limiter // lines about successes and refusals
 	faults   *rate.Limiter // lines about failures of the server: a flood of refusals does not hide them
 
+	omitted atomic.Int64 // lines since the last report
+
 	mu       sync.Mutex
-	omitted  int64     // lines since the last report
 	reported time.Time // when the last report was written
 }
 
@@ -44,22 +46,23 @@ func (a *AnonymousLog) Allow(level slog.Level) bool {
 	if lines.Allow() {
 		return true
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.omitted++
+	a.omitted.Add(1)
 	return false
 }
 
 // Report writes how many lines were left out since the last report. It writes at most one report per omittedInterval, unless
-// this is the last one.
+// this is the last one. Every request calls it, so it takes no lock if there is nothing to report.
 func (a *AnonymousLog) Report(last bool) {
+	if a.omitted.Load() == 0 {
+		return
+	}
 	a.mu.Lock()
-	omitted, due := a.omitted, last || time.Since(a.reported) >= omittedInterval
-	if omitted > 0 && due {
-		a.omitted, a.reported = 0, time.Now()
+	omitted := int64(0)
+	if last || time.Since(a.reported) >= omittedInterval {
+		omitted, a.reported = a.omitted.Swap(0), time.Now()
 	}
 	a.mu.Unlock()
-	if omitted > 0 && due {
+	if omitted > 0 {
 		a.log.LogAttrs(context.Background(), slog.LevelWarn,
 			"log lines about requests without a valid credential were left out: there were too many of these requests; metrics count all of them",
 			slog.Int64("omitted", omitted))

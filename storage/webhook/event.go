@@ -58,9 +58,12 @@ func AppendEnvelope(dst []byte, id, eventType string, at int64, organization str
 // TimeFormat is RFC 3339 in UTC with milliseconds. All times in responses and deliveries have it.
 const TimeFormat = "2006-01-02T15:04:05.000Z"
 
-// AppendTime appends a time in TimeFormat.
+// AppendTime appends a time in TimeFormat. Package time formats RFC 3339 without milliseconds several times as fast.
 func AppendTime(dst []byte, at int64) []byte {
-	return time.UnixMilli(at).UTC().AppendFormat(dst, TimeFormat)
+	t := time.UnixMilli(at).UTC()
+	dst = t.AppendFormat(dst, time.RFC3339)
+	ms := t.Nanosecond() / int(time.Millisecond)
+	return append(dst[:len(dst)-1], '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z')
 }
 
 // DeliveryState is the state of a delivery.

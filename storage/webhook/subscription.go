@@ -5,7 +5,6 @@ package webhook
 import (
 	"database/sql/driver"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -88,16 +87,27 @@ type SubscriptionChange struct {
 // Types lists the event types that a subscription wants: exact types, and prefixes with ".*". Empty means every type.
 type Types []string
 
-var (
-	eventType = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*$`)
-	typeOrAll = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*(\.\*)?$`)
-)
-
-// ValidType reports whether s can be an event type, such as "user.created".
-func ValidType(s string) bool { return len(s) <= MaxEventType && eventType.MatchString(s) }
+// ValidType reports whether s can be an event type, such as "user.created": ^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*$. It is on the path
+// of every event, where the regular expression takes 0.5 µs.
+func ValidType(s string) bool {
+	if s == "" || len(s) > MaxEventType || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for i, c := range []byte(s) {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_':
+		case c == '.' && i+1 < len(s) && s[i+1] != '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
 
 // ValidPattern reports whether s can be in Types: an event type, or a prefix such as "user.*".
-func ValidPattern(s string) bool { return len(s) <= MaxEventType && typeOrAll.MatchString(s) }
+func ValidPattern(s string) bool {
+	return len(s) <= MaxEventType && ValidType(strings.TrimSuffix(s, ".*"))
+}
 
 // Unique returns the types without repetitions, in their order. It is never nil.
 func (t Types) Unique() Types {

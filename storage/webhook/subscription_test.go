@@ -24,6 +24,7 @@ func TestValidType(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		"user.*": true, "user.email.*": true, "login": true, "*": false, "us*": false, "user.*.x": false, ".*": false,
+		"user.*.*": false, "user.": false, "": false, strings.Repeat("a", 126) + ".*": true, strings.Repeat("a", 127) + ".*": false,
 	} {
 		if got := webhook.ValidPattern(text); got != want {
 			t.Errorf("ValidPattern(%q) = %v, want %v", text, got, want)

@@ -44,27 +44,24 @@ func (b *bench) addMemory(name, title, field string) {
 	}
 }
 
-// processorTime returns the processor time that the server has used. Only Linux tells it; elsewhere it is 0.
-func (b *bench) processorTime() time.Duration {
+// processorTime returns the processor time that the server has used. Only Linux tells it.
+func (b *bench) processorTime() (used time.Duration, ok bool) {
 	const tick = 10 * time.Millisecond // the unit of /proc
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.server.PID()))
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
-		return 0
+		return 0, false
 	}
 	user, userErr := strconv.Atoi(fields[11])
 	system, systemErr := strconv.Atoi(fields[12])
-	if userErr != nil || systemErr != nil {
-		return 0
-	}
-	return time.Duration(user+system) * tick
+	return time.Duration(user+system) * tick, userErr == nil && systemErr == nil
 }
 
 // addProcessorTime adds what the server has used for each of n events since the given time.
 func (b *bench) addProcessorTime(name, title string, since time.Duration, n int) {
-	if used := b.processorTime() - since; used > 0 {
-		b.figures = append(b.figures, figure{name: name + "_cpu", title: title, Value: used.Seconds() * 1e3 / float64(n), Unit: "ms"})
+	if used, ok := b.processorTime(); ok {
+		b.figures = append(b.figures, figure{name: name + "_cpu", title: title, Value: (used - since).Seconds() * 1e3 / float64(n), Unit: "ms"})
 	}
 }
 

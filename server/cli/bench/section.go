@@ -58,7 +58,8 @@ func (b *bench) measureDeliveries(name, title string, fanout, batch int) func(co
 			address: b.serverAddress(), request: b.publishRequest("bench."+name, batch), status: http.StatusAccepted,
 			n: max(1, b.events/max(1, fanout)/batch), connections: b.connections,
 		}
-		began, used := time.Now(), b.processorTime()
+		began := time.Now()
+		used, _ := b.processorTime()
 		if _, err := publish.run(ctx); err != nil {
 			return err
 		}
