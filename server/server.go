@@ -40,6 +40,7 @@ type Store interface {
 	deliveryStore
 	replayStore
 	eventStore
+	arrivalStore
 	statsStore
 	auditStore
 	planStore

@@ -1,0 +1,69 @@
+package explain
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// command is a command for the subscription: the verb, its id, and the flags after the verb.
+func (r *Receiver) command(verb string) string {
+	name, flags, _ := strings.Cut(verb, " ")
+	if flags != "" {
+		flags = " " + flags
+	}
+	return "keyhook subscriptions " + name + " " + r.ID + flags + r.flag()
+}
+
+// replayCommand sends the event and all later ones again that the subscription did not get for the same reason. Without
+// webhooks in the plan, the plan comes first.
+func (r *Receiver) replayCommand(only string) string {
+	if r.Event.Expired {
+		return ""
+	}
+	return r.command("replay --since " + at(r.Event.At) + " --only " + only)
+}
+
+func (r *Receiver) planCommand() string {
+	return "keyhook organizations update " + r.OrganizationID + " --plan growth"
+}
+
+// flag names the organization in a command, after a space.
+func (r *Receiver) flag() string {
+	if r.ActFor == "" {
+		return ""
+	}
+	return " --organization " + r.ActFor
+}
+
+// Host returns the host of the subscription's URL, with its port. The rest of a URL is often a secret of the receiver.
+func (r *Receiver) Host() string {
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// host returns the host of a URL in lower case, without port.
+func host(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+}
+
+// at writes a time as responses do.
+func at(ms int64) string { return string(webhook.AppendTime(nil, ms)) }
+
+// duration writes whole days as days.
+func duration(d time.Duration) string {
+	if day := 24 * time.Hour; d%day == 0 && d > 0 {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.String()
+}
