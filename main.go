@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/dispatch/alert"
 	"github.com/keyhook/keyhook/dispatch/egress"
 	"github.com/keyhook/keyhook/limiter"
 	"github.com/keyhook/keyhook/server"
@@ -30,7 +31,6 @@ import (
 	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
-	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 //go:embed schema.sql
@@ -82,6 +82,7 @@ type appliance struct {
 	dispatcher *dispatch.Dispatcher
 	issuer     *oidc.Verifier // nil without oidc.issuer
 	server     *server.Server
+	alerts     *alert.Alerter
 }
 
 // serve runs the server until ctx ends and all work under way has ended. It listens before it opens the file, so a busy
@@ -111,7 +112,7 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 	}
 	token, err := a.openStore(ctx)
 	if err != nil {
-		return err
+		return cli.StartError(ctx, a.log, err)
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
 	if err := a.connect(certificate); err != nil {
@@ -122,14 +123,13 @@ func serve(ctx context.Context, c config.Config, out, errs io.Writer) (err error
 		return err
 	}
 	url := c.Server.URL(listener.Addr().String())
-	cli.LogNotices(a.log, a.store)
+	cli.LogNotices(a.log, a.store, c.Storage.Path)
 	if a.store.BootstrapCreated() {
 		cli.Welcome(out, c.Storage.Path, url, token)
 	}
 	a.log.Info("ready", "url", url, "database", c.Storage.Path, "egress_exceptions", c.Egress.AllowedNetworks)
-	err = a.run(ctx, listener, local, scrapes)
-	a.log.Info("stopped")
-	return err
+	defer a.log.Info("stopped")
+	return a.run(ctx, listener, local, scrapes)
 }
 
 // openStore opens the file. It returns the first operator's token, which the server prints; empty if it is a setting.
@@ -146,17 +146,12 @@ func (a *appliance) openStore(ctx context.Context) (token string, err error) {
 		Schema:        schema,
 		Synchronous:   c.Storage.Synchronous,
 		EncryptionKey: c.Encryption.Key.Reveal(),
-		Policy:        policy(c.Webhooks),
+		Policy:        c.Webhooks.Policy(),
 		KeepEvents:    c.Storage.RetentionEvents, KeepAudit: c.Storage.RetentionAudit,
 		Bootstrap: first, BootstrapLife: life,
 		Observer: a.metrics, Logger: a.log,
 	})
 	return token, err
-}
-
-// policy returns the rules of retries and health, which the store and the dispatcher share.
-func policy(w config.Webhooks) webhook.Policy {
-	return webhook.Policy{MaxAttempts: w.MaxAttempts, FailingAfter: w.FailingAfter, DisabledAfter: w.DisabledAfter}
 }
 
 // connect creates the other parts and connects them with the store.
@@ -172,9 +167,13 @@ func (a *appliance) connect(certificate *tls.Config) (err error) {
 	a.store.Watch(a.dispatcher)
 	a.metrics.Read(a.store)
 	if c.OIDC.Issuer != "" {
-		a.issuer = oidc.New(oidc.Options{
-			Issuer: c.OIDC.Issuer, Audience: c.OIDC.Audience, OrganizationClaim: c.OIDC.OrganizationClaim, Roots: a.roots, Logger: a.log,
-		})
+		a.issuer = oidc.New(oidc.Options{Issuer: c.OIDC.Issuer, Audience: c.OIDC.Audience, OrganizationClaim: c.OIDC.OrganizationClaim, Roots: a.roots, Logger: a.log})
+	}
+	if a.alerts, err = alert.New(alert.Options{
+		URLs: c.Alerts.URLs, Interval: c.Alerts.Interval, From: c.Server.URL(c.Server.Listen), Store: a.store,
+		Deliveries: a.dispatcher, Certificate: certificate, OnEnd: a.metrics.Alerted, Logger: a.log,
+	}); err != nil {
+		return err
 	}
 	a.server, err = a.newServer(guard, certificate)
 	return err
@@ -183,7 +182,7 @@ func (a *appliance) connect(certificate *tls.Config) (err error) {
 func (a *appliance) newDispatcher(guard egress.Policy) (*dispatch.Dispatcher, error) {
 	w := a.settings.Webhooks
 	return dispatch.New(a.store, dispatch.Options{
-		Policy:    policy(w),
+		Policy:    w.Policy(),
 		RetryBase: w.RetryBase, RetryFactor: w.RetryFactor, RetryMax: w.RetryMax,
 		Timeout: w.Timeout, Grace: a.settings.Server.ShutdownGrace,
 		Concurrency: w.Concurrency, PerSubscription: w.ConcurrencyPerSubscription, PollInterval: w.PollInterval,
@@ -207,7 +206,7 @@ func (a *appliance) newServer(guard egress.Policy, certificate *tls.Config) (*se
 			server.ClockCheck(a.store),
 			server.Ticking("scheduler", a.dispatcher.LastTick, 10*time.Second+2*c.Webhooks.PollInterval),
 		},
-		Observe: a.metrics.Observe, Connections: a.metrics,
+		Observe: a.metrics.Observe, Connections: a.metrics, Settings: c.Texts(),
 		TLS: certificate, ShutdownGrace: c.Server.ShutdownGrace, TestTimeout: c.Webhooks.Timeout,
 		BodyMemory: c.Server.BodyMemory, TokenRate: c.Server.TokenRate, ConnectionsPerAddress: c.Server.ConnectionsPerAddress,
 		Logger: a.log,
@@ -233,6 +232,7 @@ func (a *appliance) run(ctx context.Context, l, local, scrapes net.Listener) err
 	parts.Go(func() error { return a.server.Serve(ctx, l) })
 	parts.Go(func() error { return a.server.ServeLocal(ctx, local) })
 	parts.Go(func() error { return a.dispatcher.Run(ctx) })
+	parts.Go(func() error { return a.alerts.Run(ctx) })
 	if a.issuer != nil {
 		parts.Go(func() error { return a.issuer.Run(ctx) })
 	}

@@ -22,7 +22,7 @@ var typePackages = []string{"storage/access", "storage/webhook", "storage/fault"
 
 // mayImport lists which of our packages each package may import: imports go down. A package without a row imports none.
 var mayImport = map[string][]string{
-	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/egress", "storage"},
+	"":                             {"server", "server/cli", "server/config", "server/metrics", "server/oidc", "server/socket", "limiter", "dispatch", "dispatch/alert", "dispatch/egress", "storage"},
 	"server":                       {"server/check", "server/credential", "server/docs", "server/explain", "server/form", "server/share", "limiter", "dispatch/egress", "storage/backup", "storage/clock"},
 	"server/form":                  {},
 	"server/credential":            {"server/share"},
@@ -31,19 +31,20 @@ var mayImport = map[string][]string{
 	"server/explain":               {"server/check", "server/credential", "server/form"},
 	"server/oidc":                  {},
 	"server/socket":                {},
-	"server/config":                {},
-	"server/metrics":               {"storage/clock"}, // main calls its hooks
+	"server/config":                {"dispatch/alert"},                  // checks alerts.urls
+	"server/metrics":               {"dispatch/alert", "storage/clock"}, // main calls its hooks
 	"server/cli/output":            {},
 	"server/cli/client":            {"server/cli/output", "server/config", "server/socket"},
 	"server/cli/flag":              {},
 	"server/cli/child":             {},
 	"server/cli/demo":              {"server/cli/child", "server/cli/client", "server/cli/output", "dispatch/signature"},
 	"server/cli/bench":             {"server/cli/child", "server/cli/client", "server/cli/flag", "server/cli/output"},
-	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/egress"},
+	"server/cli/doctor":            {"server/cli/output", "server/config", "server/socket", "storage", "storage/disk", "dispatch/alert", "dispatch/egress"},
 	"server/cli/receive":           {"dispatch/signature", "server/cli/flag", "server/cli/output", "server/cli/receive/diagnosis", "server/config"},
 	"server/cli/receive/diagnosis": {"dispatch/signature", "server/cli/output"}, // dispatch/signature alone decides whether a request is genuine
-	"server/cli":                   {"server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
+	"server/cli":                   {"dispatch/alert", "server/cli/bench", "server/cli/client", "server/cli/demo", "server/cli/doctor", "server/cli/flag", "server/cli/output", "server/cli/receive", "server/config", "storage", "storage/backup", "storage/disk"},
 	"dispatch":                     {"dispatch/egress", "dispatch/signature"},
+	"dispatch/alert":               {},
 	"storage":                      {"storage/backup", "storage/clock", "storage/seal", "storage/directory", "storage/disk", "storage/publicid", "storage/scan", "storage/sqlite"},
 	"storage/sqlite":               {"storage/backup", "storage/disk"},
 	"storage/access":               {"storage/fault", "storage/redact"},
@@ -63,6 +64,7 @@ var fences = map[string][]string{
 	"github.com/jmoiron/sqlx":             {"storage", "storage/sqlite"},
 	"github.com/go-jose/go-jose":          {"server/oidc"},
 	"github.com/julienschmidt/httprouter": {"server"},
+	"github.com/nicholas-fedor/shoutrrr":  {"dispatch/alert"},
 	"github.com/prometheus":               {"server/metrics"},
 	"github.com/spf13/viper":              {"server/config"},
 	"github.com/yuin/goldmark":            {"server/docs"},

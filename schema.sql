@@ -189,6 +189,7 @@ CREATE TABLE subscriptions (
     created_at            INTEGER NOT NULL,
     updated_at            INTEGER NOT NULL,
     disabled_at           INTEGER,
+    told_disabled_at      INTEGER, -- the disabled_at of which an alert has told the operator
     last_success_at       INTEGER,
     last_failure_at       INTEGER,
     deleted_at            INTEGER
@@ -196,6 +197,8 @@ CREATE TABLE subscriptions (
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
 CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE previous_secret IS NOT NULL;
+CREATE INDEX subscriptions_untold ON subscriptions (id)
+    WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 
 -- The patterns that fan-out uses to find the subscriptions of an event. '*' stands for every type. No pattern of a

@@ -51,6 +51,7 @@ type Dispatcher struct {
 
 	lastTick atomic.Int64
 	lag      sharedLag
+	unsaved  atomic.Int64 // attempts whose result could not be saved at once
 	started  atomic.Bool
 	stopped  chan struct{} // closed when Run has ended
 
@@ -175,6 +176,9 @@ func (d *Dispatcher) ReturnPlace(organization, subscription int64) {
 func (d *Dispatcher) SubscriptionsChanged(subscriptions ...int64) {
 	d.inbox.postChange(subscriptionsChanged{slices.Clone(subscriptions)})
 }
+
+// Unsaved returns the number of attempts that have ended, but whose result cannot be saved. Dispatcher tries again.
+func (d *Dispatcher) Unsaved() int64 { return d.unsaved.Load() }
 
 // LastTick returns when the scheduler last read its clock, or the zero time before Run. The scheduler reads the clock
 // at least once per poll interval. A much older time means that deliveries have stopped.

@@ -26,8 +26,8 @@ func newRecorder() *recorder { return &recorder{ready: make(chan struct{}, 1)} }
 // add makes a result wait to be saved.
 func (r *recorder) add(result attemptResult) {
 	r.mu.Lock()
+	defer r.mu.Unlock() // before its token is sent, nobody can take the result, so Run has not closed the channel
 	r.waiting = append(r.waiting, result)
-	r.mu.Unlock()
 	select {
 	case r.ready <- struct{}{}:
 	default:
@@ -70,6 +70,8 @@ func (w *worker) record() {
 
 // recordAlone saves a result, however long that takes. Until then the delivery is not queued again.
 func (w *worker) recordAlone(result attemptResult) {
+	w.unsaved.Add(1)
+	defer w.unsaved.Add(-1)
 	var settled []webhook.Settled
 	err := retryWrite(w.ctx, func() (err error) {
 		if settled, err = w.store.Record(w.recordCtx, result.Result); err != nil {

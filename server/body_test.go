@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -219,7 +220,9 @@ func TestNames(t *testing.T) {
 		"an escape character":          {"a\x1b[31mb", "", "invalid"},
 		"a C1 control character":       {"a\u0085b", "", "invalid"},
 		"HTML":                         {`<script>alert("x")</script>&amp;`, `<script>alert("x")</script>&amp;`, ""},
-		"writing from right to left":   {"\u202eabc\u202c", "\u202eabc\u202c", ""},
+		"writing from right to left":   {"שלום", "שלום", ""},
+		"a reversed order":             {"\u202eabc\u202c", "", "invalid"},
+		"a zero-width space":           {"a\u200bb", "", "invalid"},
 		"an emoji":                     {"👩‍👩‍👧", "👩‍👩‍👧", ""},
 	} {
 		t.Run("of keys: "+name, func(t *testing.T) {
@@ -240,5 +243,44 @@ func TestNames(t *testing.T) {
 				t.Errorf("escaped as if for HTML: %s", got.body)
 			}
 		})
+	}
+}
+
+// TestEveryNameRefusesInvisibleCharacters tries all fields that people type and others read.
+func TestEveryNameRefusesInvisibleCharacters(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	user := f.do(t, call{"POST /api/v1/users/", operator, `{"email":"ada@example.com","name":"Ada"}`, nil}).want(t, 201, "").field("id")
+	org := f.do(t, call{"POST /api/v1/organizations/", operator, `{"name":"Acme","plan":"growth"}`, nil}).want(t, 201, "").field("id")
+	sub := f.do(t, call{"POST /api/v1/webhooks/subscriptions/", operator, `{"url":"https://example.com/"}`, nil}).want(t, 201, "").field("id")
+	f.do(t, call{"POST /api/v1/permissions/", operator, `{"key":"orders:read","description":""}`, nil}).want(t, 201, "")
+	for request, fields := range map[string]map[string]string{ // the other fields by the tested field
+		"POST /api/v1/organizations/":                       {"name": `"plan":"growth"`, "external_id": `"plan":"growth","name":"x"`, "plan": `"name":"x"`},
+		"PATCH /api/v1/organizations/" + org + "/":          {"name": "", "external_id": ""},
+		"POST /api/v1/users/":                               {"name": `"email":"x@example.com"`, "email": "", "external_id": `"email":"x@example.com"`},
+		"PATCH /api/v1/users/" + user + "/":                 {"name": "", "email": "", "external_id": ""},
+		"POST /api/v1/api-keys/":                            {"name": `"scope":"audit:read"`},
+		"POST /api/v1/users/" + user + "/access-tokens/":    {"name": `"organization_id":"` + org + `"`},
+		"POST /api/v1/webhooks/subscriptions/":              {"description": `"url":"https://example.com/"`},
+		"PATCH /api/v1/webhooks/subscriptions/" + sub + "/": {"description": ""},
+		"POST /api/v1/plans/":                               {"name": `"api_keys":true,"webhooks":true,"api_rate_limit_per_minute":1`},
+		"POST /api/v1/roles/":                               {"name": `"permissions":[]`},
+		"POST /api/v1/permissions/":                         {"key": "", "description": `"key":"orders:write"`},
+		"PATCH /api/v1/permissions/orders:read/":            {"description": ""},
+		"POST /api/v1/queue/hold/":                          {"reason": ""},
+		"POST /api/v1/events/":                              {"idempotency_key": `"type":"a","data":{}`, "type": `"data":{}`},
+	} {
+		for field, others := range fields {
+			for _, r := range "\u202e\u2066\u200b\u200d\u2060\ufeff\U000E0041" {
+				body := fmt.Sprintf(`{"%s":"a%cb"`, field, r)
+				if others != "" {
+					body += "," + others
+				}
+				got := f.do(t, call{request, operator, body + "}", nil})
+				if got.StatusCode != 422 || !slices.ContainsFunc(got.fields(), func(p string) bool { return strings.HasPrefix(p, field+": ") }) {
+					t.Errorf("%s %s with %U: %d %s", request, field, r, got.StatusCode, got.body)
+				}
+			}
+		}
 	}
 }

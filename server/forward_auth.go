@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -59,6 +60,21 @@ func parseForwardAuth(path string) (dialect, needed string, ok bool) {
 		return "", "", false
 	}
 	return dialect, needed, true
+}
+
+// nothingAt says that there is nothing at a path. If the path was meant for forward authentication, it says what is wrong.
+func nothingAt(path string) string {
+	rest, found := strings.CutPrefix(path+"/", forwardAuthPath)
+	if !found {
+		return "There is nothing at this path."
+	}
+	dialect, _, _ := strings.Cut(rest, "/")
+	if dialect == forwardDialect || dialect == nginxDialect || dialect == envoyDialect {
+		return fmt.Sprintf("There is nothing at this path. Forward authentication is at %[1]s%[2]s/ and %[1]s%[2]s/{permissions}/, with several permissions joined by +. "+
+			"Only in the dialect envoy, another path may follow.", forwardAuthPath, dialect)
+	}
+	return fmt.Sprintf("There is no dialect %q of forward authentication. The dialects are forward (for Caddy, Traefik and HAProxy), nginx and envoy, as in %sforward/.",
+		form.Printable(dialect, form.MaxName), forwardAuthPath)
 }
 
 // isForwardAuth reports whether a path is one of forward authentication.

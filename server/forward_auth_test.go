@@ -34,6 +34,19 @@ func identity(a testResponse) map[string]string {
 	return who
 }
 
+func TestAPathOfNoGateNamesTheDialects(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	for path, want := range map[string]string{
+		"apache/": `no dialect "apache" of forward authentication. The dialects are forward (for Caddy, Traefik and HAProxy), nginx and envoy`, "apache": `no dialect "apache"`,
+		"": `no dialect ""`, "forward//x": gate + "forward/{permissions}/", "nginx/-/v1/orders": "Only in the dialect envoy",
+	} {
+		if got := f.do(t, call{"GET " + gate + path, "", "", nil}).want(t, 404, "not_found"); !strings.Contains(got.field("detail"), want) {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+}
+
 func TestGate(t *testing.T) {
 	t.Parallel()
 	f := start(t, measured)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keyhook/keyhook/server/share"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -54,6 +55,7 @@ type health struct {
 	store      healthStore
 	deliveries func(context.Context) (warning string, err error) // nil checks nothing
 	checks     []Check
+	settings   map[string]string
 	draining   *atomic.Bool
 	cached     *cachedReadiness
 }
@@ -79,6 +81,9 @@ const (
 type readyBody struct {
 	Status string                 `json:"status"`
 	Checks map[string]checkResult `json:"checks"`
+	// Settings are for commands on this machine, such as doctor, which may not use a credential: the first authenticated request
+	// ends the printing of the first token. They are in the responses of the local socket only.
+	Settings map[string]string `json:"settings,omitempty"`
 }
 
 type checkResult struct {
@@ -93,6 +98,9 @@ func (h health) live(x *exchange) error { return x.ok(liveBody{"ok"}) }
 // ready says whether requests and deliveries work, and if not, why.
 func (h health) ready(x *exchange) error {
 	body := h.readiness(x.request.Context())
+	if x.local && !share.IsForwarded(x.request) {
+		body.Settings = h.settings
+	}
 	if body.Status == isReady {
 		return x.ok(body)
 	}
@@ -125,7 +133,7 @@ func (h health) readiness(ctx context.Context) readyBody {
 // check runs all checks.
 func (h health) check(ctx context.Context) readyBody {
 	own := []Check{{"database", h.database}, {"deliveries", h.queue}, {"process", h.process}}
-	body := readyBody{isReady, map[string]checkResult{}}
+	body := readyBody{Status: isReady, Checks: map[string]checkResult{}}
 	for _, check := range append(own, h.checks...) {
 		warning, err := check.Run(ctx)
 		result := checkResult{OK: err == nil, Warning: warning}

@@ -190,7 +190,7 @@ func TestReadyWithDeliveries(t *testing.T) {
 			o.Deliveries = d.run(t).Ready
 		})
 		owner, _ := storagetest.Organization(t, f.store, "acme", "growth", access.RoleOwner)
-		storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
+		sub, _ := storagetest.Subscription(t, f.store, owner, "https://example.com/", "user.created")
 		for range 1000 {
 			storagetest.Publish(t, f.store, owner, "user.created")
 		}
@@ -210,6 +210,12 @@ func TestReadyWithDeliveries(t *testing.T) {
 			t.Errorf("a warning though nothing waits: %+v, %v", got, wrong)
 		}
 
+		// Behind a rate limit, attempts do not begin with their deliveries.
+		if _, err := f.store.UpdateSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, sub.ID, webhook.SubscriptionChange{
+			SetRateLimit: true, RateLimitPerSecond: new(int64(100)),
+		}); err != nil {
+			t.Fatal(err)
+		}
 		d.stuck.Store(true)
 		storagetest.Publish(t, f.store, owner, "user.created")
 		time.Sleep(59 * time.Second)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -170,6 +171,44 @@ func TestWhatIsATokenOfAnIssuer(t *testing.T) {
 			none.do(t, call{"GET /api/v1/whoami/", tt.value, "", nil}).want(t, 401, "")
 		})
 	}
+}
+
+func TestAServerWithoutAnIssuerSaysSoToAJWT(t *testing.T) {
+	t.Parallel()
+	f, with := start(t), start(t, withIssuer(new(unsignedIssuer)))
+	short := strings.TrimPrefix(foreign("nobody"), "Bearer ")
+	for name, jwt := range map[string]string{"short": short, "long": short + strings.Repeat("A", 300)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := f.do(t, call{"GET /api/v1/whoami/", "Bearer " + jwt, "", nil}).want(t, 401, "invalid_key")
+			if !strings.Contains(got.field("detail"), "accepts no JWTs, because oidc.issuer is not set") {
+				t.Errorf("it does not say so: %s", got.body)
+			}
+			got = with.do(t, call{"GET /api/v1/whoami/", "Bearer " + jwt, "", nil})
+			if strings.Contains(got.body, "oidc.issuer") {
+				t.Errorf("with an issuer: %s", got.body)
+			}
+		})
+	}
+	t.Run("and not to any other token", func(t *testing.T) {
+		t.Parallel()
+		got := f.do(t, call{"GET /api/v1/whoami/", "Bearer operators.chosen.token-of-dots", "", nil}).want(t, 401, "invalid_key")
+		if strings.Contains(got.body, "JWT") {
+			t.Errorf("got %s", got.body)
+		}
+	})
+	t.Run("but takes a first token of that form", func(t *testing.T) {
+		t.Parallel()
+		c, ok := access.Opaque(short[:min(len(short), 200)])
+		if !ok || !access.LooksForeign(c.Reveal()) {
+			t.Fatalf("%q is no such token", short)
+		}
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.Bootstrap = c
+		store, _ := storagetest.OpenWith(t, o)
+		chosen := start(t, func(o *server.Options) { o.Store = store })
+		chosen.do(t, call{"GET /api/v1/whoami/", bearer(c), "", nil}).want(t, 200, "")
+	})
 }
 
 func TestThrottleOfTokensOfAnIssuer(t *testing.T) {

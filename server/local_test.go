@@ -59,6 +59,16 @@ func TestLocalSocket(t *testing.T) {
 		}
 	})
 
+	t.Run("shows the settings, but not through a proxy", func(t *testing.T) {
+		g := startLocal(t, func(o *server.Options) { o.Settings = map[string]string{"log.level": "debug"} })
+		if got := g.do(t, call{"GET /readyz", "", "", nil}).want(t, http.StatusOK, ""); !strings.Contains(got.body, `"settings":{"log.level":"debug"}`) {
+			t.Errorf("no settings in %s", got.body)
+		}
+		if got := g.do(t, call{"GET /readyz", "", "", []string{"X-Forwarded-For", "192.0.2.1"}}).want(t, http.StatusOK, ""); strings.Contains(got.body, "settings") {
+			t.Errorf("through a proxy: %s", got.body)
+		}
+	})
+
 	t.Run("acts in every organization that is named, for keys too, and the audit log names the operator", func(t *testing.T) {
 		body := `{"name":"backend","scope":"events:write"}`
 		created := f.do(t, call{"POST /api/v1/api-keys/", "", body, in}).want(t, http.StatusCreated, "")

@@ -154,7 +154,7 @@ func (s *Server) refuseUnmatched(x *exchange, allowed []string) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return &refusal{http.StatusNotFound, "not_found", "There is nothing at this path."}
+		return &refusal{http.StatusNotFound, "not_found", nothingAt(x.request.URL.Path)}
 	}
 	list := strings.Join(allowed, ", ")
 	x.set("Allow", list)

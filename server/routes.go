@@ -264,7 +264,7 @@ type handlers struct {
 func newHandlers(o Options, base string, auth *authenticator, router *router, draining *atomic.Bool) *handlers {
 	lookup := form.Lookup{Store: o.Store}
 	h := &handlers{
-		health:        health{o.Store, o.Deliveries, o.Checks, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
+		health:        health{o.Store, o.Deliveries, o.Checks, o.Settings, draining, &cachedReadiness{lock: make(chan struct{}, 1)}},
 		description:   newDescription(o.BaseURL),
 		documents:     newDocuments(base),
 		whoami:        whoami{o.Store},

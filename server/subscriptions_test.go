@@ -34,7 +34,7 @@ func TestSubscriptions(t *testing.T) {
 		ok("show their rate limit", "GET "+path+"{last}/", "", 200, `"rate_limit_per_second":10,`),
 		ok("are listed with their rate limit", "GET "+path, "", 200, `"rate_limit_per_second":10,`),
 		bad("keep their rate limit if a change is refused", "PATCH "+path+"{last}/", `{"rate_limit_per_second":0}`, 422, "validation_failed",
-			`"field":"rate_limit_per_second","code":"out_of_range","message":"This must be a whole number from 1 to 10000."`),
+			`"field":"rate_limit_per_second","code":"out_of_range","message":"This must be a whole number from 1 to 10000, or null for no limit."`),
 		ok("can lose their rate limit", "PATCH "+path+"{last}/", `{"rate_limit_per_second":null}`, 200, `"rate_limit_per_second":null`),
 		ok("can be deactivated by their owner", "PATCH "+path+"{last}/", `{"is_active":false}`, 200, `"is_active":false`, `"status":"disabled"`, `"last_error":"deactivated by acme-owner"`, `"disabled_at":"20`),
 		ok("can be activated again", "PATCH "+path+"{last}/", `{"is_active":true}`, 200, `"is_active":true`, `"status":"healthy"`, `"last_error":null`, `"disabled_at":null`),
@@ -56,7 +56,7 @@ func TestSubscriptions(t *testing.T) {
 		shows("can be created with a rate limit", "POST "+path, `{"url":"https://example.com/","rate_limit_per_second":10000}`, 201, `"rate_limit_per_second":10000,`),
 		shows("can be created without a rate limit", "POST "+path, `{"url":"https://example.com/","rate_limit_per_second":null}`, 201, `"rate_limit_per_second":null`),
 		bad("are not created with an invalid rate limit", "POST "+path, `{"url":"https://example.com/","rate_limit_per_second":"10"}`, 422, "validation_failed",
-			`"field":"rate_limit_per_second","code":"wrong_type","message":"This must be a whole number from 1 to 10000."`),
+			`"field":"rate_limit_per_second","code":"wrong_type","message":"This must be a whole number from 1 to 10000, without quotes, or null for no limit."`),
 		bad("have a rate limit under that name only", "POST "+path, `{"url":"https://example.com/","rate_limit":10}`, 422, "validation_failed", `"field":"rate_limit","code":"unknown_field"`),
 	})
 }

@@ -234,11 +234,12 @@ func (s *Store) jobOfAttempt(t *tx, subscription, attempt, at int64) (job webhoo
 }
 
 // insertRedelivery inserts a pending delivery for a job.
-func (s *Store) insertRedelivery(t *tx, job webhook.Job) (err error) {
-	job.Delivery, err = t.Insert(`
-		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, `+statePending+`, ?, 0, ?)`,
-		job.Event, job.Subscription, job.Cause, job.DueAt)
-	if err != nil {
+func (s *Store) insertRedelivery(t *tx, job webhook.Job) error {
+	s.lastDelivery++
+	job.Delivery = s.lastDelivery
+	if _, err := t.Exec(`
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at) VALUES (?, ?, ?, `+statePending+`, ?, 0, ?)`,
+		job.Delivery, job.Event, job.Subscription, job.Cause, job.DueAt); err != nil {
 		return err
 	}
 	t.countStored(job.Organization, storedPerDelivery)

@@ -145,6 +145,7 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	if err != nil {
 		return err
 	}
+	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
 		SELECT d.id FROM deliveries d INDEXED BY deliveries_pending CROSS JOIN events e ON e.id = d.event_id
 		WHERE d.subscription_id = ?1 AND d.state = `+statePending+` AND e.type IN (SELECT value FROM json_each(?2))

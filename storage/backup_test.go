@@ -148,8 +148,8 @@ func TestRefusedBackup(t *testing.T) {
 			"to keep copies at a file name":  {storage.BackupOptions{Path: path, To: filepath.Join(dir, "x.db"), Keep: 1}, nil, "give an existing directory"},
 			"a database that is not there":   {of(filepath.Join(dir, "none.db")), storage.ErrForeignFile, "no database at"},
 			"an empty file":                  {of(empty), storage.ErrForeignFile, "no database at"},
-			"garbage":                        {of(garbage), storage.ErrDamaged, "garbage.db"},
-			"another application's database": {of(foreign), storage.ErrForeignFile, ""},
+			"garbage":                        {of(garbage), storage.ErrForeignFile, "garbage.db is no database at all"},
+			"another application's database": {of(foreign), storage.ErrForeignFile, "foreign.db has another application's tables"},
 		} {
 			_, err := storage.Backup(t.Context(), refusal.o)
 			if err == nil || refusal.kind != nil && !errors.Is(err, refusal.kind) || !strings.Contains(err.Error(), refusal.says) {

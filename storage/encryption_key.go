@@ -44,20 +44,29 @@ func (k encryptionKeys) ids() string {
 
 // prepareKeys finds the keys that may fit the file. It writes nothing. If there are no keys yet, the caller calls
 // create.
-func (o Options) prepareKeys(start sqlite.Start) (encryptionKeys, error) {
+func (o Options) prepareKeys(ctx context.Context, start sqlite.Start) (k encryptionKeys, err error) {
+	find := findKeys
 	if o.findKeys != nil {
-		return o.findKeys(o, start)
+		find = o.findKeys
 	}
-	return findKeys(o, start)
+	k, err = find(o, start)
+	if isMissing := errors.Is(err, ErrKeyMissing); isMissing || errors.Is(err, ErrKey) {
+		id := neededKey(ctx, o.Path)
+		if isMissing && o.findKeys != nil && keyFileWith(o.Path, id) == "" {
+			return k, err // rekey has a flag for that, which its command knows
+		}
+		err = fault.AdviseMissing(err, "%s", mendKey(o.Path, id, o.EncryptionKey != ""))
+	}
+	return k, err
 }
 
 // findKeys returns the configured key, otherwise the keys of the key file. It returns none if neither the database nor
 // a key exists. Only a new database gets a new key file, because a later key could not open anything.
 func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 	if o.EncryptionKey != "" {
-		key, err := seal.ParseKey(o.EncryptionKey)
+		key, err := parseKey(o.EncryptionKey, "encryption.key", !start.Empty)
 		if err != nil {
-			return k, fmt.Errorf("%w: encryption.key: %w", ErrKey, err)
+			return k, err
 		}
 		if start.Empty && start.WasMade {
 			return k, fault.Advise(fmt.Errorf("%w, but %s says that it existed", ErrLost, o.Path+disk.Lock),
@@ -68,7 +77,7 @@ func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 	}
 	k.file.name = o.Path + disk.Key
 	k.keys, err = k.file.read()
-	if err == nil && start.Empty {
+	if start.Empty && (err == nil || errors.Is(err, ErrKey)) {
 		return k, fault.Advise(fmt.Errorf("%w, but its key file %s is there", ErrLost, k.file.name),
 			"restore a backup, or move the key file away to start with an empty database")
 	}
@@ -80,10 +89,26 @@ func findKeys(o Options, start sqlite.Start) (k encryptionKeys, err error) {
 		return k, nil
 	}
 	if k.keys, err = k.file.read(); errors.Is(err, os.ErrNotExist) {
-		return k, fault.Advise(fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, k.file.name),
-			"put back the key file that belongs to this database, or set encryption.key")
+		err = fmt.Errorf("%w: %s is gone and encryption.key is not set", ErrKeyMissing, k.file.name)
 	}
 	return k, err
+}
+
+// parseKey parses a key; an empty text is no key. isInUse means that it must be the key of a database, so the error does not
+// say how to make one.
+func parseKey(text, name string, isInUse bool) (key seal.Key, err error) {
+	if text == "" {
+		return key, nil
+	}
+	key, err = seal.ParseKey(text)
+	if err != nil && isInUse {
+		what, _ := fault.Split(err)
+		err = errors.New(what)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %s: %w", ErrKey, name, err)
+	}
+	return key, err
 }
 
 // create creates the key of a new database.
@@ -96,22 +121,21 @@ func (k *encryptionKeys) create() error {
 // findKeyOf returns the keys for a copy of a database. One of them has that id.
 func findKeyOf(o Options, from, id string) (encryptionKeys, error) {
 	k, err := findKeys(o, sqlite.Start{})
-	if errors.Is(err, ErrKeyMissing) {
-		return k, fault.Advise(fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id),
-			"put the key file of the copy at %s, or set encryption.key", o.Path+disk.Key)
-	}
-	if err != nil || slices.ContainsFunc(k.keys, func(k seal.Key) bool { return k.ID() == id }) {
-		return k, err
-	}
-	where, mend := "encryption.key", fmt.Sprintf("set encryption.key, or put the key file at %s, as they were when the copy was made", o.Path+disk.Key)
-	if o.EncryptionKey == "" {
-		where = k.file.path()
-		if old := k.file.oldKeyPath(id); disk.Exists(old) {
-			mend = fmt.Sprintf("the key was moved to another file: run cat %s >> %s, and restore again", old, where)
+	hasKey := slices.ContainsFunc(k.keys, func(k seal.Key) bool { return k.ID() == id })
+	switch {
+	case errors.Is(err, ErrKeyMissing):
+		err = fmt.Errorf("%w: %s needs the key %s", ErrKeyMissing, from, id)
+	case err == nil && !hasKey:
+		where := "encryption.key"
+		if o.EncryptionKey == "" {
+			where = k.file.path()
 		}
+		err = fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, k.ids())
 	}
-	return k, fault.Advise(fmt.Errorf("%w: %s needs the key %s, and %s is the key %s", ErrKey, from, id, where, k.ids()),
-		"%s", mend)
+	if errors.Is(err, ErrKey) || errors.Is(err, ErrKeyMissing) {
+		err = fault.AdviseMissing(err, "%s", mendKey(o.Path, id, o.EncryptionKey != ""))
+	}
+	return k, err
 }
 
 // keyFor returns the key that fits sealed, the canary of the database at path.
@@ -126,12 +150,8 @@ func (k encryptionKeys) keyFor(path string, sealed []byte) (seal.Key, error) {
 			return key, nil
 		}
 	}
-	mend := "put back the key file with that key, or set encryption.key to it"
-	if k.file.name == "" {
-		mend = "set encryption.key to that key, or unset it if " + path + disk.Key + " has the key"
-	}
 	return seal.Key{}, fault.Advise(fmt.Errorf("%w: it needs the key %s, and the available key is %s", ErrKey, id, k.ids()),
-		"%s", mend)
+		"%s", mendKey(path, id, k.file.name == ""))
 }
 
 // recognize returns the key that fits the database at path.

@@ -112,7 +112,7 @@ func explainPlan(ctx context.Context, db *sqlx.DB, text string) (plan []string, 
 		Unused int    `db:"notused"`
 		Detail string `db:"detail"`
 	}
-	if err := db.SelectContext(ctx, &steps, "EXPLAIN QUERY PLAN "+text, make([]any, 20)[:parameters(text)]...); err != nil {
+	if err := db.SelectContext(ctx, &steps, "EXPLAIN QUERY PLAN "+text, make([]any, parameters(text))...); err != nil {
 		return nil, err
 	}
 	for _, step := range steps {
@@ -291,3 +291,12 @@ func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
 	}
 	return visited
 }
+
+// PublishEventIn publishes any event in a transaction.
+func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) error {
+	_, err := s.publish(t, organization, "org_x", e, 0)
+	return err
+}
+
+// Delayed returns how many events of the transaction are not in the table yet.
+func (t *tx) Delayed() int { return len(t.newRows.events) / eventArgs }

@@ -57,6 +57,18 @@ func (s *Store) loadHold(t *tx) error {
 	return err
 }
 
+// loadLastDelivery finds the number of the newest delivery. If it was deleted, a hold may still know its number, which
+// must not be used again.
+func (s *Store) loadLastDelivery(t *tx) error {
+	if err := t.Get(&s.lastDelivery, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
+		return fmt.Errorf("find newest delivery: %w", err)
+	}
+	if hold := s.queueHold.Load(); hold != nil {
+		s.lastDelivery = max(s.lastDelivery, hold.Last)
+	}
+	return nil
+}
+
 // HoldQueue stops all sending. When it returns, attempts on the wire may still end, and no other attempt begins until
 // ReleaseQueue or DiscardQueue. It does not change an existing hold.
 func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) error {
@@ -73,10 +85,7 @@ func (s *Store) HoldQueue(ctx context.Context, by access.Actor, reason string) e
 
 // holdQueue stores the hold.
 func (s *Store) holdQueue(t *tx, reason string) error {
-	stored := storedHold{Since: t.Now(), Reason: reason}
-	if err := t.Get(&stored.Last, "SELECT coalesce(max(id), 0) FROM deliveries"); err != nil {
-		return fmt.Errorf("find newest delivery: %w", err)
-	}
+	stored := storedHold{Since: t.Now(), Reason: reason, Last: s.lastDelivery}
 	text, err := json.Marshal(stored)
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)

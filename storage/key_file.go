@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/storage/disk"
-	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/seal"
 )
 
@@ -46,13 +45,12 @@ func (f keyFile) read() ([]seal.Key, error) {
 	for i, line := range lines {
 		key, err := seal.ParseKey(line)
 		if err != nil {
-			return nil, fault.Advise(fmt.Errorf("%w: line %d of %s is not an encryption key", ErrKey, i+1, f.path()),
-				"restore the key file from your copy")
+			return nil, fmt.Errorf("%w: line %d of %s is not an encryption key", ErrKey, i+1, f.path())
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fault.Advise(fmt.Errorf("%w: %s is empty", ErrKey, f.path()), "restore the key file from your copy")
+		return nil, fmt.Errorf("%w: %s is empty", ErrKey, f.path())
 	}
 	return keys, nil
 }

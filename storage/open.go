@@ -72,7 +72,7 @@ func (s *Store) openFile(ctx context.Context, o Options) (err error) {
 	e.Logger = s.log
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		if keys, err = o.prepareKeys(start); err == nil && len(keys.keys) == 0 {
+		if keys, err = o.prepareKeys(ctx, start); err == nil && len(keys.keys) == 0 {
 			err = keys.create()
 		}
 		return err
@@ -123,7 +123,7 @@ func (s *Store) load(ctx context.Context, o Options) error {
 	if err := s.changeBeforeRun(s.interruptAttempts); err != nil {
 		return fmt.Errorf("mark interrupted attempts: %w", err)
 	}
-	steps := []func(*tx) error{s.pending.load, s.subscriptions.load, s.loadHold, s.loadOrder}
+	steps := []func(*tx) error{s.pending.load, s.subscriptions.load, s.loadHold, s.loadLastDelivery, s.loadOrder}
 	if !o.isCopy {
 		steps = append(steps, s.loadClock)
 	}
@@ -252,7 +252,7 @@ func Examine(ctx context.Context, o Options) (State, error) {
 	e := o.engine()
 	e.Prepare = func(path string, start sqlite.Start) (err error) {
 		o.Path = path
-		keys, err = o.prepareKeys(start)
+		keys, err = o.prepareKeys(ctx, start)
 		return err
 	}
 	e.Recognize = func(ctx context.Context, path string, db *sqlx.DB) error {

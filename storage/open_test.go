@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -127,8 +128,20 @@ func TestRefusedFile(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "other.db")
 		alter(t, path, "CREATE TABLE theirs (id INTEGER)")
 		o := storagetest.Options(t, path)
+		refused(t, o, storage.ErrForeignFile, path, "storage.path") // and not for its missing key
 		o.EncryptionKey = strings.Repeat("ab", 32)
 		refused(t, o, storage.ErrForeignFile, path, "storage.path")
+	})
+
+	t.Run("the file of another application is refused also if its list of tables has many pages", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "other.db")
+		var tables strings.Builder
+		for i := range 200 {
+			fmt.Fprintf(&tables, "CREATE TABLE theirs_%d (id INTEGER PRIMARY KEY, a_long_name_of_a_column TEXT);", i)
+		}
+		alter(t, path, tables.String())
+		refused(t, storagetest.Options(t, path), storage.ErrForeignFile, "another application's tables")
 	})
 
 	t.Run("a file of garbage is refused and not changed", func(t *testing.T) {
@@ -139,6 +152,7 @@ func TestRefusedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := storagetest.Options(t, path)
+		refused(t, o, storage.ErrForeignFile, path)
 		o.EncryptionKey = strings.Repeat("ab", 32)
 		refused(t, o, storage.ErrForeignFile, path)
 		if after, err := os.ReadFile(path); err != nil || string(after) != garbage {

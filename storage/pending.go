@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // pendingCount counts the pending deliveries of each subscription, because counting a million rows takes seconds. It is
@@ -43,6 +45,15 @@ func (p *pendingCount) add(subscription, n int64) {
 	defer p.mu.Unlock()
 	if p.count[subscription] += n; p.count[subscription] == 0 {
 		delete(p.count, subscription)
+	}
+}
+
+// addAll adds new pending deliveries.
+func (p *pendingCount) addAll(jobs []webhook.Job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range jobs {
+		p.count[jobs[i].Subscription]++
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/fault"
@@ -99,7 +98,11 @@ func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEven
 			At     int64  `db:"created_at"`
 			Digest []byte `db:"request_digest"`
 		}
-		err := t.Get(&first, `
+		get := t.GetBeside
+		if t.hasKey(organization, e.IdempotencyKey) {
+			get = t.Get
+		}
+		err := get(&first, `
 			SELECT id, type, created_at, request_digest FROM events
 			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
 		switch {
@@ -142,60 +145,34 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 			return webhook.Published{}, err
 		}
 	}
-	row, id, body, err := s.insertEvent(t, organization, organizationID, e, about)
-	if err != nil {
-		return webhook.Published{}, err
-	}
+	row, id, body := s.insertEvent(t, organization, organizationID, e, about)
 	jobs := make([]webhook.Job, len(subscriptions))
 	for i, to := range subscriptions {
+		s.lastDelivery++
 		jobs[i] = webhook.Job{
-			Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
+			Delivery: s.lastDelivery, Subscription: to, Organization: organization, Event: row, EventID: id, EventType: e.Type, EventAt: t.Now(),
 			Body: body, DueAt: t.Now(),
 		}
 		if jobs[i].Begun, jobs[i].Epoch, err = s.takePlace(t, organization, to); err != nil {
 			return webhook.Published{}, err
 		}
 	}
-	if err := fanOut(t, row, jobs); err != nil {
-		return webhook.Published{}, err
-	}
+	t.delayDeliveries(jobs)
 	t.countStored(organization, len(jobs)*storedPerDelivery)
 	s.announceDeliveries(t, jobs)
 	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
 }
 
 // insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
-// id. So this function chooses the row id, and not SQLite.
-func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte, err error) {
+// id. So this function chooses the row id, and not SQLite. The row is written later; see newRows.
+func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte) {
 	s.lastEvent++
 	row = s.lastEvent
 	id = s.ids.ID(access.EventID, row, t.Now())
 	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
-	var key sql.NullString
-	var digest []byte
-	if e.IdempotencyKey != "" {
-		key, digest = sql.NullString{String: e.IdempotencyKey, Valid: true}, e.Digest[:]
-	}
-	if _, err := t.Exec(`
-		INSERT INTO events (id, organization_id, type, created_at, about, body, idempotency_key, request_digest)
-		VALUES (?, ?, ?, ?, nullif(?, 0), ?, ?, ?)`, row, organization, e.Type, t.Now(), about, body, key, digest); err != nil {
-		return 0, "", nil, fmt.Errorf("insert event: %w", err)
-	}
-	t.Wrote(len(body) / pageSize)
+	t.delayEvent(organization, e, row, about, body)
 	t.countStored(organization, storedSize(e, 0))
-	return row, id, body, nil
-}
-
-// fanOut inserts the deliveries of an event.
-func fanOut(t *tx, event int64, jobs []webhook.Job) error {
-	for rest := jobs; len(rest) > 0; {
-		n := deliveriesAtOnce(len(rest))
-		if err := insertDeliveries(t, event, rest[:n]); err != nil {
-			return fmt.Errorf("fan out: %w", err)
-		}
-		rest = rest[n:]
-	}
-	return nil
+	return row, id, body
 }
 
 // place is a place that the dispatcher gave to the first attempt of a new delivery.
@@ -252,76 +229,54 @@ func receivers(t *tx, organization, about int64, eventType string) ([]int64, err
 	return open, nil
 }
 
-// insertDeliveryOf has the statements that insert deliveries of one event, by their number. The parameters are the
-// event, the time, and the subscriptions and states.
-var insertDeliveryOf = map[int]string{1: insertStatement(1), 8: insertStatement(8), 64: insertStatement(64)}
-
-func insertStatement(n int) string {
-	var b strings.Builder
-	b.WriteString("INSERT INTO deliveries (event_id, due_at, subscription_id, state, cause, attempts) VALUES ")
-	for i := range n {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "(?1, ?2, ?%d, ?%d, %s, 0)", 2*i+3, 2*i+4, causeEvent)
-	}
-	return b.String()
-}
-
-// deliveriesAtOnce returns how many of n deliveries the next statement inserts. In a statement of 64, a delivery costs
-// a third of what it costs alone.
-func deliveriesAtOnce(n int) int {
-	switch {
-	case n >= 64:
-		return 64
-	case n >= 8:
-		return 8
-	}
-	return 1
-}
-
-// insertDeliveries inserts deliveries of an event and sets their row ids. The number of jobs must be one that
-// deliveriesAtOnce returns. SQLite numbers the rows of one statement in sequence.
-func insertDeliveries(t *tx, event int64, jobs []webhook.Job) error {
-	args := make([]any, 0, 2+2*len(jobs))
-	args = append(args, event, t.Now())
-	for i := range jobs {
-		args = append(args, jobs[i].Subscription, firstState(jobs[i]))
-	}
-	last, err := t.Insert(insertDeliveryOf[len(jobs)], args...)
-	for i := range jobs {
-		jobs[i].Delivery = last - int64(len(jobs)-1-i)
-	}
-	return err
-}
-
-// firstState returns the state of a new delivery.
-func firstState(j webhook.Job) webhook.DeliveryState {
-	if j.Begun {
-		return sending
-	}
-	return webhook.Pending
-}
-
 // announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.
 func (s *Store) announceDeliveries(t *tx, jobs []webhook.Job) {
 	if len(jobs) == 0 {
 		return
 	}
-	t.OnCommit(func() {
-		for _, j := range jobs {
-			s.pending.add(j.Subscription, 1)
-		}
-		if w := s.watcher.Load(); w != nil {
+	if t.created == nil {
+		created := &createdDeliveries{index: map[int64]int{}}
+		t.created = created
+		t.OnCommit(func() {
+			t.created = nil
+			s.announceCreated(created)
+		})
+	}
+	t.created.add(jobs)
+}
+
+// createdDeliveries are new deliveries of a transaction, by organization.
+type createdDeliveries struct {
+	index map[int64]int // of jobs, by organization
+	jobs  [][]webhook.Job
+}
+
+// add adds deliveries of one organization.
+func (c *createdDeliveries) add(jobs []webhook.Job) {
+	organization := jobs[0].Organization
+	if i, ok := c.index[organization]; ok {
+		c.jobs[i] = append(c.jobs[i], jobs...)
+		return
+	}
+	c.index[organization] = len(c.jobs)
+	c.jobs = append(c.jobs, jobs)
+}
+
+func (s *Store) announceCreated(created *createdDeliveries) {
+	w := s.watcher.Load()
+	for _, jobs := range created.jobs {
+		s.pending.addAll(jobs)
+		if w != nil {
 			(*w).DeliveriesCreated(jobs)
 		}
-	})
+	}
 }
 
 // announceChange tells the dispatcher, after the commit, that these subscriptions have changed. No subscription means
 // any.
 func (s *Store) announceChange(t *tx, subscriptions ...int64) {
 	t.cache.invalidate(subscriptions...)
+	t.created = nil // the watcher receives later deliveries after this change
 	t.OnCommit(func() {
 		if w := s.watcher.Load(); w != nil {
 			(*w).SubscriptionsChanged(subscriptions...)

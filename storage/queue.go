@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -92,33 +93,48 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 // beginAttempts claims the deliveries of the allowed starts and sets their ids. It leaves out deliveries that do not wait
 // for that attempt. Row ids may be used again, so a delivery may belong to another subscription by now.
 func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) error {
-	index := make(map[int64]int, len(allowed))
+	slices.SortStableFunc(allowed, func(a, b int) int {
+		return cmp.Or(cmp.Compare(starts[a].Subscription, starts[b].Subscription), cmp.Compare(starts[a].Number, starts[b].Number))
+	})
 	for len(allowed) > 0 {
 		first, n := starts[allowed[0]], 0
 		for n < len(allowed) && starts[allowed[n]].Subscription == first.Subscription && starts[allowed[n]].Number == first.Number {
 			n++
 		}
 		n = rowsAtOnce(n)
-		clear(index)
-		args := make([]any, 0, 3+n)
-		args = append(args, t.Now(), first.Subscription, first.Number-1)
-		for _, i := range allowed[:n] {
-			index[starts[i].Delivery] = i
-			args = append(args, starts[i].Delivery)
-		}
-		var begun []int64
-		if err := t.ExecList(&begun, beginStatement[n], args...); err != nil {
+		if err := beginTogether(t, starts, allowed[:n], ids); err != nil {
 			return err
-		}
-		for _, delivery := range begun {
-			ids[index[delivery]] = attemptRow(delivery, first.Number)
 		}
 		allowed = allowed[n:]
 	}
 	return nil
 }
 
-// beginStatement claims deliveries of one subscription, by their number.
+// beginTogether is beginAttempts for starts of one subscription and one number.
+func beginTogether(t *tx, starts []webhook.Start, allowed []int, ids []int64) error {
+	first := starts[allowed[0]]
+	index := make(map[int64]int, len(allowed)) // of starts, by delivery
+	args := make([]any, 0, 3+len(allowed))
+	args = append(args, t.Now(), first.Subscription, first.Number-1)
+	for _, i := range allowed {
+		index[starts[i].Delivery] = i
+		args = append(args, starts[i].Delivery)
+	}
+	var begun []int64
+	if err := t.ExecList(&begun, beginStatement[len(allowed)], args...); err != nil {
+		return err
+	}
+	for _, delivery := range begun {
+		i := index[delivery]
+		ids[i] = attemptRow(delivery, first.Number)
+		t.rememberSending(sendingDelivery{
+			ID: delivery, Subscription: first.Subscription, Cause: starts[i].Trigger, Attempts: first.Number - 1, BegunAt: t.Now(),
+		})
+	}
+	return nil
+}
+
+// beginStatement claims deliveries of one subscription. Without the plus, SQLite would read all its pending deliveries.
 var beginStatement = statements(func(n int) string {
 	return `UPDATE deliveries SET state = ` + stateSending + `, due_at = ?
 		WHERE +subscription_id = ? AND state = ` + statePending + ` AND attempts = ? AND id IN (?` + strings.Repeat(", ?", n-1) + `) RETURNING id`
@@ -133,6 +149,7 @@ func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(n
 func (s *Store) UndoBegin(ctx context.Context, attempts []int64) error {
 	err := s.change(ctx, func(t *tx) error {
 		for _, id := range attempts {
+			delete(t.sending, id>>8)
 			if _, err := t.Exec(`
 				UPDATE deliveries SET state = CASE state WHEN `+stateSending+` THEN `+statePending+` ELSE `+endOfLast+` END
 				WHERE id = ?1 >> 8 AND state >= `+stateSending+` AND attempts + 1 = ?1 & 255`, id); err != nil {

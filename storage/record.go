@@ -43,7 +43,8 @@ func (s *Store) record(t *tx, results []webhook.Result) ([]webhook.Settled, erro
 	return settled, nil
 }
 
-// sendingDelivery is a delivery with an attempt in progress.
+// sendingDelivery is a delivery with an attempt in progress. The writer remembers those that began since its last rollback and
+// since the last drop.
 type sendingDelivery struct {
 	ID           int64           `db:"id"`
 	Subscription int64           `db:"subscription_id"`
@@ -53,34 +54,63 @@ type sendingDelivery struct {
 	Last         bool            `db:"last"` // nothing follows the attempt; see stateSendingLast
 }
 
-// deliveriesInProgress returns the deliveries of the results. It refuses a result whose attempt is not in progress.
-func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, error) {
-	index := make(map[int64]int, len(results))
-	for i, r := range results {
-		index[r.Delivery] = i
+// maxSending limits the deliveries in progress that the writer remembers: some megabytes.
+const maxSending = 20_000
+
+// rememberSending remembers a delivery whose attempt the transaction begins. So Record need not read it.
+func (t *tx) rememberSending(d sendingDelivery) {
+	if len(t.sending) >= maxSending {
+		clear(t.sending)
 	}
+	t.sending[d.ID] = d
+}
+
+// deliveriesInProgress returns the deliveries of the results, and forgets them. It refuses a result whose attempt is not in
+// progress.
+func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, error) {
 	found := make([]sendingDelivery, len(results))
-	for rest := results; len(rest) > 0; {
-		n := rowsAtOnce(len(rest))
-		args := make([]any, n)
-		for i := range n {
-			args[i] = rest[i].Delivery
+	var unknown []any
+	for i, r := range results {
+		var ok bool
+		if found[i], ok = t.sending[r.Delivery]; !ok {
+			unknown = append(unknown, r.Delivery)
 		}
-		var rows []sendingDelivery
-		if err := t.List(&rows, selectSending[n], args...); err != nil {
-			return nil, fmt.Errorf("read deliveries: %w", err)
-		}
-		for _, d := range rows {
-			found[index[d.ID]] = d
-		}
-		rest = rest[n:]
+	}
+	if err := readSending(t, results, unknown, found); err != nil {
+		return nil, err
 	}
 	for i, r := range results {
 		if d := found[i]; d.ID != r.Delivery || attemptRow(d.ID, d.Attempts+1) != r.Attempt {
 			return nil, fmt.Errorf("attempt %d is not in progress", r.Attempt)
 		}
 	}
+	for _, r := range results {
+		delete(t.sending, r.Delivery)
+	}
 	return found, nil
+}
+
+// readSending reads the deliveries in progress that the writer does not remember, into the places of their results.
+func readSending(t *tx, results []webhook.Result, deliveries []any, found []sendingDelivery) error {
+	if len(deliveries) == 0 {
+		return nil
+	}
+	index := make(map[int64]int, len(results))
+	for i, r := range results {
+		index[r.Delivery] = i
+	}
+	for len(deliveries) > 0 {
+		n := rowsAtOnce(len(deliveries))
+		var rows []sendingDelivery
+		if err := t.List(&rows, selectSending[n], deliveries[:n]...); err != nil {
+			return fmt.Errorf("read deliveries: %w", err)
+		}
+		for _, d := range rows {
+			found[index[d.ID]] = d
+		}
+		deliveries = deliveries[n:]
+	}
+	return nil
 }
 
 var selectSending = statements(func(n int) string {
@@ -162,14 +192,14 @@ func settleDeliveries(t *tx, results []webhook.Result, settled []webhook.Settled
 			delivered = append(delivered, results[i].Delivery)
 			continue
 		}
-		if _, err := t.Exec("UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ?",
+		if err := settleTogether(t, 1, "UPDATE deliveries SET state = ?, attempts = attempts + 1, due_at = ? WHERE id = ? AND state >= "+stateSending,
 			next.State, next.DueAt, results[i].Delivery); err != nil {
 			return err
 		}
 	}
 	for len(delivered) > 0 {
 		n := rowsAtOnce(len(delivered))
-		if _, err := t.Exec(deliver[n], delivered[:n]...); err != nil {
+		if err := settleTogether(t, n, deliver[n], delivered[:n]...); err != nil {
 			return err
 		}
 		delivered = delivered[n:]
@@ -177,6 +207,17 @@ func settleDeliveries(t *tx, results []webhook.Result, settled []webhook.Settled
 	return nil
 }
 
+// settleTogether runs an UPDATE of n deliveries in progress. An error rolls the transaction back, which forgets the deliveries
+// that the writer remembers.
+func settleTogether(t *tx, n int, text string, args ...any) error {
+	changed, err := t.Affected(text, args...)
+	if err == nil && changed != int64(n) {
+		err = fmt.Errorf("%d of %d deliveries are not in progress", int64(n)-changed, n)
+	}
+	return err
+}
+
 var deliver = statements(func(n int) string {
-	return `UPDATE deliveries SET state = ` + stateDelivered + `, attempts = attempts + 1, due_at = 0 WHERE id IN (?` + strings.Repeat(", ?", n-1) + `)`
+	return `UPDATE deliveries SET state = ` + stateDelivered + `, attempts = attempts + 1, due_at = 0
+		WHERE id IN (?` + strings.Repeat(", ?", n-1) + `) AND state >= ` + stateSending
 })

@@ -63,7 +63,7 @@ func Rekey(ctx context.Context, o RekeyOptions) (result Rekeyed, err error) {
 	if s.key.ID() != change.newKey.ID() {
 		result.PreviousKeyID = s.key.ID()
 		if err := change.sealSecrets(ctx, s, &result); err != nil {
-			return result, fmt.Errorf("seal the signing secrets with the new key: %w; nothing has changed, and the old key is still in use", err)
+			return result, fmt.Errorf("nothing has changed, and the old key is still in use: seal the signing secrets with the new key: %w", err)
 		}
 	}
 	result.OldKeys, err = change.file.keepOnly(change.newKey)
@@ -94,9 +94,9 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 	if err != nil {
 		return encryptionKeys{}, err
 	}
-	old, err1 := parseKey(c.OldKey, "the old key")
-	configured, err2 := parseKey(o.EncryptionKey, "encryption.key")
-	newKey, err3 := parseKey(c.NewKey, "the new key")
+	old, err1 := parseKey(c.OldKey, "the old key", true)
+	configured, err2 := parseKey(o.EncryptionKey, "encryption.key", c.NewKey != "")
+	newKey, err3 := parseKey(c.NewKey, "the new key", false)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return encryptionKeys{}, err
 	}
@@ -118,17 +118,6 @@ func (c *keyChange) findKeys(o Options, _ sqlite.Start) (encryptionKeys, error) 
 	return encryptionKeys{c.allKeys, c.file}, nil
 }
 
-// parseKey parses a key; an empty text is no key.
-func parseKey(text, name string) (key seal.Key, err error) {
-	if text == "" {
-		return key, nil
-	}
-	if key, err = seal.ParseKey(text); err != nil {
-		return key, fmt.Errorf("%w: %s: %w", ErrKey, name, err)
-	}
-	return key, nil
-}
-
 // sealSecrets seals the canary and every signing secret with the new key.
 func (c *keyChange) sealSecrets(ctx context.Context, s *Store, result *Rekeyed) error {
 	if c.inFile {
@@ -141,7 +130,7 @@ func (c *keyChange) sealSecrets(ctx context.Context, s *Store, result *Rekeyed) 
 	return s.changeBeforeRun(func(t *tx) error {
 		for after := int64(0); ; {
 			if ctx.Err() != nil {
-				return errors.New("interrupted")
+				return fault.Advise(errors.New("interrupted"), "run the command again with the same flags")
 			}
 			rows, err := sealedRows(t, after)
 			if err != nil {

@@ -292,6 +292,20 @@ func TestInterruptedRekey(t *testing.T) {
 		x.requireSameSecrets(t)
 	})
 
+	t.Run("an older backup names the file of its key if encryption.key is the new key", func(t *testing.T) {
+		t.Parallel()
+		x := newSealed(t, 1, "")
+		before := filepath.Join(t.TempDir(), "before.db")
+		must[backup.Report](t)(storage.Backup(t.Context(), storage.BackupOptions{Path: x.o.Path, To: before}))
+		done := must[storage.Rekeyed](t)(x.rekey(t.Context(), "", keyB))
+		_, err := storage.Restore(t.Context(), x.with(keyB).o, before)
+		if !errors.Is(err, storage.ErrKey) || !strings.Contains(err.Error(), "set encryption.key to the key "+done.PreviousKeyID+", which is in "+done.OldKeys[0]) {
+			t.Fatal(err)
+		}
+		old := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(done.OldKeys[0]))))
+		must[backup.Restored](t)(storage.Restore(t.Context(), x.with(old).o, before)) // do what the error says
+	})
+
 	t.Run("Rekey finishes when only the key file was left to change", func(t *testing.T) {
 		t.Parallel()
 		x := newSealed(t, 2, "")
@@ -380,8 +394,8 @@ func TestRefusedRekey(t *testing.T) {
 		}
 		refuse("no key", x.with(""), "", "", x.o.Path+".key", "is gone")
 		refuse("a wrong key", x.with(keyC), "", keyB, "needs the key")
-		refuse("no new key", x.with("hunter2"), "", keyB, "encryption.key", "openssl")
-		refuse("no old key", x, "hunter2", keyB, "the old key", "openssl")
+		refuse("no present key", x.with("hunter2"), "", keyB, "encryption.key", "from your copy", "a new key cannot open")
+		refuse("no old key", x, "hunter2", keyB, "the old key", "a new key cannot open")
 		refuse("none at all", x, "", "hunter2", "the new key", "openssl")
 		missing := x
 		missing.o.Path = filepath.Join(t.TempDir(), "other.db")

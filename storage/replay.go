@@ -291,10 +291,12 @@ func (s *Store) replayChunk(ctx context.Context, p replayQuery, c chunk) (int64,
 			return 0, err
 		}
 		n, err := t.Affected(`
-			INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
-			SELECT e.id, ?2, `+statePending+`, `+causeHand+`, 0, ?9 FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
+			INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
+			SELECT ?11 + wanted.key, e.id, ?2, `+statePending+`, `+causeHand+`, 0, ?9
+			FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
 			WHERE e.organization_id = ?1 AND `+replayable,
-			p.args(s.retention.events, t.Now(), t.Now(), c.Rows)...)
+			p.args(s.retention.events, t.Now(), t.Now(), c.Rows, s.lastDelivery+1)...)
+		s.lastDelivery += c.Found
 		if err != nil || n == 0 {
 			return 0, err
 		}

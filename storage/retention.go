@@ -102,8 +102,7 @@ type oldEvent struct {
 // deleteOldEvents deletes a batch of old events without pending work. more is false if the next events are not old;
 // sweep looks behind them.
 //
-// While the queue is held, it deletes nothing, so that an operator can examine what was restored. Also, DiscardQueue
-// distinguishes old deliveries from new ones by row ids, which SQLite reuses after a deletion.
+// While the queue is held, it deletes nothing, so that an operator can examine what was restored.
 func (s *Store) deleteOldEvents(ctx context.Context, now int64) (more bool, err error) {
 	if s.retention.events == 0 {
 		return false, nil

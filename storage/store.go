@@ -62,9 +62,10 @@ type Store struct {
 	replays *scan.Reader // reads of replays, which may take minutes
 
 	// Used by the writer only; see event_order.go.
-	lastEvent  int64 // row id of the newest event
-	latestTime int64 // the latest time of any transaction since the clock was last set back
-	disorder   int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
+	lastEvent    int64 // row id of the newest event
+	lastDelivery int64 // row id of the newest delivery
+	latestTime   int64 // the latest time of any transaction since the clock was last set back
+	disorder     int64 // events up to this row may be out of order; later ones are in order, within clock.Tolerance
 
 	pending       pendingCount
 	subscriptions subscriptionCount
@@ -103,6 +104,9 @@ func (s *Store) Sizes() (database, log int64, err error) { return s.file.Sizes()
 
 // Free returns how many more bytes fit on the disk of the database. ok is false if the number is unknown.
 func (s *Store) Free() (bytes uint64, ok bool) { return s.file.Free() }
+
+// Pending returns the number of all pending deliveries.
+func (s *Store) Pending() int64 { return s.pending.total() }
 
 // Ping reports whether a query of the database succeeds.
 func (s *Store) Ping(ctx context.Context) error {

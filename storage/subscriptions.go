@@ -317,6 +317,7 @@ func (s *Store) dropOrphans(ctx context.Context) error {
 // dropPending drops up to dropBatch pending deliveries of a subscription, up to the delivery last, and returns how many. If an
 // attempt is in progress, its record stays, and nothing follows it.
 func (s *Store) dropPending(t *tx, subscription, last int64) (int64, error) {
+	clear(t.sending)
 	n, err := t.Affected(dropDeliveries+`
 		SELECT id FROM deliveries INDEXED BY deliveries_pending WHERE subscription_id = ?1 AND state = `+statePending+` AND id <= ?2
 		UNION ALL

@@ -57,21 +57,18 @@ func (s *Store) insertTest(t *tx, organization, subscription int64, subscription
 	if err != nil {
 		return job, err
 	}
-	row, event, body, err := s.insertEvent(t, organization, o, webhook.NewEvent{
+	row, event, body := s.insertEvent(t, organization, o, webhook.NewEvent{
 		Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + subscriptionID + `"}`),
 	}, 0)
-	if err != nil {
-		return job, err
-	}
-	delivery, err := t.Insert(`
-		INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
-		VALUES (?, ?, `+stateSendingLast+`, `+causeTest+`, 0, ?)`, row, subscription, t.Now())
-	if err != nil {
+	s.lastDelivery++
+	if _, err := t.Exec(`
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
+		VALUES (?, ?, ?, `+stateSendingLast+`, `+causeTest+`, 0, ?)`, s.lastDelivery, row, subscription, t.Now()); err != nil {
 		return job, err
 	}
 	t.countStored(organization, storedPerDelivery)
 	return webhook.Job{
-		Delivery: delivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
+		Delivery: s.lastDelivery, Subscription: subscription, Organization: organization, Event: row, EventID: event,
 		EventType: webhook.TestType, EventAt: t.Now(), Body: body, Cause: webhook.ByTest,
 	}, nil
 }

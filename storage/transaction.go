@@ -16,7 +16,10 @@ type tx struct {
 	attemptCounts map[minuteKey]*webhook.AttemptCounts // written at the end of the transaction
 	healthEvents  healthEventLimit
 	quotas        quotas
-	places        []place // that this transaction took
+	sending       map[int64]sendingDelivery // deliveries in progress, by row id; others must be read
+	places        []place                   // that this transaction took
+	newRows       newRows                   // to write before the next statement
+	created       *createdDeliveries        // to announce together after the commit; nil if there are none
 }
 
 func newTx() *tx {
@@ -25,6 +28,7 @@ func newTx() *tx {
 		cache:         subscriptionCache{subscriptions: map[int64]*cachedSubscription{}, matching: map[eventTypeKey][]int64{}},
 		attemptCounts: map[minuteKey]*webhook.AttemptCounts{},
 		quotas:        newQuotas(),
+		sending:       map[int64]sendingDelivery{},
 	}
 }
 
@@ -45,6 +49,9 @@ func (t *tx) rolledBack() {
 	t.cache.invalidate()
 	clear(t.attemptCounts)
 	t.quotas.forgetAll()
+	clear(t.sending)
+	t.newRows.forget()
+	t.created = nil
 }
 
 // writeCounts writes the counts of all jobs of the transaction.

@@ -15,10 +15,17 @@ import (
 // published appends to the order of a crowd for each event that is announced.
 type published struct{ c *crowd }
 
-func (published) TakePlace(int64, int64) bool       { return false }
-func (published) ReturnPlace(int64, int64)          {}
-func (p published) DeliveriesCreated([]webhook.Job) { p.c.order = append(p.c.order, "costly") }
-func (published) SubscriptionsChanged(...int64)     {}
+func (published) TakePlace(int64, int64) bool { return false }
+func (published) ReturnPlace(int64, int64)    {}
+func (p published) DeliveriesCreated(jobs []webhook.Job) {
+	var event int64
+	for _, j := range jobs {
+		if j.Event != event {
+			event, p.c.order = j.Event, append(p.c.order, "costly")
+		}
+	}
+}
+func (published) SubscriptionsChanged(...int64) {}
 
 // TestAPayerPaysForWhatItWrites has an organization whose jobs cost far more than they said, and another whose jobs are
 // cheap. All wait at once.

@@ -144,7 +144,7 @@ func (k *Checker) lookUp(ctx context.Context, c *Run) error {
 		if c.Address.IsValid() {
 			k.throttle.failed(c.Address, digest)
 		}
-		return sameAsMalformed(err, c.Kind)
+		return sameAsMalformed(err, c.Presented)
 	case fault.KindOf(err) == fault.Internal && err != nil:
 		return fault.New(fault.Unavailable, "storage_unavailable",
 			"The credential cannot be checked at the moment; try again later.").Because(err)
@@ -339,15 +339,17 @@ func isGuess(err error) bool {
 
 // sameAsMalformed gives an unknown credential the same response as a malformed one. The message of the issuer says no more
 // than ours, and it has a cause for the log.
-func sameAsMalformed(err error, kind credential.Kind) error {
+func sameAsMalformed(err error, p credential.Presented) error {
 	switch e, _ := fault.As(err); {
 	case e.Code != credential.CodeUnknown:
 		return err
-	case kind == credential.Key:
+	case p.Unknown != nil:
+		return p.Unknown
+	case p.Kind == credential.Key:
 		return credential.ErrKey
-	case kind == credential.Token:
+	case p.Kind == credential.Token:
 		return credential.ErrToken
-	case kind == credential.Session:
+	case p.Kind == credential.Session:
 		return credential.ErrSession
 	}
 	return err

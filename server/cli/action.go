@@ -14,6 +14,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // run makes the request of an action and prints the response.
@@ -85,7 +86,7 @@ func (a action) confirm(cmd *cobra.Command) error {
 	if strings.TrimSpace(answer) == "yes" {
 		return nil
 	}
-	return errors.New("not confirmed, so nothing was done; type yes, or give --" + flagYes)
+	return fault.Advise(errors.New("not confirmed, so nothing was done"), "type yes, or give --%s", flagYes)
 }
 
 // send sends one request and prints its response.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage"
@@ -44,7 +45,7 @@ copy. With the copy and the key, anybody can read the signing secrets.`,
 	}
 	databaseFlags(cmd)
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
-	cmd.Flags().IntVar(&o.Keep, "keep", 0, "number of dated copies to keep, including the new one; 0 keeps all")
+	flag.Int(cmd.Flags(), &o.Keep, "keep", 0, 10_000, "number of dated copies to keep, including the new one; 0 keeps all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

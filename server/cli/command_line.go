@@ -49,7 +49,7 @@ func requirement(wrong *pflag.InvalidValueError) string {
 		return "must be a whole number"
 	case "duration":
 		if _, ours := wrong.GetFlag().Value.(*flagValue); !ours {
-			return mustBeDuration
+			return "must be a duration with a unit, such as 3s, 5m or 1h"
 		}
 	}
 	return wrong.Unwrap().Error()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/output"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 func newConfig(example []byte) *cobra.Command {
@@ -70,9 +71,9 @@ func newConfigInit(example []byte) *cobra.Command {
 func create(name string, text []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; remove it, or give another file", name)
+		return fault.Advise(fmt.Errorf("%s exists already", name), "remove it, or give another file")
 	} else if err != nil {
-		return fmt.Errorf("cannot create the file: %w; give a file in an existing directory that you may write to", err)
+		return fault.Advise(fmt.Errorf("cannot create the file: %w", err), "give a file in an existing directory that you may write to")
 	}
 	_, err = file.Write(text)
 	if err = errors.Join(err, file.Close()); err != nil {

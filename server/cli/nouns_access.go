@@ -28,7 +28,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 	{
 		use: "create", short: "Create an API key and show it once",
 		long:    "The key gets those permissions of --scope that you have. Over the local socket, you have all permissions.",
-		example: "create --name backend --scope events:write\ncreate --name ci --scope \"events:read events:write\" --expires-in 720h --quiet",
+		example: "create --name backend --scope events:write\ncreate --name ci --scope \"events:read events:write\" --expires-in 30d --quiet",
 		method:  "POST", path: pathKeys, secret: "key",
 		body: append([]field{
 			{member: "name", usage: "the name of the key", value: someText, required: true},
@@ -39,7 +39,7 @@ var keyNoun = noun{name: "keys", short: "API keys: credentials for the scripts a
 		use: "rotate ID", short: "Replace an API key with a new key of the same scope, and show the new key once",
 		example: "rotate key_01h455vb4pex5vsknk084sn02q --grace 1h",
 		method:  "POST", path: pathKeys + "{}/rotate/", arguments: []argument{keyArgument}, secret: "key",
-		body: []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 168h (default 0s)", value: durationUpTo(maxOverlap)}},
+		body: []field{{member: "grace_seconds", flag: "grace", usage: "how long the old key still works, up to 7d (default 0s)", value: durationUpTo(maxOverlap)}},
 	},
 	{
 		use: "delete ID", short: "Revoke an API key at once", example: "delete key_01h455vb4pex5vsknk084sn02q",

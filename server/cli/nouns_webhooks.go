@@ -64,7 +64,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		example: "rotate-secret sub_01h455vb4pex5vsknk084sn02q --overlap 1h",
 		method:  "POST", path: pathSubscriptions + "{}/rotate-secret/", arguments: []argument{subscriptionArgument}, secret: "secret",
 		body: []field{
-			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 168h (default 24h)", value: durationUpTo(maxOverlap)},
+			{member: "overlap_seconds", flag: "overlap", usage: "how long the old secret signs too, up to 7d (default 24h)", value: durationUpTo(maxOverlap)},
 			{member: "force", usage: "end the last overlap now; receivers with the secret from before it will refuse deliveries", value: boolean},
 		},
 	},

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // object is a JSON object of a response, with its members in the order of the response.
@@ -23,7 +25,7 @@ type member struct {
 func parseObject(body []byte) (object, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("the response is not a JSON object, so it does not come from Keyhook; check --%s", client.FlagURL)
+		return nil, fault.Advise(errors.New("the response is not a JSON object, so it does not come from Keyhook"), "check --%s", client.FlagURL)
 	}
 	var o object
 	for decoder.More() {

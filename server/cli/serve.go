@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/keyhook/keyhook/storage"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/fault"
 )
 
@@ -29,6 +31,16 @@ func UntilSignal(ctx context.Context) context.Context {
 		os.Exit(ExitFailure)
 	}()
 	return ctx
+}
+
+// StartError returns the error of a start, or nil if the start failed only because ctx has ended. A signal during a start stops
+// the server like any other signal.
+func StartError(ctx context.Context, log *slog.Logger, err error) error {
+	if ctx.Err() == nil || exitCode(err) != ExitFailure {
+		return err
+	}
+	log.Info("stopped before the start was complete; the next start continues")
+	return nil
 }
 
 // otherMemory is the part of the Go heap that is not for request bodies, under full load.
@@ -100,7 +112,12 @@ Create a token that does not expire, on this machine:
 }
 
 // LogNotices logs what an operator must know about a store that was just opened, and what to do.
-func LogNotices(log *slog.Logger, store *storage.Store) {
+func LogNotices(log *slog.Logger, store *storage.Store, database string) {
+	if path, _, err := disk.Resolve(database); err == nil {
+		if found, mend := disk.Exposed(disk.Secret(path)); len(found) > 0 {
+			log.Warn("other users may read the database or its key; "+mend, "files", strings.Join(found, ", "))
+		}
+	}
 	if hold := store.Hold(); hold != nil {
 		log.Warn("the queue is held, so nothing is sent; run `keyhook queue show`, and then `keyhook queue release` or `keyhook queue discard`",
 			"since", time.UnixMilli(hold.Since).UTC(), "reason", hold.Reason)

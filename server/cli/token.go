@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 const flagUser = "user"
@@ -29,7 +30,7 @@ var tokenCreate = action{
 	long: "Without --user, the token is for the first operator. So you can replace a lost token of the operator.\n\n" +
 		"A token is valid in one organization. Without --organization, it is the organization of your own credential. Over the\n" +
 		"local socket, it is the first organization.",
-	example: "create\ncreate --user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 720h",
+	example: "create\ncreate --user dev@acme.example --organization org_01h455vb4pex5vsknk084sn02q --expires-in 30d",
 	method:  "POST", path: pathUsers + "{}/access-tokens/", secret: "token",
 	body: append([]field{{member: "name", usage: "the name of the token", value: someText}}, expiryFields...),
 }
@@ -110,9 +111,9 @@ func findUser(ctx context.Context, c client.Client, meant string) (id string, er
 	}
 	switch len(named) {
 	case 0:
-		return "", fmt.Errorf("there is no user %s; choose one from \"keyhook users list\"", output.Quote(meant))
+		return "", fault.Advise(fmt.Errorf("there is no user %s", output.Quote(meant)), "choose one from \"keyhook users list\"")
 	case 1:
 		return named[0], nil
 	}
-	return "", fmt.Errorf("%d users have the name %s; choose an id from \"keyhook users list\"", len(named), output.Quote(meant))
+	return "", fault.Advise(fmt.Errorf("%d users have the name %s", len(named), output.Quote(meant)), "choose an id from \"keyhook users list\"")
 }

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,14 +136,28 @@ func oneOf(choices ...string) valueType {
 	}}
 }
 
-const mustBeDuration = "must be a duration with a unit, such as 90s, 30m or 720h"
+const mustBeDuration = "must be a duration with a unit, such as 90s, 30m, 12h, 30d or 2w"
 
-func parseDuration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, errors.New(mustBeDuration)
+// longUnits are the units that time.ParseDuration does not know: a week is 7 days, and a day is 24 hours.
+var longUnits = regexp.MustCompile(`^(?:([0-9]{1,4})w)?(?:([0-9]{1,5})d)?([^-+]*)$`)
+
+// parseDuration reads a duration such as 30d, 2w or 1d12h.
+func parseDuration(text string) (d time.Duration, err error) {
+	rest := text
+	parts := longUnits.FindStringSubmatch(text)
+	if hasLong := parts != nil && parts[1]+parts[2] != ""; hasLong {
+		weeks, _ := strconv.Atoi(parts[1]) // no digits are 0
+		days, _ := strconv.Atoi(parts[2])
+		d, rest = time.Duration(7*weeks+days)*24*time.Hour, cmp.Or(parts[3], "0s")
 	}
-	return d, nil
+	short, err := time.ParseDuration(rest)
+	switch {
+	case err != nil:
+		return 0, errors.New(mustBeDuration)
+	case d < 0, d > 0 && d+short < 0: // more than the type can hold
+		return 0, errors.New("must be less than 290 years")
+	}
+	return d + short, nil
 }
 
 // durationUpTo is a duration, which is a number of seconds for the API.
@@ -178,12 +194,12 @@ var timestamp = valueType{name: "time", parse: func(text string) (any, error) {
 
 // timeOrAgo is a time, or how long ago that time was.
 var timeOrAgo = valueType{name: "time|duration", parse: func(text string) (any, error) {
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := parseDuration(text); err == nil && d >= 0 {
 		return apiTime(time.Now().Add(-d)), nil
 	}
 	at, err := timestamp.parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w, or a duration before now such as 24h", err)
+		return nil, fmt.Errorf("%w, or a duration before now such as 24h or 7d", err)
 	}
 	return at, nil
 }}

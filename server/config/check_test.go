@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -107,6 +109,11 @@ var refusedValues = []struct{ name, value, want string }{
 	{"oidc.audience", "keyhook", "oidc.issuer"},
 	{"metrics.listen", "9090", "host:port"},
 	{"metrics.listen", "127.0.0.1:8080", "same as server.listen"},
+	{"alerts.urls", "", "is empty"},
+	{"alerts.urls", "ntfy.sh/topic", "URL 1: the text is not a URL"},
+	{"alerts.urls", "ntfy://a.example/x logger://", "discord://, generic://, gotify://, ntfy://, slack://, smtp://, teams://, telegram://"},
+	{"alerts.urls", strings.Repeat("ntfy://a.example/x,", 20) + "ntfy://a.example/x", "more than 20"},
+	{"alerts.interval", "500ms", "from 1s to 24h"},
 	{"log.level", "trace", "debug or info or warn or error"},
 	{"log.level", "INFO+1", "debug or info or warn or error"},
 	{"log.format", "", "write json or text"},
@@ -134,5 +141,26 @@ func TestValuesThatAreRefused(t *testing.T) {
 				t.Errorf("the message has %d bytes", len(p[0].String()))
 			}
 		})
+	}
+}
+
+func TestAnEncryptionKeyForADatabaseThatExistsIsRestoredAndNotMade(t *testing.T) {
+	t.Parallel()
+	database := filepath.Join(t.TempDir(), "keyhook.db")
+	args := []string{"--encryption.key=garbage", "--storage.path=" + database}
+	mend := func() string {
+		_, err := config.Load(parse(t, args...))
+		return problemsOf(t, err)[0].Mend
+	}
+	if got := mend(); !strings.Contains(got, "openssl rand") {
+		t.Errorf("no database: %s", got)
+	}
+	for _, step := range []struct{ make, want string }{{database, "restore the key of " + database}, {database + ".key", "remove the setting"}} {
+		if err := os.WriteFile(step.make, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := mend(); strings.Contains(got, "openssl") || !strings.Contains(got, step.want) {
+			t.Errorf("with %s: %s", step.make, got)
+		}
 	}
 }

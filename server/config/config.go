@@ -18,6 +18,7 @@ import (
 
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
+	"github.com/keyhook/keyhook/storage/webhook"
 )
 
 // Config has all settings of a process. The dotted names of the settings are its nested fields: webhooks.retry_max is
@@ -32,6 +33,7 @@ type Config struct {
 	Bootstrap  Bootstrap
 	OIDC       OIDC
 	Metrics    Metrics
+	Alerts     Alerts
 	Log        Log
 }
 
@@ -116,6 +118,11 @@ type Webhooks struct {
 	DisabledAfter              int // consecutive failed attempts; more than FailingAfter
 }
 
+// Policy returns the rules of retries and health, which the store and the dispatcher share.
+func (w Webhooks) Policy() webhook.Policy {
+	return webhook.Policy{MaxAttempts: w.MaxAttempts, FailingAfter: w.FailingAfter, DisabledAfter: w.DisabledAfter}
+}
+
 // Egress is where deliveries may be sent.
 type Egress struct {
 	AllowHTTP       bool
@@ -144,6 +151,12 @@ type OIDC struct {
 // Metrics is where Prometheus scrapes the process.
 type Metrics struct {
 	Listen string // host:port of a separate listener; empty: the main listener
+}
+
+// Alerts is how the operator is told what needs a person.
+type Alerts struct {
+	URLs     []redact.Text // of services; empty: nobody is told
+	Interval time.Duration // between two messages of a kind
 }
 
 // Log is what the process logs.

@@ -103,10 +103,10 @@ func (f *file) unknown(name string, key *yaml.Node) {
 func (f *file) setting(s Setting, value *yaml.Node) {
 	var text string
 	var err error
-	if isList := s.Kind == networks.label; isList && value.Kind == yaml.SequenceNode {
-		text, err = listText(value)
-	} else if text, err = scalarText("the setting", value); err == nil && isList {
-		err = advise("the setting is a list", "write [10.0.0.0/8], or one item per line with a hyphen before it")
+	if l := s.kind.list; l != nil && value.Kind == yaml.SequenceNode {
+		text, err = listText(value, l.separator)
+	} else if text, err = scalarText("the setting", value); err == nil && l != nil && l.mend != "" {
+		err = advise("the setting is a list", l.mend)
 	}
 	if err != nil {
 		f.wrong(s.Name, value, err)
@@ -129,8 +129,8 @@ func scalarText(subject string, node *yaml.Node) (string, error) {
 
 var plain = regexp.MustCompile(`^!!(str|int|float|bool|timestamp)$`)
 
-// listText joins the items of a list with commas.
-func listText(list *yaml.Node) (string, error) {
+// listText joins the items of a list.
+func listText(list *yaml.Node, separator string) (string, error) {
 	var items []string
 	for _, node := range list.Content {
 		item, err := scalarText("an item of the list", node)
@@ -139,7 +139,7 @@ func listText(list *yaml.Node) (string, error) {
 		}
 		items = append(items, item)
 	}
-	return strings.Join(items, ","), nil
+	return strings.Join(items, separator), nil
 }
 
 // isEmpty reports whether a key has nothing after it, not even null.

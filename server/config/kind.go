@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keyhook/keyhook/dispatch/alert"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -20,16 +21,26 @@ import (
 type kind struct {
 	label string // for help; none is a name of a type that viper converts
 	parse func(text string) (any, error)
+	list  *list // nil: a single value
+}
+
+// list is how the file gives a list.
+type list struct {
+	separator string // joins the items
+	mend      string // for a value that is no list; empty: a single value is a list of one item
 }
 
 // text takes any text that passes the check.
 func text(label string, check func(string) error) kind {
-	return kind{label, func(s string) (any, error) { return s, check(s) }}
+	return kind{label: label, parse: func(s string) (any, error) { return s, check(s) }}
 }
+
+// secretLabel is the label of all secrets.
+const secretLabel = "secret"
 
 // secret takes a text that passes the check, or none.
 func secret(check func(string) error) kind {
-	return kind{"secret", func(s string) (any, error) { return redact.New(s), optional(check)(s) }}
+	return kind{label: secretLabel, parse: func(s string) (any, error) { return redact.New(s), optional(check)(s) }}
 }
 
 // optional lets a text be empty.
@@ -48,7 +59,7 @@ func choice[T any](values ...T) kind {
 	for _, value := range values {
 		texts = append(texts, show(value))
 	}
-	return kind{strings.Join(texts, "|"), func(s string) (any, error) {
+	return kind{label: strings.Join(texts, "|"), parse: func(s string) (any, error) {
 		if i := slices.Index(texts, s); i >= 0 {
 			return values[i], nil
 		}
@@ -59,7 +70,7 @@ func choice[T any](values ...T) kind {
 // limited takes a value that read accepts, within limits.
 func limited[T int | int64 | float64 | time.Duration](label, example string, read func(string) (T, error), least, most T) kind {
 	limits := "from " + show(least) + " to " + show(most)
-	return kind{label, func(s string) (any, error) {
+	return kind{label: label, parse: func(s string) (any, error) {
 		value, err := read(s)
 		switch {
 		case err != nil:
@@ -79,7 +90,7 @@ func size(least, most int64) kind { return limited("size", `"64MiB" or "1GiB"`, 
 
 func duration(least, most time.Duration) kind {
 	inner := limited("duration", `"500ms", "15s" or "720h"`, time.ParseDuration, least, most)
-	return kind{inner.label, func(s string) (any, error) {
+	return kind{label: inner.label, parse: func(s string) (any, error) {
 		if decimal.MatchString(s) {
 			return nil, advise(quote(s)+" has no unit", "write "+quote(s+"s"))
 		}
@@ -126,7 +137,7 @@ const maxNetworks = 1000
 
 // networks takes addresses and networks separated by commas. An address is the network of that one address. The error has
 // each wrong item.
-var networks = kind{"networks", func(s string) (any, error) {
+var networks = kind{label: "networks", list: &list{",", "write [10.0.0.0/8], or one item per line with a hyphen before it"}, parse: func(s string) (any, error) {
 	var all []netip.Prefix
 	if strings.TrimSpace(s) == "" {
 		return all, nil
@@ -141,6 +152,25 @@ var networks = kind{"networks", func(s string) (any, error) {
 	}
 	return all, errors.Join(wrong...)
 }}
+
+// urlStart begins a service URL in a list. A comma alone does not separate two URLs, because a URL may contain one.
+var urlStart = regexp.MustCompile(`,\s*([a-z][a-z0-9+]*://)`)
+
+// serviceURLs takes URLs of services for alerts, separated by spaces, line breaks, or commas before a scheme. The error has
+// each wrong URL.
+var serviceURLs = kind{label: secretLabel, list: &list{separator: "\n"}, parse: func(s string) (any, error) {
+	var urls []redact.Text
+	for item := range strings.FieldsSeq(urlStart.ReplaceAllString(s, " $1")) {
+		urls = append(urls, redact.New(item))
+	}
+	if len(urls) > maxServiceURLs {
+		return nil, advise(fmt.Sprintf("the list has more than %d URLs", maxServiceURLs), "remove some")
+	}
+	_, err := alert.Channels(urls)
+	return urls, err
+}}
+
+const maxServiceURLs = 20
 
 // show returns the text of a value. A secret is redacted.
 func show(value any) string {
@@ -161,6 +191,8 @@ func show(value any) string {
 		if v.IsZero() {
 			return ""
 		}
+	case []redact.Text:
+		return strings.Join(slices.Repeat([]string{redact.Text{}.String()}, len(v)), ", ")
 	}
 	return fmt.Sprint(value)
 }

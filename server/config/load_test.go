@@ -100,6 +100,8 @@ var values = map[string][3]string{
 	"oidc.audience":                         {"a", "12345", "c"},
 	"oidc.organization_claim":               {"a", "b", "c"},
 	"metrics.listen":                        {"127.0.0.1:9091", ":9092", "127.0.0.1:0"},
+	"alerts.urls":                           {"[ntfy://a.example/x, 'smtp://b.example/?from=a@b.example&to=c@d.example,e@f.example']", "ntfy://a.example/y,ntfy://b.example/y", "ntfy://c.example/z"},
+	"alerts.interval":                       {"1m", "2m", "3m"},
 	"log.level":                             {"debug", "warn", "error"},
 	"log.format":                            {"text", "text", "text"},
 }
@@ -116,7 +118,7 @@ var needs = map[string][]string{
 // Not parallel: it sets the environment, as do all tests here that call Setenv.
 func TestEverySettingIsTakenFromTheNearestSource(t *testing.T) {
 	for _, s := range config.Settings() {
-		if strings.HasSuffix(s.Name, "key_file") && s.Name != "server.tls_key_file" || s.Name == "bootstrap.token_file" {
+		if strings.HasSuffix(s.Name, "key_file") && s.Name != "server.tls_key_file" || s.Name == "bootstrap.token_file" || s.Name == "alerts.urls_file" {
 			continue // see TestASecretMayComeOutOfAFile
 		}
 		given, known := values[s.Name]
@@ -188,6 +190,11 @@ func effective(t *testing.T, name string, args ...string) (value, source string)
 	switch name {
 	case "encryption.key":
 		value = c.Encryption.Key.Reveal()
+	case "alerts.urls":
+		value = ""
+		for _, url := range c.Alerts.URLs {
+			value += url.Reveal() + " "
+		}
 	case "bootstrap.token":
 		value = c.Bootstrap.Token.Reveal()
 	}

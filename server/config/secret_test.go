@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keyhook/keyhook/server/config"
 	"github.com/keyhook/keyhook/storage/redact"
 )
@@ -23,7 +25,7 @@ func TestASecretIsShownNowhere(t *testing.T) {
 	t.Parallel()
 	secret := redact.New(canary)
 	c := config.Default()
-	c.Bootstrap.Token = secret
+	c.Bootstrap.Token, c.Alerts.URLs = secret, []redact.Text{secret}
 	asJSON, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +36,7 @@ func TestASecretIsShownNowhere(t *testing.T) {
 		"%v": fmt.Sprintf("%v", c), "%+v": fmt.Sprintf("%+v", c), "%#v": fmt.Sprintf("%#v", c), "%s": fmt.Sprintf("%s", secret),
 		"%d": fmt.Sprintf("%d", secret), "%x": fmt.Sprintf("%x", secret), "%q": fmt.Sprintf("%q", secret), "a pointer": fmt.Sprint(&secret),
 		"a private field": fmt.Sprintf("%v %+v %#v", private{c}, private{c}, private{c}),
-		"String":          secret.String(), "JSON": string(asJSON), "slog": log.String(),
+		"String":          secret.String(), "JSON": string(asJSON), "the texts": fmt.Sprint(c.Texts()), "slog": log.String(),
 	} {
 		if strings.Contains(text, "canary") || strings.Contains(text, fmt.Sprintf("%x", "canary")) {
 			t.Errorf("%s shows it: %s", name, text)
@@ -49,19 +51,23 @@ func TestAnErrorShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	short := canary[:10]
 	for name, text := range map[string]string{
-		"a token too short":          "bootstrap:\n  token: " + short,
-		"a token that is an alias":   "bootstrap:\n  token: *" + short,
-		"a token that is an anchor":  "bootstrap:\n  token: &" + short,
-		"a token that is a tag":      "bootstrap:\n  token: !" + short,
-		"a token that is a list":     "bootstrap:\n  token: [" + canary + "]",
-		"a token twice":              "bootstrap:\n  token: " + canary + "\n  token: " + canary,
-		"a token without its space":  "bootstrap:\n  token:" + canary,
-		"a token with a bad escape":  "bootstrap:\n  token: \"" + canary + "\\q\"",
-		"a token with an open quote": "bootstrap:\n  token: \"" + canary,
-		"a token in place of a path": "bootstrap:\n  token_file: " + canary,
-		"a key too short":            "encryption:\n  key: " + short,
-		"a password in a URL":        "server:\n  base_url: https://x:" + short + "@a.example",
-		"a URL that is none":         "oidc:\n  audience: a\n  issuer: https://x:" + short + "@a.example:port",
+		"a token too short":              "bootstrap:\n  token: " + short,
+		"a token that is an alias":       "bootstrap:\n  token: *" + short,
+		"a token that is an anchor":      "bootstrap:\n  token: &" + short,
+		"a token that is a tag":          "bootstrap:\n  token: !" + short,
+		"a token that is a list":         "bootstrap:\n  token: [" + canary + "]",
+		"a token twice":                  "bootstrap:\n  token: " + canary + "\n  token: " + canary,
+		"a token without its space":      "bootstrap:\n  token:" + canary,
+		"a token with a bad escape":      "bootstrap:\n  token: \"" + canary + "\\q\"",
+		"a token with an open quote":     "bootstrap:\n  token: \"" + canary,
+		"a token in place of a path":     "bootstrap:\n  token_file: " + canary,
+		"a key too short":                "encryption:\n  key: " + short,
+		"an alert without a service":     "alerts:\n  urls: [" + canary + "]",
+		"an alert of an unknown service": "alerts:\n  urls: [\"" + short + "://" + canary + "\"]",
+		"an alert with a wrong token":    "alerts:\n  urls: [\"slack://" + canary + "@" + canary + "\"]",
+		"an alert that is a mapping":     "alerts:\n  urls: {" + canary + ": " + canary + "}",
+		"a password in a URL":            "server:\n  base_url: https://x:" + short + "@a.example",
+		"a URL that is none":             "oidc:\n  audience: a\n  issuer: https://x:" + short + "@a.example:port",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +79,7 @@ func TestAnErrorShowsNoSecret(t *testing.T) {
 	}
 	t.Run("and neither does config show", func(t *testing.T) {
 		t.Parallel()
-		list, err := config.Explain(parse(t, "--bootstrap.token="+canary, "--encryption.key="+canary))
+		list, err := config.Explain(parse(t, "--bootstrap.token="+canary, "--encryption.key="+canary, "--alerts.urls=ntfy://"+canary+"@"+canary+"/"+canary))
 		if err != nil || strings.Contains(fmt.Sprint(list), "canary") {
 			t.Errorf("list %v, error %v", list, err)
 		}
@@ -145,4 +151,49 @@ func TestTheFileOfASecretMayBeNamedInTheEnvironment(t *testing.T) {
 	if p := problemsOf(t, err); len(p) != 1 || p[0].Source != "KEYHOOK_ENCRYPTION_KEY" {
 		t.Errorf("with both set: got %v", err)
 	}
+}
+
+func TestAlertURLs(t *testing.T) {
+	t.Parallel()
+	urls := []string{"ntfy://a.example/x", "smtp://b.example/?from=a@b.example&to=c@d.example,e@f.example", "https://c.example/hook"}
+	for name, load := range map[string]func() (config.Config, error){
+		"a list in the file": func() (config.Config, error) {
+			return loadFile(t, "alerts:\n  urls:\n    - "+strings.Join(urls, "\n    - ")+"\n")
+		},
+		"lines in the file": func() (config.Config, error) {
+			return loadFile(t, "alerts:\n  urls: |\n    "+strings.Join(urls, "\n    ")+"\n")
+		},
+		"commas in a flag": func() (config.Config, error) { return config.Load(parse(t, "--alerts.urls", strings.Join(urls, ", "))) },
+		"spaces in a flag": func() (config.Config, error) { return config.Load(parse(t, "--alerts.urls", strings.Join(urls, " "))) },
+		"a file of its own": func() (config.Config, error) {
+			return config.Load(parse(t, "--alerts.urls_file", write(t, "urls", strings.Join(urls, "\r\n")+"\n", 0o600)))
+		},
+	} {
+		t.Run("may be "+name, func(t *testing.T) {
+			t.Parallel()
+			c, err := load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, url := range c.Alerts.URLs {
+				got = append(got, url.Reveal())
+			}
+			if diff := cmp.Diff(urls, got); diff != "" {
+				t.Errorf("URLs (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("are shown as their number", func(t *testing.T) {
+		t.Parallel()
+		list, err := config.Explain(parse(t, "--alerts.urls", strings.Join(urls, " ")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			if s.Name == "alerts.urls" && s.Value != "[redacted], [redacted], [redacted]" {
+				t.Errorf("shown as %q", s.Value)
+			}
+		}
+	})
 }

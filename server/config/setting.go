@@ -31,7 +31,7 @@ type Effective struct {
 func newSetting(name, fallback string, kind kind, description string) Setting {
 	return Setting{
 		Name: name, Env: envPrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), Flag: flagName(name), Default: fallback,
-		Kind: kind.label, Description: description, Secret: kind.label == "secret", kind: kind,
+		Kind: kind.label, Description: description, Secret: kind.label == secretLabel, kind: kind,
 	}
 }
 

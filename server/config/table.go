@@ -75,7 +75,7 @@ var table = []Setting{
 	newSetting("egress.ca_file", "", text("path", checkLine),
 		"PEM file with more certificate authorities to trust, for your own receivers and issuer"),
 
-	newSetting("encryption.key", "", secret(checkEncryptionKey),
+	newSetting("encryption.key", "", secret(acceptAny), // a rule checks it
 		"key that encrypts the signing secrets; empty: the first start makes one in <database>.key, and you must back up that file"),
 
 	newSetting("bootstrap.token", "", secret(checkToken),
@@ -90,6 +90,11 @@ var table = []Setting{
 
 	newSetting("metrics.listen", "", text("host:port", optional(checkAddress)),
 		"host:port for /metrics without credentials; empty: server.listen, for loopback clients and platform:read"),
+
+	newSetting("alerts.urls", "", serviceURLs,
+		"services that tell you what needs a person, such as a disabled subscription; empty: nobody is told"),
+	newSetting("alerts.interval", "15m", duration(time.Second, day),
+		"time between two messages of a kind; what happens in between is one message"),
 
 	newSetting("log.level", "info", choice(slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 		"lowest level to log: debug, info, warn or error"),
@@ -110,6 +115,9 @@ var rules = []rule{
 			return "one of server.tls_cert_file and server.tls_key_file is missing", "set both, or neither"
 		}
 		return
+	}},
+	{[]string{"encryption.key", "storage.path"}, func(c Config) (what, mend string) {
+		return encryptionKeyProblem(c.Encryption.Key.Reveal(), c.Storage.Path)
 	}},
 	{[]string{"bootstrap.token", "keys.prefix"}, func(c Config) (what, mend string) {
 		token := c.Bootstrap.Token.Reveal()

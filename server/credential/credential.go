@@ -32,6 +32,7 @@ type Presented struct {
 	Kind          Kind
 	Credential    access.Credential
 	Unreadable    error    // why the credential could not be read; nil if it was
+	Unknown       error    // the refusal if no such credential exists; nil means the usual one of its kind
 	Organizations []string // that the request names; none means the credential's own
 }
 
@@ -46,6 +47,8 @@ var (
 	ErrToken   = fault.New(fault.Unauthenticated, CodeUnknown, "This access token is malformed or unknown; check that it was copied in full.")
 	ErrSession = fault.New(fault.Unauthenticated, "invalid_session", "The session has ended; sign in again.")
 
+	errNoIssuer = fault.New(fault.Unauthenticated, CodeUnknown,
+		"This looks like a JWT, but this server accepts no JWTs, because oidc.issuer is not set. Send an access token (kat_…), or ask the operator to set oidc.issuer.")
 	errSeveral = fault.New(fault.Malformed, "multiple_credentials", "The request has several credentials; send one, in one Authorization header or in the session cookie.")
 )
 
@@ -111,8 +114,11 @@ func (d *Reader) read(r *http.Request) Presented {
 		return Presented{Unreadable: errSeveral}
 	case strings.EqualFold(scheme, "ApiKey"):
 		return ParseKey(raw)
-	case strings.EqualFold(scheme, "Bearer") && d.hasIssuer && access.LooksForeign(raw):
-		return parseIssuerToken(raw)
+	case strings.EqualFold(scheme, "Bearer") && access.LooksForeign(raw):
+		if d.hasIssuer {
+			return parseIssuerToken(raw)
+		}
+		return d.readUnexpected(raw)
 	case strings.EqualFold(scheme, "Bearer"):
 		return d.ReadToken(raw)
 	}
@@ -139,6 +145,17 @@ func parseIssuerToken(raw string) Presented {
 		return Presented{Kind: IssuerToken, Unreadable: ErrToken}
 	}
 	return Presented{Kind: IssuerToken, Credential: c}
+}
+
+// readUnexpected reads a token that looks like a JWT, on a server without an issuer. It may still be the token that the operator
+// chose for the first start.
+func (d *Reader) readUnexpected(raw string) Presented {
+	p := d.ReadToken(raw)
+	p.Unknown = errNoIssuer
+	if errors.Is(p.Unreadable, ErrToken) {
+		p.Unreadable = errNoIssuer
+	}
+	return p
 }
 
 // ParseKey reads an API key with any prefix, so keys stay valid when the setting changes.

@@ -152,6 +152,15 @@ func TestRefusedDatabase(t *testing.T) {
 			noError(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db"), bytes.Repeat([]byte("no database. "), 999), 0o600))
 			return []string{"left as it is", "storage.path", filepath.Join(cmd.Dir, "keyhook.db")}
 		}, 4, "not a Keyhook database"},
+		refusal{"a text file without a key", func(t *testing.T, cmd *exec.Cmd) []string {
+			noError(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db"), []byte("my notes\n"), 0o600), os.Remove(filepath.Join(cmd.Dir, "keyhook.db.key")))
+			return []string{"no database at all", "left as it is", "storage.path"}
+		}, 4, "not a Keyhook database"},
+		refusal{"the database of another program without a key", func(t *testing.T, cmd *exec.Cmd) []string {
+			noError(t, os.Remove(filepath.Join(cmd.Dir, "keyhook.db")), os.Remove(filepath.Join(cmd.Dir, "keyhook.db.key")))
+			change(t, filepath.Join(cmd.Dir, "keyhook.db"), "CREATE TABLE songs (id INTEGER)")
+			return []string{"another application's tables", "set storage.path to another file"}
+		}, 4, "not a Keyhook database"},
 		refusal{"a file of which half is gone", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.Truncate(filepath.Join(cmd.Dir, "keyhook.db"), 40960))
 			return []string{"backup", filepath.Join(cmd.Dir, "keyhook.db")}
@@ -211,8 +220,8 @@ func TestRefusedKey(t *testing.T) {
 		}, 5, "does not fit the database"},
 		refusal{"a key file without a key", func(t *testing.T, cmd *exec.Cmd) []string {
 			noError(t, os.WriteFile(filepath.Join(cmd.Dir, "keyhook.db.key"), []byte("hunter2\n"), 0o600))
-			return nil
-		}, 5, "keyhook.db.key"},
+			return []string{"restore " + filepath.Join(cmd.Dir, "keyhook.db.key") + " with the key", "a new key cannot open the signing secrets"}
+		}, 5, "line 1 of"},
 		refusal{"a key file that may not be read", func(t *testing.T, cmd *exec.Cmd) []string {
 			uid, file := asNobody(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
 			noError(t, os.Chmod(file+".key", 0o000))
@@ -234,23 +243,44 @@ func TestRefusedPlace(t *testing.T) {
 			noError(t, os.Chmod(cmd.Dir, 0o555))
 			t.Cleanup(func() { os.Chmod(cmd.Dir, 0o755) }) //nolint:errcheck // it is removed next
 			if uid != nobody {
-				return []string{"chmod u+rwx " + cmd.Dir}
+				return []string{"chmod u+rwX " + cmd.Dir}
 			}
-			return []string{"uid 65534, gid 65534", "uid 0, gid 0 (mode 0555)", "run as root: chown 65534:65534 " + cmd.Dir + ",", "storage.path"}
-		}, 8, "because it belongs to"},
+			file := filepath.Join(cmd.Dir, "keyhook.db")
+			return []string{"uid 65534, gid 65534", cmd.Dir + " of uid 0, gid 0 (mode 0555), " + file + " of uid 0, gid 0 (mode 0600), " + file + ".key of",
+				"run as root: chown 65534:65534 " + cmd.Dir + " " + file + " " + file + ".key && chmod u+rwX " + cmd.Dir + ";", "storage.path"}
+		}, 8, "may not use"},
 		refusal{"a database of another user", func(t *testing.T, cmd *exec.Cmd) []string {
 			if asNobody(t, cmd) != nobody {
 				require(t, "root")
 			}
 			give(t, nobody, cmd.Dir)
-			return []string{"uid 0, gid 0 (mode 0600)", "run as root: chown 65534:65534 " + filepath.Join(cmd.Dir, "keyhook.db") + ","}
-		}, 8, "keyhook.db, because it belongs to"},
+			file := filepath.Join(cmd.Dir, "keyhook.db")
+			return []string{"uid 0, gid 0 (mode 0600)", "run as root: chown 65534:65534 " + file + " " + file + ".key;"}
+		}, 8, "may not use"},
+		refusal{"files that a server of root has left", func(t *testing.T, cmd *exec.Cmd) []string {
+			if asNobody(t, cmd) != nobody {
+				require(t, "root")
+			}
+			file := filepath.Join(cmd.Dir, "keyhook.db")
+			noError(t, os.WriteFile(file+"-wal", nil, 0o600), os.WriteFile(file+".lock", nil, 0o400), os.Chmod(file, 0o400))
+			give(t, nobody, cmd.Dir, file)
+			return []string{"run as root: chown 65534:65534 " + file + "-wal " + file + ".lock " + file + ".key && chmod u+rwX " + file + " " + file + ".lock;"}
+		}, 8, "may not use"},
+		refusal{"a directory of another user that nobody else may enter", func(t *testing.T, cmd *exec.Cmd) []string {
+			if asNobody(t, cmd) != nobody {
+				require(t, "root")
+			}
+			hidden := filepath.Join(cmd.Dir, "data")
+			noError(t, os.Mkdir(hidden, 0o700))
+			cmd.Args = append(cmd.Args, "--storage.path="+hidden+"/keyhook.db")
+			return []string{"if only Keyhook uses " + hidden + ", run as root: chown 65534:65534 " + hidden + ";"}
+		}, 8, "may not use"},
 		refusal{"a database that may not be written", func(t *testing.T, cmd *exec.Cmd) []string {
 			uid, file := asNobody(t, cmd), filepath.Join(cmd.Dir, "keyhook.db")
 			noError(t, os.Chmod(file, 0o444))
 			give(t, uid, cmd.Dir, file, file+".key")
-			return []string{"mode 0444", "; run: chmod u+rw " + file + ","}
-		}, 8, "keyhook.db, because it belongs to"},
+			return []string{"mode 0444", "; run: chmod u+rwX " + file + ";"}
+		}, 8, "may not use"},
 		refusal{"a network file system", onNetwork, 8, "is on nfs4"},
 	)
 }

@@ -197,3 +197,24 @@ func TestPrefixes(t *testing.T) {
 		t.Errorf("the second attempt: %v", second)
 	}
 }
+
+func TestFilesThatOthersMayReadAreNamedAtTheStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir)
+	p.end(syscall.SIGTERM)
+	if strings.Contains(p.said(), "other users may read") {
+		t.Errorf("a new database: %s", p.said())
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	noError(t, err)
+	path := filepath.Join(dir, "keyhook.db")
+	noError(t, os.Chmod(path, 0o644), os.Chmod(path+".key", 0o640))
+	p = start(t, dir)
+	p.end(syscall.SIGTERM)
+	for _, part := range []string{"other users may read the database or its key; run: chmod 600 " + path + " ", path + ".key (mode 0640)", path + " (mode 0644)"} {
+		if !strings.Contains(p.said(), part) {
+			t.Errorf("the log does not say %q: %s", part, p.said())
+		}
+	}
+}

@@ -2,10 +2,14 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,4 +108,38 @@ func (p *process) stopSlowly(t *testing.T) {
 		t.Fatalf("it has ended before its work:\n%s", p.said())
 	case <-time.After(time.Second):
 	}
+}
+
+// TestStopDuringTheStart ends processes at many moments of their first start.
+func TestStopDuringTheStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	early := 0
+	for i := range 20 {
+		cmd := keyhook(t, dir, "serve", "--listen=127.0.0.1:0")
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = io.Discard, &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for { // the process handles signals before it makes files
+			if _, err := os.Stat(filepath.Join(dir, "keyhook.db.lock")); err == nil {
+				break
+			}
+			sleep(t.Context(), 100*time.Microsecond)
+		}
+		sleep(t.Context(), time.Duration(i)*time.Millisecond)
+		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil || strings.Contains(said.String(), "keyhook:") {
+			t.Fatalf("after %d ms: error %v:\n%s", i, err, said.String())
+		}
+		if strings.Contains(said.String(), "before the start was complete") {
+			early++
+		}
+		for _, suffix := range []string{"", ".lock", ".key", ".key.new"} {
+			if err := os.Remove(filepath.Join(dir, "keyhook.db"+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d of 20 starts were stopped before they were complete", early)
 }

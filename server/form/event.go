@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -51,7 +50,7 @@ func (f *Form) Events(header []string) ([]webhook.NewEvent, error) {
 		f.Refuse("idempotency_key", "not_for_batches",
 			"The header Idempotency-Key names one event; in a batch, each event has its own idempotency_key.")
 	}
-	values := f.array("events", maxBatch)
+	values := f.array("events", maxBatch, `an array of events, such as [{"type": "order.created", "data": {}}]`)
 	if values != nil && (len(values) == 0 || len(values) > maxBatch) {
 		f.Refuse("events", "out_of_range", "A batch has 1 to %d events.", maxBatch)
 		values = nil
@@ -91,7 +90,7 @@ func (f *Form) readEvent(item *Form, name string, value jsontext.Value) error {
 	}
 	*item = Form{members: item.members[:0], path: name + ".", compact: f.compact}
 	if value.Kind() != jsontext.KindBeginObject {
-		f.Refuse(name, "wrong_type", "This must be an object.")
+		f.wrongType(name, `an event, such as {"type": "order.created", "data": {}}`)
 		return nil
 	}
 	// The whole body is known to be valid JSON, so this pass omits the checks that were made already.
@@ -136,7 +135,7 @@ func (f *Form) object(name string) []byte {
 		return nil
 	}
 	if value.Kind() != jsontext.KindBeginObject {
-		f.Refuse(name, "wrong_type", "This must be an object.")
+		f.wrongType(name, anObject)
 		return nil
 	}
 	if !f.compact {
@@ -150,15 +149,15 @@ func (f *Form) object(name string) []byte {
 
 // ValidIdempotencyKey reports whether an event can have this idempotency key.
 func ValidIdempotencyKey(key string) bool {
-	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) &&
-		!strings.ContainsFunc(key, unicode.IsControl)
+	_, isInvisible := findInvisible(key)
+	return strings.TrimSpace(key) != "" && utf8.RuneCountInString(key) <= maxIdempotencyKey && utf8.ValidString(key) && !isInvisible
 }
 
 // idempotencyHeader reads Idempotency-Key. The field has the same rules.
 func (f *Form) idempotencyHeader(values []string) string {
 	key := values[0]
 	if len(values) > 1 || !ValidIdempotencyKey(key) {
-		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d characters.", maxIdempotencyKey)
+		f.Refuse("idempotency_key", "invalid", "The header Idempotency-Key may occur only once, with 1 to %d visible characters.", maxIdempotencyKey)
 	}
 	return key
 }
@@ -189,13 +188,16 @@ func EventData(body []byte) (json.RawMessage, error) {
 
 // EventTypes returns event types and prefixes, without duplicates.
 func (f *Form) EventTypes(name string) *webhook.Types {
-	list := f.Strings(name)
+	list := f.strings(name, eventTypes)
 	if list == nil {
 		return nil
 	}
 	types := make(webhook.Types, 0, len(list))
 	for _, e := range list {
-		if !webhook.ValidPattern(e.Text) {
+		switch {
+		case e.Text == "*", e.Text == "**", e.Text == "*.*":
+			f.Refuse(e.Field, "invalid", "An empty list means every event type: send [] instead of [%q].", e.Text)
+		case !webhook.ValidPattern(e.Text):
 			f.Refuse(e.Field, "invalid", "This must be an event type such as user.created, or a prefix such as user.*.")
 		}
 		types = append(types, e.Text)

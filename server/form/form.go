@@ -113,14 +113,31 @@ func (f *Form) Null(name string) bool {
 // dividing the length by it.
 const maxEscaped = len(`\ud83d\ude00`)
 
+// The forms of values in messages. Each names the type as JSON does, and what is in it.
+const (
+	aString     = "a string"
+	anObject    = `an object, such as {"number": 1001}`
+	aTime       = `a string with a time, such as "2030-01-31T12:00:00Z"`
+	aScope      = `a space-delimited string, such as "events:read events:write"`
+	permissions = `an array of strings, such as ["events:read", "events:write"]`
+	eventTypes  = `an array of strings, such as ["order.created", "user.*"]`
+	orNull      = ", or null"
+)
+
+// wrongType adds the problem that a value has another JSON type.
+func (f *Form) wrongType(name, form string) { f.Refuse(name, "wrong_type", "This must be %s.", form) }
+
 // Text returns a string of at most max characters, unchanged.
-func (f *Form) Text(name string, max int) *string {
+func (f *Form) Text(name string, max int) *string { return f.text(name, max, aString) }
+
+// text is Text with the form of the value, for the message.
+func (f *Form) text(name string, max int, form string) *string {
 	value := f.take(name)
 	if value == nil {
 		return nil
 	}
 	if value.Kind() != jsontext.KindString {
-		f.Refuse(name, "wrong_type", "This must be a string.")
+		f.wrongType(name, form)
 		return nil
 	}
 	if len(value)/maxEscaped > max {
@@ -151,18 +168,28 @@ func (f *Form) Bool(name string) *bool {
 		flag := value.Kind() == jsontext.KindTrue
 		return &flag
 	}
-	f.Refuse(name, "wrong_type", "This must be true or false.")
+	f.wrongType(name, "true or false, without quotes")
 	return nil
 }
 
 // Integer returns a whole number from least to most.
 func (f *Form) Integer(name string, least, most int64) *int64 {
+	return f.integer(name, least, most, "")
+}
+
+// integer is Integer with the end of the message for a wrong value.
+func (f *Form) integer(name string, least, most int64, end string) *int64 {
 	value := f.take(name)
 	if value == nil {
 		return nil
 	}
+	form := fmt.Sprintf("a whole number from %d to %d", least, most)
+	if value.Kind() == jsontext.KindString {
+		form += ", without quotes"
+	}
+	form += end
 	if value.Kind() != jsontext.KindNumber || bytes.ContainsAny(value, ".eE") {
-		f.Refuse(name, "wrong_type", "This must be a whole number from %d to %d.", least, most)
+		f.wrongType(name, form)
 		return nil
 	}
 	n, err := int64(0), strconv.ErrRange
@@ -170,7 +197,7 @@ func (f *Form) Integer(name string, least, most int64) *int64 {
 		n, err = strconv.ParseInt(string(value), 10, 64)
 	}
 	if err != nil || n < least || n > most {
-		f.Refuse(name, "out_of_range", "This must be a whole number from %d to %d.", least, most)
+		f.Refuse(name, "out_of_range", "This must be %s.", form)
 		return nil
 	}
 	return &n
@@ -182,9 +209,9 @@ type Element struct {
 	Text  string
 }
 
-// Strings returns the strings of an array, or nil if the field is missing. Other values are problems and are left out.
-func (f *Form) Strings(name string) []Element {
-	values := f.array(name, maxList)
+// strings returns the strings of an array, or nil if the field is missing. Other values are problems and are left out.
+func (f *Form) strings(name, form string) []Element {
+	values := f.array(name, maxList, form)
 	if len(values) > maxList {
 		f.Refuse(name, "too_many", "This may have at most %d elements.", maxList)
 		values = values[:0]
@@ -197,7 +224,7 @@ func (f *Form) Strings(name string) []Element {
 		at := name + "." + strconv.Itoa(i)
 		text, err := jsontext.AppendUnquote(nil, value)
 		if value.Kind() != jsontext.KindString || err != nil {
-			f.Refuse(at, "wrong_type", "This must be a string.")
+			f.wrongType(at, aString)
 			continue
 		}
 		list = append(list, Element{at, string(text)})
@@ -210,13 +237,13 @@ const maxList = 1000
 
 // array returns the values of an array, or nil if the field is missing. Of an array with more than max values it returns max+1, so
 // that the rest takes no memory.
-func (f *Form) array(name string, max int) []jsontext.Value {
+func (f *Form) array(name string, max int, form string) []jsontext.Value {
 	value := f.take(name)
 	if value == nil {
 		return nil
 	}
 	if value.Kind() != jsontext.KindBeginArray {
-		f.Refuse(name, "wrong_type", "This must be a list.")
+		f.wrongType(name, form)
 		return nil
 	}
 	return arrayElements(value, max+1)
@@ -227,6 +254,6 @@ func (f *Form) Limit(name string, least, most int64) (present bool, limit *int64
 	if f.Null(name) {
 		return true, nil
 	}
-	limit = f.Integer(name, least, most)
+	limit = f.integer(name, least, most, ", or null for no limit")
 	return limit != nil, limit
 }

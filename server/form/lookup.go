@@ -55,7 +55,7 @@ func lookUp[T any](ctx context.Context, f *Form, name, sort string, find func(co
 
 // Permissions returns a list of permissions.
 func (r Lookup) Permissions(ctx context.Context, f *Form, name string) *access.Scope {
-	list := f.Strings(name)
+	list := f.strings(name, permissions)
 	if list == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ const (
 
 // Scope returns a space-delimited list of permissions. It adds one problem at most, because it is one field.
 func (r Lookup) Scope(ctx context.Context, f *Form, name string) access.Scope {
-	text := f.Text(name, maxScope)
+	text := f.text(name, maxScope, aScope)
 	if text == nil {
 		return access.Scope{}
 	}

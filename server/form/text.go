@@ -21,20 +21,20 @@ const (
 // Multiline returns a text that may be empty and may have several lines.
 func (f *Form) Multiline(name string) *string {
 	text := f.Text(name, maxDescription)
-	if text != nil && strings.ContainsFunc(*text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
-		f.Refuse(name, "invalid", "This may not have control characters other than line feed and tab.")
+	if text != nil && f.refuseInvisible(name, *text, "\n\t") {
 		return nil
 	}
 	return text
 }
 
 // Line returns a text of one line that is not blank.
-func (f *Form) Line(name string, max int) *string {
-	text := f.Text(name, max)
+func (f *Form) Line(name string, max int) *string { return f.line(name, max, aString) }
+
+func (f *Form) line(name string, max int, form string) *string {
+	text := f.text(name, max, form)
 	switch {
 	case text == nil:
-	case strings.ContainsFunc(*text, unicode.IsControl):
-		f.Refuse(name, "invalid", "This may not have control characters.")
+	case f.refuseInvisible(name, *text, ""):
 		return nil
 	case strings.TrimSpace(*text) == "":
 		f.Refuse(name, "blank", "This may not be empty.")
@@ -52,8 +52,7 @@ func (f *Form) Label(name string) *string {
 	}
 	trimmed := strings.TrimSpace(*text)
 	switch {
-	case strings.ContainsFunc(trimmed, unicode.IsControl):
-		f.Refuse(name, "invalid", "This may not have control characters.")
+	case f.refuseInvisible(name, trimmed, ""):
 	case trimmed == "":
 		f.Refuse(name, "blank", "This may not be empty.")
 	case utf8.RuneCountInString(trimmed) > MaxName:
@@ -92,7 +91,7 @@ func (f *Form) ExternalID(name string) *string {
 	if f.Null(name) {
 		return new(string)
 	}
-	return f.Line(name, maxExternalID)
+	return f.line(name, maxExternalID, aString+orNull)
 }
 
 // truncate returns at most max characters of a text.

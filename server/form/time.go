@@ -24,8 +24,10 @@ func parseTime(text string) (at time.Time, problem *fault.Field) {
 }
 
 // Time returns a time.
-func (f *Form) Time(name string) *time.Time {
-	text := f.Text(name, MaxName)
+func (f *Form) Time(name string) *time.Time { return f.time(name, aTime) }
+
+func (f *Form) time(name, form string) *time.Time {
+	text := f.text(name, MaxName, form)
 	if text == nil {
 		return nil
 	}
@@ -42,7 +44,7 @@ func (f *Form) Expiry(name string) *int64 {
 	if f.Null(name) {
 		return nil
 	}
-	at := f.Time(name)
+	at := f.time(name, aTime+orNull)
 	if at == nil {
 		return nil
 	}

@@ -27,6 +27,7 @@ type Metrics struct {
 	connections connections
 	deliveries  deliveries
 	commits     commits
+	alerts      *prometheus.CounterVec
 	state       state
 }
 
@@ -42,6 +43,7 @@ func New() *Metrics {
 		connections: newConnections(f),
 		deliveries:  newDeliveries(f),
 		commits:     newCommits(f),
+		alerts:      newAlerts(f),
 		state:       newState(),
 	}
 	registry.MustRegister(&m.state)

@@ -133,7 +133,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("of the Go runtime: %v, of the process: %v", runtime, process)
 		}
 		want := []string{
-			"authentication_failures_total", "build_info", "clock_jump_seconds", "degraded", "deliveries_ended_total", "deliveries_oldest_due_age_seconds",
+			"alerts_total", "authentication_failures_total", "build_info", "clock_jump_seconds", "degraded", "deliveries_ended_total", "deliveries_oldest_due_age_seconds",
 			"deliveries_pending", "delivery_attempt_duration_seconds", "delivery_attempt_failures_total", "delivery_attempts_total",
 			"events_published_total", "http_connections", "http_connections_refused_total", "http_rate_limited_total", "http_request_duration_seconds", "http_requests_total",
 			"http_throttled_total", "lanes", "queue_held", "scrape_errors_total", "storage_commit_duration_seconds", "storage_commit_writes",

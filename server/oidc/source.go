@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // Limits of a request to the issuer.
@@ -53,7 +55,7 @@ func newSource(o Options) source {
 	return source{issuer: o.Issuer, client: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
-			return fmt.Errorf("the issuer redirects to %s, but Keyhook follows no redirects; set oidc.issuer to the final URL", to.URL.Redacted())
+			return fault.Advise(fmt.Errorf("the issuer redirects to %s, but Keyhook follows no redirects", to.URL.Redacted()), "set oidc.issuer to the final URL")
 		},
 	}}
 }
@@ -84,7 +86,7 @@ func (s *source) discover(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if document.Issuer != s.issuer {
-		return "", fmt.Errorf("the discovery document names the issuer %.100q; if you trust that issuer, set oidc.issuer to it", document.Issuer)
+		return "", fault.Advise(fmt.Errorf("the discovery document names the issuer %.100q", document.Issuer), "if you trust that issuer, set oidc.issuer to it")
 	}
 	keys, err := url.Parse(document.JWKSURI)
 	issuer, _ := url.Parse(s.issuer) // config has checked it

@@ -55,7 +55,7 @@ func Resolve(path string) (resolved string, user User, err error) {
 	}
 	if _, err := os.Lstat(filepath.Dir(resolved)); errors.Is(err, fs.ErrNotExist) {
 		return "", user, refuse(nil, fmt.Sprintf("storage.path is %s, but there is no directory %s", path, filepath.Dir(path)),
-			fmt.Sprintf("create the directory (mkdir -p %s), or set storage.path", quote(filepath.Dir(path))))
+			fmt.Sprintf("create the directory (mkdir -p %s), or set storage.path", Quote(filepath.Dir(path))))
 	}
 	if _, err := os.Lstat(resolved); user.UID == 0 && errors.Is(err, fs.ErrNotExist) {
 		_, user, err = Locate(resolved + Key) // a lost database had the owner of its key
@@ -90,57 +90,6 @@ func Beside(path string) []string {
 		names = append(names, path+suffix)
 	}
 	return names
-}
-
-// Check reports whether this process may create and change the files of the database at path. Its errors are ErrAccess.
-func Check(path string) error {
-	dir := filepath.Dir(path)
-	info, err := os.Stat(dir)
-	if err != nil {
-		return Explain(dir, err)
-	}
-	if !info.IsDir() {
-		return refuse(nil, fmt.Sprintf("storage.path is %s, but %s is not a directory", path, dir), "set storage.path to a file in a directory")
-	}
-	if err := access(dir, mayRead|mayWrite|maySearch); err != nil {
-		return Explain(dir, err)
-	}
-	if err := checkKinds(path, append(Database(path)[1:], path+Lock)); err != nil {
-		return err
-	}
-	for _, name := range append(Database(path), path+Lock) {
-		if err := access(name, mayRead|mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return Explain(name, err)
-		}
-	}
-	return nil
-}
-
-// CheckKinds refuses files beside the database at path that SQLite must not open. These are links, pipes, directories
-// and hard links to other files. So are files of users other than this one and the owner of the database. The error is
-// ErrAccess.
-func CheckKinds(path string) error { return checkKinds(path, Database(path)[1:]) }
-
-func checkKinds(path string, names []string) error {
-	users := []int{Self().UID}
-	if info, err := os.Lstat(path); err == nil {
-		if owner, known := ownerOf(info); known {
-			users = append(users, owner.UID)
-		}
-	}
-	for _, name := range names {
-		info, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Explain(name, err)
-		}
-		if err := errors.Join(checkPlain(name, info), checkOwnedBy(users, name, info)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Explain turns a system error about name into a sentence: which user asks, who owns the file, and the exact command
@@ -182,7 +131,7 @@ func whyDenied(name string) (why, mend string) {
 	}
 	owner, known := ownerOf(info)
 	if !known {
-		return subject + " has mode " + octal(info), "change the owner of " + quote(name)
+		return subject + " has mode " + octal(info), "change the owner of " + Quote(name)
 	}
 	why = fmt.Sprintf("%s belongs to %s (mode %s)", subject, owner, octal(info))
 	if owner.UID == os.Geteuid() {
@@ -190,19 +139,19 @@ func whyDenied(name string) (why, mend string) {
 		if info.IsDir() {
 			bits = "u+rwx"
 		}
-		return why, "run: chmod " + bits + " " + quote(name)
+		return why, "run: chmod " + bits + " " + Quote(name)
 	}
-	chown := fmt.Sprintf("run as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), quote(name))
+	chown := fmt.Sprintf("run as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), Quote(name))
 	if isHidden { // the directory may protect other files too, as /root and /var/lib/private do
-		return why, "if only Keyhook uses " + quote(name) + ", " + chown + "; if not, run the command in the container or mount namespace of the server (nsenter)"
+		return why, "if only Keyhook uses " + Quote(name) + ", " + chown + "; if not, run the command in the container or mount namespace of the server (nsenter)"
 	}
 	return why, chown
 }
 
 func octal(info fs.FileInfo) string { return fmt.Sprintf("%04o", info.Mode().Perm()) }
 
-// quote quotes a path for a shell.
-func quote(path string) string {
+// Quote quotes a path for a shell.
+func Quote(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,", r)
 	}

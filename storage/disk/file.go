@@ -82,7 +82,7 @@ func checkPlain(name string, info fs.FileInfo) error {
 		return nameTaken(name, nil)
 	}
 	if stat, known := info.Sys().(*syscall.Stat_t); known && stat.Nlink > 1 {
-		return refuse(nil, name+" is a hard link, so a write to it could change another file", "run: rm "+quote(name))
+		return refuse(nil, name+" is a hard link, so a write to it could change another file", "run: rm "+Quote(name))
 	}
 	return nil
 }

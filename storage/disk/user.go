@@ -104,7 +104,7 @@ func (u User) CheckReplaceable(dir string) error {
 		}
 		if err == nil && isReplaceable(info) {
 			return refuse(nil, fmt.Sprintf("users other than root may replace files in %s (mode %s), so root does not create a file there", dir, octal(info)),
-				fmt.Sprintf("run: chmod go-w %s, or run: chmod +t %s, or give another directory", quote(dir), quote(dir)))
+				fmt.Sprintf("run: chmod go-w %s, or run: chmod +t %s, or give another directory", Quote(dir), Quote(dir)))
 		}
 		if dir == filepath.Dir(dir) {
 			return nil

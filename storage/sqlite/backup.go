@@ -49,6 +49,9 @@ func Backup(ctx context.Context, o BackupOptions) (backup.Report, error) {
 			if err := checkOtherNames(path); err != nil {
 				return err
 			}
+			if _, err := readHeader(path); err != nil {
+				return err
+			}
 		}
 		from, err = openSource(ctx, path)
 		return err

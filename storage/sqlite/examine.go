@@ -64,7 +64,7 @@ func Examine(ctx context.Context, o Options) (_ State, err error) {
 		return None, err
 	}
 	defer shared.Close() // releases the lock
-	if err := o.examineHeader(); err != nil {
+	if err := i.checkHeader(); err != nil {
 		return None, err
 	}
 	if err := i.prepare(); err != nil {
@@ -130,6 +130,16 @@ func (i *inspection) read(ctx context.Context, check func(*sqlx.DB) error, optio
 	return i.o.Recognize(ctx, i.o.Path, db)
 }
 
+// Peek lets read query the database at path as its last checkpoint left it, without its log. It changes and creates nothing.
+// The result may be older than the database.
+func Peek(ctx context.Context, path string, read func(*sqlx.DB) error) error {
+	db, err := connect(ctx, path, 1, readerPragmas(), "immutable=1", "mode=ro")
+	if err != nil {
+		return err
+	}
+	return errors.Join(read(db), db.Close())
+}
+
 // state returns the state after read.
 func (i *inspection) state() State {
 	switch {
@@ -141,25 +151,49 @@ func (i *inspection) state() State {
 	return Closed
 }
 
-// examineHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html section 1.3).
-func (o Options) examineHeader() error {
-	const size, versionAt, applicationAt = 100, 60, 68
-	f, err := disk.OpenRegular(o.Path)
+// checkHeader refuses a file that is not ours, or is newer, before anything asks for its key.
+func (i *inspection) checkHeader() error {
+	if i.size == 0 {
+		return nil
+	}
+	version, err := readHeader(i.o.Path)
+	if err == nil && version > i.o.version() {
+		return i.o.newer(version)
+	}
+	return err
+}
+
+// readHeader reads the first bytes of a file as SQLite does (sqlite.org/fileformat2.html sections 1.3 and 1.6). It returns the
+// schema version, and refuses a file that is not ours. It does not judge a file that SQLite would roll back first.
+func readHeader(path string) (version int64, err error) {
+	const size, versionAt, applicationAt, cellsAt = 108, 60, 68, 103
+	if journal, err := fileSize(path + disk.Journal); err != nil || journal > 0 {
+		return 0, err
+	}
+	f, err := disk.OpenRegular(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
 	header := make([]byte, size)
 	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte(magic)) {
-		return fault.Advise(fmt.Errorf("%w: %s is no database at all", ErrForeignFile, o.Path),
-			"set storage.path to another file, or put the database back from a backup")
+		return 0, noDatabase(path)
 	}
-	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && app != 0 {
-		return fault.Advise(fmt.Errorf("%w: %s has another application's tables", ErrForeignFile, o.Path),
-			"set storage.path to another file")
+	hasTables := binary.BigEndian.Uint16(header[cellsAt:]) > 0 // the first page is the list of tables
+	if app := binary.BigEndian.Uint32(header[applicationAt:]); app != applicationID && (app != 0 || hasTables) {
+		return 0, otherApplication(path)
 	}
-	if user := binary.BigEndian.Uint32(header[versionAt:]); int64(user) > o.version() {
-		return o.newer(int64(user))
-	}
-	return nil
+	return int64(binary.BigEndian.Uint32(header[versionAt:])), nil
+}
+
+// noDatabase refuses a file that is not an SQLite database.
+func noDatabase(path string) error {
+	return fault.Advise(fmt.Errorf("%w: %s is no database at all, and was left as it is", ErrForeignFile, path),
+		"set storage.path to another file, or put the database back from a backup")
+}
+
+// otherApplication refuses the database of another program.
+func otherApplication(path string) error {
+	return fault.Advise(fmt.Errorf("%w: %s has another application's tables, and was left as it is", ErrForeignFile, path),
+		"set storage.path to another file")
 }

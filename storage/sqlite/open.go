@@ -54,6 +54,7 @@ func (f *File) open(ctx context.Context) error {
 	}
 	for _, step := range []func() error{
 		f.lockFile,
+		i.checkHeader,
 		i.prepare,
 		func() error { return f.identify(ctx, i) },
 		func() error { return f.openWriter(ctx) },

@@ -57,8 +57,7 @@ func readVersion(ctx context.Context, db sqlx.QueryerContext, path string) (foun
 	case len(have) == 0 && app == 0 && found == 0:
 		return 0, nil, nil
 	case app != applicationID:
-		return 0, nil, fault.Advise(fmt.Errorf("%w: %s has another application's tables", ErrForeignFile, path),
-			"set storage.path to another file")
+		return 0, nil, otherApplication(path)
 	case found < 1:
 		return 0, nil, fault.Advise(fmt.Errorf("%w: %s has schema %d, which no version has written", ErrSchema, path, found), "restore a backup")
 	}
@@ -99,7 +98,8 @@ func compareSchema(ctx context.Context, schema string, have []object) error {
 		return err
 	}
 	if d := diff(want, have); d != "" {
-		return fmt.Errorf("%w; restore a backup or undo the change made by hand:\n%s", ErrSchema, d)
+		return fault.Advise(fmt.Errorf("%w. The differences (- is missing, + is additional):\n%s", ErrSchema, strings.TrimSpace(d)),
+			"restore a backup, or undo the change that was made by hand")
 	}
 	return nil
 }

@@ -88,11 +88,14 @@ func (s *source) snapshot(ctx context.Context, to string) error {
 // failedCopy adds advice for a copy that could not be written.
 func failedCopy(err error, path, dir string) error {
 	if isFull(err) {
-		return fmt.Errorf("%w: there is no free space in %s, and the partial copy was removed (%w)", ErrNoSpace, dir, err)
+		return fault.Advise(fmt.Errorf("%w: there is no free space in %s, and the partial copy was removed (%w)", ErrNoSpace, dir, err),
+			"make room there, or name another directory")
 	}
 	switch code(err) & primaryMask {
-	case sqliteCorrupt, sqliteNotADB:
-		return fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err)
+	case sqliteNotADB:
+		return noDatabase(path)
+	case sqliteCorrupt:
+		return fault.Advise(fmt.Errorf("%w: %s cannot be read in full (%w)", ErrDamaged, path, err), "use an older backup")
 	}
 	return fmt.Errorf("copy the database: %w", err)
 }
@@ -110,7 +113,7 @@ type Copies struct {
 func (c Copies) check(ctx context.Context, path string) (err error) {
 	db, err := openCopy(ctx, path)
 	if code(err)&primaryMask == sqliteNotADB {
-		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
+		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name a file that \"keyhook backup\" has made")
 	}
 	if err != nil {
 		return err
@@ -119,9 +122,9 @@ func (c Copies) check(ctx context.Context, path string) (err error) {
 	found, _, err := readVersion(ctx, db, path)
 	switch {
 	case code(err)&primaryMask == sqliteNotADB, errors.Is(err, ErrForeignFile), err == nil && found == 0:
-		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name another file")
+		return fault.Advise(fmt.Errorf("%w: %s", ErrForeignFile, path), "name a file that \"keyhook backup\" has made")
 	case code(err)&primaryMask == sqliteCorrupt:
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+		return fault.Advise(fmt.Errorf("%w: %s: %w", ErrDamaged, path, err), "use another backup")
 	case err != nil:
 		return err
 	case found > c.Version:
@@ -144,7 +147,7 @@ func checkCopy(ctx context.Context, db *sqlx.DB, path string) error {
 	if size > fullCheckSize {
 		check = "quick_check(3)"
 	}
-	return checkIntegrity(ctx, db, check, path)
+	return fault.AdviseMissing(checkIntegrity(ctx, db, check, path), "use another backup")
 }
 
 // digest returns the SHA-256 and the size of a file.

@@ -19,6 +19,7 @@ type Tx struct {
 	dirty      bool  // something was written since the current write began
 	rows       int   // written since the transaction began, estimated; a page of a long text counts as one
 	committed  []func()
+	delayed    func() error // writes rows that were delayed; nil if there are none
 }
 
 func newTx(conn *sqlx.Conn) *Tx { return &Tx{conn: conn, statements: map[string]*sqlx.Stmt{}} }
@@ -60,8 +61,30 @@ func (t *Tx) do(w *queuedWrite) error {
 	return nil
 }
 
+// Delay has write run before the next statement and before the commit. It is for rows that are collected and written
+// together. The caller counts them with Wrote, and drops them if the transaction is rolled back. Only the last write counts.
+func (t *Tx) Delay(write func() error) { t.delayed = write }
+
+// writeDelayed writes the delayed rows. They belong to earlier writes, so they cost the current one nothing, and its own
+// failure does not concern them.
+func (t *Tx) writeDelayed() error {
+	write := t.delayed
+	if write == nil {
+		return nil
+	}
+	t.delayed = nil
+	dirty, rows := t.dirty, t.rows
+	if err := write(); err != nil {
+		t.dirty, t.delayed = true, write // so that the commit fails too, if the write ignores the error
+		return err
+	}
+	t.dirty, t.rows = dirty, rows
+	return nil
+}
+
 // rollback ends the transaction. On a full disk, SQLite has already ended it and reports that there is no transaction. That is no error.
 func (t *Tx) rollback() error {
+	t.delayed = nil
 	_, err := t.Exec("ROLLBACK")
 	if code(err) == sqliteError {
 		return nil
@@ -81,8 +104,16 @@ func (t *Tx) Wrote(rows int) {
 // OnCommit registers fn. The writer calls it after the commit and before it wakes the callers, in the order of registration.
 func (t *Tx) OnCommit(fn func()) { t.committed = append(t.committed, fn) }
 
-// prepared returns the prepared statement of a text. Statements are never interrupted, so their context never ends.
+// prepared returns the prepared statement of a text, after it has written the delayed rows. Statements are never interrupted, so their context never ends.
 func (t *Tx) prepared(text string) (*sqlx.Stmt, error) {
+	if err := t.writeDelayed(); err != nil {
+		return nil, err
+	}
+	return t.statement(text)
+}
+
+// statement is prepared without the delayed rows.
+func (t *Tx) statement(text string) (*sqlx.Stmt, error) {
 	if st, ok := t.statements[text]; ok {
 		return st, nil
 	}
@@ -132,6 +163,15 @@ func (t *Tx) Affected(text string, args ...any) (int64, error) {
 // Get reads one row into dest; sql.ErrNoRows if there is none. For a statement that writes and returns a row, use ExecGet.
 func (t *Tx) Get(dest any, text string, args ...any) error {
 	st, err := t.prepared(text)
+	if err != nil {
+		return err
+	}
+	return st.GetContext(background, dest, args...)
+}
+
+// GetBeside is Get for a statement that the delayed rows do not concern. They stay delayed.
+func (t *Tx) GetBeside(dest any, text string, args ...any) error {
+	st, err := t.statement(text)
 	if err != nil {
 		return err
 	}

@@ -224,7 +224,7 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 		}
 		ran++
 	}
-	if err := f.o.BeforeCommit(t); err != nil {
+	if err := f.beforeCommit(t); err != nil {
 		return len(batch), errors.Join(err, f.rollBack())
 	}
 	if _, err := t.Exec("COMMIT"); err != nil {
@@ -240,6 +240,14 @@ func (f *File) transact(batch []*queuedWrite) (ran int, err error) {
 	}
 	clear(t.committed) // they keep the bodies of events in memory
 	return ran, nil
+}
+
+// beforeCommit writes what the writes of a transaction have left to its end.
+func (f *File) beforeCommit(t *Tx) error {
+	if err := t.writeDelayed(); err != nil {
+		return err
+	}
+	return f.o.BeforeCommit(t)
 }
 
 // rollBack ends a transaction that has failed.

@@ -17,6 +17,7 @@ import (
 	"github.com/keyhook/keyhook/server/cli/child"
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/flag"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // options are the flags of the command.
@@ -93,7 +94,7 @@ func (o options) run(ctx context.Context, progress io.Writer) (*bench, error) {
 // begin starts the receiver and the server, and creates a key.
 func (b *bench) begin(ctx context.Context) (err error) {
 	if b.dir, err = os.MkdirTemp("", "keyhook-bench-"); err != nil {
-		return fmt.Errorf("make a temporary directory: %w; set TMPDIR to one that is writable", err)
+		return fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
 	}
 	if b.receiver, err = startReceiver(ctx); err != nil {
 		return fmt.Errorf("start a receiver: %w", err)

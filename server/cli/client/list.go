@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"net/url"
 	"strconv"
+
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // PageItems is the number of items that the API returns at most in one page.
@@ -37,7 +39,7 @@ func (c Client) List(ctx context.Context, path, cursor string, items int) (Page,
 		}
 		next := Page{}
 		if err := json.Unmarshal(body, &next); err != nil {
-			return list, fmt.Errorf("the response is not a list, so it does not come from Keyhook; check --%s", FlagURL)
+			return list, fault.Advise(errors.New("the response is not a list, so it does not come from Keyhook"), "check --%s", FlagURL)
 		}
 		list.Data = append(list.Data, next.Data...)
 		list.HasMore, list.NextCursor = next.HasMore, next.NextCursor

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // problem is the body of a response that is no success (RFC 9457).
@@ -39,12 +40,12 @@ func (p problem) Error() string {
 // refusal returns the error for a response that is no success.
 func (c Client) refusal(r Response) error {
 	if r.Status >= 300 && r.Status < 400 {
-		return fmt.Errorf("%s redirects to %s; give that URL with --%s", c.Base, output.Quote(r.Header.Get("Location")), FlagURL)
+		return fault.Advise(fmt.Errorf("%s redirects to %s", c.Base, output.Quote(r.Header.Get("Location"))), "give that URL with --%s", FlagURL)
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	var p problem
 	if kind != "application/problem+json" || json.Unmarshal(r.Body, &p) != nil {
-		return fmt.Errorf("the response (%d %s) does not come from Keyhook; check --%s", r.Status, http.StatusText(r.Status), FlagURL)
+		return fault.Advise(fmt.Errorf("the response (%d %s) does not come from Keyhook", r.Status, http.StatusText(r.Status)), "check --%s", FlagURL)
 	}
 	return p
 }

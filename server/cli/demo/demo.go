@@ -15,6 +15,7 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/child"
 	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // New returns the command demo.
@@ -46,7 +47,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "keyhook-demo-")
 	if err != nil {
-		return fmt.Errorf("cannot make a temporary directory: %w; set TMPDIR to a directory that you may write to", err)
+		return fault.Advise(fmt.Errorf("cannot make a temporary directory: %w", err), "set TMPDIR to a directory that you may write to")
 	}
 	defer os.RemoveAll(dir)
 	s := &demo{out: out}

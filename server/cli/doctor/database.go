@@ -2,10 +2,10 @@ package doctor
 
 import (
 	"context"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keyhook/keyhook/server/config"
@@ -20,39 +20,43 @@ const (
 	longLog     = 128 << 20 // of the write-ahead log
 )
 
-// checkDatabase checks the place of the database, and the database itself or the server that owns it. It reports whether a
-// server is running.
-func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) (isRunning bool) {
+// checkDatabase checks the place of the database, and the database itself or the server that owns it. It returns the settings
+// to judge: those of the running server, or else c.
+func (r *report) checkDatabase(ctx context.Context, c config.Config, o Options) config.Config {
 	path, owner, err := disk.Resolve(c.Storage.Path)
 	if err != nil {
 		r.failure("directory", err)
-		return false
+		return c
 	}
-	r.checkDirectory(path, owner)
+	isUsable := r.checkDirectory(path, owner)
 	r.checkSpace(path)
 	r.checkModes(c, path)
 	if info, err := os.Stat(path + disk.WAL); err == nil && info.Size() > longLog {
 		r.warning("database", "look for a program that reads the database for a very long time, and check the disk", "The write-ahead log has %d MiB.", info.Size()>>20)
 	}
 	var pid string
+	var isRunning bool
 	if err := owner.Do(func() error { pid, isRunning = storage.Owner(path); return nil }); err != nil {
 		r.failure("database", err)
-		return false
+		return c
 	}
 	if isRunning {
 		r.ok("database", "The process %s owns %s. Doctor did not open the file.", pid, path)
-		r.checkServer(ctx, c)
-		return true
+		return r.checkServer(ctx, c)
 	}
-	r.checkFile(ctx, c, o, owner)
+	r.ok("settings", "No server is running, so doctor judges the settings that it found.")
+	if isUsable { // otherwise it says the same again
+		r.checkFile(ctx, c, o, owner)
+	}
 	r.checkPort(o, "server.listen", c.Server.Listen)
 	if c.Metrics.Listen != "" {
 		r.checkPort(o, "metrics.listen", c.Metrics.Listen)
 	}
-	return false
+	return c
 }
 
-func (r *report) checkDirectory(path string, owner disk.User) {
+// checkDirectory reports whether the files can be used.
+func (r *report) checkDirectory(path string, owner disk.User) (isUsable bool) {
 	const check = "directory"
 	mount, err := disk.MountOf(path)
 	if err != nil {
@@ -65,9 +69,10 @@ func (r *report) checkDirectory(path string, owner disk.User) {
 	}
 	if err := owner.Do(func() error { return disk.Check(path) }); err != nil {
 		r.failure(check, err)
-	} else {
-		r.ok(check, "%s may write %s and its companion files.", owner, path)
+		return false
 	}
+	r.ok(check, "%s may write %s and its companion files.", owner, path)
+	return true
 }
 
 func (r *report) checkSpace(path string) {
@@ -90,34 +95,24 @@ func (r *report) checkSpace(path string) {
 
 // checkModes checks whether other users may read what is secret.
 func (r *report) checkModes(c config.Config, path string) {
-	names := []string{path, path + disk.Key, os.Getenv(config.EnvFile), c.Server.TLSKeyFile}
+	names := disk.Secret(path)
+	add := func(name string) {
+		if target, err := filepath.EvalSymlinks(name); name != "" && err == nil && !slices.Contains(names, target) {
+			names = append(names, target)
+		}
+	}
+	add(os.Getenv(config.EnvFile))
+	add(c.Server.TLSKeyFile)
 	for _, s := range config.Settings() {
 		if strings.HasSuffix(s.Env, "_FILE") && s.Env != "KEYHOOK_SERVER_TLS_CERT_FILE" && s.Env != "KEYHOOK_EGRESS_CA_FILE" {
-			names = append(names, os.Getenv(s.Env))
+			add(os.Getenv(s.Env))
 		}
 	}
-	isOpen := false
-	seen := map[string]bool{"": true}
-	for _, name := range names {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		info, err := os.Stat(name)
-		if isOurs := name == path || name == path+disk.Key; isOurs {
-			info, err = os.Lstat(name) // an attacker may have made a link there, so do not advise to change its target
-		}
-		if err != nil || info.Mode().Type() == fs.ModeSymlink {
-			continue
-		}
-		if mode := info.Mode().Perm(); mode&0o077 != 0 {
-			isOpen = true
-			r.warning("modes", "run: chmod 600 "+name, "%s has mode %04o, so other users may read or change the file.", name, mode)
-		}
+	if found, mend := disk.Exposed(names); len(found) > 0 {
+		r.warning("modes", mend, "Other users may read or change: %s", strings.Join(found, ", "))
+		return
 	}
-	if !isOpen {
-		r.ok("modes", "Other users may not read the database, the key file or the files with secrets.")
-	}
+	r.ok("modes", "Other users may not read the database, the key file or the files with secrets.")
 }
 
 // checkFile checks a database that no process owns.

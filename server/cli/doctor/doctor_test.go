@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/keyhook/keyhook/server/cli"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/server/socket"
 	"github.com/keyhook/keyhook/storage/storagetest"
 )
 
@@ -235,17 +239,60 @@ func TestDoctorSaysWhatToDoApartFromWhatIsWrong(t *testing.T) {
 
 func TestDoctorBesideARunningServer(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keyhook.db")
-	storagetest.OpenWith(t, storagetest.Options(t, path)) // this test owns the file
-	for url, want := range map[string][2]string{
-		"http://127.0.0.1:9000/hook": {"warning", "keyhook doctor --dev http://127.0.0.1:9000/hook"}, // as --dev allows
-		"http://10.1.2.3/hook":       {"problem", "refused"},                                         // as --dev does not allow either
+	dev := config.Default().Dev().Texts()
+	for _, tt := range []struct {
+		name                string
+		settings            map[string]string // of the server; nil if it does not tell them
+		url                 string
+		result, check, says string
+	}{
+		{"judges a URL with the settings of the server", dev, "http://127.0.0.1:9/hook", "ok", "url", "may have the URL"},
+		{"judges another URL with them too", dev, "http://10.1.2.3/hook", "problem", "url", "refused"},
+		{"judges the rest with them", dev, "", "warning", "egress", "http:// URLs"},
+		{"says how they differ", dev, "", "ok", "settings", `egress.allow_http is "true" there and "false" here`},
+		{"judges what it found if the server does not tell", nil, "http://127.0.0.1:9/hook", "problem", "url", "refused"},
+		{"says that the server does not tell", nil, "", "warning", "settings", "judges the settings that it found"},
+		{"says that it does not understand them", map[string]string{"log.level": "loud"}, "", "warning", "settings", "same version"},
+		{"keeps what the server does not know", map[string]string{"future.setting": "1", "log.level": "debug"}, "", "ok", "settings", `log.level is "debug" there`},
 	} {
-		_, got := examine(t, url, "--storage.path="+path)
-		if !got.has(want[0], "url", want[1]) {
-			t.Errorf("%s: no %s with %q in %+v", url, want[0], want[1], got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "keyhook.db")
+			storagetest.OpenWith(t, storagetest.Options(t, path)) // this test owns the file
+			listen(t, path, tt.settings)
+			args := []string{"--storage.path=" + path}
+			if tt.url != "" {
+				args = append(args, tt.url)
+			}
+			if _, got := examine(t, args...); !got.has(tt.result, tt.check, tt.says) {
+				t.Errorf("no %s of %s with %q in %+v", tt.result, tt.check, tt.says, got)
+			}
+		})
 	}
+	t.Run("says that it judges what it found if no server is running", func(t *testing.T) {
+		t.Parallel()
+		if _, got := examine(t, "--storage.path="+filepath.Join(t.TempDir(), "keyhook.db")); !got.has("ok", "settings", "No server is running, so doctor judges the settings that it found") {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// listen answers on the local socket like a server with these settings.
+func listen(t *testing.T, database string, settings map[string]string) {
+	t.Helper()
+	l, err := socket.Listen(database, slog.New(slog.DiscardHandler))
+	if err != nil || l == nil {
+		t.Fatalf("listener %v, error %v", l, err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "ready", "checks": map[string]any{}, "settings": settings}) // the client sees an error
+	})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // http.ErrServerClosed
+	t.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
 }
 
 func TestDoctorIsReadable(t *testing.T) {

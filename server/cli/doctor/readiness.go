@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,6 +32,7 @@ type readiness struct {
 		OK      bool   `json:"ok"`
 		Problem string `json:"problem"`
 	} `json:"checks"`
+	Settings map[string]string `json:"settings"` // nil if the response did not come over the socket
 }
 
 // failures lists the checks that fail. It is empty if the server is ready.
@@ -129,14 +131,14 @@ func askAt(ctx context.Context, base string, dial func(context.Context) (net.Con
 	return r, nil
 }
 
-// checkServer asks the running server whether it is ready.
-func (r *report) checkServer(ctx context.Context, c config.Config) {
+// checkServer asks the running server whether it is ready, and with which settings it runs. It returns these settings.
+func (r *report) checkServer(ctx context.Context, c config.Config) config.Config {
 	const check = "server"
 	ready, err := askReady(ctx, c)
 	if err != nil {
 		r.problem(check, "run doctor with the same settings as the server, and look at the log of the server",
 			"A server owns the database, but does not respond: %v", err)
-		return
+		return c
 	}
 	failures := ready.failures()
 	for _, failure := range failures {
@@ -146,4 +148,31 @@ func (r *report) checkServer(ctx context.Context, c config.Config) {
 		r.ok(check, "%s is ready.", ready.where)
 	}
 	r.checkSkew("the server", ready.header, time.Now())
+	return r.settingsOf(ready, c)
+}
+
+// settingsOf returns the settings of the running server, and says how they differ from those that this command has found.
+func (r *report) settingsOf(ready readiness, found config.Config) config.Config {
+	const check = "settings"
+	if ready.Settings == nil {
+		r.warning(check, "run doctor as the user of the server", "Doctor cannot ask the server for its settings over its socket, so it judges the settings that it found.")
+		return found
+	}
+	judged, err := found.WithTexts(ready.Settings)
+	if err != nil {
+		r.warning(check, "run the doctor of the same version as the server", "Doctor does not understand the settings of the server, so it judges the settings that it found: %v", err)
+		return found
+	}
+	own := found.Texts()
+	var differ []string
+	for _, name := range config.Differences(own, ready.Settings) {
+		differ = append(differ, fmt.Sprintf("%s is %q there and %q here", name, ready.Settings[name], own[name]))
+	}
+	if len(differ) == 0 {
+		r.ok(check, "The server runs with the same settings.")
+		return judged
+	}
+	r.ok(check, "The server runs with other settings than doctor found, such as from its flags or from before a change. Doctor judges the settings of the server.\n%s",
+		strings.Join(differ, "\n"))
+	return judged
 }

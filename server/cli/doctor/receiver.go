@@ -18,17 +18,11 @@ import (
 	"github.com/keyhook/keyhook/server/config"
 )
 
-// checkReceiver checks a receiver as a delivery would reach it. isRunning says that a server is running, perhaps with other
-// settings than this command.
-func (r *report) checkReceiver(ctx context.Context, c config.Config, raw string, isRunning bool) {
+// checkReceiver checks a receiver as a delivery would reach it.
+func (r *report) checkReceiver(ctx context.Context, c config.Config, raw string) {
 	policy := policyOf(c)
 	canonical, err := policy.CheckURL(raw)
 	if err != nil {
-		if _, err := policyOf(c.Dev()).CheckURL(raw); err == nil && isRunning {
-			r.warning("url", "if the server runs with --dev, run: keyhook doctor --dev "+raw,
-				"A subscription to this URL is refused with these settings, but allowed on a server that runs with --dev.")
-			return
-		}
 		r.explainRefusal(policy, raw, err)
 		return
 	}

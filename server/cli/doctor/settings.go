@@ -18,19 +18,8 @@ import (
 // checkSettings reports the problems of the settings. It returns false if there are any: no other check is possible then.
 func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
 	const check = "settings"
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		for _, p := range problems {
-			text := p.Where() + ": " + p.What
-			if defect := defectOfSetting(p.Setting); defect != "" {
-				text += "; " + defect
-			}
-			r.problem(check, p.Mend, "%s", text)
-		}
-		return false
-	}
 	if err != nil {
-		r.failure(check, err)
+		r.wrongSettings(check, err)
 		return false
 	}
 	list, err := config.Explain(flags)
@@ -52,12 +41,29 @@ func (r *report) checkSettings(flags *pflag.FlagSet, err error) bool {
 	return true
 }
 
+// wrongSettings adds each of the config.Problems in err as a problem of a check.
+func (r *report) wrongSettings(check string, err error) {
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		r.failure(check, err)
+		return
+	}
+	for _, p := range problems {
+		text := p.Where() + ": " + p.What
+		if defect := defectOfSetting(p.Setting); defect != "" {
+			text += "; " + defect
+		}
+		r.problem(check, p.Mend, "%s", text)
+	}
+}
+
 // checkServing checks how clients reach the server, and where deliveries may go.
 func (r *report) checkServing(c config.Config) {
 	r.checkCertificate(c)
 	r.checkProxies(c)
 	r.checkAddress(c)
 	r.checkEgress(c.Egress)
+	r.checkAlerts(c.Alerts)
 }
 
 func (r *report) checkEgress(e config.Egress) {
@@ -88,7 +94,7 @@ func (r *report) checkCertificate(c config.Config) {
 	const check = "tls"
 	pair, err := c.Server.Certificate()
 	if err != nil {
-		r.problem(check, "set both settings to PEM files that this process may read", "%v", err)
+		r.wrongSettings(check, err)
 		return
 	}
 	if pair == nil {

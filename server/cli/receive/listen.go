@@ -22,6 +22,7 @@ import (
 	"github.com/keyhook/keyhook/dispatch/signature"
 	"github.com/keyhook/keyhook/server/cli/flag"
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -102,7 +103,7 @@ func (o *listenOptions) listen(ctx context.Context, secret redact.Text, out, err
 	}
 	on, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(o.port))
 	if err != nil {
-		return fmt.Errorf("cannot listen: %w; give another port with --port", err)
+		return fault.Advise(fmt.Errorf("cannot listen: %w", err), "give another port with --port")
 	}
 	notes := out // for people; with --json, the output has only lines of JSON
 	if o.asJSON {

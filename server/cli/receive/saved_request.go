@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // maxSaved bounds a file in bytes. The largest delivery is a fraction of it.
@@ -75,7 +76,7 @@ func readSaved(in io.Reader, name string) ([]byte, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the file: %w; check the path and its permissions", err)
+			return nil, fault.Advise(fmt.Errorf("cannot read the file: %w", err), "check the path and its permissions")
 		}
 		defer file.Close()
 		in = file
@@ -95,7 +96,7 @@ func parseRequest(text []byte) (http.Header, []byte, error) {
 		end, gap = other, 2
 	}
 	if end < 0 {
-		return nil, nil, errors.New("the request has no empty line between headers and body; save it again with \"keyhook listen --save\"")
+		return nil, nil, fault.Advise(errors.New("the request has no empty line between headers and body"), "save it again with \"keyhook listen --save\"")
 	}
 	header, err := parseHeaders(text[:end])
 	if err != nil {

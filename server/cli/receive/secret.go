@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/redact"
 )
 
@@ -36,10 +37,10 @@ func (s *secretFlags) read() (redact.Text, error) {
 			if path, ok := errors.AsType[*fs.PathError](err); ok {
 				err = path.Err
 			}
-			return redact.Text{}, fmt.Errorf("--secret-file: cannot read the file: %w; check the path and its permissions", err)
+			return redact.Text{}, fault.Advise(fmt.Errorf("--secret-file: cannot read the file: %w", err), "check the path and its permissions")
 		}
 		if text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")); len(text) == 0 {
-			return redact.Text{}, fmt.Errorf("--secret-file: %s is empty; write the signing secret into it", s.file)
+			return redact.Text{}, fault.Advise(fmt.Errorf("--secret-file: %s is empty", s.file), "write the signing secret into it")
 		}
 		return redact.New(string(text)), nil
 	case s.text != "":

@@ -1,0 +1,363 @@
+// Package alert owns the messages to the operator: what needs a person, when to say it, and through which channel. It does not
+// know SQL, HTTP routes or how deliveries are sent. It is the only importer of shoutrrr, which knows the services.
+//
+// One goroutine looks at the store and at the conditions of the server every few seconds. It never waits for a channel: each
+// channel has a goroutine of its own. The store, not a queue in memory, knows of which subscriptions the operator was not told.
+// So a restart neither repeats nor forgets an alert, and a thousand subscriptions need no memory.
+//
+// The first message of a kind waits for collectTime, because what fails together fails within seconds, and a person does not
+// react faster. After a message, the next one of its kind waits for the interval and says what is true then.
+package alert
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keyhook/keyhook/storage/redact"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+const (
+	collectTime = 10 * time.Second
+	lookEvery   = 5 * time.Second
+	storeLimit  = 5 * time.Second // for the reads and writes of one look
+	maxUntold   = 10_000          // subscriptions in one message; the next message has the others
+)
+
+// Options configure an Alerter.
+type Options struct {
+	URLs        []redact.Text // of the channels; none: Run does nothing
+	Interval    time.Duration // at least this long between two messages of a kind
+	From        string        // the URL of this server, for the messages
+	Store       store
+	Deliveries  deliveries
+	Certificate *tls.Config                // of the server; may be nil
+	OnEnd       func(kind Kind, sent bool) // called when a message was sent through a channel, or given up; may be nil
+	Logger      *slog.Logger               // nil: slog.Default
+}
+
+// store is what an Alerter needs from package storage.
+type store interface {
+	// Ready returns an error if the file cannot be written now.
+	Ready(ctx context.Context) (warning string, err error)
+	// Free returns how many more bytes fit on the disk of the database.
+	Free() (bytes uint64, ok bool)
+	// Pending returns the number of all pending deliveries.
+	Pending() int64
+	alertStore
+}
+
+// alertStore knows of what the operator was told.
+type alertStore interface {
+	// Untold lists subscriptions of which the operator must be told.
+	Untold(ctx context.Context, limit int) ([]webhook.Untold, error)
+	// AlertSubject returns what an alert says about a subscription.
+	AlertSubject(ctx context.Context, row int64) (webhook.AlertSubject, error)
+	// MarkTold stores that the operator was told of subscriptions.
+	MarkTold(ctx context.Context, told []webhook.Untold) error
+	// AlertState reads what SaveAlertState saved.
+	AlertState(ctx context.Context, state any) error
+	// SaveAlertState saves a state as JSON.
+	SaveAlertState(ctx context.Context, state any) error
+}
+
+// deliveries is what an Alerter needs from package dispatch.
+type deliveries interface {
+	// Ready returns an error if deliveries are late because of Keyhook.
+	Ready(ctx context.Context) (warning string, err error)
+	// Unsaved returns the number of attempts whose result cannot be saved now.
+	Unsaved() int64
+}
+
+// Alerter tells the operator what needs a person. Use New.
+type Alerter struct {
+	options    Options
+	log        *slog.Logger
+	workers    []*worker
+	outcomes   chan outcome
+	conditions []*condition
+	windows    map[Kind]*window
+	state      state
+	unsaved    bool                     // state has changed since it was saved
+	readFails  bool                     // the last look could not read the store
+	told       map[int64]webhook.Untold // by subscription: told, but not yet stored
+}
+
+// state is what a restart must know.
+type state struct {
+	Sent map[Kind]int64 `json:"sent"` // when the last message of a kind was sent
+	Told map[Kind]int64 `json:"told"` // conditions that the operator believes to be present, and since when
+}
+
+// window groups the alerts of one kind.
+type window struct {
+	dueSince time.Time // since when there is something to tell; zero: nothing
+	opensAt  time.Time // no message before
+	flight   *flight   // the message that is being sent, or nil
+}
+
+// flight is a message on its way through all channels.
+type flight struct {
+	at       time.Time
+	waiting  int  // channels that have not ended
+	told     bool // a channel has sent it
+	subjects []webhook.Untold
+	since    time.Time // of a condition that began; zero: it ended
+}
+
+// New makes an Alerter. The error is that of Channels.
+func New(o Options) (*Alerter, error) {
+	channels, err := Channels(o.URLs)
+	if err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.OnEnd == nil {
+		o.OnEnd = func(Kind, bool) {}
+	}
+	a := &Alerter{
+		options: o, log: o.Logger, windows: map[Kind]*window{}, told: map[int64]webhook.Untold{},
+		state:    state{Sent: map[Kind]int64{}, Told: map[Kind]int64{}},
+		outcomes: make(chan outcome, len(channels)*len(Kinds())),
+	}
+	a.conditions = a.options.conditions()
+	for _, c := range channels {
+		a.workers = append(a.workers, newWorker(c, o.Logger))
+	}
+	return a, nil
+}
+
+// Run tells the operator until ctx ends. Without channels it returns at once. It leaves a send alone that does not return.
+func (a *Alerter) Run(ctx context.Context) error {
+	if len(a.workers) == 0 {
+		return nil
+	}
+	a.load(ctx)
+	var running sync.WaitGroup
+	for _, w := range a.workers {
+		running.Go(func() { w.run(ctx, a.outcomes) })
+	}
+	tick := time.NewTicker(min(lookEvery, a.options.Interval/10))
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case end := <-a.outcomes:
+			a.finish(end)
+			a.save(ctx)
+		case <-tick.C:
+			a.look(ctx)
+		}
+	}
+	running.Wait()
+	for len(a.outcomes) > 0 {
+		a.finish(<-a.outcomes)
+	}
+	a.save(context.WithoutCancel(ctx))
+	return nil
+}
+
+// load reads the state that the last process saved.
+func (a *Alerter) load(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	if err := a.options.Store.AlertState(ctx, &a.state); err != nil {
+		a.log.Warn("cannot read of what alerts have told; some may be repeated", "error", err)
+	}
+	now := time.Now()
+	for _, kind := range Kinds() {
+		a.windows[kind] = &window{}
+		if sent, was := a.state.Sent[kind]; was {
+			a.windows[kind].opensAt = earlier(time.UnixMilli(sent).Add(a.options.Interval), now.Add(a.options.Interval))
+		}
+	}
+	for _, c := range a.conditions {
+		if since, told := a.state.Told[c.kind]; told {
+			c.active, c.since = true, time.UnixMilli(since)
+		}
+	}
+	if leafOf(a.options.Certificate) == nil {
+		delete(a.state.Told, CertificateExpires) // TLS was turned off
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// look looks for what to tell, and tells it.
+func (a *Alerter) look(ctx context.Context) {
+	defer a.save(ctx)
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	now := time.Now()
+	refused := false
+	for _, c := range a.conditions {
+		if refused && (c.kind == DeliveriesLate || c.kind == ResultsUnsaved) {
+			continue // a consequence
+		}
+		c.observe(ctx, now, min(settleTime, a.options.Interval))
+		refused = refused || c.kind == WritesRefused && c.begins()
+		_, told := a.state.Told[c.kind]
+		if a.mayTell(c.kind, !told && c.begins() || told && c.ends(), now) {
+			a.tellCondition(c, now)
+		}
+	}
+	a.tellSubscriptions(ctx, now)
+}
+
+// mayTell reports whether a message of a kind may be sent now. due says that there is something to tell.
+func (a *Alerter) mayTell(kind Kind, due bool, now time.Time) bool {
+	w := a.windows[kind]
+	switch {
+	case !due:
+		w.dueSince = time.Time{}
+		return false
+	case w.dueSince.IsZero():
+		w.dueSince = now
+	}
+	return w.flight == nil && !now.Before(w.opensAt) && now.Sub(w.dueSince) >= min(collectTime, a.options.Interval/4)
+}
+
+func (a *Alerter) tellCondition(c *condition, now time.Time) {
+	f := &flight{at: now}
+	if c.begins() {
+		f.since = c.since
+	}
+	a.tell(conditionMessage(c.kind, a.options.From, c.begins(), c.since, c.detail), f)
+}
+
+// tellSubscriptions tells of subscriptions that became disabled or active again.
+func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
+	kinds := []Kind{SubscriptionDisabled, SubscriptionRecovered}
+	if !slices.ContainsFunc(kinds, func(k Kind) bool { return a.windows[k].flight == nil && !now.Before(a.windows[k].opensAt) }) {
+		return
+	}
+	untold, err := a.options.Store.Untold(ctx, maxUntold+1)
+	if err != nil && !a.readFails {
+		a.log.Warn("cannot read of which subscriptions alerts must tell; the server tries again", "error", err)
+	}
+	a.readFails = err != nil
+	due := map[Kind][]webhook.Untold{}
+	for _, sub := range untold[:min(len(untold), maxUntold)] {
+		kind := SubscriptionDisabled
+		if sub.DisabledAt == nil {
+			kind = SubscriptionRecovered
+		}
+		if told, is := a.told[sub.Subscription]; !is || !isSame(told, sub) {
+			due[kind] = append(due[kind], sub)
+		}
+	}
+	for _, kind := range kinds {
+		if !a.mayTell(kind, len(due[kind]) > 0, now) {
+			continue
+		}
+		if named := a.subjects(ctx, due[kind]); len(named) > 0 {
+			all := count{len(due[kind]), countOrganizations(due[kind]), len(untold) > maxUntold}
+			a.tell(subscriptionMessage(kind, a.options.From, all, named), &flight{at: now, subjects: due[kind]})
+		}
+	}
+}
+
+func isSame(a, b webhook.Untold) bool {
+	return a.DisabledAt == nil && b.DisabledAt == nil || a.DisabledAt != nil && b.DisabledAt != nil && *a.DisabledAt == *b.DisabledAt
+}
+
+// subjects reads what a message says about the subscriptions that it names.
+func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []webhook.AlertSubject) {
+	for _, sub := range choose(due, maxNamed) {
+		subject, err := a.options.Store.AlertSubject(ctx, sub.Subscription)
+		if err != nil {
+			a.log.Warn("cannot read a subscription for an alert", "error", err)
+			continue
+		}
+		named = append(named, subject)
+	}
+	return named
+}
+
+// choose takes up to most subscriptions: one of each organization, then a second one of each, and so on. So no customer
+// crowds out the others.
+func choose(due []webhook.Untold, most int) (chosen []webhook.Untold) {
+	taken := map[int64]int{}
+	round := make([]int, len(due)) // of each subscription: which one it is of its organization
+	for i, sub := range due {
+		round[i] = taken[sub.Organization]
+		taken[sub.Organization]++
+	}
+	for r := 0; len(chosen) < min(most, len(due)); r++ {
+		for i, sub := range due {
+			if round[i] == r && len(chosen) < most {
+				chosen = append(chosen, sub)
+			}
+		}
+	}
+	return chosen
+}
+
+func countOrganizations(due []webhook.Untold) int {
+	organizations := map[int64]bool{}
+	for _, sub := range due {
+		organizations[sub.Organization] = true
+	}
+	return len(organizations)
+}
+
+// tell gives a message to all channels.
+func (a *Alerter) tell(m message, f *flight) {
+	w := a.windows[m.kind]
+	w.flight, w.opensAt, w.dueSince = f, f.at.Add(a.options.Interval), time.Time{}
+	f.waiting = len(a.workers)
+	for _, worker := range a.workers {
+		worker.queue <- m
+	}
+}
+
+// finish notes how a message ended at one channel. The operator is told as soon as one channel has sent it. If no channel
+// could send it, the next interval tells what is true then.
+func (a *Alerter) finish(end outcome) {
+	a.options.OnEnd(end.kind, end.sent)
+	w := a.windows[end.kind]
+	f := w.flight
+	if f.waiting--; f.waiting == 0 {
+		w.flight = nil
+	}
+	if !end.sent || f.told {
+		return
+	}
+	f.told = true
+	a.unsaved = true
+	a.state.Sent[end.kind] = f.at.UnixMilli()
+	for _, sub := range f.subjects {
+		a.told[sub.Subscription] = sub
+	}
+	switch {
+	case f.subjects != nil:
+	case f.since.IsZero():
+		delete(a.state.Told, end.kind)
+	default:
+		a.state.Told[end.kind] = f.since.UnixMilli()
+	}
+}
+
+// save stores of what the operator was told. While the file refuses writes, memory keeps it, and the next look tries again.
+func (a *Alerter) save(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	if len(a.told) > 0 && a.options.Store.MarkTold(ctx, slices.Collect(maps.Values(a.told))) == nil {
+		clear(a.told)
+	}
+	if a.unsaved && a.options.Store.SaveAlertState(ctx, a.state) == nil {
+		a.unsaved = false
+	}
+}

@@ -1,0 +1,98 @@
+package alert
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"time"
+)
+
+// A condition ends when it was absent for settleTime. So a condition that comes and goes is one condition.
+const settleTime = time.Minute
+
+const (
+	lowSpace    = 256 << 20           // free bytes; below, the server logs a warning too
+	enoughSpace = lowSpace + 64<<20   // free bytes at which the condition ends
+	expiresSoon = 14 * 24 * time.Hour // as in doctor
+)
+
+// condition is a state of the server of which the operator is told when it begins and when it ends.
+type condition struct {
+	kind Kind
+	// check reports whether the condition is present, and says more about it. active is whether it was.
+	check func(ctx context.Context, active bool) (detail string, present bool)
+
+	active      bool
+	since       time.Time // when it began
+	absentSince time.Time // zero: it is present
+	detail      string
+}
+
+// observe updates the state of the condition.
+func (c *condition) observe(ctx context.Context, now time.Time, settle time.Duration) {
+	detail, present := c.check(ctx, c.active)
+	switch {
+	case present && !c.active:
+		c.active, c.since = true, now
+		fallthrough
+	case present:
+		c.absentSince, c.detail = time.Time{}, detail
+	case !c.active:
+	case c.absentSince.IsZero():
+		c.absentSince = now
+	case now.Sub(c.absentSince) >= settle:
+		c.active, c.absentSince = false, time.Time{}
+	}
+}
+
+// begins reports whether the condition is present. ends reports whether it is over.
+func (c *condition) begins() bool { return c.active && c.absentSince.IsZero() }
+func (c *condition) ends() bool   { return !c.active }
+
+// conditions returns the conditions, the causes before their consequences.
+func (o *Options) conditions() []*condition {
+	list := []*condition{
+		{kind: WritesRefused, check: func(ctx context.Context, _ bool) (string, bool) {
+			_, err := o.Store.Ready(ctx)
+			return text(err), err != nil
+		}},
+		{kind: DiskLow, check: func(_ context.Context, active bool) (string, bool) {
+			least := uint64(lowSpace)
+			if active {
+				least = enoughSpace
+			}
+			free, known := o.Store.Free()
+			return fmt.Sprintf("%d MiB are free", free>>20), known && free < least
+		}},
+		{kind: DeliveriesLate, check: func(ctx context.Context, _ bool) (string, bool) {
+			_, err := o.Deliveries.Ready(ctx)
+			return fmt.Sprintf("%s. Deliveries that wait: %d", text(err), o.Store.Pending()), err != nil
+		}},
+		{kind: ResultsUnsaved, check: func(context.Context, bool) (string, bool) {
+			n := o.Deliveries.Unsaved()
+			return fmt.Sprintf("attempts whose result cannot be saved: %d", n), n > 0
+		}},
+	}
+	if leaf := leafOf(o.Certificate); leaf != nil {
+		list = append(list, &condition{kind: CertificateExpires, check: func(context.Context, bool) (string, bool) {
+			return "the certificate expires at " + utc(leaf.NotAfter), time.Until(leaf.NotAfter) < expiresSoon
+		}})
+	}
+	return list
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// leafOf returns the certificate of the server, or nil.
+func leafOf(c *tls.Config) *x509.Certificate {
+	if c == nil || len(c.Certificates) == 0 {
+		return nil
+	}
+	return c.Certificates[0].Leaf
+}

@@ -1,0 +1,159 @@
+package alert_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/alert"
+)
+
+var errRefused = errors.New("the disk is full: writes fail until there is free space")
+
+func TestAConditionIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		present      conditions
+		begins, ends []string
+	}{
+		"late deliveries": {
+			conditions{free: 1 << 40, late: errors.New("deliveries have waited")},
+			[]string{"Keyhook: deliveries are late", "Since 2000-01-01 00:00:", "deliveries have waited. Deliveries that wait: 0", "keyhook doctor"},
+			[]string{"Keyhook: deliveries are no longer late", "began at 2000-01-01 00:00:"},
+		},
+		"little space": {
+			conditions{free: 200 << 20},
+			[]string{"the disk is nearly full", "200 MiB are free", "storage.retention_events"}, []string{"enough free space again"},
+		},
+		"refused writes": {
+			conditions{free: 1 << 40, refuses: errRefused},
+			[]string{"the database refuses writes", errRefused.Error(), "keyhook doctor"}, []string{"the database takes writes again"},
+		},
+		"results that cannot be saved": {
+			conditions{free: 1 << 40, unsaved: 3},
+			[]string{"results of attempts cannot be saved", "cannot be saved: 3", "keyhook doctor"}, []string{"all results of attempts are saved again"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+				x.set(tt.present)
+				x.one(t, 20*time.Second, tt.begins...)
+				x.none(t, long)
+				if tt.present.refuses == nil { // otherwise only memory knows that it was told
+					x.restart(t)
+					x.none(t, long)
+				}
+				x.set(healthy)
+				x.one(t, 2*time.Minute, tt.ends...)
+				x.restart(t)
+				x.none(t, long)
+			})
+		})
+	}
+}
+
+func TestAConditionThatEndedWhileTheServerWasStopped(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.set(conditions{})
+		x.one(t, 20*time.Second, "the disk is nearly full")
+		x.stop()
+		x.end()
+		x.set(healthy)
+		x.start(t)
+		x.one(t, 20*time.Minute, "enough free space again")
+	})
+}
+
+func TestAConditionThatFlaps(t *testing.T) {
+	t.Run("is one message in each interval", func(t *testing.T) {
+		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+			var sent []sentMessage
+			for range 20 {
+				x.set(conditions{free: 1 << 40, late: errRefused})
+				sent = append(sent, x.take(90*time.Second)...)
+				x.set(healthy)
+				sent = append(sent, x.take(90*time.Second)...)
+			}
+			if len(sent) < 2 || len(sent) > 5 { // an hour is 4 intervals
+				t.Errorf("%d messages", len(sent))
+			}
+			for i := 1; i < len(sent); i++ {
+				if after := sent[i].at.Sub(sent[i-1].at); after < interval {
+					t.Errorf("message %d came after %s", i, after)
+				}
+				if sent[i].title == sent[i-1].title {
+					t.Errorf("message %d repeats %q", i, sent[i].title)
+				}
+			}
+		})
+	})
+	t.Run("within a minute is one condition", func(t *testing.T) {
+		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+			sent := 0
+			for range 40 {
+				x.set(conditions{free: 1 << 40, late: errRefused})
+				sent += len(x.take(30 * time.Second))
+				x.set(healthy)
+				sent += len(x.take(30 * time.Second))
+			}
+			if sent != 1 {
+				t.Errorf("%d messages", sent)
+			}
+			x.one(t, long, "no longer late")
+		})
+	})
+	t.Run("around the limit of free space is one condition", func(t *testing.T) {
+		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+			x.set(conditions{free: 255 << 20})
+			x.one(t, 20*time.Second, "nearly full")
+			x.set(conditions{free: 257 << 20})
+			x.none(t, long)
+		})
+	})
+	t.Run("for some seconds is not told", func(t *testing.T) {
+		inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+			x.set(conditions{free: 1 << 40, late: errRefused})
+			x.none(t, 6*time.Second)
+			x.set(healthy)
+			x.none(t, long)
+		})
+	})
+}
+
+func TestWhileTheDatabaseRefusesWrites(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 1)
+		x.disable(t, owner, subs...)
+		x.set(conditions{free: 1 << 40, refuses: errRefused, late: errRefused, unsaved: 7})
+		sent := x.take(long)
+		if len(sent) != 2 {
+			t.Fatalf("only the cause and the subscription must be told, each once: %+v", sent)
+		}
+		x.set(healthy)
+		x.one(t, 20*time.Minute, "takes writes again")
+		x.restart(t) // memory has stored of what it told
+		x.none(t, long)
+	})
+}
+
+func TestTheCertificateIsToldTwoWeeksBeforeItExpires(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		x.stop()
+		x.end()
+		day := 24 * time.Hour
+		x.options.Certificate = &tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: time.Now().Add(14*day + time.Hour)}}}}
+		x.start(t)
+		x.none(t, time.Hour-time.Minute)
+		x.one(t, 2*time.Minute, "certificate expires soon", "expires at 2000-01-15 01:00:00 UTC", "server.tls_cert_file")
+		x.none(t, long)
+		x.stop()
+		x.end()
+		x.options.Certificate.Certificates[0].Leaf.NotAfter = time.Now().Add(90 * day)
+		x.start(t)
+		x.one(t, long, "certificate was renewed")
+		if len(alert.Kinds()) != 7 {
+			t.Error("a kind has no test here")
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package alert
+
+// Kind is what an alert is about. Each kind has its own message and its own interval.
+type Kind string
+
+// The kinds of alerts. All but the first two are conditions, which begin and end.
+const (
+	SubscriptionDisabled  Kind = "subscription_disabled"
+	SubscriptionRecovered Kind = "subscription_recovered"
+	DeliveriesLate        Kind = "deliveries_late"
+	DiskLow               Kind = "disk_low"
+	WritesRefused         Kind = "writes_refused"
+	ResultsUnsaved        Kind = "results_unsaved"
+	CertificateExpires    Kind = "certificate_expires"
+)
+
+// Kinds lists all kinds.
+func Kinds() []Kind {
+	return []Kind{SubscriptionDisabled, SubscriptionRecovered, DeliveriesLate, DiskLow, WritesRefused, ResultsUnsaved, CertificateExpires}
+}
+
+// recoverCommand is the command that makes a disabled subscription work again.
+func recoverCommand(subscription string) string {
+	return "keyhook subscriptions recover " + subscription
+}
+
+// conditionText is what a message says about a condition.
+type conditionText struct {
+	begins, ends string // titles
+	mend         string // what to do while it lasts
+}
+
+var conditionTexts = map[Kind]conditionText{
+	DeliveriesLate: {
+		"deliveries are late", "deliveries are no longer late",
+		"Run `keyhook doctor` on the machine of the server, and look at the log of the server for errors.",
+	},
+	DiskLow: {
+		"the disk is nearly full", "the disk has enough free space again",
+		"Free some space on the disk of storage.path, or shorten storage.retention_events. Writes fail when the disk is full.",
+	},
+	WritesRefused: {
+		"the database refuses writes", "the database takes writes again",
+		"Run `keyhook doctor` on the machine of the server. Until then, Keyhook accepts no events and sends no deliveries.",
+	},
+	ResultsUnsaved: {
+		"results of attempts cannot be saved", "all results of attempts are saved again",
+		"Look at the log of the server for \"result of an attempt\", and run `keyhook doctor`. Keyhook tries again. If the server stops first, it sends these deliveries again.",
+	},
+	CertificateExpires: {
+		"the TLS certificate expires soon", "the TLS certificate was renewed",
+		"Renew the certificate in server.tls_cert_file, and restart Keyhook. Keyhook reads the file only at the start.",
+	},
+}

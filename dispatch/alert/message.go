@@ -1,0 +1,135 @@
+package alert
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The limits of a message. Telegram refuses more than 4096 characters.
+const (
+	maxNamed = 10   // subscriptions that a message names
+	maxBody  = 3400 // bytes
+	maxName  = 60   // characters of an organization's name
+	maxHost  = 80   // characters
+	maxError = 120  // characters
+)
+
+// message is what a channel sends.
+type message struct {
+	kind        Kind
+	title, body string
+}
+
+// newMessage makes a message. The first line of the body repeats the title, because some services show only the body.
+func newMessage(kind Kind, title, from string, paragraphs ...string) message {
+	body := strings.ToUpper(title[:1]) + title[1:] + ".\n\n" + strings.Join(paragraphs, "\n\n") + "\n\n" + signature(from)
+	return message{kind, "Keyhook: " + title, body}
+}
+
+// signature says which server sends the message.
+func signature(from string) string { return "Sent by Keyhook, " + from }
+
+// conditionMessage makes the message about a condition that began or ended.
+func conditionMessage(kind Kind, from string, begins bool, since time.Time, detail string) message {
+	text := conditionTexts[kind]
+	if !begins {
+		return newMessage(kind, text.ends, from, "The problem began at "+utc(since)+".")
+	}
+	return newMessage(kind, text.begins, from, "Since "+utc(since)+": "+clean(detail, 3*maxError)+".", text.mend)
+}
+
+// subscriptionMessage makes the message about subscriptions of one kind. It names those that fit.
+func subscriptionMessage(kind Kind, from string, all count, named []webhook.AlertSubject) message {
+	title, lead := "disabled", "Keyhook sends nothing to a disabled subscription."
+	if kind == SubscriptionRecovered {
+		title, lead = "active again", "Keyhook sends deliveries to it again, after it was disabled."
+		if all.subscriptions > 1 {
+			lead = "Keyhook sends deliveries to them again, after they were disabled."
+		}
+	}
+	title = all.String() + " " + title
+	var entries []string
+	room := maxBody - len(title) - len(lead)
+	for _, s := range named {
+		entry := subscriptionText(kind, s)
+		if room -= len(entry); room < 0 {
+			break
+		}
+		entries = append(entries, entry)
+	}
+	if more := all.subscriptions - len(entries); more > 0 {
+		entries = append(entries, fmt.Sprintf("And %d more. List them with `keyhook subscriptions list`.", more))
+	}
+	return newMessage(kind, title, from, append([]string{lead}, entries...)...)
+}
+
+// count is how many subscriptions a message is about.
+type count struct {
+	subscriptions, organizations int
+	isLimit                      bool // there may be more
+}
+
+func (c count) String() string {
+	if c.subscriptions == 1 {
+		return "1 subscription is"
+	}
+	text := fmt.Sprintf("%d subscriptions of %d organizations are", c.subscriptions, c.organizations)
+	if c.organizations == 1 {
+		text = fmt.Sprintf("%d subscriptions of 1 organization are", c.subscriptions)
+	}
+	if c.isLimit {
+		text = "More than " + text
+	}
+	return text
+}
+
+// subscriptionText is the entry of one subscription. It shows the host of the URL only.
+func subscriptionText(kind Kind, s webhook.AlertSubject) string {
+	lines := []string{fmt.Sprintf("%s (%s): subscription %s, host %s", clean(s.OrganizationName, maxName), s.OrganizationID, s.ID, host(s.URL))}
+	if kind == SubscriptionRecovered {
+		lines = append(lines, fmt.Sprintf("Status: %s. Deliveries that wait: %d", s.Status, s.PendingDeliveries))
+		return strings.Join(lines, "\n")
+	}
+	since, last := "unknown", "never"
+	if s.DisabledAt != nil {
+		since = utc(time.UnixMilli(*s.DisabledAt))
+	}
+	if s.LastSuccessAt != nil {
+		last = utc(time.UnixMilli(*s.LastSuccessAt))
+	}
+	lines = append(lines,
+		fmt.Sprintf("Disabled since %s. Last success: %s", since, last),
+		"Last error: "+clean(s.LastError, maxError),
+		fmt.Sprintf("Deliveries that wait: %d", s.PendingDeliveries),
+		"When the receiver works again, run: "+recoverCommand(s.ID))
+	return strings.Join(lines, "\n")
+}
+
+func utc(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func host(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "unknown"
+	}
+	return clean(u.Hostname(), maxHost)
+}
+
+// mentions are the characters with which a text could mention people, or hide a link, in one of the services.
+var mentions = strings.NewReplacer("@", "(at)", "<", "(", ">", ")", "[", "(", "]", ")", "`", "'")
+
+// clean makes a text of a customer safe for all services: one line, no mention of people, no link, and not long.
+func clean(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return shorten(strings.Join(strings.Fields(mentions.Replace(text)), " "), most)
+}

@@ -1,0 +1,338 @@
+package alert_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/alert"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/redact"
+)
+
+const (
+	title = "Keyhook: title"
+	body  = "First line.\n.\nLast line with é."
+)
+
+// channel parses one URL.
+func channel(t *testing.T, raw string) alert.Channel {
+	t.Helper()
+	channels, err := alert.Channels([]redact.Text{redact.New(raw)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return channels[0]
+}
+
+// request is what a receiver got.
+type request struct {
+	path   string
+	header http.Header
+	body   string
+}
+
+// receive starts a receiver that answers with a status.
+func receive(t *testing.T, status int) (address string, got chan request) {
+	t.Helper()
+	got = make(chan request, 10)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		got <- request{r.URL.Path, r.Header, string(text)}
+		w.Header().Set("Location", "/elsewhere")
+		if r.URL.Path == "/elsewhere" {
+			status = http.StatusOK
+		}
+		w.WriteHeader(status)
+		if status >= http.StatusBadRequest {
+			fmt.Fprint(w, "<html>no JSON</html>")
+			return
+		}
+		fmt.Fprint(w, "{}")
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String(), got
+}
+
+func TestHTTPServices(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		url  string
+		want func(r request) bool
+	}{
+		"generic": {"generic://ADDRESS/hook?disabletls=yes", func(r request) bool { return r.path == "/hook" && r.body == body }},
+		"generic with JSON": {"generic+http://ADDRESS/hook?template=json", func(r request) bool {
+			var got map[string]string
+			return json.Unmarshal([]byte(r.body), &got) == nil && got["title"] == title && got["message"] == body
+		}},
+		"a plain URL": {"http://ADDRESS/hook", func(r request) bool { return r.path == "/hook" && r.body == body }},
+		"ntfy": {"ntfy://user:password@ADDRESS/topic?scheme=http", func(r request) bool {
+			user, password, _ := (&http.Request{Header: r.header}).BasicAuth()
+			return r.path == "/topic" && r.body == body && r.header.Get("Title") == title && user == "user" && password == "password"
+		}},
+		"gotify": {"gotify://ADDRESS/Atoken123456789?disabletls=yes", func(r request) bool {
+			var got map[string]any
+			return json.Unmarshal([]byte(r.body), &got) == nil && got["title"] == title && got["message"] == body
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, got := receive(t, http.StatusOK)
+			c := channel(t, strings.ReplaceAll(tt.url, "ADDRESS", address))
+			for range 2 {
+				if _, err := c.Send(title, body); err != nil {
+					t.Fatal(err)
+				}
+				if r := <-got; !tt.want(r) {
+					t.Errorf("got %+v", r)
+				}
+			}
+			for _, status := range []int{http.StatusForbidden, http.StatusBadGateway, http.StatusFound} {
+				if status == http.StatusFound && strings.HasPrefix(tt.url, "gotify") {
+					continue // the answer after the redirect is one of gotify, so nobody can tell
+				}
+				address, _ := receive(t, status)
+				if _, err := channel(t, strings.ReplaceAll(tt.url, "ADDRESS", address)).Send(title, body); err == nil && !(status == http.StatusFound && name == "ntfy") {
+					t.Errorf("status %d is no error", status)
+				}
+			}
+		})
+	}
+}
+
+// TestTelegramTellsThatItCannotConnect, because the library does not.
+func TestTelegramTellsThatItCannotConnect(t *testing.T) {
+	dialer := &net.Dialer{}
+	alert.DialWith(func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network here") })
+	defer alert.DialWith(dialer.DialContext)
+	text, err := channel(t, "telegram://123456789:canary-abcdefghijklmnopqrstuvwxyzabc@telegram?chats=@canary").Send(title, body)
+	if err == nil || !strings.Contains(text, "no network here") || strings.Contains(text, "canary") {
+		t.Errorf("text %q, error %v", text, err)
+	}
+}
+
+// mailServer is a small SMTP server. It answers with the reply of a test to some commands.
+type mailServer struct {
+	address string
+	replies map[string]string
+
+	mu   sync.Mutex
+	mail []string // commands and messages
+}
+
+func startMailServer(t *testing.T, replies map[string]string) *mailServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mailServer{address: l.Addr().String(), replies: replies}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { m.serve(conn) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); running.Wait() })
+	return m
+}
+
+func (m *mailServer) serve(conn net.Conn) {
+	defer conn.Close()
+	fmt.Fprint(conn, "220 mail.example ESMTP\r\n")
+	lines, inData := bufio.NewScanner(conn), false
+	for lines.Scan() {
+		line := lines.Text()
+		m.mu.Lock()
+		m.mail = append(m.mail, line)
+		m.mu.Unlock()
+		verb, _, _ := strings.Cut(strings.ToUpper(line), " ")
+		reply, special := m.replies[verb]
+		switch {
+		case inData && line != ".":
+			continue
+		case inData:
+			inData, reply = false, "250 queued"
+		case special:
+		case verb == "EHLO":
+			reply = "250-mail.example\r\n250 AUTH PLAIN"
+		case verb == "AUTH":
+			reply = "235 welcome"
+		case verb == "DATA":
+			inData, reply = true, "354 go on"
+		case verb == "QUIT":
+			reply = "221 bye"
+		default:
+			reply = "250 ok"
+		}
+		if _, err := fmt.Fprint(conn, reply+"\r\n"); err != nil || verb == "QUIT" {
+			return
+		}
+	}
+}
+
+func (m *mailServer) got() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(m.mail, "\n")
+}
+
+func TestMail(t *testing.T) {
+	t.Parallel()
+	const form = "smtp://canaryuser:canary%%40secret@%s/?from=keyhook@example.com&to=ops@example.com,boss@example.com"
+	t.Run("arrives at each recipient", func(t *testing.T) {
+		t.Parallel()
+		m := startMailServer(t, nil)
+		if _, err := channel(t, fmt.Sprintf(form, m.address)).Send(title, body); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"AUTH PLAIN", "MAIL FROM:<keyhook@example.com>", "RCPT TO:<ops@example.com>", "RCPT TO:<boss@example.com>", "Subject: " + title, "First line.\n..\nLast line with é."} {
+			if !strings.Contains(m.got(), want) {
+				t.Errorf("no %q in:\n%s", want, m.got())
+			}
+		}
+	})
+	t.Run("that the server refuses is an error with the server's words, and without the password", func(t *testing.T) {
+		t.Parallel()
+		m := startMailServer(t, map[string]string{"AUTH": "535 wrong password canary@secret of canaryuser"})
+		text, err := channel(t, fmt.Sprintf(form, m.address)).Send(title, body)
+		if err == nil || !strings.Contains(text, "535 wrong password") || strings.Contains(text, "canary") {
+			t.Errorf("text %q, error %v", text, err)
+		}
+	})
+	t.Run("without a server is an error with the reason", func(t *testing.T) {
+		t.Parallel()
+		text, err := channel(t, fmt.Sprintf(form, "127.0.0.1:1")).Send(title, body)
+		if err == nil || !strings.Contains(text, "connection refused") {
+			t.Errorf("text %q, error %v", text, err)
+		}
+	})
+}
+
+func TestAListOfURLs(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"canary":                            "URL 1: the text is not a URL",
+		"canary://host/path":                "URL 1: the service is unknown",
+		"canary%zz://host":                  "URL 1: the text is not a URL",
+		"ntfy://canary":                     "URL 1: the URL of ntfy is wrong: topic is required",
+		"ntfy:///canary":                    "the URL of ntfy has no host",
+		"smtp://canary:canary@host/?to=x@y": "fromAddress missing",
+		"smtp://host/?canary=canary":        "the URL of smtp is wrong",
+		"slack://canary":                    "the URL of slack is wrong: invalid slack token format",
+		"telegram://canary@telegram":        "the URL of telegram is wrong: invalid telegram token",
+		"discord://canary":                  "the URL of discord is wrong: setting config URL: token missing",
+		"teams://canary@canary":             "the URL of teams is wrong",
+		"ntfy+https://canary/canary":        "the service takes no + after its name",
+		"https://hooks.slack.com/services/canary/canary/canary": "write slack://hook:A-B-C@webhook",
+		"https://discord.com/api/webhooks/canary/canary":        "write discord://TOKEN@ID",
+		"logger://canary": "URL 1: the service is unknown",
+	} {
+		_, err := alert.Channels([]redact.Text{redact.New(raw)})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: got %v, want %q", raw, err, want)
+		}
+		if !errors.As(err, new(*fault.Advice)) {
+			t.Errorf("%s: the error has no mend", raw)
+		}
+	}
+	if _, err := alert.Channels([]redact.Text{redact.New("foo://x")}); !strings.Contains(err.Error(), "discord://, generic://, gotify://, ntfy://, slack://, smtp://, teams://, telegram://") {
+		t.Errorf("the error names no services: %v", err)
+	}
+}
+
+// TestTheFormsInTheDocument reads the table of the document "operating".
+func TestTheFormsInTheDocument(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../server/docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer(
+		"A-B-C", "T00000000-B00000000-abcdefghijklmnopqrstuvwx", "telegram://TOKEN", "telegram://123456789:abcdefghijklmnopqrstuvwxyzabcdefghi",
+		"teams+https://…", "teams+https://org.webhook.office.com/webhookb2/11111111-4444-4444-8444-cccccccccccc@22222222-4444-4444-8444-cccccccccccc/IncomingWebhook/33333333012222222222333333333344/44444444-4444-4444-8444-cccccccccccc/V2ESyij_gAljSoUQHvZoZYzlpAoAXExyOl26dlf1xHEx05",
+	)
+	_, section, _ := strings.Cut(string(text), "\n## Alerts\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)`(?:, or `([^`]+)`)?").FindAllStringSubmatch(section, -1)
+	for _, row := range rows {
+		for _, form := range row[1:] {
+			if form != "" {
+				channel(t, fill.Replace(form))
+			}
+		}
+	}
+	if len(rows) != 8 {
+		t.Errorf("the table has %d services", len(rows))
+	}
+}
+
+// TestNoErrorShowsASecret puts a secret in each place of each URL, and makes each way of sending fail.
+func TestNoErrorShowsASecret(t *testing.T) {
+	t.Parallel()
+	refused := httptest.NewTLSServer(http.NotFoundHandler()) // its certificate is not trusted
+	t.Cleanup(refused.Close)
+	for _, secret := range []string{"canary", "can\"ary\\", "ca nary", "cañary-ca_nary", "canary@%/?#&=:;+"} {
+		q, p := url.QueryEscape(secret), url.PathEscape(secret)
+		user := url.UserPassword(secret, secret).String()
+		for _, address := range []string{"127.0.0.1:1", refused.Listener.Addr().String(), "no-such-host.invalid", "[::1]:0"} {
+			mail := "smtp://" + user + "@" + address
+			if address == refused.Listener.Addr().String() {
+				mail = "smtp://" + user + "@127.0.0.1:1" // this server would wait for the client, as the client for it
+			}
+			for _, raw := range []string{
+				"generic://" + address + "/" + p + "?x=" + q + "&@X-Secret=" + q,
+				"generic://" + user + "@" + address + "/?template=" + q,
+				"generic://" + address + "/?method=" + q,
+				"https://" + user + "@" + address + "/" + p + "?" + q,
+				"ntfy://" + user + "@" + address + "/" + p + "?title=" + q,
+				"ntfy://" + user + "@" + address + "/" + p + "?priority=" + q,
+				"gotify://" + address + "/" + p + "/" + p + "?priority=" + q,
+				"gotify://" + address + "/A" + p + "?disabletls=yes",
+				mail + "/?from=" + q + "&to=" + q,
+				mail + "/?from=" + q + "&to=" + q + "&auth=" + q,
+				mail + "/?from=a@b.example&to=c@d.example&timeout=" + q,
+			} {
+				channels, err := alert.Channels([]redact.Text{redact.New(raw)})
+				text := fmt.Sprint(err)
+				if err == nil {
+					text, _ = channels[0].Send(title, body)
+				}
+				for _, part := range []string{secret, q, p, "canary", "cañary", "ca_nary"} {
+					if strings.Contains(strings.ToLower(text), part) {
+						t.Errorf("%s shows %q: %s", raw, part, text)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestSendTestEnds(t *testing.T) {
+	t.Parallel()
+	address, got := receive(t, http.StatusOK)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := channel(t, "ntfy://"+address+"/topic?scheme=http").SendTest(ctx, "https://keys.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-got; !strings.Contains(r.body, "This is a test.") || !strings.Contains(r.body, "https://keys.example.com") {
+		t.Errorf("got %+v", r)
+	}
+}

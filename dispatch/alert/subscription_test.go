@@ -1,0 +1,243 @@
+package alert_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keyhook/keyhook/dispatch/alert"
+)
+
+func TestADisabledSubscriptionIsToldOnce(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 1)
+		x.disable(t, owner, subs...)
+		m := x.one(t, 20*time.Second, "Keyhook: 1 subscription is disabled", "acme (org_", subs[0].ID, "host acme-0.example", "Last error: timeout: no response",
+			"Deliveries that wait: 1", "run: keyhook subscriptions recover "+subs[0].ID, "https://keys.example.com", "Disabled since 2000-01-01 00:00:0")
+		for _, secret := range []string{"secretpath", "secretquery", "whsec_"} {
+			if strings.Contains(m.title+m.body, secret) {
+				t.Errorf("the message shows %q:\n%s", secret, m.body)
+			}
+		}
+		x.none(t, long)
+		x.restart(t)
+		x.none(t, long)
+
+		x.reactivate(t, owner, subs...)
+		x.one(t, 20*time.Second, "Keyhook: 1 subscription is active again", subs[0].ID, "Status: healthy")
+		x.none(t, long)
+		x.restart(t)
+		x.none(t, long)
+	})
+}
+
+func TestSubscriptionsThatDieTogetherAreOneMessage(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		large, subs := x.subscribe(t, "large", 1000)
+		small, one := x.subscribe(t, "small", 1)
+		x.disable(t, large, subs...)
+		x.disable(t, small, one...)
+		m := x.one(t, 20*time.Second, "Keyhook: 1001 subscriptions of 2 organizations are disabled", "small (org_", one[0].ID, subs[0].ID)
+		named := strings.Count(m.body, "keyhook subscriptions recover sub_")
+		if more := fmt.Sprintf("And %d more.", 1001-named); named < 8 || named > 10 || !strings.Contains(m.body, more) {
+			t.Errorf("%d subscriptions are named, or not %q:\n%s", named, more, m.body)
+		}
+		if len(m.body) > 4000 {
+			t.Errorf("the body has %d bytes", len(m.body))
+		}
+		x.none(t, long)
+		x.restart(t)
+		x.none(t, long)
+	})
+}
+
+func TestWhatHappensWithinTheIntervalIsOneMessage(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 5)
+		x.disable(t, owner, subs[0])
+		first := x.one(t, 20*time.Second, subs[0].ID)
+		for _, sub := range subs[1:] {
+			x.disable(t, owner, sub)
+			x.none(t, 2*time.Minute)
+		}
+		second := x.one(t, 8*time.Minute, "4 subscriptions of 1 organization are disabled", subs[1].ID, subs[4].ID)
+		if after := second.at.Sub(first.at); after < interval || after > interval+20*time.Second {
+			t.Errorf("the second message came after %s", after)
+		}
+		if strings.Contains(second.body, subs[0].ID) {
+			t.Errorf("the second message repeats the first:\n%s", second.body)
+		}
+	})
+}
+
+func TestASubscriptionThatCameBackBeforeAnybodyWasToldIsNotTold(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 2)
+		x.disable(t, owner, subs[0])
+		x.one(t, 20*time.Second, subs[0].ID)
+		x.disable(t, owner, subs[1])
+		x.none(t, time.Minute)
+		x.reactivate(t, owner, subs[1])
+		x.none(t, long)
+	})
+}
+
+func TestAFlappingSubscriptionIsOneMessageInEachInterval(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "flapping", 10)
+		other, quiet := x.subscribe(t, "quiet", 1)
+		byTitle := map[string]int{}
+		for i := range 60 { // minutes
+			x.disable(t, owner, subs...)
+			if i == 30 {
+				x.disable(t, other, quiet...)
+			}
+			for _, m := range x.take(30 * time.Second) {
+				byTitle[m.title[strings.LastIndex(m.title, " "):]]++
+				if strings.Contains(m.title, "11 subscriptions of 2") && !strings.Contains(m.body, quiet[0].ID) {
+					t.Errorf("a quiet customer was crowded out:\n%s", m.body)
+				}
+			}
+			x.reactivate(t, owner, subs...)
+			for _, m := range x.take(30 * time.Second) {
+				byTitle[m.title[strings.LastIndex(m.title, " "):]]++
+			}
+		}
+		for title, n := range byTitle {
+			if n > 5 { // an hour is 4 intervals
+				t.Errorf("%d messages that end with %q", n, title)
+			}
+		}
+		if byTitle[" disabled"] < 2 {
+			t.Errorf("messages: %v", byTitle)
+		}
+	})
+}
+
+func TestARestartForgetsNothing(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 3)
+		x.disable(t, owner, subs[0])
+		first := x.one(t, 20*time.Second, subs[0].ID)
+		x.disable(t, owner, subs[1]) // within the interval
+		x.restart(t)
+		second := x.one(t, 20*time.Minute, "1 subscription is disabled", subs[1].ID)
+		if after := second.at.Sub(first.at); after < interval {
+			t.Errorf("the restart shortened the interval to %s", after)
+		}
+		x.stop()
+		x.reactivate(t, owner, subs[0]) // while nobody looks
+		x.disable(t, owner, subs[2])
+		x.end()
+		x.start(t)
+		sent := x.take(long)
+		if len(sent) != 2 || !strings.Contains(sent[0].body+sent[1].body, subs[0].ID) || !strings.Contains(sent[0].body+sent[1].body, subs[2].ID) {
+			t.Errorf("after the restart: %+v", sent)
+		}
+	})
+}
+
+func TestWhatNoChannelCouldSendIsToldInTheNextInterval(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 2)
+		x.breaks("ntfy 1", func() error { return errBroken })
+		x.disable(t, owner, subs[0])
+		x.none(t, 10*time.Minute)
+		x.disable(t, owner, subs[1])
+		x.breaks("ntfy 1", nil)
+		x.one(t, 10*time.Minute, "2 subscriptions of 1 organization", subs[0].ID, subs[1].ID)
+		if x.ends["subscription_disabled false"] != 1 || x.ends["subscription_disabled true"] != 1 {
+			t.Errorf("ends: %v", x.ends)
+		}
+		if failed, works := x.log.count("an alert cannot be sent"), x.log.count("the alert channel works again"); failed != 1 || works != 1 {
+			t.Errorf("%d and %d log lines", failed, works)
+		}
+		if x.log.count("canary") > 0 {
+			t.Errorf("the log shows the URL:\n%s", x.log.text.String())
+		}
+	})
+}
+
+func TestADeadChannelDelaysNoOther(t *testing.T) {
+	for name, fail := range map[string]func(t *testing.T) func() error{
+		"that fails": func(*testing.T) func() error { return func() error { return errBroken } },
+		"that is slow and fails": func(*testing.T) func() error {
+			return func() error { time.Sleep(time.Second); return errBroken }
+		},
+		"that hangs": func(t *testing.T) func() error {
+			ended, hanging := make(chan struct{}), atomic.Int32{}
+			t.Cleanup(func() { close(ended) })
+			return func() error {
+				if n := hanging.Add(1); n > 4 { // two before the restart, two after
+					t.Errorf("%d sends hang", n)
+				}
+				<-ended
+				return errBroken
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, twoChannels, func(t *testing.T, x *fixture) {
+				x.breaks("gotify 2", fail(t))
+				owner, subs := x.subscribe(t, "acme", 12)
+				for i, sub := range subs {
+					x.disable(t, owner, sub)
+					m := x.one(t, interval+time.Minute, sub.ID)
+					if i == 0 && time.Since(m.at) < interval {
+						t.Errorf("the first message came at %s", m.at)
+					}
+				}
+				x.take(alert.RetryFor + 2*time.Minute)
+				if x.ends["subscription_disabled true"] != 12 || x.ends["subscription_disabled false"] != 12 {
+					t.Errorf("ends: %v", x.ends)
+				}
+				if n := x.log.count("an alert cannot be sent"); n != 1 {
+					t.Errorf("%d log lines", n)
+				}
+				x.restart(t) // must not wait for the dead channel
+				x.none(t, long)
+			})
+		})
+	}
+}
+
+func TestADeletedSubscriptionIsNotTold(t *testing.T) {
+	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 2)
+		x.disable(t, owner, subs...)
+		x.one(t, 20*time.Second, subs[0].ID)
+		if err := x.store.DeleteSubscription(t.Context(), owner.Actor("127.0.0.1", "test"), owner.Organization.RowID, subs[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		x.none(t, long)
+	})
+}
+
+func TestWithoutChannelsNothingRuns(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, x *fixture) {
+		owner, subs := x.subscribe(t, "acme", 1)
+		x.disable(t, owner, subs...)
+		x.none(t, long)
+		if untold, err := x.store.Untold(t.Context(), 10); err != nil || len(untold) != 1 {
+			t.Errorf("untold %v, error %v: it must be told when somebody sets alerts.urls", untold, err)
+		}
+	})
+}
+
+func TestACustomersTextCanMentionNobody(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Acme GmbH":                     "Acme GmbH",
+		"@everyone":                     "(at)everyone",
+		"<!channel> hello":              "(!channel) hello",
+		"[pay here](https://evil.test)": "(pay here)(https://evil.test)",
+		"a\nb\r\n.\r\nQUIT\u202e\x00":   "a b . QUIT",
+		strings.Repeat("é", 100):        strings.Repeat("é", 59) + "…",
+	} {
+		if got := alert.Clean(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package alert
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// The limits of one channel.
+const (
+	sendLimit  = time.Minute     // wait for the library
+	retryFirst = 5 * time.Second // delay before the second try; each delay is twice the one before it
+	retryFor   = 5 * time.Minute // then the message is given up, and the next interval has a newer one
+	maxHanging = 2               // sends that do not return; more would fill the memory
+	stopGrace  = 2 * time.Second // wait for a send when the server stops
+)
+
+var (
+	errSlow    = errors.New("no answer in time")
+	errHanging = errors.New("earlier messages still wait for an answer")
+)
+
+// worker sends the messages of one channel, one after the other. So a dead channel delays no other channel.
+type worker struct {
+	Channel
+	queue   chan message // has room for a message of each kind, and no kind has two
+	sendNow func(title, body string) error
+	log     *slog.Logger
+	hanging atomic.Int32
+	failing bool // the last message was not sent
+}
+
+func newWorker(c Channel, log *slog.Logger) *worker {
+	return &worker{Channel: c, queue: make(chan message, len(Kinds())), sendNow: c.send, log: log}
+}
+
+// outcome is how a message ended at one channel.
+type outcome struct {
+	kind Kind
+	sent bool
+}
+
+// run sends messages until ctx ends. outcomes has room for all of them.
+func (w *worker) run(ctx context.Context, outcomes chan<- outcome) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-w.queue:
+			err := w.deliver(ctx, m)
+			if ctx.Err() == nil {
+				w.report(m, err)
+			}
+			outcomes <- outcome{m.kind, err == nil}
+		}
+	}
+}
+
+// report logs a message that was sent, and a change from working to failing or back.
+func (w *worker) report(m message, err error) {
+	switch {
+	case err == nil && w.failing:
+		w.log.Info("the alert channel works again", "channel", w.String(), "kind", string(m.kind))
+	case err == nil:
+		w.log.Info("alert sent", "channel", w.String(), "kind", string(m.kind))
+	case !w.failing:
+		w.log.Warn("an alert cannot be sent; correct alerts.urls or the service, and test it with `keyhook alert test`",
+			"channel", w.String(), "kind", string(m.kind), "error", w.scrub(err))
+	}
+	w.failing = err != nil
+}
+
+// deliver tries to send a message until it is sent, retryFor is over, or ctx ends.
+func (w *worker) deliver(ctx context.Context, m message) error {
+	end := time.Now().Add(retryFor)
+	for delay := retryFirst; ; delay *= 2 {
+		err := w.try(ctx, m.title, m.body)
+		if err == nil || ctx.Err() != nil || time.Now().Add(delay).After(end) {
+			return err
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// try sends a message once. The library cannot be stopped, so try leaves a send alone that takes longer than sendLimit.
+func (w *worker) try(ctx context.Context, title, body string) error {
+	if w.hanging.Load() >= maxHanging {
+		return errHanging
+	}
+	ended := make(chan error, 1)
+	w.hanging.Add(1)
+	go func() {
+		defer w.hanging.Add(-1)
+		ended <- w.sendNow(title, body)
+	}()
+	limit := time.NewTimer(sendLimit)
+	defer limit.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-limit.C:
+		return errSlow
+	case <-ctx.Done():
+	}
+	limit.Reset(stopGrace)
+	select {
+	case err := <-ended:
+		return err
+	case <-limit.C:
+		return errSlow
+	}
+}
+
+const testBody = "This is a test. Keyhook tells you here what needs a person."
+
+// SendTest sends a test message through a channel, once. The error shows no part of the URL.
+func (c Channel) SendTest(ctx context.Context, from string) error {
+	err := newWorker(c, nil).try(ctx, "Keyhook: test of an alert", testBody+"\n\n"+signature(from))
+	if err != nil {
+		return errors.New(c.scrub(err))
+	}
+	return nil
+}

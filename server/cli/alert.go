@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhook/keyhook/dispatch/alert"
+	"github.com/keyhook/keyhook/server/cli/output"
+	"github.com/keyhook/keyhook/server/config"
+	"github.com/keyhook/keyhook/storage/fault"
+)
+
+func newAlert() *cobra.Command {
+	group := &cobra.Command{Use: "alert", Short: "Test the channels that tell you what needs a person"}
+	group.AddCommand(newAlertTest())
+	return group
+}
+
+func newAlertTest() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test",
+		Short: "Send a test message through each channel of alerts.urls",
+		Long: `Send a test message through each channel of alerts.urls. Use the same flags, environment and file as for serve. A
+running server is not needed. The command does not show the URLs: the number of a channel is its place in alerts.urls.
+
+The exit code is 1 if a message was not sent.`,
+		Example: "  keyhook alert test --config keyhook.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Load(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			return testAlerts(cmd, c)
+		},
+	}
+	config.Flags(cmd.Flags())
+	return cmd
+}
+
+var errAlertNotSent = errors.New("test messages that were not sent")
+
+func testAlerts(cmd *cobra.Command, c config.Config) error {
+	channels, err := alert.Channels(c.Alerts.URLs)
+	if err != nil {
+		return err
+	}
+	if len(channels) == 0 {
+		return output.UsageError{Err: fault.Advise(errors.New("alerts.urls is not set, so there is no channel to test"), "set it to the URL of a service, such as ntfy://ntfy.sh/TOPIC")}
+	}
+	results := make([]error, len(channels))
+	var running sync.WaitGroup
+	for i, channel := range channels {
+		running.Go(func() { results[i] = channel.SendTest(cmd.Context(), c.Server.URL(c.Server.Listen)) })
+	}
+	running.Wait()
+	t := output.Table{Heads: []string{"CHANNEL", "RESULT", "ERROR"}, Palette: output.NewPalette(cmd.OutOrStdout())}
+	failed := 0
+	for i, channel := range channels {
+		result, text := "sent", absent
+		if results[i] != nil {
+			failed++
+			result, text = "failed", results[i].Error()
+		}
+		t.Add(channel.String(), result, text)
+	}
+	if err := t.Write(cmd.OutOrStdout()); err != nil || failed == 0 {
+		return err
+	}
+	return fault.Advise(fmt.Errorf("%w: %d of %d", errAlertNotSent, failed, len(channels)), "correct alerts.urls or the service")
+}

@@ -1,0 +1,85 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+func TestUntold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		expect := func(what string, want ...*int64) {
+			t.Helper()
+			got, err := x.Untold(t.Context(), 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []webhook.Untold
+			for _, at := range want {
+				all = append(all, webhook.Untold{Subscription: x.sub.RowID, Organization: x.org(), DisabledAt: at})
+			}
+			if diff := cmp.Diff(all, got); diff != "" {
+				t.Errorf("%s: untold (-want +got):\n%s", what, diff)
+			}
+		}
+		tell := func(at *int64) {
+			t.Helper()
+			if err := x.MarkTold(t.Context(), []webhook.Untold{{Subscription: x.sub.RowID, DisabledAt: at}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		disable := func() *int64 {
+			t.Helper()
+			time.Sleep(time.Second)
+			x.fail(t, 2)
+			return must[webhook.Subscription](t)(x.Subscription(t.Context(), x.org(), x.sub.ID)).DisabledAt
+		}
+		expect("a new subscription")
+		x.setActive(t, false)
+		expect("paused by hand")
+		x.setActive(t, true)
+		first := disable()
+		expect("disabled by failures", first)
+		x.setActive(t, true)
+		expect("active again before anybody was told")
+		tell(first)
+		expect("active again", nil)
+		second := disable()
+		expect("disabled again", second)
+		tell(second)
+		expect("told")
+		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), x.sub.ID); err != nil {
+			t.Fatal(err)
+		}
+		tell(nil)
+		expect("deleted")
+	})
+}
+
+func TestAlertState(t *testing.T) {
+	t.Parallel()
+	store := storagetest.Open(t)
+	state := map[string]int{"a": 1}
+	if err := store.AlertState(t.Context(), &state); err != nil || state["a"] != 1 {
+		t.Errorf("without a saved state: %v, error %v", state, err)
+	}
+	for _, n := range []int{2, 3} {
+		if err := store.SaveAlertState(t.Context(), map[string]int{"a": n}); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.AlertState(t.Context(), &state); err != nil || state["a"] != n {
+			t.Errorf("state %v, want %d, error %v", state, n, err)
+		}
+	}
+}
