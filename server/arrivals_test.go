@@ -156,7 +156,7 @@ var arrivals = map[string]arrival{
 			sub := e.subscribe(t, "good.example", "ok")
 			e.setPlan(t, "free")
 			return e.publish(t, "order.paid"), sub
-		}, explain.PlanLackedWebhooks, "The plan free has none now either", "keyhook organizations update ORG --plan growth", false, 0,
+		}, explain.PlanLackedWebhooks, "The plan free has no webhooks.", "keyhook organizations update ORG --plan growth", false, 0,
 	},
 	"an event about the subscription": {
 		func(t *testing.T, e *engine) (string, string) {

@@ -43,7 +43,7 @@ func (s *Store) EventFacts(ctx context.Context, organization int64, id string) (
 const selectEventFacts = `
 	SELECT e.id, e.type, e.created_at, coalesce(e.about, 0) AS about, coalesce(about.url, '') AS about_url, p.name AS plan,
 	       e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeTest + `) AS is_test,
-	       NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeEvent + `) AS plan_lacked
+	       e.held IS NULL AS plan_lacked
 	FROM events e
 	CROSS JOIN organizations o ON o.id = e.organization_id CROSS JOIN plans p ON p.id = o.plan_id
 	LEFT JOIN subscriptions about ON about.id = e.about

@@ -18,13 +18,29 @@ func (r *Receiver) command(verb string) string {
 	return "keyhook subscriptions " + name + " " + r.ID + flags + r.flag()
 }
 
-// replayCommand sends the event and all later ones again that the subscription did not get for the same reason. Without
-// webhooks in the plan, the plan comes first.
+// replayCommand sends the event and all later ones that the subscription did not get for the same reason.
 func (r *Receiver) replayCommand(only string) string {
-	if r.Event.Expired {
-		return ""
-	}
 	return r.command("replay --since " + at(r.Event.At) + " --only " + only)
+}
+
+// redeliverCommand sends the event of an attempt again.
+func (r *Receiver) redeliverCommand(a *webhook.Attempt) string {
+	return "keyhook deliveries redeliver " + r.ID + " " + a.ID + r.flag()
+}
+
+// sendAgain adds a command that creates a delivery. Without webhooks in the plan, it would be refused, so the plan comes first.
+func (r *Receiver) sendAgain(d Delivery, command string) Delivery {
+	d.Advice = command
+	if !r.Webhooks {
+		d.Advice = r.planCommand()
+		d.Detail += " The plan " + r.Event.Plan + " has no webhooks. Nothing can be sent before an operator changes it."
+	}
+	return d
+}
+
+// isOld reports whether the event is older than the retention. Then replays leave it out.
+func (r *Receiver) isOld() bool {
+	return r.Event.Kept > 0 && r.Event.At < r.Now-r.Event.Kept.Milliseconds()
 }
 
 func (r *Receiver) planCommand() string {

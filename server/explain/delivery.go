@@ -251,18 +251,18 @@ func (r *Receiver) expired() Delivery {
 }
 
 func (r *Receiver) exhausted() Delivery {
-	d := Delivery{Verdict: Exhausted, Detail: "All attempts failed, so Keyhook gave up." + r.lastAttempt(), Advice: r.replayCommand("failed")}
-	switch {
+	d := Delivery{Verdict: Exhausted, Detail: "All attempts failed, so Keyhook gave up." + r.lastAttempt()}
+	switch a := r.last(); {
 	case r.Event.IsTest:
-		d.Detail, d.Advice = "The test failed, and tests are not repeated."+r.lastAttempt(), r.command("test")
-	case !r.Webhooks:
-		d.Detail += " The plan " + r.Event.Plan + " has no webhooks, so nothing can be sent again."
-		d.Advice = r.planCommand()
+		d.Detail = "The test failed, and tests are not repeated." + r.lastAttempt()
+		return r.sendAgain(d, r.command("test"))
+	case r.isOld():
+		return r.sendAgain(d, r.redeliverCommand(a))
 	case r.Status != webhook.Healthy && !r.Paused:
 		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
-		d.Advice = r.command("recover")
+		return r.sendAgain(d, r.command("recover"))
 	}
-	return d
+	return r.sendAgain(d, r.replayCommand("failed"))
 }
 
 func (r *Receiver) dropped() Delivery {
@@ -272,12 +272,11 @@ func (r *Receiver) dropped() Delivery {
 		d.Detail = "The subscription was deleted at " + at(*r.DeletedAt) + ", so its pending deliveries were dropped."
 	case access.IsAuditType(r.Event.Type) && !r.AuditEvents:
 		d.Detail = "The subscription stopped receiving audit events, so its pending ones were dropped."
-	default:
+	case a == nil:
 		d.Detail = "The delivery was discarded while it waited. To send the event anyway, publish it again."
-		if a != nil {
-			d.Detail = "The delivery was discarded while it waited."
-			d.Advice = "keyhook deliveries redeliver " + r.ID + " " + a.ID + r.flag()
-		}
+	default:
+		d.Detail = "The delivery was discarded while it waited." + r.lastAttempt()
+		return r.sendAgain(d, r.redeliverCommand(a))
 	}
 	d.Detail += r.lastAttempt()
 	return d

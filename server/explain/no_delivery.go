@@ -23,7 +23,7 @@ func (r *Receiver) absent() Delivery {
 	case !r.EventTypes.Want(e.Type):
 		return r.unwanted()
 	case isAudit && !r.AuditEvents:
-		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events. After the change, replay sends this event too.",
+		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events. After the change, a replay sends this event too.",
 			Advice: r.command("update --audit-events=true")}
 	case e.Expired:
 		return r.expired()
@@ -32,8 +32,8 @@ func (r *Receiver) absent() Delivery {
 	case access.HealthNews(e.Type):
 		return r.healthNews()
 	}
-	return Delivery{Verdict: NotWanted, Advice: r.replayCommand("missed"),
-		Detail: "The subscription wants " + e.Type + " now, but it did not when the event was published, at " + at(e.At) + ". A replay sends what it missed."}
+	return r.sendMissed(Delivery{Verdict: NotWanted,
+		Detail: "The subscription wants " + e.Type + " now, but it did not when the event was published, at " + at(e.At) + "."})
 }
 
 // maxTypesInAdvice is how many event types a command names.
@@ -49,10 +49,10 @@ func (r *Receiver) unwanted() Delivery {
 	}
 	d.Detail = "The subscription wants " + shown + ", but not " + r.Event.Type + "."
 	if len(types) <= maxTypesInAdvice {
-		d.Detail += " After the change, replay sends this event too."
+		d.Detail += " After the change, a replay sends this event too."
 		d.Advice = r.command("update --event-types " + strings.Join(append(types, r.Event.Type), ","))
 	} else {
-		d.Detail += " Add the type to its event_types. Then replay sends this event too."
+		d.Detail += " Add the type to its event_types. Then a replay sends this event too."
 	}
 	return d
 }
@@ -60,13 +60,21 @@ func (r *Receiver) unwanted() Delivery {
 func (r *Receiver) planLacked() Delivery {
 	d := Delivery{Verdict: PlanLackedWebhooks, Detail: "When the event was published, at " + at(r.Event.At) + ", the plan had no webhooks, so no delivery was created."}
 	if r.Webhooks {
-		d.Detail += " The plan " + r.Event.Plan + " has webhooks now. A replay sends what the subscription missed."
-		d.Advice = r.replayCommand("missed")
+		d.Detail += " The plan " + r.Event.Plan + " has webhooks now."
+	}
+	return r.sendMissed(d)
+}
+
+// sendMissed adds how to send an event that has no delivery.
+func (r *Receiver) sendMissed(d Delivery) Delivery {
+	if r.isOld() {
+		d.Detail += " The event is too old for a replay. To send it anyway, publish it again."
 		return d
 	}
-	d.Detail += " The plan " + r.Event.Plan + " has none now either. After a change of the plan, replay sends this event too."
-	d.Advice = r.planCommand()
-	return d
+	if r.Webhooks {
+		d.Detail += " A replay sends what the subscription missed."
+	}
+	return r.sendAgain(d, r.replayCommand("missed"))
 }
 
 // healthNews explains why news about the health of one subscription did not go to another.
