@@ -218,6 +218,7 @@ CREATE TABLE events (
     type            TEXT    NOT NULL,
     created_at      INTEGER NOT NULL,
     about           INTEGER,          -- the subscription that the event is about; it never receives the event
+    held            INTEGER,          -- of its first deliveries, those to disabled subscriptions; NULL: the plan had no webhooks
     body            BLOB    NOT NULL, -- the bytes that are sent; the columns that queries read come before it
     idempotency_key TEXT,
     request_digest  BLOB              -- with the key: tells a repeated request from another event
@@ -265,12 +266,14 @@ CREATE INDEX attempts_in_trouble ON attempts (subscription_id, attempted_at) WHE
 
 -- Counts of the attempts of each minute, without tests. They are updated with each recorded attempt, because counting
 -- later would have to read every attempt. within_N counts attempts that took at most N ms and more than the previous bound.
+-- expired counts deliveries that retention deleted while they were pending.
 CREATE TABLE attempt_minutes (
     organization_id INTEGER NOT NULL REFERENCES organizations (id),
     subscription_id INTEGER NOT NULL, -- 0 stands for all subscriptions of the organization
     minute          INTEGER NOT NULL, -- minutes since the epoch
     succeeded       INTEGER NOT NULL,
     failed          INTEGER NOT NULL,
+    expired         INTEGER NOT NULL,
     within_10       INTEGER NOT NULL,
     within_25       INTEGER NOT NULL,
     within_50       INTEGER NOT NULL,

@@ -20,11 +20,11 @@ func TestReplay(t *testing.T) {
 			sub := x.subscribe(t, "a.example", respond(200))
 			want := x.publish(t, 3)
 			time.Sleep(time.Minute)
-			x.setActive(t, sub, false)
+			x.setPlan(t, "free")
 			want = append(want, x.publish(t, 600)...)
-			x.setActive(t, sub, true)
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyAll}); n != 600 || err != nil {
-				t.Fatalf("%d are made, error %v", n, err)
+			x.setPlan(t, "growth")
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyAll}); n.Plan != 600 || err != nil {
+				t.Fatalf("%+v are made, error %v", n, err)
 			}
 			want = append(want, x.publish(t, 3)...)
 			time.Sleep(time.Minute)
@@ -47,16 +47,16 @@ func TestReplay(t *testing.T) {
 			time.Sleep(time.Hour)
 			x.setReceiver("a.example", respond(200))
 			r := webhook.Replay{Only: webhook.OnlyFailed}
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n != 20 || err != nil {
-				t.Fatalf("%d are made, error %v", n, err)
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n.Exhausted != 20 || err != nil {
+				t.Fatalf("%+v are made, error %v", n, err)
 			}
 			time.Sleep(time.Minute)
 			x.checkArrived(t, "a.example", slices.Concat(want, want, want)) // two attempts failed before
 			if h := x.health(t, sub); h.Status != webhook.Healthy || h.PendingDeliveries != 0 {
 				t.Errorf("%+v", h)
 			}
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n != 0 || err != nil {
-				t.Errorf("%d are made of what has arrived, error %v", n, err)
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, r); n.Total() != 0 || err != nil {
+				t.Errorf("%+v are made of what has arrived, error %v", n, err)
 			}
 		})
 	})
@@ -65,10 +65,12 @@ func TestReplay(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
 			x := newFixture(t, dispatch.Options{})
 			sub := x.subscribe(t, "a.example", respond(200))
-			x.setActive(t, sub, false)
+			x.setPlan(t, "free")
 			want := x.publish(t, 10)
-			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n != 10 || err != nil {
-				t.Fatalf("%d are made, error %v", n, err)
+			x.setPlan(t, "growth")
+			x.setActive(t, sub, false)
+			if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Only: webhook.OnlyMissed}); n.Plan != 10 || err != nil {
+				t.Fatalf("%+v are made, error %v", n, err)
 			}
 			time.Sleep(time.Hour)
 			x.checkArrived(t, "a.example", nil)

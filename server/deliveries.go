@@ -209,10 +209,10 @@ func (h deliveries) redeliver(x *exchange) error {
 type replayStore interface {
 	// EventRetention is how long events are kept; 0 means for ever.
 	EventRetention() time.Duration
-	// Replay creates new deliveries of events that a subscription did not receive, and returns how many.
-	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (int64, error)
-	// CountReplay returns how many deliveries Replay would create.
-	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (int64, error)
+	// Replay creates new deliveries of events that a subscription did not receive, and counts them.
+	Replay(ctx context.Context, actor access.Actor, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
+	// CountReplay counts the deliveries that Replay would create.
+	CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error)
 }
 
 // replayLimit is how long a replay may take. A million events take a fraction of it. If a replay is cut off, its deliveries
@@ -240,16 +240,28 @@ func (h replays) replay(x *exchange) error {
 	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
 	defer cancel()
 	x.extendDeadlines(replayLimit + writeTimeout)
-	var n int64
+	var found webhook.Replayed
 	if dry != nil && *dry {
-		n, err = h.store.CountReplay(ctx, x.organization(), id, r)
+		found, err = h.store.CountReplay(ctx, x.organization(), id, r)
 	} else {
-		n, err = h.store.Replay(ctx, x.actor(), x.organization(), id, r)
+		found, err = h.store.Replay(ctx, x.actor(), x.organization(), id, r)
 	}
 	if err != nil {
 		return err
 	}
-	return x.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
+	return x.write(http.StatusAccepted, "application/json", replayBody{found.Total(), reasonsBody(found)})
+}
+
+// replayBody says how many deliveries a replay made, and why the subscription had not received the events.
+type replayBody struct {
+	Deliveries int64       `json:"deliveries"`
+	Reasons    reasonsBody `json:"reasons"`
+}
+
+type reasonsBody struct {
+	Exhausted int64 `json:"exhausted"`
+	Plan      int64 `json:"plan"`
+	TypeAdded int64 `json:"type_added"`
 }
 
 // readReplay reads which events of which period to send again. kept is how long events are kept.

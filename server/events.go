@@ -72,7 +72,7 @@ func (h events) publishBatch(x *exchange) error {
 	if err != nil {
 		return inBatch(err, len(batch))
 	}
-	body := append(make([]byte, 0, 160*len(published)+16), `{"data":[`...)
+	body := append(make([]byte, 0, 190*len(published)+16), `{"data":[`...)
 	repeated := 0
 	for i, p := range published {
 		if i > 0 {
@@ -116,7 +116,14 @@ func appendPublished(dst []byte, p webhook.Published) []byte {
 	dst = webhook.AppendTime(dst, p.At)
 	dst = append(dst, `","deliveries":`...)
 	dst = strconv.AppendInt(dst, int64(p.Deliveries), 10)
-	return append(dst, '}')
+	dst = append(dst, `,"held":`...)
+	dst = strconv.AppendInt(dst, int64(p.Held), 10)
+	if p.Notice == "" {
+		return append(dst, `,"notice":null}`...)
+	}
+	dst = append(dst, `,"notice":"`...)
+	dst = append(dst, p.Notice...)
+	return append(dst, `"}`...)
 }
 
 // eventBody is an event in a list. It has no data: 200 events could have 50 MB of it.

@@ -28,8 +28,8 @@ func TestEvents(t *testing.T) {
 		return bad(name, "POST "+eventPath, body, 422, "", `"field":"`+field+`","code":"`+code+`"`)
 	}
 	f.run(t, known, []scenario{
-		accepted("are published", `{"type":"user.created","data":{"id":1}}`, `{"id":"evt_`, `"type":"user.created","timestamp":"20`, `Z","deliveries":1}`),
-		accepted("may match no subscription", `{"type":"order.created","data":{}}`, `"deliveries":0`),
+		accepted("are published", `{"type":"user.created","data":{"id":1}}`, `{"id":"evt_`, `"type":"user.created","timestamp":"20`, `Z","deliveries":1,"held":0,"notice":null}`),
+		accepted("may match no subscription", `{"type":"order.created","data":{}}`, `"deliveries":0,"held":0,"notice":"no_subscription"}`),
 		accepted("may have a type of 128 characters", `{"type":"`+strings.Repeat("a", 128)+`","data":{}}`),
 		accepted("may nest to the maximum depth", `{"type":"a","data":{"a":`+strings.Repeat("[", 97)+strings.Repeat("]", 97)+`}}`),
 		refused("need a type", `{"data":{}}`, "type", "missing"),

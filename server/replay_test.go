@@ -27,21 +27,23 @@ func TestReplay(t *testing.T) {
 		"as": bearer(token), "sub": "/api/v1/webhooks/subscriptions/" + sub.ID + "/", "reader": apiKey(reader), "org": owner.Organization.ID,
 	}
 	f.run(t, known, []scenario{
-		ok("may find nothing", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0}`),
-		ok("(deactivated)", "PATCH {sub}", `{"is_active":false}`, 200),
+		ok("may find nothing", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
 	})
+	f.move(t, owner.Organization.ID, "free")
 	for _, eventType := range []string{"user.created", "user.deleted", "order.paid", "order.refunded"} {
 		storagetest.Publish(t, f.store, owner, eventType)
 	}
+	f.move(t, owner.Organization.ID, "growth")
 	f.run(t, known, []scenario{
-		ok("count without creating deliveries in a dry run", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 202, `{"deliveries":3}`),
+		ok("(deactivated)", "PATCH {sub}", `{"is_active":false}`, 200),
+		ok("count without creating deliveries in a dry run", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","dry_run":true}`, 202, `{"deliveries":3,"reasons":{"exhausted":0,"plan":3,"type_added":0}}`),
 		ok("(counted)", "GET {sub}", "", 200, `"pending_deliveries":1`),
-		ok("count what failed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"failed","dry_run":true}`, 202, `{"deliveries":0}`),
-		ok("count what was missed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"missed","dry_run":true}`, 202, `{"deliveries":3}`),
-		ok("end with the period", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00+01:00","dry_run":true}`, 202, `{"deliveries":0}`),
-		ok("create deliveries of one type", "POST {sub}replay", `{"since":"2020-01-01T00:00:00Z","event_types":["user.*","order.refunded"],"dry_run":false}`, 202, `{"deliveries":2}`),
-		ok("create the rest, also while the subscription is disabled", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z","event_types":[],"only":"all"}`, 202, `{"deliveries":1}`),
-		ok("create nothing twice", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0}`),
+		ok("count what failed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"failed","dry_run":true}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
+		ok("count what was missed", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","only":"missed","dry_run":true}`, 202, `{"deliveries":3,"reasons":{"exhausted":0,"plan":3,"type_added":0}}`),
+		ok("end with the period", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2020-01-02T00:00:00+01:00","dry_run":true}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
+		ok("create deliveries of one type", "POST {sub}replay", `{"since":"2020-01-01T00:00:00Z","event_types":["user.*","order.refunded"],"dry_run":false}`, 202, `{"deliveries":2,"reasons":{"exhausted":0,"plan":2,"type_added":0}}`),
+		ok("create the rest, also while the subscription is disabled", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z","event_types":[],"only":"all"}`, 202, `{"deliveries":1,"reasons":{"exhausted":0,"plan":1,"type_added":0}}`),
+		ok("create nothing twice", "POST {sub}replay/", `{"since":"2020-01-01T00:00:00Z"}`, 202, `{"deliveries":0,"reasons":{"exhausted":0,"plan":0,"type_added":0}}`),
 		ok("leave new deliveries pending while the subscription is disabled", "GET {sub}", "", 200, `"status":"disabled"`, `"pending_deliveries":4`),
 		ok("are in the audit log", "GET /api/v1/audit-events/?type=webhook_subscription_replayed&limit=2", "", 200, `"since":"2020-01-01T00:00:00.000Z"`,
 			`"until":"2100-01-01T00:00:00.000Z"`, `"only":"all"`, `"deliveries":1`, `"complete":true`, `"id":"`+sub.ID+`"`, `"name":"acme-owner"`),
@@ -139,12 +141,12 @@ type lengthy struct {
 	takes time.Duration
 }
 
-func (l lengthy) Replay(ctx context.Context, _ access.Actor, _ int64, _ string, _ webhook.Replay) (int64, error) {
+func (l lengthy) Replay(ctx context.Context, _ access.Actor, _ int64, _ string, _ webhook.Replay) (webhook.Replayed, error) {
 	select {
 	case <-time.After(l.takes):
-		return 1, nil
+		return webhook.Replayed{Plan: 1}, nil
 	case <-ctx.Done():
-		return 0, fmt.Errorf("replay: %w", ctx.Err())
+		return webhook.Replayed{}, fmt.Errorf("replay: %w", ctx.Err())
 	}
 }
 

@@ -109,6 +109,7 @@ type pointBody struct {
 type countsBody struct {
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
+	Expired   int64 `json:"expired"` // pending deliveries that retention deleted
 	// The number of attempts up to each bound, and above all bounds.
 	Durations webhook.Durations `json:"durations"`
 	Quantiles *quantilesBody    `json:"duration_ms"` // estimated; null if nothing was sent
@@ -121,7 +122,7 @@ type quantilesBody struct {
 }
 
 func newCountsBody(t webhook.AttemptCounts) countsBody {
-	body := countsBody{Succeeded: t.Succeeded, Failed: t.Failed, Durations: t.Took}
+	body := countsBody{Succeeded: t.Succeeded, Failed: t.Failed, Expired: t.Expired, Durations: t.Took}
 	if p50, ok := t.Took.Quantile(0.5); ok {
 		p95, _ := t.Took.Quantile(0.95)
 		p99, _ := t.Took.Quantile(0.99)

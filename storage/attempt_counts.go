@@ -29,17 +29,26 @@ type minuteKey struct {
 	minute int64
 }
 
-// countAttempt adds a finished attempt to the counts of its minute. The transaction writes the counts of all its writes
-// once, at its end.
+// countAttempt adds a finished attempt to the counts of its minute.
 func (t *tx) countAttempt(organization int64, r webhook.Result) {
-	for _, subscription := range [...]int64{0, r.Subscription} {
+	t.addCounts(organization, r.Subscription, func(c *webhook.AttemptCounts) { c.Add(r.Succeeded, r.DurationMS) })
+}
+
+// countExpired adds an expired delivery to the counts of this minute.
+func (t *tx) countExpired(organization, subscription int64) {
+	t.addCounts(organization, subscription, func(c *webhook.AttemptCounts) { c.Expired++ })
+}
+
+// addCounts changes the counts of this minute. The transaction writes the counts of all its writes once, at its end.
+func (t *tx) addCounts(organization, subscription int64, add func(*webhook.AttemptCounts)) {
+	for _, subscription := range [...]int64{0, subscription} {
 		key := minuteKey{countOwner{organization, subscription}, t.Now() / minute}
 		counts, ok := t.attemptCounts[key]
 		if !ok {
 			counts = new(webhook.AttemptCounts)
 			t.attemptCounts[key] = counts
 		}
-		counts.Add(r.Succeeded, r.DurationMS)
+		add(counts)
 	}
 	t.Wrote(0)
 }
@@ -47,8 +56,8 @@ func (t *tx) countAttempt(organization int64, r webhook.Result) {
 // writeAttemptCounts adds the counts to the table.
 func (t *tx) writeAttemptCounts() error {
 	for key, counts := range t.attemptCounts {
-		args := make([]any, 0, 5+len(counts.Took))
-		args = append(args, key.Organization, key.Subscription, key.minute, counts.Succeeded, counts.Failed)
+		args := make([]any, 0, 6+len(counts.Took))
+		args = append(args, key.Organization, key.Subscription, key.minute, counts.Succeeded, counts.Failed, counts.Expired)
 		for _, n := range counts.Took {
 			args = append(args, n)
 		}
@@ -103,7 +112,7 @@ func (s *Store) seriesSlice(ctx context.Context, owner countOwner, since, until,
 		next = min((next/step+1)*step, until)
 	}
 	err = s.logs.List(ctx, &points, `
-		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, json_array(`+durationSums+`) AS took
+		SELECT minute / ?1 * ?1 AS minute, sum(succeeded) AS succeeded, sum(failed) AS failed, sum(expired) AS expired, json_array(`+durationSums+`) AS took
 		FROM attempt_minutes
 		WHERE organization_id = ?2 AND subscription_id = ?3 AND minute >= ?4 AND minute < ?5
 		GROUP BY 1 ORDER BY 1`, step, owner.Organization, owner.Subscription, since, next)
@@ -121,7 +130,7 @@ var durationColumns = func() (names []string) {
 var durationSums = "sum(" + strings.Join(durationColumns, "), sum(") + ")"
 
 var addAttemptCounts = func() string {
-	columns := append([]string{"succeeded", "failed"}, durationColumns...)
+	columns := append([]string{"succeeded", "failed", "expired"}, durationColumns...)
 	sums := make([]string, len(columns))
 	for i, c := range columns {
 		sums[i] = c + " = " + c + " + excluded." + c

@@ -138,8 +138,8 @@ func (s *Store) dropPendingAudit(t *tx, sub *webhook.Subscription) error {
 	if sub.PendingDeliveries > maxPendingSearched {
 		return fault.New(fault.Conflict, "too_many_pending",
 			"With this change the subscription would stop receiving audit events, so its pending audit events must be dropped. "+
-				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, or delete the "+
-				"subscription and create another.", sub.PendingDeliveries, maxPendingSearched)
+				"It has %d pending deliveries, and at most %d can be searched. Wait until fewer are pending, "+
+				"or discard them with keyhook subscriptions discard.", sub.PendingDeliveries, maxPendingSearched)
 	}
 	types, err := json.Marshal(access.AuditTypes())
 	if err != nil {

@@ -139,7 +139,7 @@ func TestDeliveryThatWaits(t *testing.T) {
 				x.fail(t, 1)
 			}
 		}, func(t *testing.T, x fixture) {
-			must[int64](t)(x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything))
+			must[webhook.Replayed](t)(x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything))
 		}},
 	} {
 		t.Run("a delivery "+name+" waits", func(t *testing.T) {

@@ -186,6 +186,7 @@ func TestRowsFromTheFuture(t *testing.T) {
 		store, stop := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
 		x.disable(t)
+		x.setWebhooks(t, false) // so that the events are missed
 		for range 2 {
 			x.publish(t, 300, "ahead")
 		}
@@ -216,6 +217,7 @@ func TestRowsFromTheFuture(t *testing.T) {
 		if n := x.auditLines(t); n != lines {
 			t.Errorf("%d lines of the audit log, want the %d from the future", n, lines)
 		}
+		x.setWebhooks(t, true)
 		x.setActive(t, true)
 		since, until := time.Now().Add(-4*time.Minute).UnixMilli(), time.Now().UnixMilli()
 		x.replays(t, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll, EventTypes: webhook.Types{"latest", "later", "ahead"}}, 1)
@@ -235,11 +237,11 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 		time.Sleep(time.Minute)
 		began := time.Now().UnixMilli()
 		x.missed(t, 300, "ahead")
-		events, err := store.Events(t.Context(), x.org(), 0, 302)
+		events, err := store.Events(t.Context(), x.org(), 0, 300)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := store.MoveEvents(t.Context(), events[301].RowID, events[0].RowID, 10*aDay); err != nil {
+		if err := store.MoveEvents(t.Context(), events[299].RowID, events[0].RowID, 10*aDay); err != nil {
 			t.Fatal(err)
 		}
 		x.missed(t, 5, "behind") // immediately, before upkeep runs
@@ -258,7 +260,7 @@ func TestReplayBehindRowsFromTheFuture(t *testing.T) {
 // counts expects a replay of this many events.
 func (x fixture) counts(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
-	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n != want {
-		t.Errorf("%d are counted, want %d, error %v", n, want, err)
+	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r); err != nil || n.Total() != want {
+		t.Errorf("%+v are counted, want %d, error %v", n, want, err)
 	}
 }

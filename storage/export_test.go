@@ -292,6 +292,12 @@ func OrphanPasses(subscriptions int64, most, passes int) (visited [][]int64) {
 	return visited
 }
 
+// ExpireEvents deletes a batch of the events from before a time, in a transaction.
+func (s *Store) ExpireEvents(t *Tx, before int64) error {
+	_, err := s.deleteEventBatch(t, 0, before)
+	return err
+}
+
 // PublishEventIn publishes any event in a transaction.
 func (s *Store) PublishEventIn(t *Tx, organization int64, e webhook.NewEvent) error {
 	_, err := s.publish(t, organization, "org_x", e, 0)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"database/sql"
 	"fmt"
 	"strings"
 
@@ -21,12 +22,12 @@ type idempotencyKey struct {
 	key          string
 }
 
-const eventArgs, deliveryArgs = 8, 5 // of one row
+const eventArgs, deliveryArgs = 9, 5 // of one row
 
 var (
 	insertEvents = statements(func(n int) string {
-		const row = "(?, ?, ?, ?, nullif(?, 0), ?, ?, ?)"
-		return `INSERT INTO events (id, organization_id, type, created_at, about, body, idempotency_key, request_digest)
+		const row = "(?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?)"
+		return `INSERT INTO events (id, organization_id, type, created_at, about, held, body, idempotency_key, request_digest)
 			VALUES ` + row + strings.Repeat(", "+row, n-1)
 	})
 	insertDeliveries = statements(func(n int) string {
@@ -36,7 +37,7 @@ var (
 )
 
 // delayEvent adds an event to the new rows.
-func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64, body []byte) {
+func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64, held sql.NullInt64, body []byte) {
 	var key, digest any
 	if e.IdempotencyKey != "" {
 		key, digest = e.IdempotencyKey, e.Digest[:]
@@ -45,7 +46,7 @@ func (t *tx) delayEvent(organization int64, e webhook.NewEvent, row, about int64
 		}
 		t.newRows.keys[idempotencyKey{organization, e.IdempotencyKey}] = struct{}{}
 	}
-	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, body, key, digest)
+	t.newRows.events = append(t.newRows.events, row, organization, e.Type, t.Now(), about, held, body, key, digest)
 	t.Wrote(1 + len(body)/pageSize)
 	t.Delay(t.writeNewRows)
 }

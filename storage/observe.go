@@ -15,6 +15,8 @@ type Observer interface {
 	Published(events int)
 	// HealthChanged reports the new status of a subscription's health.
 	HealthChanged(to webhook.Status)
+	// Expired reports how many pending deliveries retention deleted.
+	Expired(deliveries int)
 	// Interrupted reports how many attempts the last owner of the file left unfinished.
 	Interrupted(attempts int)
 }
@@ -25,6 +27,7 @@ type noObserver struct{}
 func (noObserver) Committed(int, time.Duration) {}
 func (noObserver) Published(int)                {}
 func (noObserver) HealthChanged(webhook.Status) {}
+func (noObserver) Expired(int)                  {}
 func (noObserver) Interrupted(int)              {}
 
 // observeHealth counts a subscription under its new health, and reports a changed status to the observer after the commit.

@@ -25,6 +25,7 @@ type recordingObserver struct {
 	events      int
 	turns       []webhook.Status
 	interrupted int
+	expired     int
 }
 
 func (s *recordingObserver) Committed(writes int, took time.Duration) {
@@ -47,6 +48,12 @@ func (s *recordingObserver) HealthChanged(to webhook.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turns = append(s.turns, to)
+}
+
+func (s *recordingObserver) Expired(deliveries int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expired += deliveries
 }
 
 func (s *recordingObserver) Interrupted(attempts int) {

@@ -79,6 +79,9 @@ func (s *Store) countRepeated(ctx context.Context, organization int64, published
 	for i := range published {
 		if published[i].Replayed {
 			published[i].Deliveries, repeated = repeated[0].Deliveries, repeated[1:]
+			if published[i].Deliveries > 0 {
+				published[i].Notice = ""
+			}
 		}
 	}
 	return nil
@@ -97,13 +100,14 @@ func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEven
 			Type   string `db:"type"`
 			At     int64  `db:"created_at"`
 			Digest []byte `db:"request_digest"`
+			Held   *int   `db:"held"`
 		}
 		get := t.GetBeside
 		if t.hasKey(organization, e.IdempotencyKey) {
 			get = t.Get
 		}
 		err := get(&first, `
-			SELECT id, type, created_at, request_digest FROM events
+			SELECT id, type, created_at, request_digest, held FROM events
 			WHERE organization_id = ? AND idempotency_key = ?`, organization, e.IdempotencyKey)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -119,6 +123,10 @@ func (s *Store) fillRepeated(t *tx, organization int64, events []webhook.NewEven
 		}
 		published[i] = webhook.Published{
 			ID: s.ids.ID(access.EventID, first.RowID, first.At), Type: first.Type, At: first.At, Replayed: true,
+			Notice: webhook.NoticeOf(0, first.Held != nil), // until countRepeated counts the deliveries
+		}
+		if first.Held != nil {
+			published[i].Held = *first.Held
 		}
 	}
 	return fault.Fields(problems)
@@ -145,7 +153,11 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 			return webhook.Published{}, err
 		}
 	}
-	row, id, body := s.insertEvent(t, organization, organizationID, e, about)
+	held, err := countHeld(t, organization, subscriptions)
+	if err != nil {
+		return webhook.Published{}, err
+	}
+	row, id, body := s.insertEvent(t, organization, organizationID, e, about, held)
 	jobs := make([]webhook.Job, len(subscriptions))
 	for i, to := range subscriptions {
 		s.lastDelivery++
@@ -160,17 +172,41 @@ func (s *Store) publish(t *tx, organization int64, organizationID string, e webh
 	t.delayDeliveries(jobs)
 	t.countStored(organization, len(jobs)*storedPerDelivery)
 	s.announceDeliveries(t, jobs)
-	return webhook.Published{ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs)}, nil
+	return webhook.Published{
+		ID: id, Type: e.Type, At: t.Now(), Deliveries: len(jobs), Held: int(held.Int64), Notice: webhook.NoticeOf(len(jobs), held.Valid),
+	}, nil
+}
+
+// countHeld counts the disabled ones of the receivers of an event. The count is NULL if the plan has no webhooks, so that
+// there are no receivers.
+func countHeld(t *tx, organization int64, receivers []int64) (held sql.NullInt64, err error) {
+	if held.Valid = len(receivers) > 0; !held.Valid {
+		q, err := t.quota(organization)
+		if err != nil {
+			return held, err
+		}
+		held.Valid = q.Webhooks
+	}
+	for _, row := range receivers {
+		sub, err := t.cachedSubscription(row)
+		if err != nil {
+			return held, err
+		}
+		if sub.Status == webhook.Disabled {
+			held.Int64++
+		}
+	}
+	return held, nil
 }
 
 // insertEvent stores the event with the exact bytes to send. They contain the public id, which is computed from the row
 // id. So this function chooses the row id, and not SQLite. The row is written later; see newRows.
-func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64) (row int64, id string, body []byte) {
+func (s *Store) insertEvent(t *tx, organization int64, organizationID string, e webhook.NewEvent, about int64, held sql.NullInt64) (row int64, id string, body []byte) {
 	s.lastEvent++
 	row = s.lastEvent
 	id = s.ids.ID(access.EventID, row, t.Now())
 	body = webhook.AppendEnvelope(make([]byte, 0, len(e.Data)+200), id, e.Type, t.Now(), organizationID, e.Data)
-	t.delayEvent(organization, e, row, about, body)
+	t.delayEvent(organization, e, row, about, held, body)
 	t.countStored(organization, storedSize(e, 0))
 	return row, id, body
 }
@@ -208,25 +244,25 @@ func (s *Store) returnPlaces() {
 	s.tx.places = s.tx.places[:0]
 }
 
-// receivers returns the open subscriptions for an event type, if the plan has webhooks. Only subscriptions with
-// audit_events get audit events.
+// receivers returns the subscriptions that get an event of a type: none if the plan has no webhooks. The deliveries of
+// disabled ones wait. Only subscriptions with audit_events get audit events.
 func receivers(t *tx, organization, about int64, eventType string) ([]int64, error) {
 	matching, err := t.matching(organization, eventType)
 	if err != nil {
 		return nil, err
 	}
 	isAudit := access.IsAuditType(eventType)
-	open := make([]int64, 0, len(matching))
+	to := make([]int64, 0, len(matching))
 	for _, row := range matching {
 		sub, err := t.cachedSubscription(row)
 		if err != nil {
 			return nil, err
 		}
-		if sub.open() && row != about && (sub.AuditEvents || !isAudit) {
-			open = append(open, row)
+		if sub.receives() && row != about && (sub.AuditEvents || !isAudit) {
+			to = append(to, row)
 		}
 	}
-	return open, nil
+	return to, nil
 }
 
 // announceDeliveries passes new pending deliveries to the pending count and to the dispatcher, after the commit.

@@ -37,11 +37,14 @@ type quotas struct {
 	added  map[int64]int64  // bytes by organization that this transaction adds
 }
 
-// quota is how much an organization may store in a day, and how much it has stored.
+// quota is how much an organization may store in a day, and how much it has stored. It also says whether its plan has
+// webhooks, because a publication needs both.
 type quota struct {
 	Plan  string `db:"name"`
 	Limit *int64 `db:"max_stored_bytes_per_day"` // nil means no limit
 	Bytes int64  `db:"bytes"`                    // includes those of this transaction
+
+	Webhooks bool `db:"webhooks"` // the plan has webhooks
 }
 
 func newQuotas() quotas { return quotas{cached: map[int64]*quota{}, added: map[int64]int64{}} }
@@ -85,7 +88,7 @@ func (t *tx) quota(organization int64) (*quota, error) {
 	}
 	q := new(quota)
 	if err := t.Get(q, `
-		SELECT p.name, p.max_stored_bytes_per_day,
+		SELECT p.name, p.webhooks, p.max_stored_bytes_per_day,
 		       coalesce((SELECT bytes FROM storage_days WHERE organization_id = o.id AND day = ?2), 0) AS bytes
 		FROM organizations o JOIN plans p ON p.id = o.plan_id WHERE o.id = ?1`, organization, day); err != nil {
 		return nil, sqlite.Missing(err, "organization")

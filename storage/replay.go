@@ -18,6 +18,9 @@ import (
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
+// healthNews lists the types of events about the health of subscriptions, in SQL; see access.HealthNews.
+const healthNews = "'" + access.SubscriptionFailing + "', '" + access.SubscriptionDisabled + "'"
+
 const (
 	// replayEvents is how many events a replay reads at once. So one transaction creates at most as many deliveries.
 	// That costs 2 ms of CPU for the read and 3 ms for the transaction, for which other writes wait.
@@ -30,37 +33,46 @@ const (
 // EventRetention returns how long events are kept; 0 means forever.
 func (s *Store) EventRetention() time.Duration { return s.retention.events }
 
-// Replay creates deliveries of the events of a period that the subscription has not received, and returns how many. It
-// skips events with a pending delivery, so a repeated request creates no delivery twice. What an interrupted replay
+// Replay creates deliveries of the events of a period that the subscription has not received, and counts them. It skips events with a pending delivery, so a repeated request creates no delivery twice. What an interrupted replay
 // created stays, and the next request continues from there. A disabled subscription gets its deliveries when it is
 // activated.
 //
 // Faults: NotFound; Forbidden if the plan has no webhooks; Unavailable if the context ends first.
-func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (int64, error) {
+func (s *Store) Replay(ctx context.Context, by access.Actor, organization int64, id string, r webhook.Replay) (created webhook.Replayed, err error) {
 	p, err := s.prepareReplay(ctx, organization, id, r)
 	if err != nil {
-		return 0, err
+		return created, err
 	}
-	var created int64
-	err = s.walkReplay(ctx, p, func(c chunk) error {
-		n, err := s.replayChunk(ctx, p, c)
-		created += n
-		return err
-	})
-	if err != nil && created == 0 {
-		return 0, err
+	created, err = s.createReplay(ctx, p)
+	if err != nil && created.Total() == 0 {
+		return created, err
 	}
-	return created, errors.Join(s.auditReplay(ctx, by, p, r, created, err == nil), unfinishedReplay(ctx, created, err))
+	return created, errors.Join(s.auditReplay(ctx, by, p, r, created.Total(), err == nil), unfinishedReplay(ctx, created.Total(), err))
 }
 
-// CountReplay returns how many deliveries Replay would create. Faults: as Replay.
-func (s *Store) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (n int64, err error) {
+// createReplay creates the deliveries of a replay. It counts them, even if it fails.
+func (s *Store) createReplay(ctx context.Context, p replayQuery) (created webhook.Replayed, err error) {
+	err = s.walkReplay(ctx, p, func(c chunk) error {
+		made, err := s.replayChunk(ctx, p, c)
+		created.Add(made)
+		return err
+	})
+	return created, err
+}
+
+// CountReplay counts the deliveries that Replay would create. Faults: as Replay.
+func (s *Store) CountReplay(ctx context.Context, organization int64, id string, r webhook.Replay) (webhook.Replayed, error) {
 	p, err := s.prepareReplay(ctx, organization, id, r)
 	if err != nil {
-		return 0, err
+		return webhook.Replayed{}, err
 	}
+	return s.countReplay(ctx, p)
+}
+
+// countReplay counts the deliveries of a replay without creating them.
+func (s *Store) countReplay(ctx context.Context, p replayQuery) (n webhook.Replayed, err error) {
 	err = s.walkReplay(ctx, p, func(c chunk) error {
-		n += c.Found
+		n.Add(c.Replayed)
 		return nil
 	})
 	return n, err
@@ -177,7 +189,8 @@ func (s *Store) firstEventSince(ctx context.Context, reader *scan.Reader, at int
 }
 
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
-// events are left out, and so are events about the subscription itself.
+// events are left out, and so are events about the subscription itself. An event about the health of another subscription
+// was not missed: only some subscriptions receive it.
 const replayable = `
 	e.created_at >= ?3 AND e.created_at < ?4
 	AND (e.type IN (SELECT value FROM json_each(?5))
@@ -185,9 +198,21 @@ const replayable = `
 	AND e.type NOT IN (SELECT value FROM json_each(?8))
 	AND e.about IS NOT ?2
 	AND NOT (e.type = 'webhook_test' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeTest + `))
-	AND (?7 <> 'failed' AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2)
+	AND (?7 <> 'failed' AND e.type NOT IN (` + healthNews + `)
+	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2)
 	  OR ?7 <> 'missed' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state = ` + stateExhausted + `)
 	    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2 AND d.state IN (` + statePending + `, ` + stateDelivered + `, ` + stateSending + `)))`
+
+// replayReason is why a subscription has not received a replayable event: a column of webhook.Replayed. It has the
+// parameters of replayable.
+const replayReason = `
+	CASE WHEN EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.subscription_id = ?2) THEN 'exhausted'
+	     WHEN e.held IS NULL THEN 'plan' ELSE 'type_added' END`
+
+// replayCounts are the columns of webhook.Replayed for rows with a replayReason. The reason is NULL for other rows.
+const replayCounts = `
+	count(*) FILTER (WHERE reason = 'exhausted') AS exhausted, count(*) FILTER (WHERE reason = 'plan') AS plan,
+	count(*) FILTER (WHERE reason = 'type_added') AS type_added`
 
 // args returns the first eight parameters of a statement with replayable, and then more. It leaves out events that
 // retention may have started to delete: without all their deliveries, nobody knows their state.
@@ -203,8 +228,8 @@ func (p replayQuery) args(maxAge time.Duration, now int64, more ...any) []any {
 type chunk struct {
 	Seen    int64  `db:"seen"`
 	Reached int64  `db:"reached"` // the last row that was read
-	Found   int64  `db:"found"`
-	Rows    string `db:"rows"` // the selected rows, as a JSON array
+	Rows    string `db:"rows"`    // the selected rows, as a JSON array
+	webhook.Replayed
 }
 
 // walkReplay reads the events of a period in chunks. It calls do for each chunk with selected events. After each chunk,
@@ -225,7 +250,7 @@ func (s *Store) walkRange(ctx context.Context, p replayQuery, rows rowRange, do 
 		if err != nil {
 			return fmt.Errorf("read events to replay: %w", err)
 		}
-		if c.Found > 0 {
+		if c.Total() > 0 {
 			if err := do(c); err != nil {
 				return err
 			}
@@ -254,10 +279,10 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows rowRange) (c 
 	defer free()
 	began := time.Now()
 	err = s.replays.Pool.Get(ctx, &c, `
-		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached, count(*) FILTER (WHERE looked.found) AS found,
-		       json_group_array(looked.id) FILTER (WHERE looked.found) AS rows
+		SELECT count(*) AS seen, coalesce(max(looked.id), 0) AS reached,
+		       json_group_array(looked.id) FILTER (WHERE looked.reason IS NOT NULL) AS rows, `+replayCounts+`
 		FROM (
-			SELECT e.id, (`+replayable+`) AS found
+			SELECT e.id, CASE WHEN (`+replayable+`) THEN `+replayReason+` END AS reason
 			FROM events e INDEXED BY events_by_organization
 			WHERE e.organization_id = ?1 AND e.id > ?9 AND e.id <= ?10 ORDER BY e.id LIMIT ?11) looked`,
 		p.args(s.retention.events, p.now, rows.after, rows.last, replayEvents)...)
@@ -269,46 +294,59 @@ func (s *Store) nextChunk(ctx context.Context, p replayQuery, rows rowRange) (c 
 //
 // Only one replay at a time writes, so that the waits of other writers do not add up. Once it has its turn, it ignores
 // the end of the context, so that it knows its result.
-func (s *Store) replayChunk(ctx context.Context, p replayQuery, c chunk) (int64, error) {
+func (s *Store) replayChunk(ctx context.Context, p replayQuery, c chunk) (webhook.Replayed, error) {
 	select {
 	case s.replayLock <- struct{}{}:
 		defer func() { <-s.replayLock }()
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return webhook.Replayed{}, context.Cause(ctx)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
-	n, err := returning(ctx, s.workFor(p.organization).rows(replayEvents), func(t *tx) (int64, error) {
-		sub, err := s.subscription(t, p.organization, p.id)
-		if err != nil {
-			return 0, err
-		}
-		p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
-		if err := requireWebhooks(t, p.organization); err != nil {
-			return 0, err
-		}
-		if err := requireStorage(t, p.organization, int(c.Found)*storedPerDelivery); err != nil {
-			return 0, err
-		}
-		n, err := t.Affected(`
-			INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
-			SELECT ?11 + wanted.key, e.id, ?2, `+statePending+`, `+causeHand+`, 0, ?9
-			FROM json_each(?10) wanted CROSS JOIN events e ON e.id = wanted.value
-			WHERE e.organization_id = ?1 AND `+replayable,
-			p.args(s.retention.events, t.Now(), t.Now(), c.Rows, s.lastDelivery+1)...)
-		s.lastDelivery += c.Found
-		if err != nil || n == 0 {
-			return 0, err
-		}
-		t.countStored(p.organization, int(n)*storedPerDelivery)
-		t.OnCommit(func() { s.pending.add(p.subscription, n) })
-		s.announceChange(t, p.subscription)
-		return n, nil
+	made, err := returning(ctx, s.workFor(p.organization).rows(replayEvents), func(t *tx) (webhook.Replayed, error) {
+		return s.insertReplay(t, p, c)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("replay: %w", err)
+		return webhook.Replayed{}, fmt.Errorf("replay: %w", err)
 	}
-	return n, nil
+	return made, nil
+}
+
+// insertReplay is replayChunk in a transaction.
+func (s *Store) insertReplay(t *tx, p replayQuery, c chunk) (made webhook.Replayed, err error) {
+	sub, err := s.subscription(t, p.organization, p.id)
+	if err != nil {
+		return made, err
+	}
+	p.excludedTypes = excludedTypes(sub) // it may have changed since the replay began
+	if err := requireWebhooks(t, p.organization); err != nil {
+		return made, err
+	}
+	if err := requireStorage(t, p.organization, int(c.Total())*storedPerDelivery); err != nil {
+		return made, err
+	}
+	var checked chunk
+	if err := t.Get(&checked, `
+		SELECT json_group_array(id) AS rows, `+replayCounts+`
+		FROM (
+			SELECT e.id, `+replayReason+` AS reason FROM json_each(?9) wanted CROSS JOIN events e ON e.id = wanted.value
+			WHERE e.organization_id = ?1 AND `+replayable+`)`, p.args(s.retention.events, t.Now(), c.Rows)...); err != nil {
+		return made, err
+	}
+	n := checked.Total()
+	if n == 0 {
+		return made, nil
+	}
+	if _, err := t.Exec(`
+		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)
+		SELECT ? + key, value, ?, `+statePending+`, `+causeHand+`, 0, ? FROM json_each(?)`, s.lastDelivery+1, p.subscription, t.Now(), checked.Rows); err != nil {
+		return made, err
+	}
+	s.lastDelivery += n
+	t.countStored(p.organization, int(n)*storedPerDelivery)
+	t.OnCommit(func() { s.pending.add(p.subscription, n) })
+	s.announceChange(t, p.subscription)
+	return checked.Replayed, nil
 }
 
 // auditReplay writes the audit event of a replay. complete is false if the replay was interrupted.

@@ -51,8 +51,8 @@ func benchmarkReplay(b *testing.B, missed bool, want int64) {
 			b.ResetTimer()
 			made, err := store.Replay(ctx, owner.Actor("", ""), owner.Organization.RowID, sub.ID, webhook.Replay{Only: webhook.OnlyAll})
 			b.StopTimer()
-			if err != nil || made != want {
-				b.Errorf("%d deliveries are made, want %d, error %v", made, want, err)
+			if err != nil || made.Total() != want {
+				b.Errorf("%+v deliveries are made, want %d, error %v", made, want, err)
 			}
 		})
 	})

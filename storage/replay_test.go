@@ -70,14 +70,14 @@ func (x fixture) publish(t *testing.T, n int, eventType string) (ids []string) {
 	return ids
 }
 
-// missed publishes n events of that type that the subscription does not receive.
+// missed publishes n events of that type that the subscription does not receive, because the plan has no webhooks.
 func (x fixture) missed(t *testing.T, n int, eventType string) (ids []string) {
 	t.Helper()
-	x.setActive(t, false)
+	x.setWebhooks(t, false)
 	for left := n; left > 0; left -= 1000 {
 		ids = append(ids, x.publish(t, min(left, 1000), eventType)...)
 	}
-	x.setActive(t, true)
+	x.setWebhooks(t, true)
 	return ids
 }
 
@@ -108,15 +108,15 @@ func (x fixture) replays(t *testing.T, r webhook.Replay, want int64) {
 	t.Helper()
 	before := x.pending(t)
 	counted, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, r)
-	if err != nil || counted != want || x.pending(t) != before {
-		t.Errorf("%d are counted, want %d, error %v; pending %d, before %d", counted, want, err, x.pending(t), before)
+	if err != nil || counted.Total() != want || x.pending(t) != before {
+		t.Errorf("%+v are counted, want %d, error %v; pending %d, before %d", counted, want, err, x.pending(t), before)
 	}
 	made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r)
-	if err != nil || made != want || x.pending(t) != before+want {
-		t.Errorf("%d are made, want %d, error %v; pending %d, before %d", made, want, err, x.pending(t), before)
+	if err != nil || made != counted || x.pending(t) != before+want {
+		t.Errorf("%+v are made, want %+v, error %v; pending %d, before %d", made, counted, err, x.pending(t), before)
 	}
-	if again, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil || again != 0 || x.pending(t) != before+want {
-		t.Errorf("%d are made again, error %v; pending %d", again, err, x.pending(t))
+	if again, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, r); err != nil || again.Total() != 0 || x.pending(t) != before+want {
+		t.Errorf("%+v are made again, error %v; pending %d", again, err, x.pending(t))
 	}
 }
 
@@ -183,34 +183,75 @@ func TestReplayOfWhatFailed(t *testing.T) {
 func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Parallel()
 
-	t.Run("events from a time without deliveries are replayed", func(t *testing.T) {
+	t.Run("events without deliveries are replayed, and those that wait for a disabled subscription are not", func(t *testing.T) {
 		t.Parallel()
 		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
 		o.Policy = webhook.Policy{MaxAttempts: 5, FailingAfter: 1, DisabledAfter: 2}
 		store, _ := storagetest.OpenWith(t, o)
 		x := fixtureOf(t, store)
-		want := x.missed(t, 1, "while.inactive")
-		x.setWebhooks(t, false)
-		want = append(want, x.publish(t, 1, "while.downgraded")...)
-		x.setWebhooks(t, true)
-		storagetest.Publish(t, x.Store, x.owner, "user.created")
-		for range 2 {
-			x.endAll(t, false)
-		}
+		x.setActive(t, false)
+		held := x.publish(t, 1, "while.inactive")
+		x.setActive(t, true)
+		x.fail(t, 2)
 		if sub, _ := x.Subscription(t.Context(), x.org(), x.sub.ID); sub.Status != webhook.Disabled {
 			t.Fatalf("it is %s after two failures", sub.Status)
 		}
-		want = append(want, x.publish(t, 1, "while.disabled")...)
-		x.replays(t, only(webhook.OnlyMissed), 3)
+		held = append(held, x.publish(t, 1, "while.disabled")...)
+		missed := x.missed(t, 1, "while.downgraded")
+		x.replays(t, only(webhook.OnlyMissed), 1)
 		var got []string
 		for _, job := range x.jobs(t) {
 			if strings.HasPrefix(job.EventType, "while.") {
 				got = append(got, job.EventID)
 			}
 		}
-		if d := cmp.Diff(want, got); d != "" || x.pending(t) != 4 {
-			t.Errorf("made (-want +got):\n%s", d)
+		slices.Sort(got)
+		if d := cmp.Diff(slices.Sorted(slices.Values(append(held, missed...))), got); d != "" {
+			t.Errorf("pending (-want +got):\n%s", d)
 		}
+	})
+
+	t.Run("the reason why each event was missed is counted", func(t *testing.T) {
+		t.Parallel()
+		x := newOneAttemptFixture(t)
+		if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"a"}, AuditEvents: new(false)}); err != nil {
+			t.Fatal(err)
+		}
+		x.publish(t, 1, "a")
+		x.endAll(t, false)
+		x.publish(t, 2, "b")
+		x.missed(t, 3, "a")
+		x.missed(t, 4, "b")
+		if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{}}); err != nil {
+			t.Fatal(err)
+		}
+		want := webhook.Replayed{Exhausted: 1, Plan: 7, TypeAdded: 2}
+		for only, want := range map[webhook.Only]webhook.Replayed{
+			webhook.OnlyAll: want, webhook.OnlyFailed: {Exhausted: want.Exhausted}, webhook.OnlyMissed: {Plan: want.Plan, TypeAdded: want.TypeAdded},
+		} {
+			if got, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Only: only}); err != nil || got != want {
+				t.Errorf("%s: counted %+v, want %+v, error %v", only, got, want, err)
+			}
+		}
+		if got, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything); err != nil || got != want {
+			t.Errorf("made %+v, want %+v, error %v", got, want, err)
+		}
+	})
+
+	t.Run("an event about the health of another subscription was not missed", func(t *testing.T) {
+		t.Parallel()
+		x := newFixture(t)
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/same-host", "none") // the same host
+		x.endAll(t, true)
+		y := x
+		y.sub = other
+		y.setActive(t, false)
+		for _, job := range x.jobs(t) {
+			if job.EventType == access.SubscriptionDisabled {
+				t.Error("it was delivered")
+			}
+		}
+		x.replays(t, everything, 0)
 	})
 
 	t.Run("events from before the subscription are skipped", func(t *testing.T) {
@@ -248,11 +289,18 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 	t.Run("events about the subscription itself are skipped", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
+		other, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
+		x.endAll(t, true)
+		x.setWebhooks(t, false)
 		x.setActive(t, false)
 		x.setActive(t, true)
+		x.setWebhooks(t, true)
 		x.replays(t, everything, 0)
-		x.setActive(t, false)
-		storagetest.Subscription(t, x.Store, x.owner, "https://example.com/other", "none")
+		x.setWebhooks(t, false)
+		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+		x.setWebhooks(t, true)
 		x.replays(t, everything, 1)
 	})
 
@@ -274,7 +322,13 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 			x := fixtureOf(t, store)
 			storagetest.Subscription(t, store, x.owner, "https://example.com/other", "user.created") // its delivery is pending, so the event stays
 			x.endAll(t, true)
-			id := x.missed(t, 1, "user.created")[0]
+			if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{"none"}}); err != nil {
+				t.Fatal(err)
+			}
+			id := x.publish(t, 1, "user.created")[0]
+			if err := x.change(t, x.actor(), webhook.SubscriptionChange{EventTypes: &webhook.Types{}}); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(time.Hour + time.Minute)
 			if _, _, err := store.Event(t.Context(), x.org(), id); err != nil {
 				t.Fatal(err)
@@ -308,10 +362,11 @@ func TestReplayByType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t)
-			x.setActive(t, false)
+			x.setWebhooks(t, false)
 			for _, eventType := range []string{"user.created", "user.deleted", "user.email.changed", "order.paid", "order.refund.made"} {
 				storagetest.Publish(t, x.Store, x.owner, eventType)
 			}
+			x.setWebhooks(t, true)
 			// The current types of the subscription count, not its types at that time.
 			if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{EventTypes: &test.own}); err != nil {
 				t.Fatal(err)
@@ -328,7 +383,7 @@ func TestReplayOfPeriod(t *testing.T) {
 		store, _ := storagetest.OpenWith(t, storagetest.Options(t, path))
 		x := fixtureOf(t, store)
 		other, _ := storagetest.Organization(t, store, "other", "growth", access.RoleOwner)
-		x.setActive(t, false)
+		x.setWebhooks(t, false)
 		times := make([]int64, 9)
 		for i := range times {
 			time.Sleep(time.Second)
@@ -337,12 +392,13 @@ func TestReplayOfPeriod(t *testing.T) {
 			storagetest.Publish(t, store, other, "user.created")
 			x.publish(t, 1, "user.created")
 		}
+		x.setWebhooks(t, true)
 		count := func(since, until int64) int64 {
 			n, err := store.CountReplay(t.Context(), x.org(), x.sub.ID, webhook.Replay{Since: since, Until: until, Only: webhook.OnlyAll})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return n
+			return n.Total()
 		}
 		for i, since := range times {
 			for j, until := range times[i:] {
@@ -367,8 +423,7 @@ func TestLongReplay(t *testing.T) {
 	t.Parallel()
 	const chunk = 250
 
-	// Three more events are about the subscription itself, which was disabled and enabled.
-	for _, n := range []int{chunk - 4, chunk - 3, chunk - 2, 2*chunk - 3, 2*chunk + 50} {
+	for _, n := range []int{chunk - 1, chunk, chunk + 1, 2 * chunk, 2*chunk + 50} {
 		t.Run("each delivery is created once, in order", func(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t)
@@ -391,19 +446,19 @@ func TestLongReplay(t *testing.T) {
 	t.Run("a rare event is found", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		x.setActive(t, false)
+		x.setWebhooks(t, false)
 		for range 3 {
 			x.publish(t, chunk, "common")
 			x.publish(t, 1, "rare")
 		}
+		x.setWebhooks(t, true)
 		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"rare"}, Only: webhook.OnlyAll}, 3)
 	})
 
-	t.Run("events that are published meanwhile are skipped", func(t *testing.T) {
+	t.Run("events that are published meanwhile are not sent twice", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
 		x.missed(t, 5*chunk, "user.created")
-		x.setActive(t, false)
 		var publishing sync.WaitGroup
 		var first sync.Once
 		x.Watch(onChange(func() {
@@ -411,31 +466,31 @@ func TestLongReplay(t *testing.T) {
 		}))
 		made, err := x.Replay(t.Context(), x.actor(), x.org(), x.sub.ID, everything)
 		publishing.Wait()
-		if err != nil || made != 5*chunk || x.pending(t) != 5*chunk {
-			t.Errorf("%d made, %d pending, error %v", made, x.pending(t), err)
+		if err != nil || made.Total() != 5*chunk || x.pending(t) != 6*chunk {
+			t.Errorf("%+v made, %d pending, error %v", made, x.pending(t), err)
 		}
-		x.replays(t, webhook.Replay{EventTypes: webhook.Types{"later"}, Only: webhook.OnlyAll}, chunk)
+		x.replays(t, everything, 0)
 	})
 
 	t.Run("a canceled replay ends between two steps, and the next one continues", func(t *testing.T) {
 		t.Parallel()
 		x := newFixture(t)
-		x.missed(t, 2*chunk+500, "user.created") // and the two events about its disabling
+		x.missed(t, 2*chunk+500, "user.created")
 		ctx, cancel := context.WithCancel(t.Context())
 		x.Watch(onChange(cancel))
 		made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything)
 		f, ok := fault.As(err)
-		if made != chunk-2 || !ok || f.Kind != fault.Unavailable || f.Code != "replay_unfinished" || !strings.Contains(f.Message, "248 deliveries") ||
+		if made.Total() != chunk || !ok || f.Kind != fault.Unavailable || f.Code != "replay_unfinished" || !strings.Contains(f.Message, "250 deliveries") ||
 			!errors.Is(err, context.Canceled) {
-			t.Errorf("%d made, error %v", made, err)
+			t.Errorf("%+v made, error %v", made, err)
 		}
-		if details := x.audited(t); details["complete"] != false || details["deliveries"] != float64(chunk-2) {
+		if details := x.audited(t); details["complete"] != false || details["deliveries"] != float64(chunk) {
 			t.Errorf("audit details %v", details)
 		}
-		if made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything); made != 0 || !errors.Is(err, context.Canceled) {
-			t.Errorf("%d made under a context that has ended, error %v", made, err)
+		if made, err := x.Replay(ctx, x.actor(), x.org(), x.sub.ID, everything); made.Total() != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("%+v made under a context that has ended, error %v", made, err)
 		}
-		x.replays(t, everything, chunk+502)
+		x.replays(t, everything, chunk+500)
 	})
 
 	t.Run("two replays at once create each delivery once", func(t *testing.T) {
@@ -452,7 +507,7 @@ func TestLongReplay(t *testing.T) {
 					t.Error(err)
 				}
 				mu.Lock()
-				sum += made
+				sum += made.Total()
 				mu.Unlock()
 			})
 		}

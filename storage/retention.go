@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,8 @@ const (
 	retentionInterval = 10 * time.Second       // pause after a pass over the events
 	retentionSlice    = 500 * time.Millisecond // of each second
 	vacuumPages       = 200
+
+	expiredLogInterval = time.Hour
 )
 
 // retention deletes what is older than the settings allow. It never deletes pending deliveries of open subscriptions,
@@ -34,6 +37,9 @@ type retention struct {
 	oldAuditAfter  int64         // the audit event before an old one that sweep found; 0 if there is none
 	next           time.Time     // time of the next pass
 
+	expired   atomic.Int64 // pending deliveries deleted since the last log line; the writer adds them
+	expiredAt time.Time    // of the last log line
+
 	minutesAfter countOwner // the last owner whose minutes this pass has read
 	minutesNext  time.Time  // time of the next pass over the minutes
 }
@@ -41,6 +47,7 @@ type retention struct {
 // deleteOld deletes old rows in batches, with pauses as long as the work, so that other writers get their turn. It
 // stops after retentionSlice, so that the rest of upkeep gets its turn. It does nothing while the clock is in doubt.
 func (s *Store) deleteOld(ctx context.Context) error {
+	defer s.logExpired()
 	r := &s.retention
 	for end := time.Now().Add(retentionSlice); !time.Now().Before(r.next) && time.Now().Before(end); {
 		began := time.Now()
@@ -219,7 +226,9 @@ func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
 	for _, d := range deliveries {
 		ids = append(ids, d.ID)
 		if d.State == 0 { // an event with an attempt in progress is not deleted
-			t.OnCommit(func() { s.pending.add(d.Subscription, -1) })
+			if err := s.expire(t, d.Subscription); err != nil {
+				return 0, err
+			}
 		}
 	}
 	slices.Sort(ids)
@@ -238,6 +247,34 @@ func (s *Store) deleteDeliveries(t *tx, events []oldEvent) (int, error) {
 		ids = ids[n:]
 	}
 	return len(deliveries), nil
+}
+
+// expire notes that a pending delivery is deleted. It waited for a closed subscription. For a deleted one, it is not
+// counted: nobody expects it.
+func (s *Store) expire(t *tx, subscription int64) error {
+	t.OnCommit(func() { s.pending.add(subscription, -1) })
+	sub, err := t.cachedSubscription(subscription)
+	if err != nil || sub.Deleted {
+		return err
+	}
+	t.countExpired(sub.Organization, subscription)
+	t.OnCommit(func() {
+		s.observer.Expired(1)
+		s.retention.expired.Add(1)
+	})
+	return nil
+}
+
+// logExpired tells how many deliveries have expired since the last line, at most once in expiredLogInterval.
+func (s *Store) logExpired() {
+	if !s.retention.expiredAt.IsZero() && time.Since(s.retention.expiredAt) < expiredLogInterval {
+		return
+	}
+	if n := s.retention.expired.Swap(0); n > 0 {
+		s.retention.expiredAt = time.Now()
+		s.log.Warn("deleted deliveries that waited longer than storage.retention_events for a disabled or paused subscription, or for a plan with webhooks",
+			"deliveries", n, "retention", s.retention.events.String())
+	}
 }
 
 // deleteOldAudit deletes the next old audit events. more is false if the next ones are not old.

@@ -41,10 +41,11 @@ type cachedSubscription struct {
 	successAt, failureAt int64
 }
 
-// open reports whether the subscription gets new deliveries and may begin attempts.
-func (s *cachedSubscription) open() bool {
-	return s.Status != webhook.Disabled && s.Webhooks && !s.Deleted
-}
+// receives reports whether the subscription gets new deliveries. Those of a disabled one wait.
+func (s *cachedSubscription) receives() bool { return s.Webhooks && !s.Deleted }
+
+// open reports whether attempts may begin.
+func (s *cachedSubscription) open() bool { return s.receives() && s.Status != webhook.Disabled }
 
 // eventTypeKey is an event type of one organization.
 type eventTypeKey struct {

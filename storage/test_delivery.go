@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/webhook"
@@ -59,7 +60,7 @@ func (s *Store) insertTest(t *tx, organization, subscription int64, subscription
 	}
 	row, event, body := s.insertEvent(t, organization, o, webhook.NewEvent{
 		Type: webhook.TestType, Data: []byte(`{"subscription_id":"` + subscriptionID + `"}`),
-	}, 0)
+	}, 0, sql.NullInt64{Valid: true})
 	s.lastDelivery++
 	if _, err := t.Exec(`
 		INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)

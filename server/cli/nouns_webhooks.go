@@ -77,7 +77,8 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	{
 		use: "replay SUBSCRIPTION", short: "Send the events that a subscription did not get",
 		long: "These are failed deliveries and missed events. A delivery has failed after its last attempt. An event was missed if the\n" +
-			"subscription was disabled, or its plan had no webhooks. The operation is idempotent.",
+			"plan had no webhooks, or if the subscription did not want the type yet. Deliveries that wait for a disabled\n" +
+			"subscription are not missed: \"reactivate\" sends them. The operation is idempotent.",
 		example: "replay sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
 		method:  "POST", path: pathSubscriptions + "{}/replay/", arguments: []argument{subscriptionArgument}, id: "deliveries",
 		body: []field{
@@ -95,6 +96,8 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 	},
 	{
 		use: "pause SUBSCRIPTION", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",
+		long: "Events that are published meanwhile wait, too. What is older than storage.retention_events is deleted. To delete all that\n" +
+			"waits, use \"keyhook subscriptions discard\".",
 		example: "pause sub_01h455vb4pex5vsknk084sn02q",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": false},
 	},

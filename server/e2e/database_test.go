@@ -55,8 +55,8 @@ func multiply(tb testing.TB, path string, n int) {
 		numbers+`INSERT INTO temp.model SELECT s.* FROM temp.model s JOIN n`,
 		`UPDATE temp.model SET id = 1000 + rowid, public_id = 'sub_' || printf('%026d', rowid)`,
 		`INSERT INTO subscriptions SELECT * FROM temp.model`,
-		fmt.Sprintf(`INSERT INTO events (id, organization_id, type, created_at, body)
-			SELECT 1000000, organization_id, 'waiting', %d, CAST('{"type":"waiting","data":{}}' AS BLOB) FROM temp.model LIMIT 1`, now),
+		fmt.Sprintf(`INSERT INTO events (id, organization_id, type, created_at, held, body)
+			SELECT 1000000, organization_id, 'waiting', %d, 0, CAST('{"type":"waiting","data":{}}' AS BLOB) FROM temp.model LIMIT 1`, now),
 		fmt.Sprintf(`INSERT INTO deliveries (event_id, subscription_id, state, cause, attempts, due_at)
 			SELECT 1000000, id, 0, 0, 0, %d FROM temp.model`, now+time.Hour.Milliseconds()),
 		`PRAGMA wal_checkpoint(TRUNCATE)`)

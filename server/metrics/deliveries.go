@@ -21,6 +21,9 @@ type deliveries struct {
 // other labels failures of no known class.
 const other = "other"
 
+// expired labels deliveries that retention deleted while they were pending.
+const expired = "expired"
+
 // newDeliveries makes each series at zero, so that Prometheus sees its first count as an increase.
 func newDeliveries(f factory) deliveries {
 	d := deliveries{
@@ -31,7 +34,7 @@ func newDeliveries(f factory) deliveries {
 		seconds: f.histograms("delivery_attempt_duration_seconds",
 			"Time from the DNS lookup of the receiver to the end of its response, by outcome.",
 			[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30}, "outcome"),
-		ended:       f.counters("deliveries_ended_total", "Deliveries that ended with an attempt, without tests, by state.", "state"),
+		ended:       f.counters("deliveries_ended_total", "Deliveries that ended, without tests, by state. Expired ones waited until retention deleted them.", "state"),
 		transitions: f.counters("subscription_transitions_total", "Status changes of subscriptions, by new status.", "status"),
 	}
 	for _, outcome := range []webhook.Outcome{webhook.Succeeded, webhook.Failed, webhook.Interrupted} {
@@ -40,8 +43,8 @@ func newDeliveries(f factory) deliveries {
 	for _, outcome := range []webhook.Outcome{webhook.Succeeded, webhook.Failed} {
 		d.seconds.WithLabelValues(outcome.String())
 	}
-	for _, state := range []webhook.DeliveryState{webhook.Delivered, webhook.Exhausted} {
-		d.ended.WithLabelValues(state.String())
+	for _, state := range []string{webhook.Delivered.String(), webhook.Exhausted.String(), expired} {
+		d.ended.WithLabelValues(state)
 	}
 	for _, class := range webhook.FailureClasses() {
 		d.failures.WithLabelValues(string(class))
@@ -77,6 +80,11 @@ func label(class webhook.FailureClass) string {
 		return other
 	}
 	return string(class)
+}
+
+// Expired counts pending deliveries that retention deleted.
+func (m *Metrics) Expired(deliveries int) {
+	m.deliveries.ended.WithLabelValues(expired).Add(float64(deliveries))
 }
 
 // Interrupted counts attempts that a stop or a crash interrupted.

@@ -118,8 +118,8 @@ func (g grower) statements(n int, part string, state webhook.DeliveryState, dueA
 		`CREATE UNIQUE INDEX temp.receivers_by_place ON receivers (place)`,
 		fmt.Sprintf(`CREATE TEMP TABLE numbers AS
 		 WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < %d) SELECT i FROM n`, n),
-		fmt.Sprintf(`INSERT INTO events (id, organization_id, type, created_at, body)
-		 SELECT %d + i, (SELECT organization_id FROM receivers WHERE place = 0), 'grown', %d + i / 100,
+		fmt.Sprintf(`INSERT INTO events (id, organization_id, type, created_at, held, body)
+		 SELECT %d + i, (SELECT organization_id FROM receivers WHERE place = 0), 'grown', %d + i / 100, 0,
 		        CAST('{"type":"grown","data":{"text":"' || hex(zeroblob(100)) || '"}}' AS BLOB)
 		 FROM numbers WHERE i * %d < %d`, event+1, dayAgo, fanOut, n),
 		fmt.Sprintf(`INSERT INTO deliveries (id, event_id, subscription_id, state, cause, attempts, due_at)

@@ -44,10 +44,12 @@ func (d Durations) Quantile(part float64) (ms float64, ok bool) {
 	return float64(lower), true
 }
 
-// AttemptCounts counts attempts that have ended, except tests and attempts that Keyhook itself interrupted.
+// AttemptCounts counts attempts that have ended, except tests and attempts that Keyhook itself interrupted. It also counts
+// deliveries that expired: retention deleted them while they were pending.
 type AttemptCounts struct {
 	Succeeded int64     `db:"succeeded"`
 	Failed    int64     `db:"failed"`
+	Expired   int64     `db:"expired"`
 	Took      Durations `db:"took"`
 }
 
@@ -66,6 +68,7 @@ func (c *AttemptCounts) Add(succeeded bool, durationMS int64) {
 func (c *AttemptCounts) Merge(o AttemptCounts) {
 	c.Succeeded += o.Succeeded
 	c.Failed += o.Failed
+	c.Expired += o.Expired
 	for i := range c.Took {
 		c.Took[i] += o.Took[i]
 	}

@@ -37,7 +37,29 @@ type Published struct {
 	Type       string
 	At         int64
 	Deliveries int
+	Held       int // of the deliveries, those to subscriptions that were disabled then; they wait
+	Notice     Notice
 	Replayed   bool
+}
+
+// Notice says why an event has no delivery.
+type Notice string
+
+// The notices. The zero value says nothing, because there are deliveries.
+const (
+	NoSubscription Notice = "no_subscription"
+	PlanLacksHooks Notice = "plan_capability_required"
+)
+
+// NoticeOf returns the notice of an event with that many deliveries.
+func NoticeOf(deliveries int, planHasWebhooks bool) Notice {
+	switch {
+	case deliveries > 0:
+		return ""
+	case planHasWebhooks:
+		return NoSubscription
+	}
+	return PlanLacksHooks
 }
 
 // AppendEnvelope appends the body of a delivery. The id, type and organization have no character that JSON escapes.

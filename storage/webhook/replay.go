@@ -8,7 +8,7 @@ type Only string
 // What can be sent again.
 const (
 	OnlyFailed Only = "failed" // all attempts failed, and the event neither arrived later nor is pending again
-	OnlyMissed Only = "missed" // no delivery was made: the subscription was disabled, or the plan had no webhooks
+	OnlyMissed Only = "missed" // no delivery was made: the plan had no webhooks, or the subscription did not want the type yet
 	OnlyAll    Only = "all"    // both
 )
 
@@ -18,6 +18,23 @@ type Replay struct {
 	Until      int64 // exclusive; 0 is now
 	EventTypes Types // selects among the types that the subscription wants; empty selects all
 	Only       Only
+}
+
+// Replayed counts the deliveries of a replay by the reason why the subscription has not received the event.
+type Replayed struct {
+	Exhausted int64 `db:"exhausted"`  // all attempts failed
+	Plan      int64 `db:"plan"`       // the plan had no webhooks
+	TypeAdded int64 `db:"type_added"` // the subscription did not want the type when the event was published
+}
+
+// Total returns the number of all deliveries.
+func (r Replayed) Total() int64 { return r.Exhausted + r.Plan + r.TypeAdded }
+
+// Add adds other counts.
+func (r *Replayed) Add(o Replayed) {
+	r.Exhausted += o.Exhausted
+	r.Plan += o.Plan
+	r.TypeAdded += o.TypeAdded
 }
 
 // Common lists patterns for the types that both want. No pattern covers another; nil if there are none.
