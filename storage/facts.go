@@ -87,10 +87,10 @@ type storedAttempt struct {
 // receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
 // more than one delivery, and the newest twenty tell enough.
 var receiverColumns = subscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
-	SELECT json_group_array(json_object('id', d.id, 'state', d.state, 'cause', d.cause, 'attempts', d.attempts, 'due_at', d.due_at, 'last', json((
+	SELECT json_group_array(json_object('id', own.id, 'state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'last', json((
 		SELECT json_object('id', a.id, 'outcome', a.outcome, 'status', a.response_status, 'error', a.error, 'at', a.attempted_at, 'took', a.duration_ms)
-		FROM attempts a WHERE a.id BETWEEN d.id << 8 AND d.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
-	FROM (SELECT id, state, cause, attempts, due_at FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) d) AS deliveries`
+		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
+	FROM (SELECT id, state, cause, attempts, due_at FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries`
 
 // ReceiverPage returns what is stored about an event and the subscriptions of its organization. Faults: NotFound if the filter
 // names an unknown subscription; Unavailable if too many reads of the organization's logs are running.
