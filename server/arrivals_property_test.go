@@ -27,9 +27,10 @@ type chance struct {
 	closed map[string]int // pairs that must get no further request, with the number of their requests
 }
 
-// final are the verdicts after which no request follows, unless somebody asks for it.
+// final are the verdicts after which no request follows, unless somebody asks for it. An expired delivery is not final in the
+// seconds before it is deleted: a subscription that opens then saves it.
 var final = []explain.Verdict{
-	explain.Delivered, explain.Exhausted, explain.Dropped, explain.Expired, explain.NotWanted, explain.CreatedLater, explain.PlanLackedWebhooks, explain.AboutItself,
+	explain.Delivered, explain.Exhausted, explain.Dropped, explain.NotWanted, explain.CreatedLater, explain.PlanLackedWebhooks, explain.AboutItself,
 }
 
 // absent are the verdicts without a delivery.

@@ -77,6 +77,13 @@ var arrivals = map[string]arrival{
 			return event, sub
 		}, explain.HeldPaused, "deactivated by acme-owner", "keyhook subscriptions reactivate SUB", false, 1,
 	},
+	"an event that was published in a pause": {
+		func(t *testing.T, e *engine) (event, sub string) {
+			sub = e.subscribe(t, "good.example", "ok")
+			e.patch(t, sub, `{"is_active":false}`)
+			return e.publish(t, "order.paid"), sub
+		}, explain.HeldPaused, "It waits until ", "keyhook subscriptions reactivate SUB", false, 0,
+	},
 	"a held queue": {
 		func(t *testing.T, e *engine) (string, string) {
 			sub := e.subscribe(t, "good.example", "ok")
@@ -217,4 +224,41 @@ func TestExplainEvent(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestExplainEventOfCallers(t *testing.T) {
+	t.Parallel()
+	f := start(t)
+	owner, token := storagetest.Organization(t, f.store, "acme", "enterprise", access.RoleOwner)
+	_, stranger := storagetest.Organization(t, f.store, "other", "enterprise", access.RoleOwner)
+	_, writer := storagetest.Key(t, f.store, owner, access.EventsWrite)
+	_, reader := storagetest.Key(t, f.store, owner, access.EventsRead)
+	first, _ := storagetest.Subscription(t, f.store, owner, "https://hooks.example.com/secret-path", "order.paid")
+	second, _ := storagetest.Subscription(t, f.store, owner, "https://example.org:8443/", "user.*")
+	published := storagetest.Publish(t, f.store, owner, "order.paid")
+	list := f.do(t, call{"GET /api/v1/events/?limit=1&type=" + access.SubscriptionCreated, bearer(token), "", nil}).want(t, 200, "")
+	_, rest, _ := strings.Cut(list.body, `"id":"`)
+	auditEvent, _, _ := strings.Cut(rest, `"`)
+	known := map[string]string{
+		"as": bearer(token), "event": "/api/v1/events/" + published.ID + "/explain/", "audit": "/api/v1/events/" + auditEvent + "/explain/",
+		"reader": apiKey(reader), "writer": apiKey(writer), "stranger": bearer(stranger), "first": first.ID, "second": second.ID,
+	}
+	foreign := []string{"X-Organization-Id", owner.Organization.ID}
+	f.run(t, known, []scenario{
+		ok("is explained for each subscription, newest first", "GET {event}", "", 200, `{"data":[{"subscription_id":"`+second.ID+`","url_host":"example.org:8443","verdict":"not_wanted"`,
+			`{"subscription_id":"`+first.ID+`","url_host":"hooks.example.com","verdict":"scheduled"`, `"has_more":false,"next_cursor":null}`),
+		ok("is explained for one subscription", "GET {event}?subscription_id={first}", "", 200, `{"data":[{"subscription_id":"`+first.ID),
+		ok("is explained in pages", "GET {event}?limit=1", "", 200, `"subscription_id":"`+second.ID, `"has_more":true,"next_cursor":"`),
+		{"is explained to readers of events", call{"GET {event}", "{reader}", "", nil}, 200, "", []string{`"verdict":"scheduled"`}, []string{"secret-path"}},
+		{"names the organization in commands for those who act for it", call{"GET {event}", operator, "", foreign}, 200, "", []string{" --event-types user.*,order.paid --organization " + owner.Organization.ID}, noSecret},
+		{"is not explained to others", call{"GET {event}", "{writer}", "", nil}, 403, "permission_denied", nil, noSecret},
+		{"of another organization does not exist", call{"GET {event}", "{stranger}", "", nil}, 404, "not_found", nil, noSecret},
+		ok("of the audit log is explained to those who may read it", "GET {audit}?subscription_id={second}", "", 200, `"verdict":"about_itself"`),
+		{"of the audit log does not exist for others", call{"GET {audit}", "{reader}", "", nil}, 404, "not_found", nil, noSecret},
+		bad("needs the id of a subscription", "GET {event}?subscription_id=sub_1", "", 400, "invalid_parameter"),
+		bad("needs a subscription that exists", "GET {event}?subscription_id=sub_01h455vb4pex5vsknk084sn02q", "", 404, "not_found"),
+		bad("needs an event that exists", "GET /api/v1/events/evt_01h455vb4pex5vsknk084sn02q/explain/", "", 404, "not_found"),
+		bad("needs the id of an event", "GET /api/v1/events/1/explain/?limit=x", "", 404, "not_found"),
+		bad("takes no other parameter", "GET {event}?verdict=delivered", "", 400, "unknown_parameter"),
+	})
 }

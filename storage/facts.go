@@ -27,7 +27,7 @@ func (s *Store) EventFacts(ctx context.Context, organization int64, id string) (
 	now, trusted := s.trustedTime()
 	isOld := trusted && s.retention.events > 0 && at < now-s.retention.events.Milliseconds()
 	if err := s.logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
-		return e, s.missingEvent(sqlite.Missing(err, "event"), isOld)
+		return e, missingEvent(sqlite.Missing(err, "event"), isOld)
 	}
 	e.Hold, e.Kept = s.Hold(), s.retention.events
 	if isOld && e.Hold == nil { // while the queue is held, retention deletes nothing
@@ -51,12 +51,12 @@ const selectEventFacts = `
 
 // missingEvent says that retention deletes events as old as the id, if the event was not found. The id tells its age, so this
 // reveals nothing about events of others.
-func (s *Store) missingEvent(err error, isOld bool) error {
+func missingEvent(err error, isOld bool) error {
 	if !isOld || fault.KindOf(err) != fault.NotFound {
 		return err
 	}
 	return fault.New(fault.NotFound, "not_found",
-		"There is no such event. Events are kept for %s (storage.retention_events), and this id is older.", s.retention.events)
+		"There is no such event. This id is older than storage.retention_events, and older events are deleted.")
 }
 
 // receiverRow is a row of ReceiverPage.

@@ -1,10 +1,8 @@
 package explain
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -75,11 +73,3 @@ func host(address string) string {
 
 // at writes a time as responses do.
 func at(ms int64) string { return string(webhook.AppendTime(nil, ms)) }
-
-// duration writes whole days as days.
-func duration(d time.Duration) string {
-	if day := 24 * time.Hour; d%day == 0 && d > 0 {
-		return fmt.Sprintf("%d days", d/day)
-	}
-	return d.String()
-}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keyhook/keyhook/server/form"
 	"github.com/keyhook/keyhook/storage/access"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -247,7 +248,7 @@ func (r *Receiver) untilExpiry() string {
 
 func (r *Receiver) expired() Delivery {
 	return Delivery{Verdict: Expired, Detail: fmt.Sprintf(
-		"The delivery waited longer than Keyhook keeps events (storage.retention_events: %s), so it is deleted and not sent.", duration(r.Event.Kept)) + r.lastAttempt()}
+		"The delivery has waited longer than Keyhook keeps events (storage.retention_events: %s). Keyhook is deleting it, and does not send it.", form.Duration(r.Event.Kept)) + r.lastAttempt()}
 }
 
 func (r *Receiver) exhausted() Delivery {
