@@ -128,11 +128,11 @@ func TestDeliveryOf(t *testing.T) {
 			explain.NotWanted, "wants a, b, c, d, e, f, g, h, i, j and 2 more types, but not order.paid. Add the type", "", nil, 0},
 		"an audit event to a subscription without them": {with(given(), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),
 			explain.NotWanted, "does not receive audit events", "keyhook subscriptions update sub_5 --audit-events=true", nil, 0},
-		"a type that was added later":                             {given(), explain.NotWanted, "wants order.paid now, but it did not", replay + "missed", nil, 0},
-		"a type that was added later, and a plan without webhook": {with(given(), planless), explain.NotWanted, "Nothing can be sent before", "keyhook organizations update org_3 --plan growth", nil, 0},
-		"a plan that had no webhooks":                             {with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now. A replay", replay + "missed", nil, 0},
-		"a plan that had no webhooks long ago":                    {with(with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), old), explain.PlanLackedWebhooks, "too old for a replay", "", nil, 0},
-		"a delivery that retention has deleted":                   {with(given(), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "does not send it", "", nil, 0},
+		"a type that was added later":                                   {given(), explain.NotWanted, "wants order.paid now, but it did not", replay + "missed", nil, 0},
+		"a type that was added later, and a plan without webhook":       {with(given(), planless), explain.NotWanted, "Nothing can be sent before", "keyhook organizations update org_3 --plan growth", nil, 0},
+		"a plan that had no webhooks":                                   {with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now. A replay", replay + "missed", nil, 0},
+		"a plan that had no webhooks long ago":                          {with(with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), old), explain.PlanLackedWebhooks, "too old for a replay", "", nil, 0},
+		"a type that was added later to an event that is being deleted": {with(with(given(), func(r *explain.Receiver) { r.Event.Expired = true }), old), explain.NotWanted, "too old for a replay", "", nil, 0},
 		"news about the health of another host": {with(given(), func(r *explain.Receiver) {
 			r.Event.Type, r.Event.AboutURL = access.SubscriptionFailing, "https://other.example/"
 		}), explain.AboutItself, "only to a limited number in a minute.", "", nil, 0},

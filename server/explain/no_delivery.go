@@ -25,8 +25,6 @@ func (r *Receiver) absent() Delivery {
 	case isAudit && !r.AuditEvents:
 		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events. After the change, a replay sends this event too.",
 			Advice: r.command("update --audit-events=true")}
-	case e.Expired:
-		return r.expired()
 	case e.PlanLacked:
 		return r.planLacked()
 	case access.HealthNews(e.Type):
