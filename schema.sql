@@ -179,6 +179,7 @@ CREATE TABLE subscriptions (
     consecutive_failures  INTEGER NOT NULL,
     last_error            TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
     epoch                 INTEGER NOT NULL, -- grows with every change of status, URL or secret
+    failing_since         INTEGER NOT NULL, -- the first failure since the last success; 0 if there is none
     probe_at              INTEGER NOT NULL, -- while failing: the time of the next probe
     paused                INTEGER NOT NULL CHECK (paused = 0 OR paused = 1 AND status = 'disabled'), -- 1: disabled by hand
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
@@ -238,11 +239,12 @@ CREATE TABLE deliveries (
     state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), -- pending, delivered, exhausted, dropped, sending, sending at last
     cause           INTEGER NOT NULL CHECK (cause BETWEEN 0 AND 3), -- event, retry, manual, test: the cause of its first attempt
     attempts        INTEGER NOT NULL, -- finished attempts
-    due_at          INTEGER NOT NULL
+    due_at          INTEGER NOT NULL -- of an exhausted delivery: when it ended
 ) STRICT;
 
 CREATE INDEX deliveries_by_event ON deliveries (event_id, subscription_id);
 CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE state = 0;
+CREATE INDEX deliveries_exhausted ON deliveries (subscription_id, due_at) WHERE state = 2;
 CREATE INDEX deliveries_sending ON deliveries (subscription_id, due_at) WHERE state >= 4;
 
 -- Attempts that have ended. The id of an attempt contains its delivery and its number (see attemptRow), so neither needs an index.

@@ -43,6 +43,9 @@ func (d *Dispatcher) report(t *webhook.Target, j *webhook.Job, r webhook.Result,
 	if r.Trigger != webhook.ByTest {
 		attrs = append(attrs, slog.String("health", string(settled.Health.Status)), slog.Int("consecutive_failures", settled.Health.ConsecutiveFailures))
 	}
+	if settled.Changed && settled.Health.Status != webhook.Healthy {
+		attrs = append(attrs, slog.String("mend", settled.Health.Mend(t.ID)))
+	}
 	text := "attempt succeeded"
 	if !r.Succeeded {
 		text = "attempt failed"

@@ -30,6 +30,7 @@ func TestEveryBody(t *testing.T) {
 	)
 	optional := []string{
 		"POST /api/v1/webhooks/subscriptions/{id}/rotate-secret/", "POST /api/v1/api-keys/{id}/rotate/",
+		"POST /api/v1/webhooks/subscriptions/{id}/recover/", "POST /api/v1/webhooks/subscriptions/{id}/discard/",
 		"POST /api/v1/queue/hold/", "POST /api/v1/backups/",
 	}
 	withoutBody := []string{

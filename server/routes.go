@@ -52,6 +52,8 @@ func (h *handlers) table() []route {
 		del("/api/v1/webhooks/subscriptions/{id}/", h.subscriptions.remove).need(access.WebhooksWrite).of(subscription),
 		post("/api/v1/webhooks/subscriptions/{id}/rotate-secret/", h.subscriptions.rotate).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		post("/api/v1/webhooks/subscriptions/{id}/test/", h.deliveries.test).need(access.WebhooksWrite).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/recover/", h.recoveries.recover).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
+		post("/api/v1/webhooks/subscriptions/{id}/discard/", h.recoveries.discard).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		post("/api/v1/webhooks/subscriptions/{id}/replay/", h.replays.replay).need(access.WebhooksWrite).body(maxSmallBody).of(subscription),
 		get("/api/v1/webhooks/subscriptions/{id}/deliveries/", h.deliveries.list).need(access.WebhooksRead).
 			pages("outcome", "event_type", "event_id", "since", "until").of(h.deliveries.findLog),
@@ -244,6 +246,7 @@ type handlers struct {
 	subscriptions subscriptions
 	deliveries    deliveries
 	replays       replays
+	recoveries    recoveries
 	stats         stats
 	events        events
 	arrivals      arrivals
@@ -276,6 +279,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		subscriptions: subscriptions{o.Store, o.CheckURL},
 		deliveries:    deliveries{o.Store, o.SentHeaders, o.Tester, o.TestTimeout, draining},
 		replays:       replays{o.Store},
+		recoveries:    recoveries{o.Store},
 		stats:         stats{o.Store},
 		events:        events{o.Store},
 		arrivals:      arrivals{o.Store},

@@ -39,6 +39,7 @@ type Store interface {
 	subscriptionStore
 	deliveryStore
 	replayStore
+	recoveryStore
 	eventStore
 	arrivalStore
 	statsStore

@@ -45,6 +45,7 @@ type subscriptionBody struct {
 	IsActive            bool       `json:"is_active"`
 	Status              string     `json:"status"`
 	ConsecutiveFailures int        `json:"consecutive_failures"`
+	FailingSince        *timestamp `json:"failing_since"` // the first of these failures; null if there is none
 	LastError           *string    `json:"last_error"`
 	BlockedBy           *string    `json:"blocked_by"` // why nothing is sent; null if something is
 	Description         string     `json:"description"`
@@ -67,11 +68,19 @@ type secretBody struct {
 func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
-		ConsecutiveFailures: s.ConsecutiveFailures, LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description,
+		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description,
 		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
 		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
 	}
+}
+
+// timeOrNull returns nil for no time.
+func timeOrNull(at int64) *timestamp {
+	if at == 0 {
+		return nil
+	}
+	return new(timestamp(at))
 }
 
 func (h subscriptions) create(x *exchange) error {

@@ -13,7 +13,7 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 	if r.Succeeded {
 		next = sub.Succeed(r.Epoch)
 	} else {
-		next = sub.Fail(r.Epoch, r.Failure.String(), r.ProbeAt, s.policy)
+		next = sub.Fail(r.Epoch, r.Failure.String(), t.Now(), r.ProbeAt, s.policy)
 	}
 	if next == sub.Health {
 		return next, nil
@@ -22,7 +22,7 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 		return next, err
 	}
 	s.observeHealth(t, sub.Health, next)
-	if next.Status == sub.Status || next.Status == webhook.Healthy {
+	if next.Status == sub.Status {
 		return next, nil
 	}
 	return next, s.auditHealth(t, access.System(sub.Organization), sub.Organization, r.Subscription, sub.ID, next)
@@ -46,19 +46,25 @@ func (t *tx) saveAttemptTime(subscription int64, sub *cachedSubscription, succee
 func writeHealth(t *tx, subscription int64, h webhook.Health) error {
 	t.cache.invalidate(subscription)
 	_, err := t.Exec(`
-		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5, paused = ?8,
+		UPDATE subscriptions SET status = ?1, consecutive_failures = ?2, last_error = ?3, epoch = ?4, probe_at = ?5, paused = ?8, failing_since = ?9,
 			disabled_at = CASE WHEN ?1 <> 'disabled' THEN NULL ELSE coalesce(disabled_at, ?6) END
-		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.Now(), subscription, h.Paused)
+		WHERE id = ?7`, h.Status, h.ConsecutiveFailures, h.LastError, h.Epoch, h.ProbeAt, t.Now(), subscription, h.Paused, h.FailingSince)
 	return err
 }
 
-// auditHealth writes the audit event of a subscription that became failing or disabled.
+// auditHealth writes the audit event of a subscription that became failing or disabled, or that works again.
 func (s *Store) auditHealth(t *tx, by access.Actor, organization, row int64, id string, h webhook.Health) error {
+	target := auditTarget{"subscription", id, row}
+	if h.Status == webhook.Healthy {
+		return s.audit(t, by, organization, access.SubscriptionRecovered, target, map[string]any{})
+	}
 	eventType := access.SubscriptionFailing
 	if h.Status == webhook.Disabled {
 		eventType = access.SubscriptionDisabled
 	}
-	return s.audit(t, by, organization, eventType, auditTarget{"subscription", id, row}, map[string]any{
-		"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError,
-	})
+	details := map[string]any{"consecutive_failures": h.ConsecutiveFailures, "last_error": h.LastError, "mend": h.Mend(id)}
+	if h.FailingSince != 0 {
+		details["failing_since"] = string(webhook.AppendTime(nil, h.FailingSince))
+	}
+	return s.audit(t, by, organization, eventType, target, details)
 }

@@ -132,7 +132,9 @@ func (s *Store) settle(t *tx, r webhook.Result, d sendingDelivery) (settled webh
 		settled.Changed = settled.Health.Status != before
 		t.countAttempt(sub.Organization, r)
 	}
-	settled.State, settled.DueAt = s.nextState(r, d)
+	if settled.State, settled.DueAt = s.nextState(r, d); settled.State == webhook.Exhausted {
+		settled.DueAt = t.Now()
+	}
 	if !d.Last && settled.State != webhook.Pending {
 		t.OnCommit(func() { s.pending.add(r.Subscription, -1) })
 	}

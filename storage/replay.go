@@ -19,7 +19,7 @@ import (
 )
 
 // healthNews lists the types of events about the health of subscriptions, in SQL; see access.HealthNews.
-const healthNews = "'" + access.SubscriptionFailing + "', '" + access.SubscriptionDisabled + "'"
+var healthNews = "'" + strings.Join(access.HealthNewsTypes(), "', '") + "'"
 
 const (
 	// replayEvents is how many events a replay reads at once. So one transaction creates at most as many deliveries.
@@ -191,7 +191,7 @@ func (s *Store) firstEventSince(ctx context.Context, reader *scan.Reader, at int
 // replayable is the condition for events that a replay delivers. replayQuery.args returns its parameters. Test
 // events are left out, and so are events about the subscription itself. An event about the health of another subscription
 // was not missed: only some subscriptions receive it.
-const replayable = `
+var replayable = `
 	e.created_at >= ?3 AND e.created_at < ?4
 	AND (e.type IN (SELECT value FROM json_each(?5))
 	  OR EXISTS (SELECT 1 FROM json_each(?6) prefix WHERE substr(e.type, 1, length(prefix.value)) = prefix.value))

@@ -78,7 +78,7 @@ func (t *tx) cachedSubscription(row int64) (*cachedSubscription, error) {
 	}
 	s := new(cachedSubscription)
 	err := t.Get(s, `
-		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at, s.paused,
+		SELECT s.public_id, s.organization_id, s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused,
 		       s.url AS host, p.webhooks, s.deleted_at IS NOT NULL AS deleted, s.audit_events
 		FROM subscriptions s JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
 		WHERE s.id = ?`, row)

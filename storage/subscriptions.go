@@ -14,7 +14,7 @@ import (
 
 const subscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
-	s.status, s.consecutive_failures, s.last_error, s.epoch, s.probe_at, s.paused, s.rate_limit_per_second,
+	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
 	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, p.webhooks`
 
 // subscriptionJoins are the tables of subscriptionColumns.
@@ -92,8 +92,8 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 		}
 		if _, err := t.Exec(`
 			INSERT INTO subscriptions (public_id, organization_id, url, url_at, event_types, description, status, consecutive_failures,
-				last_error, epoch, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events)
-			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
+				last_error, epoch, failing_since, probe_at, paused, secret, previous_until, birth, created_at, updated_at, audit_events)
+			VALUES (?1, ?2, '', ?5, '', '', 'healthy', 0, '', 1, 0, 0, 0, ?3, 0, ?4, ?5, ?5, 0)`, id, organization, sealed, s.lastEvent+1, t.Now()); err != nil {
 			return sub, err
 		}
 		if sub, err = s.subscription(t, organization, id); err != nil {

@@ -19,11 +19,6 @@ func Kinds() []Kind {
 	return []Kind{SubscriptionDisabled, SubscriptionRecovered, DeliveriesLate, DiskLow, WritesRefused, ResultsUnsaved, CertificateExpires}
 }
 
-// recoverCommand is the command that makes a disabled subscription work again.
-func recoverCommand(subscription string) string {
-	return "keyhook subscriptions recover " + subscription
-}
-
 // conditionText is what a message says about a condition.
 type conditionText struct {
 	begins, ends string // titles

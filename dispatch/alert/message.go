@@ -106,7 +106,7 @@ func subscriptionText(kind Kind, s webhook.AlertSubject) string {
 		fmt.Sprintf("Disabled since %s. Last success: %s", since, last),
 		"Last error: "+clean(s.LastError, maxError),
 		fmt.Sprintf("Deliveries that wait: %d", s.PendingDeliveries),
-		"When the receiver works again, run: "+recoverCommand(s.ID))
+		"When the receiver works again, run: "+webhook.RecoverCommand(s.ID))
 	return strings.Join(lines, "\n")
 }
 

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/keyhook/keyhook/server/cli/client"
 	"github.com/keyhook/keyhook/server/cli/output"
-	"github.com/keyhook/keyhook/storage/fault"
 )
 
 // run makes the request of an action and prints the response.
@@ -31,7 +28,11 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.confirm(cmd); err != nil {
+	found, err := a.makePreview(cmd, c, args, body)
+	if err != nil {
+		return err
+	}
+	if err := a.confirm(cmd, found); err != nil {
 		return err
 	}
 	if a.asksForAll(cmd) {
@@ -40,7 +41,13 @@ func (a action) run(cmd *cobra.Command, args []string) error {
 	if a.columns != "" {
 		return a.showPages(cmd, c, path, out)
 	}
-	return a.send(cmd.Context(), c, path, body, args, out)
+	if err := a.send(cmd.Context(), c, path, body, args, out); err != nil {
+		return err
+	}
+	if found != nil && a.note != nil {
+		out.Note("\n%s", a.note(found, args))
+	}
+	return nil
 }
 
 // all is the value of --organization for a list of the items of all organizations.
@@ -68,25 +75,6 @@ func connect(cmd *cobra.Command) (client.Client, error) {
 		}
 	}
 	return client.Connect(cmd)
-}
-
-// flagYes answers the question of an action.
-const flagYes = "yes"
-
-// confirm asks the question of the action. The end of the input means no.
-func (a action) confirm(cmd *cobra.Command) error {
-	if a.question == "" {
-		return nil
-	}
-	if yes, _ := cmd.Flags().GetBool(flagYes); yes {
-		return nil
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s Type yes: ", a.question)
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if strings.TrimSpace(answer) == "yes" {
-		return nil
-	}
-	return fault.Advise(errors.New("not confirmed, so nothing was done"), "type yes, or give --%s", flagYes)
 }
 
 // send sends one request and prints its response.

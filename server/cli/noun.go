@@ -34,6 +34,11 @@ type action struct {
 	body      []field
 	fixedBody map[string]any // members of the body that are always the same
 	question  string         // the user must answer yes before the request is sent; empty asks nothing
+	preview   string         // the path of a dry run before the request; its members replace {member} in the question
+	harmless  bool           // the question is asked at a terminal only
+
+	// note returns a remark after the response, about the preview if there is one; empty for none.
+	note func(found object, args []string) string
 
 	columns   string // the response is a list, with these columns
 	notes     string // members of each item, as lines below the table: a text and a command

@@ -1,6 +1,9 @@
 package cli
 
-import "github.com/keyhook/keyhook/server/cli/client"
+import (
+	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
 
 var (
 	subscriptionArgument = argument{name: "SUBSCRIPTION", value: idOf(subscriptionID)}
@@ -31,16 +34,31 @@ func subscriptionFields(isNew bool) []field {
 	}
 }
 
+// noteReactivated says what a reactivation sends, and what it does not send. found is the preview of a recovery.
+func noteReactivated(found object, args []string) string {
+	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
+	if found.text("deliveries") != "0" {
+		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
+			". To send them, run: " + webhook.RecoverCommand(args[0]) + " --since " + found.text("since")
+	}
+	return note
+}
+
+// noteUnhealthy says how failing and disabled subscriptions work again.
+func noteUnhealthy(found object, _ []string) string {
+	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(found.text("id"))
+}
+
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
 	{
 		use: "list", short: "List the webhook subscriptions of an organization", example: "list --status failing\nlist --organization all --status disabled",
 		method: "GET", path: pathSubscriptions, listsAll: true,
-		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error",
-		query:   []field{{member: "status", usage: "only subscriptions with this status", value: oneOf("healthy", "failing", "disabled")}},
+		columns: "id url event_types status blocked_by consecutive_failures pending_deliveries last_error", note: noteUnhealthy,
+		query: []field{{member: "status", usage: "only subscriptions with this status", value: oneOf("healthy", "failing", "disabled")}},
 	},
 	{
 		use: "get SUBSCRIPTION", short: "Show a subscription", example: "get sub_01h455vb4pex5vsknk084sn02q",
-		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument},
+		method: "GET", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, note: noteUnhealthy,
 	},
 	{
 		use: "create", short: "Create a subscription and show its signing secret once",
@@ -80,7 +98,7 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 			"plan had no webhooks, or if the subscription did not want the type yet. Deliveries that wait for a disabled\n" +
 			"subscription are not missed: \"reactivate\" sends them. The operation is idempotent.",
 		example: "replay sub_01h455vb4pex5vsknk084sn02q --since 24h --dry-run",
-		method:  "POST", path: pathSubscriptions + "{}/replay/", arguments: []argument{subscriptionArgument}, id: "deliveries",
+		method:  "POST", path: pathSubscriptions + "{}/replay/", arguments: []argument{subscriptionArgument}, id: "deliveries", nested: "reasons",
 		body: []field{
 			{member: "since", usage: "only events from this time; 24h means 24 hours ago", value: timeOrAgo, required: true},
 			{member: "until", usage: "only events before this time; 1h means one hour ago", value: timeOrAgo},
@@ -90,9 +108,36 @@ var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions
 		},
 	},
 	{
+		use: "recover SUBSCRIPTION", short: "Send again after a receiver was mended: what waits, and what failed in the outage",
+		long: "The command activates the subscription, so pending deliveries are sent. It also sends the events again whose last\n" +
+			"attempt failed since the outage began. The operation is idempotent. At a terminal, the command shows the numbers\n" +
+			"first and asks.",
+		example: "recover sub_01h455vb4pex5vsknk084sn02q --dry-run\nrecover sub_01h455vb4pex5vsknk084sn02q --since 24h",
+		method:  "POST", path: pathSubscriptions + "{}/recover/", arguments: []argument{subscriptionArgument}, id: "deliveries",
+		body: []field{
+			{member: "since", usage: "only deliveries that failed since this time; 24h means 24 hours ago (default: since the outage began)", value: timeOrAgo},
+			{member: memberDryRun, usage: "show the numbers, and change nothing", value: boolean},
+		},
+		preview:  pathSubscriptions + "{}/recover/",
+		question: "Activate the subscription? Pending deliveries that are sent: {pending}. Deliveries that failed since {since} and are sent again: {deliveries}.",
+		harmless: true,
+	},
+	{
+		use: "discard SUBSCRIPTION", short: "Drop the pending deliveries of a subscription, so that they are never sent",
+		long:    "The events stay. The operation is idempotent.",
+		example: "discard sub_01h455vb4pex5vsknk084sn02q --yes\ndiscard sub_01h455vb4pex5vsknk084sn02q --before 24h --yes",
+		method:  "POST", path: pathSubscriptions + "{}/discard/", arguments: []argument{subscriptionArgument}, id: "deliveries",
+		body: []field{
+			{member: "before", usage: "only deliveries of events from before this time; 24h means 24 hours ago", value: timeOrAgo},
+		},
+		question: "Drop the pending deliveries of this subscription? They are never sent.",
+	},
+	{
 		use: "reactivate SUBSCRIPTION", short: "Resume sending to a disabled or paused subscription, pending deliveries first",
 		example: "reactivate sub_01h455vb4pex5vsknk084sn02q",
+		long:    "To also send the events again whose last attempt failed in an outage, use \"keyhook subscriptions recover\" instead.",
 		method:  "PATCH", path: pathSubscriptions + "{}/", arguments: []argument{subscriptionArgument}, fixedBody: map[string]any{"is_active": true},
+		preview: pathSubscriptions + "{}/recover/", note: noteReactivated,
 	},
 	{
 		use: "pause SUBSCRIPTION", short: "Stop sending to a subscription until you reactivate it; its deliveries wait",

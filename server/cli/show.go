@@ -37,10 +37,21 @@ func (a action) show(out output.Printer, body []byte) error {
 	if err := out.Write(text); err != nil {
 		return err
 	}
+	if note := a.noteOn(o); note != "" {
+		out.Note("\n%s", note)
+	}
 	if a.secret != "" {
 		out.Note("\nStore the %s now. It is not shown again.", a.secret)
 	}
 	return nil
+}
+
+// noteOn returns the remark about a response, or about an item of a list. An action with a preview has a remark about that.
+func (a action) noteOn(o object) string {
+	if a.note == nil || a.preview != "" {
+		return ""
+	}
+	return a.note(o, nil)
 }
 
 // showList prints a list.
@@ -72,6 +83,16 @@ func (a action) showList(out output.Printer, found client.Page) error {
 	}
 	if err := out.Write(table(out.Palette, columns, rows, maxCellWidth) + notes); err != nil {
 		return err
+	}
+	for _, item := range found.Data {
+		o, err := parseObject(item)
+		if err != nil {
+			return err
+		}
+		if note := a.noteOn(o); note != "" {
+			out.Note("\n%s", note) // of the first item only: the others need the same
+			break
+		}
 	}
 	if found.HasMore && found.NextCursor != nil {
 		out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))

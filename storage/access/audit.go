@@ -5,51 +5,53 @@ import "slices"
 // The types of audit events. Keyhook also publishes each audit event as an event, so an organization can subscribe to its
 // own. Add every new type to auditTypes.
 const (
-	KeyCreated           = "api_key_created"
-	KeyRevoked           = "api_key_revoked"
-	KeyRotated           = "api_key_rotated"
-	SubscriptionCreated  = "webhook_subscription_created"
-	SubscriptionUpdated  = "webhook_subscription_updated"
-	SubscriptionDeleted  = "webhook_subscription_deleted"
-	SubscriptionFailing  = "webhook_subscription_failing"
-	SubscriptionDisabled = "webhook_subscription_disabled"
-	Redelivered          = "webhook_redelivered"
-	SubscriptionReplayed = "webhook_subscription_replayed"
-	SecretRotated        = "webhook_secret_rotated"
-	PlanCreated          = "plan_created"
-	PlanUpdated          = "plan_updated"
-	PlanDeleted          = "plan_deleted"
-	PermissionCreated    = "permission_created"
-	PermissionUpdated    = "permission_updated"
-	PermissionDeleted    = "permission_deleted"
-	RoleCreated          = "role_created"
-	RoleUpdated          = "role_updated"
-	RoleDeleted          = "role_deleted"
-	OrganizationCreated  = "organization_created"
-	OrganizationUpdated  = "organization_updated"
-	OrganizationDeleted  = "organization_deleted"
-	UserCreated          = "user_created"
-	UserUpdated          = "user_updated"
-	UserDeleted          = "user_deleted"
-	MemberSet            = "member_set"
-	MemberRemoved        = "member_removed"
-	AccessTokenCreated   = "access_token_created"
-	AccessTokenRevoked   = "access_token_revoked"
-	SessionStarted       = "session_started"
-	SessionEnded         = "session_ended"
-	QueueHeld            = "queue_held"
-	QueueReleased        = "queue_released"
-	QueueDiscarded       = "queue_discarded"
-	ClockAccepted        = "clock_accepted"
-	BackupCreated        = "backup_created"
-	DatabaseRestored     = "database_restored"
+	KeyCreated            = "api_key_created"
+	KeyRevoked            = "api_key_revoked"
+	KeyRotated            = "api_key_rotated"
+	SubscriptionCreated   = "webhook_subscription_created"
+	SubscriptionUpdated   = "webhook_subscription_updated"
+	SubscriptionDeleted   = "webhook_subscription_deleted"
+	SubscriptionFailing   = "webhook_subscription_failing"
+	SubscriptionDisabled  = "webhook_subscription_disabled"
+	SubscriptionRecovered = "webhook_subscription_recovered"
+	SubscriptionDiscarded = "webhook_subscription_discarded"
+	Redelivered           = "webhook_redelivered"
+	SubscriptionReplayed  = "webhook_subscription_replayed"
+	SecretRotated         = "webhook_secret_rotated"
+	PlanCreated           = "plan_created"
+	PlanUpdated           = "plan_updated"
+	PlanDeleted           = "plan_deleted"
+	PermissionCreated     = "permission_created"
+	PermissionUpdated     = "permission_updated"
+	PermissionDeleted     = "permission_deleted"
+	RoleCreated           = "role_created"
+	RoleUpdated           = "role_updated"
+	RoleDeleted           = "role_deleted"
+	OrganizationCreated   = "organization_created"
+	OrganizationUpdated   = "organization_updated"
+	OrganizationDeleted   = "organization_deleted"
+	UserCreated           = "user_created"
+	UserUpdated           = "user_updated"
+	UserDeleted           = "user_deleted"
+	MemberSet             = "member_set"
+	MemberRemoved         = "member_removed"
+	AccessTokenCreated    = "access_token_created"
+	AccessTokenRevoked    = "access_token_revoked"
+	SessionStarted        = "session_started"
+	SessionEnded          = "session_ended"
+	QueueHeld             = "queue_held"
+	QueueReleased         = "queue_released"
+	QueueDiscarded        = "queue_discarded"
+	ClockAccepted         = "clock_accepted"
+	BackupCreated         = "backup_created"
+	DatabaseRestored      = "database_restored"
 )
 
 // auditTypes lists all types of audit events. Only Keyhook may publish events of these types, and reading them requires
 // AuditRead. No name has a dot, so later additions never take a name with a dot from the host product.
 var auditTypes = []string{
 	KeyCreated, KeyRevoked, KeyRotated, SubscriptionCreated, SubscriptionUpdated, SubscriptionDeleted,
-	SubscriptionFailing, SubscriptionDisabled, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
+	SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered, SubscriptionDiscarded, Redelivered, SubscriptionReplayed, SecretRotated, PlanCreated,
 	PlanUpdated, PlanDeleted, PermissionCreated, PermissionUpdated, PermissionDeleted, RoleCreated, RoleUpdated,
 	RoleDeleted, OrganizationCreated, OrganizationUpdated, OrganizationDeleted, UserCreated, UserUpdated, UserDeleted,
 	MemberSet, MemberRemoved, AccessTokenCreated, AccessTokenRevoked, SessionStarted, SessionEnded, QueueHeld,
@@ -62,11 +64,16 @@ func AuditTypes() []string { return slices.Clone(auditTypes) }
 // IsAuditType reports whether an event type belongs to audit events.
 func IsAuditType(eventType string) bool { return slices.Contains(auditTypes, eventType) }
 
+var healthNews = []string{SubscriptionFailing, SubscriptionDisabled, SubscriptionRecovered}
+
+// HealthNewsTypes returns the types for which HealthNews is true, as a copy.
+func HealthNewsTypes() []string { return slices.Clone(healthNews) }
+
 // HealthNews reports whether events of a type announce a change in the health of a subscription. One customer can cause any
 // number of them with receivers that fail. So these events go only to healthy subscriptions of another host. An
 // organization gets a limited number of such deliveries per minute. The audit log has all of them.
 func HealthNews(eventType string) bool {
-	return eventType == SubscriptionFailing || eventType == SubscriptionDisabled
+	return slices.Contains(healthNews, eventType)
 }
 
 // Actor is the person or program that did something, as the audit log shows it.

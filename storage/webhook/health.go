@@ -29,6 +29,7 @@ func DefaultPolicy() Policy { return Policy{MaxAttempts: 5, FailingAfter: 5, Dis
 type Health struct {
 	Status              Status `db:"status"`
 	ConsecutiveFailures int    `db:"consecutive_failures"` // failed attempts since the last success
+	FailingSince        int64  `db:"failing_since"`        // the first of them, in milliseconds; 0 if there is none
 	LastError           string `db:"last_error"`           // empty while nothing is wrong
 	Epoch               int64  `db:"epoch"`
 	ProbeAt             int64  `db:"probe_at"` // time of the next probe while Failing, in milliseconds; else 0
@@ -43,11 +44,14 @@ func (h Health) Succeed(epoch int64) Health {
 	return h.to(Healthy, 0, "", 0)
 }
 
-// Fail returns the state after an attempt that began in epoch and failed for the given reason. probeAt is the time of the
-// next probe if the subscription is failing then.
-func (h Health) Fail(epoch int64, reason string, probeAt int64, p Policy) Health {
+// Fail returns the state after an attempt that began in epoch and failed at a time for the given reason. probeAt is the time
+// of the next probe if the subscription is failing then.
+func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) Health {
 	if epoch != h.Epoch || h.Status == Disabled {
 		return h
+	}
+	if h.FailingSince == 0 {
+		h.FailingSince = at
 	}
 	failures := h.ConsecutiveFailures + 1
 	switch {
@@ -73,6 +77,22 @@ func (h Health) Deactivate(by string) Health {
 	return h
 }
 
+// RecoverCommand is the command that makes a subscription work again after its receiver was mended.
+func RecoverCommand(subscription string) string {
+	return "keyhook subscriptions recover " + subscription
+}
+
+// Mend says how the subscription with this public id works again. It is empty if the subscription is Healthy.
+func (h Health) Mend(subscription string) string {
+	switch {
+	case h.Status == Healthy:
+		return ""
+	case h.Paused:
+		return "To send again, run: keyhook subscriptions reactivate " + subscription
+	}
+	return "When the receiver works again, run: " + RecoverCommand(subscription)
+}
+
 // Renew returns the same state in a new epoch, so results of earlier attempts no longer count.
 func (h Health) Renew() Health {
 	h.Epoch++
@@ -82,6 +102,9 @@ func (h Health) Renew() Health {
 func (h Health) to(s Status, failures int, reason string, probeAt int64) Health {
 	if s != h.Status {
 		h.Epoch++
+	}
+	if failures == 0 {
+		h.FailingSince = 0
 	}
 	h.Status, h.ConsecutiveFailures, h.LastError, h.ProbeAt, h.Paused = s, failures, reason, probeAt, false
 	return h

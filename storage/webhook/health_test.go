@@ -15,7 +15,7 @@ func fresh() webhook.Health { return webhook.Health{Status: webhook.Healthy, Epo
 
 func fail(h webhook.Health, n int) webhook.Health {
 	for i := range n {
-		h = h.Fail(h.Epoch, fmt.Sprintf("failure %d", i+1), 1000+int64(i), policy)
+		h = h.Fail(h.Epoch, fmt.Sprintf("failure %d", i+1), 100+int64(i), 1000+int64(i), policy)
 	}
 	return h
 }
@@ -27,29 +27,29 @@ func TestHealth(t *testing.T) {
 	}{
 		"four failures leave it healthy, with a count and a reason": {
 			fail(fresh(), 4),
-			webhook.Health{Status: webhook.Healthy, ConsecutiveFailures: 4, LastError: "failure 4", Epoch: 1},
+			webhook.Health{Status: webhook.Healthy, ConsecutiveFailures: 4, FailingSince: 100, LastError: "failure 4", Epoch: 1},
 		},
 		"the fifth makes it failing and sets the time of the first probe": {
 			fail(fresh(), 5),
-			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, LastError: "failure 5", Epoch: 2, ProbeAt: 1004},
+			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, FailingSince: 100, LastError: "failure 5", Epoch: 2, ProbeAt: 1004},
 		},
 		"nine failed probes leave it failing": {
 			fail(fail(fresh(), 5), 9),
-			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 14, LastError: "failure 9", Epoch: 2, ProbeAt: 1008},
+			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 14, FailingSince: 100, LastError: "failure 9", Epoch: 2, ProbeAt: 1008},
 		},
 		"the tenth disables it": {
 			fail(fail(fresh(), 5), 10),
-			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, LastError: "failure 10", Epoch: 3},
+			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, FailingSince: 100, LastError: "failure 10", Epoch: 3},
 		},
 		"a burst begun while it was healthy makes it failing and never disabled": {
 			func() webhook.Health {
 				h := fresh()
 				for range 64 {
-					h = h.Fail(1, "down", 1000, policy)
+					h = h.Fail(1, "down", 100, 1000, policy)
 				}
 				return h
 			}(),
-			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, LastError: "down", Epoch: 2, ProbeAt: 1000},
+			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, FailingSince: 100, LastError: "down", Epoch: 2, ProbeAt: 1000},
 		},
 		"a success heals": {
 			func() webhook.Health { h := fail(fresh(), 7); return h.Succeed(h.Epoch) }(),
@@ -57,7 +57,7 @@ func TestHealth(t *testing.T) {
 		},
 		"a success begun before it was failing does not": {
 			fail(fresh(), 5).Succeed(1),
-			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, LastError: "failure 5", Epoch: 2, ProbeAt: 1004},
+			webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 5, FailingSince: 100, LastError: "failure 5", Epoch: 2, ProbeAt: 1004},
 		},
 		"a success does not bring back what its owner has switched off": {
 			func() webhook.Health { h := fresh().Deactivate("ana"); return h.Succeed(h.Epoch) }(),
@@ -68,12 +68,12 @@ func TestHealth(t *testing.T) {
 			webhook.Health{Status: webhook.Healthy, Epoch: 4},
 		},
 		"what was begun before it was brought back does not count": {
-			fail(fail(fresh(), 5), 10).Activate().Fail(2, "late", 1, policy),
+			fail(fail(fresh(), 5), 10).Activate().Fail(2, "late", 1, 1, policy),
 			webhook.Health{Status: webhook.Healthy, Epoch: 4},
 		},
 		"switching off what is disabled already keeps the reason": {
 			fail(fail(fresh(), 5), 10).Deactivate("ana"),
-			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, LastError: "failure 10", Epoch: 3},
+			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, FailingSince: 100, LastError: "failure 10", Epoch: 3},
 		},
 	}
 	for name, test := range tests {
@@ -92,8 +92,8 @@ func TestHealthInvariants(t *testing.T) {
 	small := webhook.Policy{FailingAfter: 2, DisabledAfter: 4}
 	steps := map[string]func(webhook.Health) webhook.Health{
 		"succeed":    func(h webhook.Health) webhook.Health { return h.Succeed(h.Epoch) },
-		"fail":       func(h webhook.Health) webhook.Health { return h.Fail(h.Epoch, "down", 7, small) },
-		"fail late":  func(h webhook.Health) webhook.Health { return h.Fail(h.Epoch-1, "late", 7, small) },
+		"fail":       func(h webhook.Health) webhook.Health { return h.Fail(h.Epoch, "down", 5, 7, small) },
+		"fail late":  func(h webhook.Health) webhook.Health { return h.Fail(h.Epoch-1, "late", 5, 7, small) },
 		"activate":   webhook.Health.Activate,
 		"deactivate": func(h webhook.Health) webhook.Health { return h.Deactivate("ana") },
 		"renew":      webhook.Health.Renew,
@@ -110,6 +110,8 @@ func TestHealthInvariants(t *testing.T) {
 				t.Fatalf("%s: %s without a reason", at, next.Status)
 			case (next.ProbeAt != 0) != (next.Status == webhook.Failing):
 				t.Fatalf("%s: a probe is set for %d while %s", at, next.ProbeAt, next.Status)
+			case (next.FailingSince != 0) != (next.ConsecutiveFailures > 0):
+				t.Fatalf("%s: failing since %d with %d failures", at, next.FailingSince, next.ConsecutiveFailures)
 			case next.Status != h.Status && next.Epoch == h.Epoch:
 				t.Fatalf("%s: the status changed within an epoch", at)
 			case next.Epoch < h.Epoch:

@@ -95,7 +95,7 @@ type Result struct {
 // Settled says what changed when a result was recorded.
 type Settled struct {
 	State   DeliveryState
-	DueAt   int64 // while Pending
+	DueAt   int64 // while Pending; the time of the end if Exhausted
 	Health  Health
 	Changed bool // whether Health.Status changed
 }

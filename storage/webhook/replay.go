@@ -37,6 +37,13 @@ func (r *Replayed) Add(o Replayed) {
 	r.TypeAdded += o.TypeAdded
 }
 
+// Recovery says what the recovery of a subscription sends.
+type Recovery struct {
+	Deliveries int64 // new ones, of events whose deliveries ended exhausted
+	Pending    int64 // that waited before
+	Since      int64 // in milliseconds; deliveries that ended exhausted earlier are not sent again
+}
+
 // Common lists patterns for the types that both want. No pattern covers another; nil if there are none.
 func (t Types) Common(other Types) []string {
 	var common []string

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// recoveryStore is the part of the store that the endpoints after an outage use.
+type recoveryStore interface {
+	// Recover activates a subscription and creates new deliveries of what ended exhausted since a time; 0 is the start of the
+	// outage.
+	Recover(ctx context.Context, actor access.Actor, organization int64, id string, since int64) (webhook.Recovery, error)
+	// CountRecovery says what Recover would send.
+	CountRecovery(ctx context.Context, organization int64, id string, since int64) (webhook.Recovery, error)
+	// Discard drops pending deliveries of events from before a time; 0 drops all.
+	Discard(ctx context.Context, actor access.Actor, organization int64, id string, before int64) (int64, error)
+}
+
+// recoveries are the endpoints for a subscription after an outage of its receiver.
+type recoveries struct{ store recoveryStore }
+
+type recoveryBody struct {
+	Deliveries int64     `json:"deliveries"`
+	Pending    int64     `json:"pending"`
+	Since      timestamp `json:"since"`
+}
+
+func (h recoveries) recover(x *exchange) error {
+	id, f, err := x.subscriptionForm()
+	if err != nil {
+		return err
+	}
+	since := f.Time("since")
+	if since != nil && since.After(time.Now()) {
+		f.Refuse("since", "in_the_future", "This must be in the past.")
+	}
+	dry := f.Bool("dry_run")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
+	defer cancel()
+	x.extendDeadlines(replayLimit + writeTimeout)
+	var r webhook.Recovery
+	if dry != nil && *dry {
+		r, err = h.store.CountRecovery(ctx, x.organization(), id, milliseconds(since))
+	} else {
+		r, err = h.store.Recover(ctx, x.actor(), x.organization(), id, milliseconds(since))
+	}
+	if err != nil {
+		return err
+	}
+	return x.write(http.StatusAccepted, "application/json", recoveryBody{r.Deliveries, r.Pending, timestamp(r.Since)})
+}
+
+func (h recoveries) discard(x *exchange) error {
+	id, f, err := x.subscriptionForm()
+	if err != nil {
+		return err
+	}
+	before := f.Time("before")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
+	defer cancel()
+	x.extendDeadlines(replayLimit + writeTimeout)
+	n, err := h.store.Discard(ctx, x.actor(), x.organization(), id, milliseconds(before))
+	if err != nil {
+		return err
+	}
+	return x.write(http.StatusAccepted, "application/json", redeliveryBody{int(n)})
+}
+
+// subscriptionForm returns the id of the subscription in the path, and the body, which may be empty.
+func (x *exchange) subscriptionForm() (id string, f *form.Form, err error) {
+	if id, err = x.pathID("id", subscriptionID, aSubscription); err != nil {
+		return "", nil, err
+	}
+	f, err = x.optionalForm()
+	return id, f, err
+}
+
+// milliseconds returns a time of a body; 0 for none.
+func milliseconds(at *time.Time) int64 {
+	if at == nil {
+		return 0
+	}
+	return max(1, at.UnixMilli())
+}
