@@ -259,7 +259,7 @@ func (r *Receiver) exhausted() Delivery {
 		return r.sendAgain(d, r.command("test"))
 	case r.isOld():
 		return r.sendAgain(d, r.redeliverCommand(a))
-	case r.Status != webhook.Healthy && !r.Paused:
+	case r.Status != webhook.Healthy && !r.Paused && a.AttemptedAt+a.DurationMS >= r.FailingSince: // recover sends what failed since then
 		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
 		return r.sendAgain(d, r.command("recover"))
 	}

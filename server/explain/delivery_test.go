@@ -106,6 +106,7 @@ func TestDeliveryOf(t *testing.T) {
 
 		"what failed is replayed":                                  {given(ended(webhook.Exhausted)), explain.Exhausted, "Attempt 5 failed", replay + "failed", nil, 5},
 		"what failed at a failing receiver is recovered":           {with(given(ended(webhook.Exhausted)), failing), explain.Exhausted, "The subscription is failing.", "keyhook subscriptions recover sub_5", nil, 5},
+		"what failed before the outage is replayed":                {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { failing(r); r.FailingSince = now }), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed before a pause is replayed":                   {with(given(ended(webhook.Exhausted)), paused), explain.Exhausted, "", replay + "failed", nil, 5},
 		"what failed long ago is delivered again by hand":          {with(with(given(ended(webhook.Exhausted)), failing), old), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
 		"what failed needs a plan first":                           {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan growth", nil, 5},
