@@ -247,7 +247,7 @@ CREATE INDEX deliveries_pending ON deliveries (subscription_id, due_at) WHERE st
 CREATE INDEX deliveries_exhausted ON deliveries (subscription_id, due_at) WHERE state = 2;
 CREATE INDEX deliveries_sending ON deliveries (subscription_id, due_at) WHERE state >= 4;
 
--- Attempts that have ended. The id of an attempt contains its delivery and its number (see attemptRow), so neither needs an index.
+-- Attempts that have ended. The id of an attempt contains its delivery and its number (see webhook.AttemptRow), so neither needs an index.
 CREATE TABLE attempts (
     id              INTEGER PRIMARY KEY,                                   -- delivery_id * 256 + attempt_number
     delivery_id     INTEGER GENERATED ALWAYS AS (id >> 8) VIRTUAL,

@@ -253,7 +253,7 @@ func (s *scheduler) enqueue(l *lane, j webhook.Job) {
 
 // enterBegun adds a job that has begun, and is not queued. If there is no room for it, it is released.
 func (s *scheduler) enterBegun(l *lane, j webhook.Job) {
-	a := &attempt{Job: j, lane: l, epoch: j.Epoch, row: j.Delivery<<8 | 1}
+	a := &attempt{Job: j, lane: l, epoch: j.Epoch, row: webhook.AttemptRow(j.Delivery, 1)}
 	l.attempts[j.Delivery] = a
 	if j.Body == nil || !s.hasRoom(l, weight(j)) {
 		a.Body = nil

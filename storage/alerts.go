@@ -28,7 +28,7 @@ func (s *Store) AlertSubject(ctx context.Context, row int64) (subject webhook.Al
 	err = s.get(ctx, &subject, `
 		SELECT `+subscriptionColumns+`, o.name AS organization_name
 		FROM subscriptions s`+subscriptionJoins+` WHERE s.id = ?`, row)
-	subject.PendingDeliveries = s.pending.of(row)
+	s.completeSubscription(&subject.Subscription, s.Hold())
 	return subject, err
 }
 

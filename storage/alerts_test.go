@@ -56,6 +56,9 @@ func TestUntold(t *testing.T) {
 		tell(first)
 		expect("active again", nil)
 		second := disable()
+		if s := must[webhook.AlertSubject](t)(x.AlertSubject(t.Context(), x.sub.RowID)); s.ID != x.sub.ID || s.OrganizationName != "acme" || s.PendingDeliveries == 0 || *s.DisabledAt != *second {
+			t.Errorf("subject %+v", s)
+		}
 		expect("disabled again", second)
 		tell(second)
 		expect("told")

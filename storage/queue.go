@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -93,56 +92,36 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 // beginAttempts claims the deliveries of the allowed starts and sets their ids. It leaves out deliveries that do not wait
 // for that attempt. Row ids may be used again, so a delivery may belong to another subscription by now.
 func beginAttempts(t *tx, starts []webhook.Start, allowed []int, ids []int64) error {
-	slices.SortStableFunc(allowed, func(a, b int) int {
-		return cmp.Or(cmp.Compare(starts[a].Subscription, starts[b].Subscription), cmp.Compare(starts[a].Number, starts[b].Number))
-	})
+	index := make(map[int64]int, len(allowed)) // of starts, by delivery
 	for len(allowed) > 0 {
-		first, n := starts[allowed[0]], 0
-		for n < len(allowed) && starts[allowed[n]].Subscription == first.Subscription && starts[allowed[n]].Number == first.Number {
-			n++
+		n := rowsAtOnce(len(allowed))
+		args := make([]any, 0, 1+3*n)
+		args = append(args, t.Now())
+		for _, i := range allowed[:n] {
+			index[starts[i].Delivery] = i
+			args = append(args, starts[i].Delivery, starts[i].Subscription, starts[i].Number-1)
 		}
-		n = rowsAtOnce(n)
-		if err := beginTogether(t, starts, allowed[:n], ids); err != nil {
+		var begun []int64
+		if err := t.ExecList(&begun, beginStatement[n], args...); err != nil {
 			return err
+		}
+		for _, delivery := range begun {
+			i := index[delivery]
+			ids[i] = webhook.AttemptRow(delivery, starts[i].Number)
+			t.rememberSending(sendingDelivery{
+				ID: delivery, Subscription: starts[i].Subscription, Cause: starts[i].Trigger, Attempts: starts[i].Number - 1, BegunAt: t.Now(),
+			})
 		}
 		allowed = allowed[n:]
 	}
 	return nil
 }
 
-// beginTogether is beginAttempts for starts of one subscription and one number.
-func beginTogether(t *tx, starts []webhook.Start, allowed []int, ids []int64) error {
-	first := starts[allowed[0]]
-	index := make(map[int64]int, len(allowed)) // of starts, by delivery
-	args := make([]any, 0, 3+len(allowed))
-	args = append(args, t.Now(), first.Subscription, first.Number-1)
-	for _, i := range allowed {
-		index[starts[i].Delivery] = i
-		args = append(args, starts[i].Delivery)
-	}
-	var begun []int64
-	if err := t.ExecList(&begun, beginStatement[len(allowed)], args...); err != nil {
-		return err
-	}
-	for _, delivery := range begun {
-		i := index[delivery]
-		ids[i] = attemptRow(delivery, first.Number)
-		t.rememberSending(sendingDelivery{
-			ID: delivery, Subscription: first.Subscription, Cause: starts[i].Trigger, Attempts: first.Number - 1, BegunAt: t.Now(),
-		})
-	}
-	return nil
-}
-
-// beginStatement claims deliveries of one subscription. Without the plus, SQLite would read all its pending deliveries.
+// beginStatement claims deliveries, found by their row ids. Without the pluses, SQLite would read an index of all pending ones.
 var beginStatement = statements(func(n int) string {
-	return `UPDATE deliveries SET state = ` + stateSending + `, due_at = ?
-		WHERE +subscription_id = ? AND state = ` + statePending + ` AND attempts = ? AND id IN (?` + strings.Repeat(", ?", n-1) + `) RETURNING id`
+	return `UPDATE deliveries SET state = ` + stateSending + `, due_at = ? FROM (VALUES (?, ?, ?)` + strings.Repeat(", (?, ?, ?)", n-1) + `) start
+		WHERE id = start.column1 AND +subscription_id = start.column2 AND +state = ` + statePending + ` AND +attempts = start.column3 RETURNING id`
 })
-
-// attemptRow returns the row id of an attempt. It contains the delivery and the number, so neither lookup needs an
-// index. A delivery has at most maxAttempts + maxInterruptions attempts, which is less than 256.
-func attemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
 
 // UndoBegin takes back attempts that were begun and not sent, as if they had never begun. Their deliveries are due, unless
 // they were dropped meanwhile.

@@ -80,7 +80,7 @@ func deliveriesInProgress(t *tx, results []webhook.Result) ([]sendingDelivery, e
 		return nil, err
 	}
 	for i, r := range results {
-		if d := found[i]; d.ID != r.Delivery || attemptRow(d.ID, d.Attempts+1) != r.Attempt {
+		if d := found[i]; d.ID != r.Delivery || webhook.AttemptRow(d.ID, d.Attempts+1) != r.Attempt {
 			return nil, fmt.Errorf("attempt %d is not in progress", r.Attempt)
 		}
 	}

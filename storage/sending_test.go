@@ -138,6 +138,27 @@ func TestAttemptsInProgress(t *testing.T) {
 	})
 }
 
+// TestReplayBesideARedelivery has an exhausted delivery, and another one of the same event in progress.
+func TestReplayBesideARedelivery(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t)
+	storagetest.Publish(t, x.Store, x.owner, "user.created")
+	for range 5 {
+		job := x.jobs(t)[0]
+		x.end(t, job, x.begin(t, job), false)
+	}
+	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 1 {
+		t.Fatalf("a replay would create %+v, error %v", n, err)
+	}
+	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	x.begin(t, x.jobs(t)[0])
+	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
+		t.Errorf("a replay would create %+v, error %v", n, err)
+	}
+}
+
 func TestBeginTogether(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t)

@@ -25,7 +25,7 @@ func (s *Store) BeginTest(ctx context.Context, organization int64, id string) (w
 		if test.job, err = s.insertTest(t, organization, sub, id); err != nil {
 			return test, err
 		}
-		test.attempt = attemptRow(test.job.Delivery, 1)
+		test.attempt = webhook.AttemptRow(test.job.Delivery, 1)
 		test.target, err = s.target(t.Get, sub)
 		return test, err
 	})

@@ -259,12 +259,9 @@ func (a *Alerter) tellSubscriptions(ctx context.Context, now time.Time) {
 		}
 	}
 	for _, kind := range kinds {
-		if !a.mayTell(kind, len(due[kind]) > 0, now) {
-			continue
-		}
-		if named := a.subjects(ctx, due[kind]); len(named) > 0 {
+		if a.mayTell(kind, len(due[kind]) > 0, now) {
 			all := count{len(due[kind]), countOrganizations(due[kind]), len(untold) > maxUntold}
-			a.tell(subscriptionMessage(kind, a.options.From, all, named), &flight{at: now, subjects: due[kind]})
+			a.tell(subscriptionMessage(kind, a.options.From, all, a.subjects(ctx, due[kind])), &flight{at: now, subjects: due[kind]})
 		}
 	}
 }
@@ -273,7 +270,7 @@ func isSame(a, b webhook.Untold) bool {
 	return a.DisabledAt == nil && b.DisabledAt == nil || a.DisabledAt != nil && b.DisabledAt != nil && *a.DisabledAt == *b.DisabledAt
 }
 
-// subjects reads what a message says about the subscriptions that it names.
+// subjects reads what a message says about the subscriptions that it names. A message without names is better than none.
 func (a *Alerter) subjects(ctx context.Context, due []webhook.Untold) (named []webhook.AlertSubject) {
 	for _, sub := range choose(due, maxNamed) {
 		subject, err := a.options.Store.AlertSubject(ctx, sub.Subscription)

@@ -19,6 +19,14 @@ func Kinds() []Kind {
 	return []Kind{SubscriptionDisabled, SubscriptionRecovered, DeliveriesLate, DiskLow, WritesRefused, ResultsUnsaved, CertificateExpires}
 }
 
+// listCommand is the command that lists the subscriptions of all customers.
+func listCommand(kind Kind) string {
+	if kind == SubscriptionDisabled {
+		return "keyhook subscriptions list --organization all --status disabled"
+	}
+	return "keyhook subscriptions list --organization all"
+}
+
 // conditionText is what a message says about a condition.
 type conditionText struct {
 	begins, ends string // titles

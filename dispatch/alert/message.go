@@ -63,7 +63,7 @@ func subscriptionMessage(kind Kind, from string, all count, named []webhook.Aler
 		entries = append(entries, entry)
 	}
 	if more := all.subscriptions - len(entries); more > 0 {
-		entries = append(entries, fmt.Sprintf("And %d more. List them with `keyhook subscriptions list`.", more))
+		entries = append(entries, fmt.Sprintf("And %d more. List all with `%s`.", more, listCommand(kind)))
 	}
 	return newMessage(kind, title, from, append([]string{lead}, entries...)...)
 }

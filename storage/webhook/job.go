@@ -66,6 +66,10 @@ func (j Job) Trigger() Trigger {
 	return j.Cause
 }
 
+// AttemptRow returns the row id of an attempt. It contains the delivery and the number, so neither look-up needs an index. A
+// delivery has less than 256 attempts.
+func AttemptRow(delivery int64, number int) int64 { return delivery<<8 | int64(number) }
+
 // Start asks to begin an attempt. Epoch is the one that the caller knows; the store refuses an old epoch.
 type Start struct {
 	Delivery     int64
