@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -275,7 +274,7 @@ func readReplay(f *form.Form, kept time.Duration) webhook.Replay {
 		f.Refuse("since", "in_the_future", "This must be in the past.")
 	case kept > 0 && since.Before(now.Add(-kept)):
 		f.Refuse("since", codeBeyondRetention, "Events are kept for %s; give a time not before %s.",
-			durationText(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
+			form.Duration(kept), webhook.AppendTime(nil, earliestRetained(now, kept).UnixMilli()))
 	default:
 		r.Since = since.UnixMilli()
 	}
@@ -309,16 +308,4 @@ func earliestRetained(now time.Time, kept time.Duration) time.Time {
 		return late
 	}
 	return edge
-}
-
-// durationText formats a duration, in days if it is a whole number of days.
-func durationText(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d == day:
-		return "1 day"
-	case d%day == 0:
-		return strconv.FormatInt(int64(d/day), 10) + " days"
-	}
-	return d.String()
 }

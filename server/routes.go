@@ -66,6 +66,7 @@ func (h *handlers) table() []route {
 		post("/api/v1/events/", h.events.publish).need(access.EventsWrite).body(maxEventBody),
 		post("/api/v1/events/batch/", h.events.publishBatch).need(access.EventsWrite).body(maxBatchBody),
 		get("/api/v1/events/{id}/", h.events.read).need(access.EventsRead).of(event),
+		get("/api/v1/events/{id}/explain/", h.arrivals.list).need(access.EventsRead).pages("subscription_id").of(event),
 
 		get("/api/v1/audit-events/", h.audit.list).need(access.AuditRead).pages("organization", "type", "actor", "since", "until"),
 
@@ -248,6 +249,7 @@ type handlers struct {
 	recoveries    recoveries
 	stats         stats
 	events        events
+	arrivals      arrivals
 	audit         audit
 	queue         queue
 	backups       backups
@@ -280,6 +282,7 @@ func newHandlers(o Options, base string, auth *authenticator, router *router, dr
 		recoveries:    recoveries{o.Store},
 		stats:         stats{o.Store},
 		events:        events{o.Store},
+		arrivals:      arrivals{o.Store},
 		audit:         audit{o.Store},
 		queue:         queue{o.Store},
 		backups:       backups{o.Store},

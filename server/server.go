@@ -41,6 +41,7 @@ type Store interface {
 	replayStore
 	recoveryStore
 	eventStore
+	arrivalStore
 	statsStore
 	auditStore
 	planStore

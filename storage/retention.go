@@ -142,14 +142,7 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, err
 	}
 	old := []oldEvent{}
 	if err := t.List(&old, `
-		SELECT e.id, EXISTS (
-			SELECT 1 FROM deliveries d
-			JOIN subscriptions s ON s.id = d.subscription_id
-			JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
-			WHERE d.event_id = e.id AND (
-				d.state = `+statePending+` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
-				OR d.state >= `+stateSending+`)
-		) AS waiting
+		SELECT e.id, `+eventWaits+` AS waiting
 		FROM events e WHERE e.id > ? AND e.id <= ? AND e.created_at < ? ORDER BY e.id`, after, last, before); err != nil {
 		return eventProgress{}, err
 	}
@@ -169,6 +162,15 @@ func (s *Store) deleteEventBatch(t *tx, after, before int64) (eventProgress, err
 	_, err = t.Exec("DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))", rowList(eventRows(old)))
 	return done, err
 }
+
+// eventWaits reports whether an event e has a pending delivery to an open subscription, or an attempt in progress.
+const eventWaits = `EXISTS (
+	SELECT 1 FROM deliveries d
+	JOIN subscriptions s ON s.id = d.subscription_id
+	JOIN organizations o ON o.id = s.organization_id JOIN plans p ON p.id = o.plan_id
+	WHERE d.event_id = e.id AND (
+		d.state = ` + statePending + ` AND s.status <> 'disabled' AND s.deleted_at IS NULL AND p.webhooks
+		OR d.state >= ` + stateSending + `))`
 
 // lastOldEvent returns the last event of the next batch, or 0 if the next events are not old. A batch reads every
 // delivery of its events, and other writes wait for it. So it has at most deliveryBatch deliveries, unless a single

@@ -26,7 +26,7 @@ func (s *Store) Schedules(ctx context.Context, organization int64, ids []string)
 		}
 		var schedules []webhook.Schedule
 		if err := s.list(ctx, &schedules, `
-			SELECT `+subscriptionColumns+`, (SELECT first.due_at FROM deliveries first WHERE first.id = (`+firstPending("s.id")+`)) AS first_due
+			SELECT `+subscriptionColumns+`, `+firstDueColumn+`
 			FROM json_each(?) j CROSS JOIN subscriptions s ON s.public_id = j.value`+subscriptionJoins+`
 			WHERE s.organization_id = ? AND s.deleted_at IS NULL`, string(list), organization); err != nil {
 			return nil, err
@@ -38,6 +38,9 @@ func (s *Store) Schedules(ctx context.Context, organization int64, ids []string)
 	}
 	return found, nil
 }
+
+// firstDueColumn is Schedule.FirstDue of a subscription s.
+var firstDueColumn = "(SELECT first.due_at FROM deliveries first WHERE first.id = (" + firstPending("s.id") + ")) AS first_due"
 
 // SentAttempt returns an attempt of a subscription with its request. The subscription may be deleted. Faults: NotFound.
 func (s *Store) SentAttempt(ctx context.Context, organization int64, id, attempt string) (webhook.SentAttempt, error) {

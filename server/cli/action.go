@@ -98,31 +98,35 @@ func (a action) send(ctx context.Context, c client.Client, path string, body []b
 
 // request returns the path with its query, and the body, of a command line that was checked. A nil body sends none.
 func (a action) request(cmd *cobra.Command, args []string) (path string, body []byte, err error) {
-	members := map[string]any{}
+	members, query := map[string]any{}, url.Values{}
 	maps.Copy(members, a.fixedBody)
 	path = a.path
 	for i, wanted := range a.arguments {
 		text := wanted.fallback
-		if i < len(args) {
+		switch {
+		case i < len(args):
 			text = args[i]
-		}
-		value, err := wanted.value.read(cmd, text)
-		if err != nil {
-			return "", nil, wanted.value.wrong(wanted.name, text, err)
-		}
-		if wanted.member != "" {
-			members[wanted.member] = value
+		case text == "":
 			continue
 		}
-		before, after, _ := strings.Cut(path, "{}")
-		path = before + url.PathEscape(value.(string)) + after
+		value, err := wanted.value.read(cmd, text)
+		switch {
+		case err != nil:
+			return "", nil, wanted.value.wrong(wanted.name, text, err)
+		case wanted.member != "" && a.method == "GET":
+			query.Set(wanted.member, fmt.Sprint(value))
+		case wanted.member != "":
+			members[wanted.member] = value
+		default:
+			before, after, _ := strings.Cut(path, "{}")
+			path = before + url.PathEscape(value.(string)) + after
+		}
 	}
 	for _, f := range a.body {
 		if v := valueOf(cmd, f); v.isSet {
 			members[f.member] = v.value
 		}
 	}
-	query := url.Values{}
 	if a.asksForAll(cmd) {
 		query.Set("organization", all)
 	}

@@ -41,6 +41,7 @@ type action struct {
 	note func(found object, args []string) string
 
 	columns   string // the response is a list, with these columns
+	notes     string // members of each item, as lines below the table: a text and a command
 	listsAll  bool   // the list takes --organization all
 	table     string // "member: columns": this member of the response is a table of its own
 	nested    string // these members of the response are objects; each of their members gets a line
@@ -54,9 +55,9 @@ type action struct {
 // argument is one word of the command line after the verb.
 type argument struct {
 	name     string // "ID"
-	member   string // the member of the body; empty puts the argument into the path
+	member   string // the member of the body, or the parameter of the query of a GET; empty puts the argument into the path
 	value    valueType
-	fallback string // the value if the argument is left out; empty makes the argument necessary
+	fallback string // the value if the argument is left out; empty sends nothing
 }
 
 // field is a flag for a member of the body, or for a parameter of the query.

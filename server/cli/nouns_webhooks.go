@@ -189,6 +189,15 @@ var eventNoun = noun{name: "events", short: "Events: what happened, and where it
 		table: "deliveries: subscription_id state attempts next_attempt_at",
 	},
 	{
+		use: "explain EVENT [SUBSCRIPTION]", short: "Explain why an event did or did not arrive, for each subscription",
+		long: "Below the table, each subscription has a sentence that says what happened. If a command mends it, the command follows.\n" +
+			"With --quiet, the command prints only the verdicts.",
+		example: "explain evt_01h455vb4pex5vsknk084sn02q\nexplain evt_01h455vb4pex5vsknk084sn02q sub_01h455vb4pex5vsknk084sn02q",
+		method:  "GET", path: pathEvents + "{}/explain/", id: "verdict",
+		columns: "subscription_id url_host verdict attempts next_attempt_at", notes: "detail advice",
+		arguments: []argument{eventArgument, {name: "SUBSCRIPTION", member: "subscription_id", value: idOf(subscriptionID)}},
+	},
+	{
 		use: "publish TYPE [JSON|-]", short: "Publish an event and wait until it is on disk",
 		long:    "JSON is an object with the data of the event. If JSON is -, the command reads the data from the standard input.",
 		example: "publish order.created '{\"number\": 1001}' --idempotency-key order-1001",

@@ -77,7 +77,11 @@ func (a action) showList(out output.Printer, found client.Page) error {
 		out.Note("The list is empty.")
 		return nil
 	}
-	if err := out.Write(table(out.Palette, columns, rows, maxCellWidth)); err != nil {
+	notes, err := a.notesOf(found.Data)
+	if err != nil {
+		return err
+	}
+	if err := out.Write(table(out.Palette, columns, rows, maxCellWidth) + notes); err != nil {
 		return err
 	}
 	for _, item := range found.Data {
@@ -94,6 +98,24 @@ func (a action) showList(out output.Printer, found client.Page) error {
 		out.Note("\nThere are more items. Show all of them with --all, or the next page with --cursor %s.", output.Escape(*found.NextCursor))
 	}
 	return nil
+}
+
+// notesOf returns the notes of a list: for each item, the first column with a text, and below it a command, if there is one.
+func (a action) notesOf(list []json.RawMessage) (string, error) {
+	text, command, _ := strings.Cut(a.notes, " ")
+	if text == "" {
+		return "", nil
+	}
+	first, _, _ := strings.Cut(a.columns, " ")
+	rows, err := cells(list, []string{first, text, command})
+	var b strings.Builder
+	for _, row := range rows {
+		b.WriteString("\n" + row[0] + ": " + row[1] + "\n")
+		if row[2] != absent {
+			b.WriteString("    " + row[2] + "\n")
+		}
+	}
+	return b.String(), err
 }
 
 // cells reads the columns of each item.

@@ -2,6 +2,7 @@ package form
 
 import (
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/keyhook/keyhook/storage/fault"
@@ -71,4 +72,16 @@ func (q *Query) time(name string) int64 {
 		q.Refuse(name, problem.Message+", with + written as %2B")
 	}
 	return max(1, at.UnixMilli())
+}
+
+// Duration formats a duration, in days if it is a whole number of days.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == day:
+		return "1 day"
+	case d%day == 0:
+		return strconv.FormatInt(int64(d/day), 10) + " days"
+	}
+	return d.String()
 }

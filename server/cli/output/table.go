@@ -93,9 +93,9 @@ func StateStyle(word string) Style {
 	switch word {
 	case "active", "healthy", "succeeded", "delivered", "passed", "ok":
 		return Green
-	case "failing", "pending", "sending", "interrupted", "warning":
+	case "failing", "pending", "sending", "interrupted", "warning", "scheduled", "waiting_for_probe", "waiting_for_pace":
 		return Yellow
-	case "disabled", "revoked", "expired", "failed", "exhausted", "dropped", "problem":
+	case "disabled", "revoked", "expired", "failed", "exhausted", "dropped", "problem", "held_disabled", "held_paused", "held_queue", "blocked_by_plan", "plan_lacked_webhooks":
 		return Red
 	}
 	return Plain

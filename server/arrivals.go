@@ -1,0 +1,77 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhook/keyhook/server/explain"
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// arrivalStore is the part of the store that explanations of events use.
+type arrivalStore interface {
+	// EventFacts returns what is stored about an event.
+	EventFacts(ctx context.Context, organization int64, id string) (webhook.EventFacts, error)
+	// ReceiverPage returns what is stored about an event and the subscriptions of its organization, newest first.
+	ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (webhook.ReceiverPage, error)
+}
+
+// arrivals is the endpoint that explains, for each subscription, whether an event arrived, and why not. It changes
+// nothing.
+type arrivals struct {
+	store arrivalStore
+}
+
+type explainedDeliveryBody struct {
+	SubscriptionID string     `json:"subscription_id"`
+	URLHost        string     `json:"url_host"`
+	Verdict        string     `json:"verdict"`
+	Detail         string     `json:"detail"`
+	Advice         *string    `json:"advice"`
+	NextAttemptAt  *timestamp `json:"next_attempt_at"`
+	Attempts       int        `json:"attempts"`
+}
+
+func (h arrivals) list(x *exchange) error {
+	id, err := x.pathID("id", eventID, anEvent)
+	if err != nil {
+		return err
+	}
+	subscription := x.query.Matching("subscription_id", "must be the id of a subscription", subscriptionID.Valid)
+	p, err := x.page()
+	if err != nil {
+		return err
+	}
+	ctx := x.request.Context()
+	event, err := h.store.EventFacts(ctx, x.organization(), id)
+	if err != nil {
+		return err
+	}
+	if access.IsAuditType(event.Type) && !x.Principal.Can(access.AuditRead) {
+		return fault.Missing(anEvent)
+	}
+	page, err := h.store.ReceiverPage(ctx, x.organization(), event, webhook.ReceiverFilter{Before: p.After.Row, Limit: p.More(), ID: subscription})
+	if err != nil {
+		return err
+	}
+	p.Ended = form.Position{Row: page.Next}
+	now, actFor := time.Now().UnixMilli(), ""
+	if x.Principal.Organization.ID != x.Principal.Home.ID {
+		actFor = x.Principal.Organization.ID
+	}
+	body := func(f webhook.ReceiverFacts) explainedDeliveryBody {
+		return newExplainedDelivery(explain.Receiver{Event: event, ReceiverFacts: f, Now: now, ActFor: actFor})
+	}
+	return writePage(x, p, page.Receivers, body, func(f webhook.ReceiverFacts) form.Position { return form.Position{Row: f.RowID} })
+}
+
+func newExplainedDelivery(r explain.Receiver) explainedDeliveryBody {
+	d := r.Explain()
+	return explainedDeliveryBody{
+		SubscriptionID: r.ID, URLHost: r.Host(), Verdict: string(d.Verdict), Detail: d.Detail, Advice: nullIfEmpty(d.Advice),
+		NextAttemptAt: (*timestamp)(d.NextAttemptAt), Attempts: d.Attempts,
+	}
+}

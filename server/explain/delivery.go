@@ -1,0 +1,284 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/server/form"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// Delivery explains what happened to an event on its way to one subscription.
+type Delivery struct {
+	Verdict Verdict
+	Detail  string // what happened, with times and the last error
+	Advice  string // the command that mends it; empty if there is nothing to mend, or nothing mends it
+	// NextAttemptAt is the time of the next attempt, in milliseconds; nil if the delivery waits for anything but a time.
+	NextAttemptAt *int64
+	Attempts      int // made so far, with the one in progress
+}
+
+// Verdict says in a word what happened.
+type Verdict string
+
+// The verdicts.
+const (
+	Delivered       Verdict = "delivered"
+	Sending         Verdict = "sending"
+	Scheduled       Verdict = "scheduled" // due at a time, or as soon as Keyhook has a free slot
+	WaitingForProbe Verdict = "waiting_for_probe"
+	WaitingForPace  Verdict = "waiting_for_pace"
+	HeldDisabled    Verdict = "held_disabled" // failures have disabled the subscription
+	HeldPaused      Verdict = "held_paused"   // its owner has disabled it
+	HeldQueue       Verdict = "held_queue"
+	BlockedByPlan   Verdict = "blocked_by_plan"
+	Exhausted       Verdict = "exhausted"
+	Dropped         Verdict = "dropped"
+	Expired         Verdict = "expired"
+	// No delivery was created.
+	NotWanted          Verdict = "not_wanted"
+	CreatedLater       Verdict = "created_later"
+	PlanLackedWebhooks Verdict = "plan_lacked_webhooks"
+	AboutItself        Verdict = "about_itself"
+)
+
+// Receiver is an event and one subscription of its organization.
+type Receiver struct {
+	Event webhook.EventFacts
+	webhook.ReceiverFacts
+	Now int64 // in milliseconds
+	// ActFor is the organization that the commands must name; empty if they act there anyway.
+	ActFor string
+}
+
+// Explain tells what happened to the event, and what will.
+func (r *Receiver) Explain() Delivery {
+	d := r.explain()
+	for _, known := range r.Deliveries {
+		d.Attempts += known.Attempts
+		if known.Sending {
+			d.Attempts++
+		}
+	}
+	if r.DeletedAt != nil {
+		d.Advice = "" // nothing can be sent to it
+	}
+	return d
+}
+
+// explain is Explain without what all verdicts share. If the event has several deliveries to the subscription, the one that
+// came furthest decides: an event that has arrived has arrived.
+func (r *Receiver) explain() Delivery {
+	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Delivered }); d != nil {
+		return r.delivered(d)
+	}
+	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.Sending }); d != nil {
+		return Delivery{Verdict: Sending, Detail: fmt.Sprintf("Attempt %d began at %s and is in progress.", d.Attempts+1, at(d.DueAt)) + r.lastAttempt()}
+	}
+	if d := r.firstDue(); d != nil {
+		return r.waiting(d)
+	}
+	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Exhausted }); d != nil {
+		return r.exhausted()
+	}
+	if len(r.Deliveries) > 0 {
+		return r.dropped()
+	}
+	return r.absent()
+}
+
+// first returns the newest delivery of a kind, or nil.
+func (r *Receiver) first(is func(webhook.DeliveryFacts) bool) *webhook.DeliveryFacts {
+	for i := range r.Deliveries {
+		if is(r.Deliveries[i]) {
+			return &r.Deliveries[i]
+		}
+	}
+	return nil
+}
+
+// firstDue returns the pending delivery that is due first, or nil.
+func (r *Receiver) firstDue() (found *webhook.DeliveryFacts) {
+	for i := range r.Deliveries {
+		if d := &r.Deliveries[i]; d.State == webhook.Pending && (found == nil || d.DueAt < found.DueAt) {
+			found = d
+		}
+	}
+	return found
+}
+
+// last returns the latest attempt that ended, or nil.
+func (r *Receiver) last() (found *webhook.Attempt) {
+	for _, d := range r.Deliveries {
+		if d.Last != nil && (found == nil || d.Last.AttemptedAt > found.AttemptedAt) {
+			found = d.Last
+		}
+	}
+	return found
+}
+
+// lastAttempt is a sentence about the latest attempt that ended, after a space; empty if there is none.
+func (r *Receiver) lastAttempt() string {
+	switch a := r.last(); {
+	case a == nil:
+		return ""
+	case a.Outcome == webhook.Interrupted:
+		return fmt.Sprintf(" A stop of Keyhook interrupted attempt %d, which began at %s.", a.Number, at(a.AttemptedAt))
+	default:
+		return fmt.Sprintf(" Attempt %d failed at %s: %s.", a.Number, at(a.AttemptedAt+a.DurationMS), strings.TrimSuffix(a.Error, "."))
+	}
+}
+
+func (r *Receiver) delivered(d *webhook.DeliveryFacts) Delivery {
+	detail := "Delivered."
+	if a := d.Last; a != nil {
+		status := "2xx"
+		if a.ResponseStatus != nil {
+			status = fmt.Sprint(*a.ResponseStatus)
+		}
+		detail = fmt.Sprintf("Delivered at %s: the receiver answered attempt %d with %s.", at(a.AttemptedAt+a.DurationMS), a.Number, status)
+	}
+	if again := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Pending }); again != nil {
+		detail += " Another delivery of the same event, which somebody asked for, is on its way."
+	}
+	return Delivery{Verdict: Delivered, Detail: detail}
+}
+
+// waiting explains a pending delivery: what it waits for, and what ends the wait.
+func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
+	switch {
+	case r.DeletedAt != nil:
+		return Delivery{Verdict: Dropped, Detail: "The subscription was deleted at " + at(*r.DeletedAt) + ", so its pending deliveries are dropped." + r.lastAttempt()}
+	case r.Event.Expired && r.BlockedBy() != webhook.NotBlocked:
+		return r.expired()
+	}
+	w := Delivery{NextAttemptAt: r.NextAttempt(&d.DueAt, r.Now)}
+	switch r.BlockedBy() {
+	case webhook.BlockedByPause:
+		w.Verdict, w.Advice = HeldPaused, r.command("reactivate")
+		w.Detail = "The subscription was paused" + r.since() + ": " + r.LastError + ". The delivery waits until the subscription is reactivated."
+	case webhook.BlockedByFault:
+		w.Verdict, w.Advice = HeldDisabled, r.command("recover")
+		w.Detail = fmt.Sprintf("The subscription was disabled%s after %d failures in a row. The last error: %s. The delivery waits. Repair the receiver, then recover the subscription.",
+			r.since(), r.ConsecutiveFailures, r.LastError)
+	case webhook.BlockedByPlan:
+		w.Verdict, w.Advice = BlockedByPlan, r.planCommand()
+		w.Detail = "The plan " + r.Event.Plan + " has no webhooks. The delivery waits until an operator changes the plan."
+	case webhook.BlockedByHold:
+		w.Verdict, w.Advice = HeldQueue, "keyhook queue release"
+		w.Detail = r.held() + " The delivery waits until an operator releases it."
+	default:
+		return r.open(d, w)
+	}
+	w.Detail += r.otherBlocks() + r.lastAttempt() + r.untilExpiry()
+	return w
+}
+
+// open explains a pending delivery of an open subscription.
+func (r *Receiver) open(d *webhook.DeliveryFacts, w Delivery) Delivery {
+	isDue := d.DueAt <= r.Now
+	switch {
+	case r.Status == webhook.Failing:
+		w.Verdict, w.Advice = WaitingForProbe, r.command("recover")
+		w.Detail = fmt.Sprintf("The subscription is failing, after %d failures in a row. The last error: %s. Keyhook tries one delivery at a time, and the others wait until one succeeds.",
+			r.ConsecutiveFailures, r.LastError)
+		switch {
+		case w.NextAttemptAt != nil:
+			w.Detail += " This delivery is the next one."
+		case r.ProbeAt > r.Now:
+			w.Detail += " The next attempt is not before " + at(r.ProbeAt) + "."
+		}
+		w.Detail += " If the receiver works again, recover the subscription to send everything now."
+	case isDue && r.RateLimitPerSecond != nil:
+		w.Verdict = WaitingForPace
+		w.Advice = r.command(fmt.Sprintf("update --rate-limit-per-second %d", min(2**r.RateLimitPerSecond, webhook.MaxRateLimit)))
+		w.Detail = fmt.Sprintf("The subscription gets at most %d requests a second, and %d deliveries are pending. The delivery is sent when its turn comes. A higher limit sends faster.",
+			*r.RateLimitPerSecond, r.PendingDeliveries)
+	case isDue:
+		w.Verdict = Scheduled
+		w.Detail = fmt.Sprintf("Attempt %d has been due since %s. Keyhook sends it as soon as it has a free slot.", d.Attempts+1, at(d.DueAt))
+	default:
+		w.Verdict = Scheduled
+		w.Detail = fmt.Sprintf("Attempt %d follows at %s.", d.Attempts+1, at(d.DueAt))
+	}
+	w.Detail += r.lastAttempt()
+	return w
+}
+
+// otherBlocks says what else keeps the delivery from being sent, besides the first block.
+func (r *Receiver) otherBlocks() (text string) {
+	first := r.BlockedBy()
+	if !r.Webhooks && first != webhook.BlockedByPlan {
+		text += " Besides, the plan " + r.Event.Plan + " has no webhooks."
+	}
+	if r.QueueHeld && first != webhook.BlockedByHold {
+		text += " Besides, " + strings.Replace(r.held(), "An", "an", 1)
+	}
+	return text
+}
+
+// held says who stopped the queue, and why.
+func (r *Receiver) held() string {
+	if r.Event.Hold == nil {
+		return "An operator has stopped all sending."
+	}
+	text := "An operator has stopped all sending at " + at(r.Event.Hold.Since)
+	if r.Event.Hold.Reason != "" {
+		text += ": " + strings.TrimSuffix(r.Event.Hold.Reason, ".")
+	}
+	return text + "."
+}
+
+// since says when the subscription was disabled, after a space.
+func (r *Receiver) since() string {
+	if r.DisabledAt == nil {
+		return ""
+	}
+	return " at " + at(*r.DisabledAt)
+}
+
+// untilExpiry says how long a closed subscription may wait.
+func (r *Receiver) untilExpiry() string {
+	if r.Event.Kept == 0 {
+		return ""
+	}
+	return " It waits until " + at(r.Event.At+r.Event.Kept.Milliseconds()) + " at most; then it is deleted."
+}
+
+func (r *Receiver) expired() Delivery {
+	return Delivery{Verdict: Expired, Detail: fmt.Sprintf(
+		"The delivery has waited longer than Keyhook keeps events (storage.retention_events: %s). Keyhook is deleting it, and does not send it.", form.Duration(r.Event.Kept)) + r.lastAttempt()}
+}
+
+func (r *Receiver) exhausted() Delivery {
+	d := Delivery{Verdict: Exhausted, Detail: "All attempts failed, so Keyhook gave up." + r.lastAttempt()}
+	switch a := r.last(); {
+	case r.Event.IsTest:
+		d.Detail = "The test failed, and tests are not repeated." + r.lastAttempt()
+		return r.sendAgain(d, r.command("test"))
+	case r.isOld():
+		return r.sendAgain(d, r.redeliverCommand(a))
+	case r.Status != webhook.Healthy && !r.Paused:
+		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
+		return r.sendAgain(d, r.command("recover"))
+	}
+	return r.sendAgain(d, r.replayCommand("failed"))
+}
+
+func (r *Receiver) dropped() Delivery {
+	d := Delivery{Verdict: Dropped}
+	switch a := r.last(); {
+	case r.DeletedAt != nil:
+		d.Detail = "The subscription was deleted at " + at(*r.DeletedAt) + ", so its pending deliveries were dropped."
+	case access.IsAuditType(r.Event.Type) && !r.AuditEvents:
+		d.Detail = "The subscription stopped receiving audit events, so its pending ones were dropped."
+	case a == nil:
+		d.Detail = "The delivery was discarded while it waited. To send the event anyway, publish it again."
+	default:
+		d.Detail = "The delivery was discarded while it waited." + r.lastAttempt()
+		return r.sendAgain(d, r.redeliverCommand(a))
+	}
+	d.Detail += r.lastAttempt()
+	return d
+}

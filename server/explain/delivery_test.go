@@ -1,0 +1,155 @@
+package explain_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/server/explain"
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// The times of the table, in milliseconds.
+const (
+	published = int64(946_684_800_000) // 2000-01-01T00:00:00.000Z
+	now       = published + 60_000
+	later     = now + 30_000
+)
+
+// given returns a healthy subscription to every type with these deliveries of an event.
+func given(deliveries ...webhook.DeliveryFacts) explain.Receiver {
+	r := explain.Receiver{
+		Event: webhook.EventFacts{RowID: 9, Type: "order.paid", At: published, Plan: "growth", Kept: 24 * time.Hour}, Now: now,
+	}
+	r.Deliveries = deliveries
+	r.Subscription = webhook.Subscription{
+		RowID: 5, ID: "sub_5", OrganizationID: "org_3", URL: "https://Hooks.example.com:8443/path", Webhooks: true, AuditEvents: true,
+		Health: webhook.Health{Status: webhook.Healthy, Epoch: 1}, CreatedAt: published - 1000,
+	}
+	r.Birth = 1
+	return r
+}
+
+// pending returns a pending delivery.
+func pending(due int64) webhook.DeliveryFacts {
+	return webhook.DeliveryFacts{State: webhook.Pending, DueAt: due}
+}
+
+// attempt returns an attempt that ended.
+func attempt(number int, outcome webhook.Outcome, text string) *webhook.Attempt {
+	return &webhook.Attempt{ID: fmt.Sprintf("att_%d", number), Number: number, Outcome: outcome, Error: text, AttemptedAt: published + int64(number)*1000}
+}
+
+// ended returns a delivery that ended with a failed attempt.
+func ended(state webhook.DeliveryState) webhook.DeliveryFacts {
+	return webhook.DeliveryFacts{State: state, Attempts: 5, Last: attempt(5, webhook.Failed, "timeout")}
+}
+
+// with changes a subscription.
+func with(r explain.Receiver, change func(*explain.Receiver)) explain.Receiver {
+	change(&r)
+	return r
+}
+
+func paused(r *explain.Receiver) {
+	r.Health, r.DisabledAt = r.Deactivate("ana"), new(published+2000)
+}
+
+func disabled(r *explain.Receiver) {
+	r.Health = webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, LastError: "timeout"}
+}
+func failing(r *explain.Receiver) {
+	r.Health = webhook.Health{Status: webhook.Failing, ConsecutiveFailures: 7, LastError: "timeout", ProbeAt: later}
+}
+func planless(r *explain.Receiver) { r.Webhooks, r.Event.Plan = false, "free" }
+func held(r *explain.Receiver) {
+	r.QueueHeld, r.Event.Hold = true, &webhook.Hold{Since: published, Reason: "a restored backup."}
+}
+func old(r *explain.Receiver)     { r.Event.Kept = time.Second }
+func deleted(r *explain.Receiver) { r.DeletedAt = new(published + 5000) }
+
+func TestDeliveryOf(t *testing.T) {
+	t.Parallel()
+	const replay = "keyhook subscriptions replay sub_5 --since 2000-01-01T00:00:00.000Z --only "
+	for name, tt := range map[string]struct {
+		receiver explain.Receiver
+		verdict  explain.Verdict
+		detail   string
+		advice   string
+		next     *int64
+		attempts int
+	}{
+		"a delivery that is due waits for a slot, and not for a time": {given(pending(now)), explain.Scheduled, "as soon as it has a free slot", "", nil, 0},
+		"a delivery of the future has a time":                         {given(pending(later)), explain.Scheduled, "Attempt 1 follows at 2000-01-01T00:01:30.000Z.", "", new(later), 0},
+		"an interrupted attempt is not the receiver's": {given(webhook.DeliveryFacts{State: webhook.Pending, DueAt: now, Attempts: 1, Last: attempt(1, webhook.Interrupted, "interrupted")}),
+			explain.Scheduled, "A stop of Keyhook interrupted attempt 1", "", nil, 1},
+		"what arrived has arrived, even if it is sent again": {given(pending(now), ended(webhook.Exhausted), webhook.DeliveryFacts{State: webhook.Delivered, Attempts: 2, Last: attempt(2, webhook.Succeeded, "")}),
+			explain.Delivered, "Another delivery of the same event", "", nil, 7},
+		"what is sent again after its last attempt is on its way":   {given(pending(later), ended(webhook.Exhausted)), explain.Scheduled, "Attempt 5 failed at 2000-01-01T00:00:05.000Z: timeout.", "", new(later), 5},
+		"an attempt in progress comes before what waits and counts": {given(pending(later), webhook.DeliveryFacts{State: webhook.Pending, Sending: true, DueAt: now, Attempts: 1}), explain.Sending, "Attempt 2 began at 2000-01-01T00:01:00.000Z", "", nil, 2},
+		"the first of several pending ones decides":                 {given(pending(later+1), pending(later)), explain.Scheduled, "2000-01-01T00:01:30.000Z", "", new(later), 0},
+
+		"a pause comes before a plan and a held queue": {with(with(with(given(pending(now)), paused), planless), held), explain.HeldPaused,
+			"paused at 2000-01-01T00:00:02.000Z: deactivated by ana. The delivery waits until the subscription is reactivated. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
+			"keyhook subscriptions reactivate sub_5", nil, 0},
+		"a plan comes before a held queue":                  {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "Besides, an operator", "keyhook organizations update org_3 --plan growth", nil, 0},
+		"what is held says how long it waits":               {with(given(pending(now)), disabled), explain.HeldDisabled, "It waits until 2000-01-02T00:00:00.000Z at most", "keyhook subscriptions recover sub_5", nil, 0},
+		"a command names the organization that one acts in": {with(with(given(pending(now)), disabled), func(r *explain.Receiver) { r.ActFor = "org_3" }), explain.HeldDisabled, "15 failures", "keyhook subscriptions recover sub_5 --organization org_3", nil, 0},
+		"the next probe has a time":                         {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
+		"what waits for another probe has none":             {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now - 1) }), explain.WaitingForProbe, "not before 2000-01-01T00:01:30.000Z", "keyhook subscriptions recover sub_5", nil, 0},
+		"the highest pace is not raised further":            {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(9000)) }), explain.WaitingForPace, "9000 requests a second", "keyhook subscriptions update sub_5 --rate-limit-per-second 10000", nil, 0},
+		"a retry with a pace has a time":                    {with(given(pending(later)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(1)) }), explain.Scheduled, "", "", new(later), 0},
+
+		"what failed is replayed":                                  {given(ended(webhook.Exhausted)), explain.Exhausted, "Attempt 5 failed", replay + "failed", nil, 5},
+		"what failed at a failing receiver is recovered":           {with(given(ended(webhook.Exhausted)), failing), explain.Exhausted, "The subscription is failing.", "keyhook subscriptions recover sub_5", nil, 5},
+		"what failed before a pause is replayed":                   {with(given(ended(webhook.Exhausted)), paused), explain.Exhausted, "", replay + "failed", nil, 5},
+		"what failed long ago is delivered again by hand":          {with(with(given(ended(webhook.Exhausted)), failing), old), explain.Exhausted, "", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
+		"what failed needs a plan first":                           {with(given(ended(webhook.Exhausted)), planless), explain.Exhausted, "The plan free has no webhooks.", "keyhook organizations update org_3 --plan growth", nil, 5},
+		"a failed test is tested again":                            {with(given(ended(webhook.Exhausted)), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.Exhausted, "tests are not repeated", "keyhook subscriptions test sub_5", nil, 5},
+		"what was discarded is delivered again":                    {given(ended(webhook.Dropped)), explain.Dropped, "discarded", "keyhook deliveries redeliver sub_5 att_5", nil, 5},
+		"what was discarded without an attempt is published again": {given(webhook.DeliveryFacts{State: webhook.Dropped}), explain.Dropped, "publish it again", "", nil, 0},
+		"audit events are dropped with audit_events": {with(given(webhook.DeliveryFacts{State: webhook.Dropped}), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),
+			explain.Dropped, "stopped receiving audit events", "", nil, 0},
+		"nothing mends a deleted subscription":               {with(given(ended(webhook.Exhausted)), deleted), explain.Exhausted, "", "", nil, 5},
+		"what waits for a deleted subscription is dropped":   {with(given(pending(later)), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z", "", nil, 0},
+		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "storage.retention_events: 1 day)", "", nil, 0},
+
+		"a subscription that was deleted before": {with(given(), func(r *explain.Receiver) { r.DeletedAt = new(published - 1) }), explain.NotWanted, "before the event", "", nil, 0},
+		"a test of another subscription":         {with(given(), func(r *explain.Receiver) { r.Event.IsTest = true }), explain.NotWanted, "a test of another subscription", "", nil, 0},
+		"the event about the creation":           {with(given(), func(r *explain.Receiver) { r.Event.About, r.Birth = 5, 9 }), explain.AboutItself, "about this subscription", "", nil, 0},
+		"an event before the creation":           {with(given(), func(r *explain.Receiver) { r.Birth = 10 }), explain.CreatedLater, "created at 1999-12-31T23:59:59.000Z", "", nil, 0},
+		"a type that is not wanted comes before a plan that had no webhooks": {with(given(), func(r *explain.Receiver) { r.EventTypes, r.Event.PlanLacked = webhook.Types{"a"}, true }),
+			explain.NotWanted, "wants a, but not order.paid", "keyhook subscriptions update sub_5 --event-types a,order.paid", nil, 0},
+		"many types do not fit into a command": {with(given(), func(r *explain.Receiver) { r.EventTypes = webhook.Types(strings.Fields("a b c d e f g h i j k l")) }),
+			explain.NotWanted, "wants a, b, c, d, e, f, g, h, i, j and 2 more types, but not order.paid. Add the type", "", nil, 0},
+		"an audit event to a subscription without them": {with(given(), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),
+			explain.NotWanted, "does not receive audit events", "keyhook subscriptions update sub_5 --audit-events=true", nil, 0},
+		"a type that was added later":                                   {given(), explain.NotWanted, "wants order.paid now, but it did not", replay + "missed", nil, 0},
+		"a type that was added later, and a plan without webhook":       {with(given(), planless), explain.NotWanted, "Nothing can be sent before", "keyhook organizations update org_3 --plan growth", nil, 0},
+		"a plan that had no webhooks":                                   {with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now. A replay", replay + "missed", nil, 0},
+		"a plan that had no webhooks long ago":                          {with(with(given(), func(r *explain.Receiver) { r.Event.PlanLacked = true }), old), explain.PlanLackedWebhooks, "too old for a replay", "", nil, 0},
+		"a type that was added later to an event that is being deleted": {with(with(given(), func(r *explain.Receiver) { r.Event.Expired = true }), old), explain.NotWanted, "too old for a replay", "", nil, 0},
+		"news about the health of another host": {with(given(), func(r *explain.Receiver) {
+			r.Event.Type, r.Event.AboutURL = access.SubscriptionFailing, "https://other.example/"
+		}), explain.AboutItself, "only to a limited number in a minute.", "", nil, 0},
+		"news about the health of the same host": {with(given(), func(r *explain.Receiver) {
+			r.Event.Type, r.Event.AboutURL = access.SubscriptionFailing, "https://hooks.example.com/"
+		}), explain.AboutItself, "the same host, hooks.example.com", "", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tt.receiver.Explain()
+			if !strings.Contains(got.Detail, tt.detail) {
+				t.Errorf("detail %q, want %q", got.Detail, tt.detail)
+			}
+			want := explain.Delivery{Verdict: tt.verdict, Detail: got.Detail, Advice: tt.advice, NextAttemptAt: tt.next, Attempts: tt.attempts}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/keyhook/keyhook/storage/access"
+)
+
+// absent explains why no delivery was created.
+func (r *Receiver) absent() Delivery {
+	e, isAudit := r.Event, access.IsAuditType(r.Event.Type)
+	switch {
+	case r.DeletedAt != nil && *r.DeletedAt < e.At:
+		return Delivery{Verdict: NotWanted, Detail: "The subscription was deleted at " + at(*r.DeletedAt) + ", before the event."}
+	case e.About == r.RowID:
+		return Delivery{Verdict: AboutItself, Detail: "The event is about this subscription. No subscription receives events about itself, so that a failing receiver cannot cause more failures."}
+	case e.IsTest:
+		return Delivery{Verdict: NotWanted, Detail: "The event is a test of another subscription, and goes to that one only."}
+	case e.RowID <= r.Birth:
+		return Delivery{Verdict: CreatedLater, Detail: "The subscription was created at " + at(r.CreatedAt) + ", after the event of " + at(e.At) +
+			". New subscriptions get no earlier events. To send the event anyway, publish it again."}
+	case !r.EventTypes.Want(e.Type):
+		return r.unwanted()
+	case isAudit && !r.AuditEvents:
+		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events. After the change, a replay sends this event too.",
+			Advice: r.command("update --audit-events=true")}
+	case e.PlanLacked:
+		return r.planLacked()
+	case access.HealthNews(e.Type):
+		return r.healthNews()
+	}
+	return r.sendMissed(Delivery{Verdict: NotWanted,
+		Detail: "The subscription wants " + e.Type + " now, but it did not when the event was published, at " + at(e.At) + "."})
+}
+
+// maxTypesInAdvice is how many event types a command names.
+const maxTypesInAdvice = 10
+
+// unwanted explains an event of a type that the subscription does not want.
+func (r *Receiver) unwanted() Delivery {
+	types := r.EventTypes.Unique()
+	d := Delivery{Verdict: NotWanted}
+	shown := strings.Join(types[:min(len(types), maxTypesInAdvice)], ", ")
+	if more := len(types) - maxTypesInAdvice; more > 0 {
+		shown += fmt.Sprintf(" and %d more types", more)
+	}
+	d.Detail = "The subscription wants " + shown + ", but not " + r.Event.Type + "."
+	if len(types) <= maxTypesInAdvice {
+		d.Detail += " After the change, a replay sends this event too."
+		d.Advice = r.command("update --event-types " + strings.Join(append(types, r.Event.Type), ","))
+	} else {
+		d.Detail += " Add the type to its event_types. Then a replay sends this event too."
+	}
+	return d
+}
+
+func (r *Receiver) planLacked() Delivery {
+	d := Delivery{Verdict: PlanLackedWebhooks, Detail: "When the event was published, at " + at(r.Event.At) + ", the plan had no webhooks, so no delivery was created."}
+	if r.Webhooks {
+		d.Detail += " The plan " + r.Event.Plan + " has webhooks now."
+	}
+	return r.sendMissed(d)
+}
+
+// sendMissed adds how to send an event that has no delivery.
+func (r *Receiver) sendMissed(d Delivery) Delivery {
+	if r.isOld() {
+		d.Detail += " The event is too old for a replay. To send it anyway, publish it again."
+		return d
+	}
+	if r.Webhooks {
+		d.Detail += " A replay sends what the subscription missed."
+	}
+	return r.sendAgain(d, r.replayCommand("missed"))
+}
+
+// healthNews explains why news about the health of one subscription did not go to another.
+func (r *Receiver) healthNews() Delivery {
+	d := Delivery{Verdict: AboutItself, Detail: "The event is about the health of another subscription. Such events go only to subscriptions that are healthy and have another host, and only to a limited number in a minute."}
+	if about := host(r.Event.AboutURL); about != "" && about == host(r.URL) {
+		d.Detail += " This subscription has the same host, " + about + "."
+	}
+	return d
+}

@@ -1,0 +1,161 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/scan"
+	"github.com/keyhook/keyhook/storage/sqlite"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// EventFacts returns what is stored about an event. Faults: NotFound; Unavailable if too many reads of the organization's
+// logs are running.
+func (s *Store) EventFacts(ctx context.Context, organization int64, id string) (e webhook.EventFacts, err error) {
+	row, at, ok := s.ids.Row(access.EventID, id)
+	if !ok {
+		return e, fault.Missing("event")
+	}
+	end, err := s.logs.Take(ctx, organization)
+	if err != nil {
+		return e, err
+	}
+	defer end()
+	now, trusted := s.trustedTime()
+	isOld := trusted && s.retention.events > 0 && at < now-s.retention.events.Milliseconds()
+	if err := s.logs.Get(ctx, &e, selectEventFacts, row, at, organization); err != nil {
+		return e, missingEvent(sqlite.Missing(err, "event"), isOld)
+	}
+	e.Hold, e.Kept = s.Hold(), s.retention.events
+	if isOld && e.Hold == nil { // while the queue is held, retention deletes nothing
+		var waiting bool
+		if err := s.logs.Get(ctx, &waiting, "SELECT "+eventWaits+" FROM events e WHERE e.id = ?", row); err != nil {
+			return e, fmt.Errorf("look for open subscriptions: %w", err)
+		}
+		e.Expired = !waiting
+	}
+	return e, nil
+}
+
+const selectEventFacts = `
+	SELECT e.id, e.type, e.created_at, coalesce(e.about, 0) AS about, coalesce(about.url, '') AS about_url, p.name AS plan,
+	       e.type = '` + webhook.TestType + `' AND EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.cause = ` + causeTest + `) AS is_test,
+	       e.held IS NULL AS plan_lacked
+	FROM events e
+	CROSS JOIN organizations o ON o.id = e.organization_id CROSS JOIN plans p ON p.id = o.plan_id
+	LEFT JOIN subscriptions about ON about.id = e.about
+	WHERE e.id = ? AND e.created_at = ? AND e.organization_id = ?`
+
+// missingEvent says that retention deletes events as old as the id, if the event was not found. The id tells its age, so this
+// reveals nothing about events of others.
+func missingEvent(err error, isOld bool) error {
+	if !isOld || fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return fault.New(fault.NotFound, "not_found",
+		"There is no such event. This id is older than storage.retention_events, and older events are deleted.")
+}
+
+// receiverRow is a row of ReceiverPage.
+type receiverRow struct {
+	webhook.ReceiverFacts
+	Found string `db:"deliveries"` // a JSON array of storedDelivery
+}
+
+// storedDelivery is a delivery in the JSON of receiverColumns.
+type storedDelivery struct {
+	ID       int64           `json:"id"`
+	State    int             `json:"state"`
+	Cause    webhook.Trigger `json:"cause"`
+	Attempts int             `json:"attempts"`
+	DueAt    int64           `json:"due_at"`
+	Last     *storedAttempt  `json:"last"`
+}
+
+type storedAttempt struct {
+	ID      int64           `json:"id"`
+	Outcome webhook.Outcome `json:"outcome"`
+	Status  *int            `json:"status"`
+	Error   string          `json:"error"`
+	At      int64           `json:"at"`
+	Took    int64           `json:"took"`
+}
+
+// receiverColumns has one snapshot of everything about a subscription and the event ?5. Only redeliveries and replays create
+// more than one delivery, and the newest twenty tell enough.
+var receiverColumns = subscriptionColumns + `, s.birth, s.deleted_at, ` + firstDueColumn + `, (
+	SELECT json_group_array(json_object('id', own.id, 'state', own.state, 'cause', own.cause, 'attempts', own.attempts, 'due_at', own.due_at, 'last', json((
+		SELECT json_object('id', a.id, 'outcome', a.outcome, 'status', a.response_status, 'error', a.error, 'at', a.attempted_at, 'took', a.duration_ms)
+		FROM attempts a WHERE a.id BETWEEN own.id << 8 AND own.id << 8 | 255 ORDER BY a.id DESC LIMIT 1))))
+	FROM (SELECT id, state, cause, attempts, due_at FROM deliveries WHERE event_id = ?5 AND subscription_id = s.id ORDER BY id DESC LIMIT 20) own) AS deliveries`
+
+// ReceiverPage returns what is stored about an event and the subscriptions of its organization. Faults: NotFound if the filter
+// names an unknown subscription; Unavailable if too many reads of the organization's logs are running.
+func (s *Store) ReceiverPage(ctx context.Context, organization int64, e webhook.EventFacts, f webhook.ReceiverFilter) (page webhook.ReceiverPage, err error) {
+	var rows []receiverRow
+	if f.ID != "" {
+		rows, err = s.receiver(ctx, organization, e, f.ID)
+	} else {
+		list := scan.List[receiverRow]{
+			Logs: s.logs, Table: "subscriptions s", Index: "subscriptions_by_organization", Columns: receiverColumns,
+			Joins: subscriptionJoins, Where: "(s.deleted_at IS NULL OR s.deleted_at >= ?6)",
+		}
+		rows, page.Next, err = list.Page(ctx, scan.Query{
+			Organization: organization, Before: f.Before, Limit: f.Limit, Args: []any{e.RowID, e.At},
+			Filtered: true, // deleted subscriptions add up, as a log does
+		})
+	}
+	if err != nil {
+		return page, err
+	}
+	page.Receivers = make([]webhook.ReceiverFacts, len(rows))
+	for i, row := range rows {
+		if page.Receivers[i], err = s.receiverFacts(row, e); err != nil {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+// receiver is ReceiverPage for one subscription.
+func (s *Store) receiver(ctx context.Context, organization int64, e webhook.EventFacts, id string) ([]receiverRow, error) {
+	end, err := s.logs.Take(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var row receiverRow
+	err = s.logs.Get(ctx, &row, selectReceiver, organization, id, nil, nil, e.RowID)
+	return []receiverRow{row}, sqlite.Missing(err, "subscription")
+}
+
+// selectReceiver has its event in ?5, because receiverColumns is also a part of a list.
+var selectReceiver = "SELECT " + receiverColumns + " FROM subscriptions s" + subscriptionJoins + `
+	WHERE s.organization_id = ?1 AND s.public_id = ?2`
+
+// receiverFacts reads a row.
+func (s *Store) receiverFacts(row receiverRow, e webhook.EventFacts) (webhook.ReceiverFacts, error) {
+	f := row.ReceiverFacts
+	s.completeSubscription(&f.Subscription, e.Hold)
+	var found []storedDelivery
+	if err := json.Unmarshal([]byte(row.Found), &found); err != nil {
+		return f, fmt.Errorf("read deliveries: %w", err)
+	}
+	for _, d := range found {
+		delivery := webhook.DeliveryFacts{State: webhook.DeliveryState(d.State), Cause: d.Cause, Attempts: d.Attempts, DueAt: d.DueAt}
+		if delivery.State >= sending {
+			delivery.State, delivery.Sending = webhook.Pending, true
+		}
+		if a := d.Last; a != nil {
+			delivery.Last = &webhook.Attempt{
+				RowID: a.ID, ID: s.ids.ID(access.AttemptID, a.ID, a.At), Number: int(a.ID & 255), Outcome: a.Outcome,
+				ResponseStatus: a.Status, Error: a.Error, AttemptedAt: a.At, DurationMS: a.Took,
+			}
+		}
+		f.Deliveries = append(f.Deliveries, delivery)
+	}
+	return f, nil
+}

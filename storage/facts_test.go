@@ -1,0 +1,134 @@
+package storage_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
+	"github.com/keyhook/keyhook/storage/storagetest"
+	"github.com/keyhook/keyhook/storage/webhook"
+)
+
+// receiverIDs returns the subscriptions of all pages of that size.
+func (x fixture) receiverIDs(t *testing.T, e webhook.EventFacts, limit int) []string {
+	t.Helper()
+	ids := []string{}
+	for f := (webhook.ReceiverFilter{Limit: limit}); ; {
+		page := must[webhook.ReceiverPage](t)(x.ReceiverPage(t.Context(), x.org(), e, f))
+		for _, r := range page.Receivers {
+			ids = append(ids, r.ID)
+			f.Before = r.RowID
+		}
+		if len(page.Receivers) < limit && page.Next == 0 {
+			return ids
+		}
+	}
+}
+
+func TestReceiverPage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newFixture(t)
+		second, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/2")
+		gone, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/3")
+		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		p := storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		time.Sleep(time.Second)
+		if err := x.DeleteSubscription(t.Context(), x.actor(), x.org(), second.ID); err != nil {
+			t.Fatal(err)
+		}
+		later, _ := storagetest.Subscription(t, x.Store, x.owner, "https://example.com/4")
+		stranger, _ := storagetest.Organization(t, x.Store, "other", "growth", access.RoleOwner)
+		foreign, _ := storagetest.Subscription(t, x.Store, stranger, "https://example.org/")
+		e := must[webhook.EventFacts](t)(x.EventFacts(t.Context(), x.org(), p.ID))
+
+		// It lists the subscriptions that lived when the event was published, or were created later.
+		for _, limit := range []int{1, 2, 10} {
+			if d := cmp.Diff([]string{later.ID, second.ID, x.sub.ID}, x.receiverIDs(t, e, limit)); d != "" {
+				t.Errorf("in pages of %d (-want +got):\n%s", limit, d)
+			}
+		}
+
+		// It finds one subscription, even if it was deleted before.
+		page := must[webhook.ReceiverPage](t)(x.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: gone.ID}))
+		if len(page.Receivers) != 1 || page.Receivers[0].DeletedAt == nil || len(page.Receivers[0].Deliveries) != 0 {
+			t.Errorf("found %+v", page.Receivers)
+		}
+
+		// It knows nothing about another organization.
+		_, err := x.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: foreign.ID})
+		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
+		_, err = x.EventFacts(t.Context(), stranger.Organization.RowID, p.ID)
+		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
+
+		// It has the newest twenty deliveries with their last attempts.
+		jobs := x.jobs(t) // also of audit events
+		job := jobs[slices.IndexFunc(jobs, func(j webhook.Job) bool { return j.EventID == p.ID })]
+		x.end(t, job, x.begin(t, job), false)
+		first := must[[]webhook.Attempt](t)(x.Attempts(t.Context(), x.org(), x.sub.ID, webhook.AttemptFilter{Limit: 1}))[0]
+		for range 22 {
+			if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, first.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := must[webhook.ReceiverPage](t)(x.ReceiverPage(t.Context(), x.org(), e, webhook.ReceiverFilter{Limit: 10, ID: x.sub.ID})).Receivers[0]
+		if len(r.Deliveries) != 20 || r.Deliveries[0].Cause != webhook.ByHand || r.Deliveries[0].Last != nil {
+			t.Errorf("%d deliveries, the newest: %+v", len(r.Deliveries), r.Deliveries[0])
+		}
+
+		// It scans no table.
+		if n := noneGrows(t, x.Store, map[string]string{"FROM deliveries own": "TEMP B-TREE", "INDEXED BY deliveries_sending": "TEMP B-TREE FOR LAST TERM"}); n < 10 {
+			t.Errorf("only %d statements were run", n)
+		}
+	})
+}
+
+func TestEventFactsAfterRetention(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := storagetest.Options(t, filepath.Join(t.TempDir(), "keyhook.db"))
+		o.KeepEvents = time.Hour
+		store, _ := storagetest.OpenWith(t, o)
+		x := fixtureOf(t, store)
+		p := storagetest.Publish(t, x.Store, x.owner, "order.paid")
+		if _, err := x.UpdateSubscription(t.Context(), x.actor(), x.org(), x.sub.ID, webhook.SubscriptionChange{IsActive: new(false)}); err != nil {
+			t.Fatal(err)
+		}
+		expired := func() bool {
+			return must[webhook.EventFacts](t)(x.EventFacts(t.Context(), x.org(), p.ID)).Expired
+		}
+		time.Sleep(time.Hour)
+		if expired() {
+			t.Error("an event expires before the end of the retention")
+		}
+		if err := x.HoldQueue(t.Context(), x.actor(), ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if expired() {
+			t.Error("an event expires while the queue is held")
+		}
+		if _, err := x.ReleaseQueue(t.Context(), x.actor()); err != nil {
+			t.Fatal(err)
+		}
+		if !expired() {
+			t.Error("an event that nobody waits for has not expired")
+		}
+		time.Sleep(time.Minute)
+		_, err := x.EventFacts(t.Context(), x.org(), p.ID)
+		storagetest.ExpectFault(t, err, fault.NotFound, "not_found")
+		if f, _ := fault.As(err); !strings.Contains(f.Message, "storage.retention_events") {
+			t.Errorf("the fault is %q", f.Message)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package webhook
+
+import "time"
+
+// EventFacts is what is stored about an event, for the explanation of its deliveries.
+type EventFacts struct {
+	RowID    int64  `db:"id"`
+	Type     string `db:"type"`
+	At       int64  `db:"created_at"`
+	About    int64  `db:"about"`     // the subscription that the event is about, by row id; 0 if there is none
+	AboutURL string `db:"about_url"` // its URL now
+	IsTest   bool   `db:"is_test"`   // a test of one subscription
+	// PlanLacked says that the plan of the organization had no webhooks when the event was published.
+	PlanLacked bool   `db:"plan_lacked"`
+	Plan       string `db:"plan"` // the plan now
+	Hold       *Hold  `db:"-"`
+	// Kept is how long events are kept; 0 means forever.
+	Kept time.Duration `db:"-"`
+	// Expired says that the event is older than that and no open subscription waits for it. So it is being deleted.
+	Expired bool `db:"-"`
+}
+
+// ReceiverFacts is what is stored about an event and one subscription of its organization.
+type ReceiverFacts struct {
+	Schedule
+	Birth     int64  `db:"birth"` // row id of the event about the subscription's creation
+	DeletedAt *int64 `db:"deleted_at"`
+	// Deliveries of the event to the subscription, the newest first. There may be older ones.
+	Deliveries []DeliveryFacts `db:"-"`
+}
+
+// DeliveryFacts is a delivery of the event with its last attempt that ended.
+type DeliveryFacts struct {
+	State    DeliveryState
+	Sending  bool // an attempt is in progress, since DueAt
+	Cause    Trigger
+	Attempts int // that ended
+	DueAt    int64
+	Last     *Attempt // nil if none ended
+}
+
+// ReceiverFilter selects subscriptions of an organization, newest first. ID selects one subscription, which may be deleted.
+// Otherwise subscriptions that were deleted before the event are left out.
+type ReceiverFilter struct {
+	Before int64 // row id at which the page begins
+	Limit  int
+	ID     string
+}
+
+// ReceiverPage is a part of a list, newest first. Next is as in SubscriptionPage.
+type ReceiverPage struct {
+	Receivers []ReceiverFacts
+	Next      int64
+}
