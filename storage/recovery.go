@@ -290,7 +290,7 @@ func (s *Store) discardWaiting(ctx context.Context, organization, subscription i
 		}
 	}
 	return returning(ctx, s.workFor(organization).rows(len(waiting)), func(t *tx) (int64, error) {
-		clear(t.sending) // what it remembers of their states
+		clear(t.sending) // an attempt may have begun since they were read
 		n, err := t.Affected(dropDeliveries+`SELECT value FROM json_each(?)) AND state IN (`+statePending+`, `+stateSending+`)`, rowList(ids))
 		t.OnCommit(func() { s.pending.add(subscription, -n) })
 		return n, err

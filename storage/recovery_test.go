@@ -161,12 +161,12 @@ func TestRecoverWithoutAnOutage(t *testing.T) {
 		const chunk = 250
 		x := newOneAttemptFixture(t)
 		x.endAll(t, true)
-		at := x.read(t).FailingSince
 		for left := 2*chunk + 1; left > 0; left -= 100 {
 			x.publish(t, min(left, 100), "a")
 			x.endAll(t, false)
 		}
-		if at = x.read(t).FailingSince; at == 0 {
+		at := x.read(t).FailingSince
+		if at == 0 {
 			t.Fatal("it is not failing")
 		}
 		x.recovers(t, 0, webhook.Recovery{Deliveries: 2*chunk + 1, Since: at})
