@@ -82,7 +82,7 @@ var arrivals = map[string]arrival{
 			sub = e.subscribe(t, "good.example", "ok")
 			e.patch(t, sub, `{"is_active":false}`)
 			return e.publish(t, "order.paid"), sub
-		}, explain.HeldPaused, "It waits until ", "keyhook subscriptions reactivate SUB", false, 0,
+		}, explain.HeldPaused, "Keyhook keeps it until ", "keyhook subscriptions reactivate SUB", false, 0,
 	},
 	"a held queue": {
 		func(t *testing.T, e *engine) (string, string) {

@@ -174,7 +174,10 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 	default:
 		return r.open(d, w)
 	}
-	w.Detail += r.otherBlocks() + r.lastAttempt() + r.untilExpiry()
+	if w.Verdict != HeldQueue { // retention deletes nothing that only waits for the queue
+		w.Detail += r.untilExpiry()
+	}
+	w.Detail += r.otherBlocks() + r.lastAttempt()
 	return w
 }
 
@@ -246,7 +249,7 @@ func (r *Receiver) untilExpiry() string {
 	if r.Event.Kept == 0 {
 		return ""
 	}
-	return " It waits until " + at(r.Event.At+r.Event.Kept.Milliseconds()) + " at most; then it is deleted."
+	return " Keyhook keeps it until " + at(r.Event.At+r.Event.Kept.Milliseconds()) + "."
 }
 
 func (r *Receiver) expired() Delivery {
@@ -257,6 +260,9 @@ func (r *Receiver) expired() Delivery {
 func (r *Receiver) exhausted() Delivery {
 	d := Delivery{Verdict: Exhausted, Detail: "All attempts failed, so Keyhook gave up." + r.lastAttempt()}
 	switch a := r.last(); {
+	case r.DeletedAt != nil:
+		d.Detail += " The subscription was deleted at " + at(*r.DeletedAt) + "."
+		return d
 	case r.Event.IsTest:
 		d.Detail = "The test failed, and tests are not repeated." + r.lastAttempt()
 		return r.sendAgain(d, r.command("test"))

@@ -94,10 +94,10 @@ func TestDeliveryOf(t *testing.T) {
 		"the first of several pending ones decides":                 {given(pending(later+1), pending(later)), explain.Scheduled, "2000-01-01T00:01:30.000Z", "", new(later), 0},
 
 		"a pause comes before a plan and a held queue": {with(with(with(given(pending(now)), paused), planless), held), explain.HeldPaused,
-			"paused at 2000-01-01T00:00:02.000Z: deactivated by ana. The delivery waits until the subscription is reactivated. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
+			"paused at 2000-01-01T00:00:02.000Z: deactivated by ana. The delivery waits until the subscription is reactivated. Keyhook keeps it until 2000-01-02T00:00:00.000Z. Besides, the plan free has no webhooks. Besides, an operator has stopped all sending at 2000-01-01T00:00:00.000Z: a restored backup.",
 			"keyhook subscriptions reactivate sub_5", nil, 0},
 		"a plan comes before a held queue":                   {with(with(given(pending(now)), planless), held), explain.BlockedByPlan, "Besides, an operator", "keyhook organizations update org_3 --plan growth", nil, 0},
-		"what is held says how long it waits":                {with(given(pending(now)), disabled), explain.HeldDisabled, "It waits until 2000-01-02T00:00:00.000Z at most", "keyhook subscriptions recover sub_5", nil, 0},
+		"what is held says how long it waits":                {with(given(pending(now)), disabled), explain.HeldDisabled, "Keyhook keeps it until 2000-01-02T00:00:00.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
 		"without webhooks, the plan comes before a recovery": {with(with(given(pending(now)), disabled), planless), explain.HeldDisabled, "Besides, the plan free has no webhooks.", "keyhook organizations update org_3 --plan growth", nil, 0},
 		"a command names the organization that one acts in":  {with(with(given(pending(now)), disabled), func(r *explain.Receiver) { r.ActFor = "org_3" }), explain.HeldDisabled, "15 failures", "keyhook subscriptions recover sub_5 --organization org_3", nil, 0},
 		"the next probe has a time":                          {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
@@ -116,7 +116,9 @@ func TestDeliveryOf(t *testing.T) {
 		"what was discarded without an attempt is published again": {given(webhook.DeliveryFacts{State: webhook.Dropped}), explain.Dropped, "publish it again", "", nil, 0},
 		"audit events are dropped with audit_events": {with(given(webhook.DeliveryFacts{State: webhook.Dropped}), func(r *explain.Receiver) { r.Event.Type, r.AuditEvents = access.KeyCreated, false }),
 			explain.Dropped, "stopped receiving audit events", "", nil, 0},
-		"nothing mends a deleted subscription":               {with(given(ended(webhook.Exhausted)), deleted), explain.Exhausted, "", "", nil, 5},
+		"nothing mends a deleted subscription":               {with(given(ended(webhook.Exhausted)), deleted), explain.Exhausted, "timeout. The subscription was deleted at 2000-01-01T00:00:05.000Z.", "", nil, 5},
+		"a deleted subscription is not changed":              {with(with(given(), deleted), func(r *explain.Receiver) { r.EventTypes = webhook.Types{"a"} }), explain.NotWanted, "wants a, but not order.paid. It was deleted at 2000-01-01T00:00:05.000Z.", "", nil, 0},
+		"a deleted subscription gets no replay":              {with(with(given(), deleted), func(r *explain.Receiver) { r.Event.PlanLacked = true }), explain.PlanLackedWebhooks, "The plan growth has webhooks now.", "", nil, 0},
 		"what waits for a deleted subscription is dropped":   {with(given(pending(later)), deleted), explain.Dropped, "deleted at 2000-01-01T00:00:05.000Z", "", nil, 0},
 		"what a closed subscription waits for too long goes": {with(with(given(pending(now)), paused), func(r *explain.Receiver) { r.Event.Expired = true }), explain.Expired, "storage.retention_events: 1 day)", "", nil, 0},
 

@@ -23,7 +23,7 @@ func (r *Receiver) absent() Delivery {
 	case !r.EventTypes.Want(e.Type):
 		return r.unwanted()
 	case isAudit && !r.AuditEvents:
-		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events. After the change, a replay sends this event too.",
+		return Delivery{Verdict: NotWanted, Detail: "The event is an audit event, and the subscription does not receive audit events." + r.ifLive(" After the change, a replay sends this event too."),
 			Advice: r.command("update --audit-events=true")}
 	case e.PlanLacked:
 		return r.planLacked()
@@ -32,6 +32,14 @@ func (r *Receiver) absent() Delivery {
 	}
 	return r.sendMissed(Delivery{Verdict: NotWanted,
 		Detail: "The subscription wants " + e.Type + " now, but it did not when the event was published, at " + at(e.At) + "."})
+}
+
+// ifLive returns a text, unless the subscription was deleted. Then it says so, because nothing can be sent to it.
+func (r *Receiver) ifLive(text string) string {
+	if r.DeletedAt != nil {
+		return " It was deleted at " + at(*r.DeletedAt) + "."
+	}
+	return text
 }
 
 // maxTypesInAdvice is how many event types a command names.
@@ -47,10 +55,10 @@ func (r *Receiver) unwanted() Delivery {
 	}
 	d.Detail = "The subscription wants " + shown + ", but not " + r.Event.Type + "."
 	if len(types) <= maxTypesInAdvice {
-		d.Detail += " After the change, a replay sends this event too."
+		d.Detail += r.ifLive(" After the change, a replay sends this event too.")
 		d.Advice = r.command("update --event-types " + strings.Join(append(types, r.Event.Type), ","))
 	} else {
-		d.Detail += " Add the type to its event_types. Then a replay sends this event too."
+		d.Detail += r.ifLive(" Add the type to its event_types. Then a replay sends this event too.")
 	}
 	return d
 }
@@ -65,6 +73,9 @@ func (r *Receiver) planLacked() Delivery {
 
 // sendMissed adds how to send an event that has no delivery.
 func (r *Receiver) sendMissed(d Delivery) Delivery {
+	if r.DeletedAt != nil {
+		return d
+	}
 	if r.isOld() {
 		d.Detail += " The event is too old for a replay. To send it anyway, publish it again."
 		return d
