@@ -180,7 +180,8 @@ CREATE TABLE subscriptions (
     last_error            TEXT    NOT NULL CHECK (last_error <> '' OR status = 'healthy'),
     epoch                 INTEGER NOT NULL, -- grows with every change of status, URL or secret
     failing_since         INTEGER NOT NULL, -- the first failure since the last success; 0 if there is none
-    probe_at              INTEGER NOT NULL, -- while failing: the time of the next probe
+    probe_at              INTEGER NOT NULL, -- the time of the next probe, while failing, or disabled and probed
+    recover_since         INTEGER, -- a probe brought it back: send again what ended exhausted since then
     paused                INTEGER NOT NULL CHECK (paused = 0 OR paused = 1 AND status = 'disabled'), -- 1: disabled by hand
     rate_limit_per_second INTEGER CHECK (rate_limit_per_second BETWEEN 1 AND 10000), -- attempts; NULL is no limit
     secret                BLOB    NOT NULL, -- sealed
@@ -198,6 +199,7 @@ CREATE TABLE subscriptions (
 
 CREATE INDEX subscriptions_by_organization ON subscriptions (organization_id);
 CREATE INDEX subscriptions_by_overlap ON subscriptions (previous_until) WHERE previous_secret IS NOT NULL;
+CREATE INDEX subscriptions_to_recover ON subscriptions (id) WHERE recover_since IS NOT NULL;
 CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;

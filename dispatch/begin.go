@@ -43,7 +43,7 @@ func (s *scheduler) beginLimit(l *lane) int {
 
 // mayProbe reports whether a failing lane may send its probe now.
 func (s *scheduler) mayProbe(l *lane) bool {
-	return l.stages.unsettled() == 0 && l.requests() == 0 && s.isDue(l.health.ProbeAt)
+	return l.stages.unsettled() == 0 && l.requests() == 0 && s.probeIsDue(l)
 }
 
 // maxBegun returns how many attempts may be begun and not sent, in all lanes.

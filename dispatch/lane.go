@@ -116,6 +116,7 @@ type lane struct {
 type knownSubscription struct {
 	target               *preparedTarget // nil: never read
 	health               webhook.Health
+	probesDisabled       bool    // it is disabled, and its probe was due when the health was read
 	bucket               *bucket // of its rate limit; nil: no limit
 	version, wantVersion uint64
 	globalVersion        uint64
@@ -171,10 +172,22 @@ func (l *lane) isIdle() bool {
 
 func (t *laneTests) any() bool { return len(t.waiting)+len(t.running) > 0 }
 
-func (l *lane) isFailing() bool { return l.health.Status == webhook.Failing }
+// isFailing reports whether the lane gets one probe at a time: its subscription is failing, or it is disabled and its probe
+// is due.
+func (l *lane) isFailing() bool { return l.health.Status == webhook.Failing || l.probesDisabled }
 
 // isClosed reports whether the cached state forbids sending.
-func (l *lane) isClosed() bool { return !l.target.Open || l.health.Status == webhook.Disabled }
+func (l *lane) isClosed() bool {
+	return !l.target.Open || l.health.Status == webhook.Disabled && !l.probesDisabled
+}
+
+// setHealth sets the known health of a lane's subscription.
+func (s *scheduler) setHealth(l *lane, h webhook.Health) {
+	l.health, l.probesDisabled = h, s.options.Policy.ProbeIsDue(h, s.now)
+}
+
+// probeIsDue reports whether the time of the next probe has come.
+func (s *scheduler) probeIsDue(l *lane) bool { return l.probesDisabled || s.isDue(l.health.ProbeAt) }
 
 // willFail reports whether the lane will be failing once its last failures are settled. A request sent before that
 // would be wasted.

@@ -85,6 +85,7 @@ func (o Options) validate() error {
 	check(o.Policy.FailingAfter >= 1, "failing after is %d, but must be at least 1", o.Policy.FailingAfter)
 	check(o.Policy.DisabledAfter > o.Policy.FailingAfter, "disabled after is %d, but must be more than failing after, %d",
 		o.Policy.DisabledAfter, o.Policy.FailingAfter)
+	check(o.Policy.ProbeDisabled >= 0, "probe disabled is %s, but must not be negative", o.Policy.ProbeDisabled)
 	check(o.RetryBase >= time.Millisecond, "retry base is %s, but must be at least 1ms", o.RetryBase)
 	check(o.RetryMax >= max(o.RetryBase, time.Millisecond), "retry max is %s, but must be at least retry base, %s", o.RetryMax, o.RetryBase)
 	check(o.RetryFactor >= 1, "retry factor is %g, but must be at least 1", o.RetryFactor) // also false for NaN

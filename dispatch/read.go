@@ -50,7 +50,7 @@ func (d *Dispatcher) runRead(ctx context.Context, request readRequest) message {
 		if !t.Open {
 			return result
 		}
-		if t.Status == webhook.Failing {
+		if t.Status != webhook.Healthy {
 			request.limit = min(request.limit, 1)
 		}
 	}
@@ -94,7 +94,8 @@ func (s *scheduler) finishRead(m readReturned) {
 func (s *scheduler) useTarget(m readReturned) {
 	l := m.lane
 	s.setOrg(l, m.target.Organization)
-	l.target, l.health, l.version, l.globalVersion = m.target, m.target.Health, m.wantVersion, m.globalVersion
+	l.target, l.version, l.globalVersion = m.target, m.wantVersion, m.globalVersion
+	s.setHealth(l, m.target.Health)
 	if l.bucket = l.bucket.withLimit(m.target.RateLimitPerSecond, s.clock); l.bucket != nil {
 		s.trimHead(l, l.maxQueued())
 	}
@@ -160,7 +161,7 @@ func (s *scheduler) needsRead(l *lane) bool {
 	if !s.isCurrent(l) {
 		return l.table.hasMore || l.stages[queued] > 0 || l.stages[begun] > 0
 	}
-	if !l.table.hasMore || l.isFailing() && (l.stages.unsettled() > 0 || l.stages[queued] > 0 || !s.isDue(l.health.ProbeAt)) {
+	if !l.table.hasMore || l.isFailing() && (l.stages.unsettled() > 0 || l.stages[queued] > 0 || !s.probeIsDue(l)) {
 		return false
 	}
 	// Each read repeats the jobs that are already in memory. So do not read only a few more.
@@ -284,6 +285,12 @@ type lanesListed struct {
 	duration time.Duration
 }
 
+// wakesAt reports whether a parked lane with this time of its probe may get the probe now; 0 is never. Its subscription is
+// read to find out. A time that is too far away was set before the clock was set back.
+func (s *scheduler) wakesAt(probeAt int64) bool {
+	return probeAt != 0 && (probeAt <= s.now || probeAt > s.now+s.options.Policy.ProbeDisabled.Milliseconds())
+}
+
 // finishList notes which lanes have more deliveries in the table than in memory.
 func (s *scheduler) finishList(m lanesListed) {
 	s.reads.listing = false
@@ -297,9 +304,10 @@ func (s *scheduler) finishList(m lanesListed) {
 	s.reads.droppedUnread = false
 	s.reads.listAfter = s.clock.Add(listInterval(m.duration))
 	for _, pending := range m.lanes {
-		if _, parked := s.parked[pending.Subscription]; parked {
+		if probeAt, parked := s.parked[pending.Subscription]; parked && !s.wakesAt(probeAt) {
 			continue
 		}
+		delete(s.parked, pending.Subscription)
 		l := s.laneOf(pending.Subscription, pending.Organization)
 		// The lane may know a new delivery but not the older ones, for example after its subscription was closed.
 		// Read the table to find them.

@@ -36,7 +36,7 @@ type scheduler struct {
 	roundClock
 
 	lanes     map[int64]*lane
-	parked    map[int64]struct{}      // closed subscriptions with pending deliveries, which have no lane
+	parked    map[int64]int64         // closed subscriptions with pending deliveries, which have no lane, with the times of their probes
 	orgs      map[int64]*orgLanes     // by organization row
 	resources [resourceKinds]resource // shared by the organizations, with the lanes that wait for them
 	timetable timetable
@@ -98,7 +98,7 @@ type resultState struct {
 func newScheduler(d *Dispatcher, w *worker) *scheduler {
 	s := &scheduler{
 		Dispatcher: d, worker: w, roundClock: roundClock{maxPutOff: (d.options.RetryMax + time.Minute).Milliseconds()},
-		lanes: map[int64]*lane{}, parked: map[int64]struct{}{}, orgs: map[int64]*orgLanes{}, bodies: bodies{}, failingOps: map[string]bool{},
+		lanes: map[int64]*lane{}, parked: map[int64]int64{}, orgs: map[int64]*orgLanes{}, bodies: bodies{}, failingOps: map[string]bool{},
 		reads: readState{listNow: true}, waitsForJobs: true,
 	}
 	for kind, all := range [resourceKinds]int{
@@ -303,7 +303,10 @@ func (s *scheduler) dropLane(l *lane) {
 		return
 	}
 	if l.parked {
-		s.parked[l.subscription] = struct{}{}
+		s.parked[l.subscription] = 0
+		if s.options.Policy.ProbesDisabled(l.health) {
+			s.parked[l.subscription] = l.health.ProbeAt
+		}
 	}
 	s.updateLate(l)
 	s.openings.forget(l.subscription)

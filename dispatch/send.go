@@ -115,9 +115,9 @@ func (s *scheduler) updateHealth(l *lane, now webhook.Settled) {
 		}
 	case epoch < l.health.Epoch: // older than what is known
 	case epoch == l.health.Epoch:
-		l.health = now.Health
+		s.setHealth(l, now.Health)
 	case now.Changed && epoch == l.health.Epoch+1:
-		l.health = now.Health
+		s.setHealth(l, now.Health)
 		s.recheckBegun(l)
 	default:
 		l.wantVersion++

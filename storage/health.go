@@ -21,6 +21,11 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 	if err := writeHealth(t, r.Subscription, next); err != nil {
 		return next, err
 	}
+	if sub.Status == webhook.Disabled && next.Status == webhook.Healthy {
+		if err := markForRecovery(t, r.Subscription, sub.FailingSince); err != nil {
+			return next, err
+		}
+	}
 	s.observeHealth(t, sub.Health, next)
 	if next.Status == sub.Status {
 		return next, nil

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -77,7 +79,13 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 			if err != nil {
 				return err
 			}
-			if sub.open() && sub.Epoch == start.Epoch {
+			may := sub.open()
+			if !may {
+				if may, err = s.mayProbe(t, sub, start); err != nil {
+					return err
+				}
+			}
+			if may && sub.Epoch == start.Epoch {
 				allowed = append(allowed, i)
 			}
 		}
@@ -87,6 +95,22 @@ func (s *Store) Begin(ctx context.Context, starts []webhook.Start) ([]int64, err
 		return nil, fmt.Errorf("begin attempts: %w", err)
 	}
 	return ids, nil
+}
+
+// mayProbe reports whether an attempt may begin as the probe of a disabled subscription: one at a time, when it is due, of
+// the delivery that has waited longest.
+func (s *Store) mayProbe(t *tx, sub *cachedSubscription, start webhook.Start) (bool, error) {
+	if !sub.receives() || !s.policy.ProbeIsDue(sub.Health, t.Now()) {
+		return false, nil
+	}
+	var first int64
+	err := t.Get(&first, `
+		SELECT first.id FROM (`+firstPending("?1")+`) first WHERE NOT EXISTS (
+			SELECT 1 FROM deliveries d INDEXED BY deliveries_sending WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+`)`, start.Subscription)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return first == start.Delivery, err
 }
 
 // beginAttempts claims the deliveries of the allowed starts and sets their ids. It leaves out deliveries that do not wait

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/fault"
 	"github.com/keyhook/keyhook/storage/scan"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -157,6 +158,48 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 		})
 	})
 }
+
+// markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
+// outage began.
+func markForRecovery(t *tx, subscription, since int64) error {
+	_, err := t.Exec("UPDATE subscriptions SET recover_since = ? WHERE id = ?", since, subscription)
+	return err
+}
+
+// recoverMarked recovers the subscriptions that probes brought back.
+func (s *Store) recoverMarked(ctx context.Context) error {
+	var marked []struct {
+		RowID        int64  `db:"id"`
+		ID           string `db:"public_id"`
+		Organization int64  `db:"organization_id"`
+		Since        int64  `db:"recover_since"`
+	}
+	if err := s.list(ctx, &marked, `
+		SELECT id, public_id, organization_id, recover_since FROM subscriptions INDEXED BY subscriptions_to_recover
+		WHERE recover_since IS NOT NULL ORDER BY id LIMIT ?`, recoveriesPerPass); err != nil {
+		return err
+	}
+	for _, m := range marked {
+		_, err := s.Recover(ctx, access.System(m.Organization), m.Organization, m.ID, m.Since)
+		if err != nil && (ctx.Err() != nil || fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.Internal) {
+			return err
+		}
+		if err != nil {
+			s.log.Warn("cannot send again what failed in the outage of a subscription that works again",
+				"subscription", m.ID, "error", err, "mend", "run: "+webhook.RecoverCommand(m.ID)+" --since "+string(webhook.AppendTime(nil, m.Since)))
+		}
+		if err := s.change(ctx, func(t *tx) error {
+			_, err := t.Exec("UPDATE subscriptions SET recover_since = NULL WHERE id = ? AND recover_since = ?", m.RowID, m.Since)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recoveriesPerPass limits how long the rest of upkeep waits.
+const recoveriesPerPass = 10
 
 // Discard drops the pending deliveries of a subscription, of events from before a time, and returns how many. They are
 // never sent, and their events stay. If before is 0, it drops all that are pending now. If it is interrupted, the caller

@@ -151,6 +151,10 @@ func TestRecover(t *testing.T) {
 		}
 		x.recovers(t, 1, webhook.Recovery{Deliveries: 1, Since: 1})
 	})
+}
+
+func TestRecoverWithoutAnOutage(t *testing.T) {
+	t.Parallel()
 
 	t.Run("many are recovered in chunks", func(t *testing.T) {
 		t.Parallel()

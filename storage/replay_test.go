@@ -268,6 +268,10 @@ func TestReplayOfWhatWasMissed(t *testing.T) {
 			x.replays(t, everything, 1)
 		})
 	})
+}
+
+func TestReplaySkipsEvents(t *testing.T) {
+	t.Parallel()
 
 	t.Run("test events are skipped, but not other events with that type", func(t *testing.T) {
 		t.Parallel()

@@ -363,7 +363,7 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 	target := webhook.Target{
 		Subscription: row.RowID, ID: row.ID, Organization: row.Organization, OrganizationID: row.OrganizationID, URL: row.URL,
 		PreviousUntil: row.PreviousUntil, RateLimitPerSecond: row.RateLimitPerSecond, Health: row.Health,
-		Open: row.Active() && row.Webhooks && !row.Deleted && s.Hold() == nil,
+		Open: (row.Active() || s.policy.ProbesDisabled(row.Health)) && row.Webhooks && !row.Deleted && s.Hold() == nil,
 	}
 	text, err := s.keyRing.Open(row.Sealed, row.ID)
 	if err != nil {

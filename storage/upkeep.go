@@ -30,6 +30,7 @@ func (s *Store) upkeep(ctx context.Context) {
 		s.try(ctx, s.updateClock, "cannot store the state of the clock")
 		s.try(ctx, s.KeepFirstRequest, "cannot store the time of the first authenticated request")
 		s.try(ctx, s.dropOrphans, "cannot drop the pending deliveries of deleted subscriptions")
+		s.try(ctx, s.recoverMarked, "cannot send again what failed in the outage of a subscription")
 		s.try(ctx, s.sweep, "cannot search for rows that are older than storage.retention_events or storage.retention_audit")
 		s.try(ctx, s.deleteOld, "cannot delete rows that are older than storage.retention_events or storage.retention_audit")
 		if time.Since(cleanedAt) >= cleanInterval {

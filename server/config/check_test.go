@@ -120,6 +120,7 @@ var refusedValues = []struct{ name, value, want string }{
 	{"server.tls_cert_file", "a.crt", "set both, or neither"},
 	{"server.tls_key_file", "a.key", "set both, or neither"},
 	{"webhooks.failing_after", "15", "more than webhooks.failing_after"},
+	{"webhooks.probe_disabled", "30s", "from 1m"},
 	{"webhooks.disabled_after", "5", "more than webhooks.failing_after"},
 }
 

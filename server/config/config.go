@@ -114,13 +114,14 @@ type Webhooks struct {
 	Concurrency                int
 	ConcurrencyPerSubscription int
 	PollInterval               time.Duration
-	FailingAfter               int // consecutive failed attempts
-	DisabledAfter              int // consecutive failed attempts; more than FailingAfter
+	FailingAfter               int           // consecutive failed attempts
+	DisabledAfter              int           // consecutive failed attempts; more than FailingAfter
+	ProbeDisabled              time.Duration // interval of probes of what failures have disabled; 0 is never
 }
 
 // Policy returns the rules of retries and health, which the store and the dispatcher share.
 func (w Webhooks) Policy() webhook.Policy {
-	return webhook.Policy{MaxAttempts: w.MaxAttempts, FailingAfter: w.FailingAfter, DisabledAfter: w.DisabledAfter}
+	return webhook.Policy{MaxAttempts: w.MaxAttempts, FailingAfter: w.FailingAfter, DisabledAfter: w.DisabledAfter, ProbeDisabled: w.ProbeDisabled}
 }
 
 // Egress is where deliveries may be sent.

@@ -98,6 +98,17 @@ func duration(least, most time.Duration) kind {
 	}}
 }
 
+// durationOrNone takes a duration within limits, or 0.
+func durationOrNone(least, most time.Duration) kind {
+	inner := duration(least, most)
+	return kind{label: inner.label, parse: func(s string) (any, error) {
+		if s == "0" || s == "0s" {
+			return time.Duration(0), nil
+		}
+		return inner.parse(s)
+	}}
+}
+
 func readWhole(s string) (int, error) {
 	if n, err := strconv.Atoi(s); err != nil || strconv.Itoa(n) == s {
 		return n, err

@@ -90,6 +90,7 @@ var values = map[string][3]string{
 	"webhooks.poll_interval":                {"100ms", "2s", "3s"},
 	"webhooks.failing_after":                {"1", "2", "3"},
 	"webhooks.disabled_after":               {"6", "7", "8"},
+	"webhooks.probe_disabled":               {"1h", "2h", "3h"},
 	"egress.allow_http":                     {"true", "true", "true"},
 	"egress.allowed_networks":               {"[10.0.0.1]", "10.0.0.2,10.0.0.3", "10.0.0.4"},
 	"egress.denied_networks":                {"[192.0.2.1]", "192.0.2.0/24,2001:db8::/32", "198.51.100.0/24"},

@@ -64,7 +64,9 @@ var table = []Setting{
 	newSetting("webhooks.failing_after", "5", number(1, 1000),
 		"consecutive failed attempts after which a subscription is failing and gets one attempt at a time"),
 	newSetting("webhooks.disabled_after", "15", number(2, 10000),
-		"consecutive failed attempts after which a subscription is disabled, until somebody reactivates it"),
+		"consecutive failed attempts after which a subscription is disabled, until somebody recovers or reactivates it"),
+	newSetting("webhooks.probe_disabled", "0s", durationOrNone(time.Minute, 7*day),
+		"how often to try one delivery of a subscription that failures have disabled, such as 1h; a success recovers it; 0: never"),
 
 	newSetting("egress.allow_http", "false", choice(true, false),
 		"allow http:// URLs for subscriptions; only for development, because http:// is not encrypted"),

@@ -1,5 +1,7 @@
 package webhook
 
+import "time"
+
 // Status is the health of a subscription.
 type Status string
 
@@ -7,7 +9,7 @@ type Status string
 const (
 	Healthy  Status = "healthy"  // attempts run in parallel
 	Failing  Status = "failing"  // one probe at a time; all other deliveries wait
-	Disabled Status = "disabled" // nothing is sent; deliveries stay pending
+	Disabled Status = "disabled" // nothing is sent, except rare probes if the policy asks for them; deliveries stay pending
 )
 
 // Policy has the limits of attempts and of health. All are settings.
@@ -15,6 +17,20 @@ type Policy struct {
 	MaxAttempts   int // attempts of one delivery
 	FailingAfter  int // consecutive failures after which a subscription is failing
 	DisabledAfter int // consecutive failures after which it is disabled
+
+	// ProbeDisabled is how often a subscription that failures have disabled gets a probe; 0 means never.
+	ProbeDisabled time.Duration
+}
+
+// ProbesDisabled reports whether a subscription with this health gets probes although it is disabled.
+func (p Policy) ProbesDisabled(h Health) bool {
+	return p.ProbeDisabled > 0 && h.Status == Disabled && !h.Paused && h.ProbeAt != neverProbe
+}
+
+// ProbeIsDue reports whether a disabled subscription may get a probe now. A time further away than ProbeDisabled was set
+// under a longer interval, or before the clock was set back. It counts as due.
+func (p Policy) ProbeIsDue(h Health, now int64) bool {
+	return p.ProbesDisabled(h) && (h.ProbeAt <= now || h.ProbeAt > now+p.ProbeDisabled.Milliseconds())
 }
 
 // DefaultPolicy returns the default limits.
@@ -32,22 +48,23 @@ type Health struct {
 	FailingSince        int64  `db:"failing_since"`        // the first of them, in milliseconds; 0 if there is none
 	LastError           string `db:"last_error"`           // empty while nothing is wrong
 	Epoch               int64  `db:"epoch"`
-	ProbeAt             int64  `db:"probe_at"` // time of the next probe while Failing, in milliseconds; else 0
+	ProbeAt             int64  `db:"probe_at"` // time of the next probe, in milliseconds; 0 if there is none, and neverProbe
 	Paused              bool   `db:"paused"`   // Disabled by its owner, not by failures
 }
 
-// Succeed returns the state after an attempt that began in epoch and got a 2xx response.
+// Succeed returns the state after an attempt that began in epoch and got a 2xx response. In the epoch of a Disabled
+// subscription, only a probe begins.
 func (h Health) Succeed(epoch int64) Health {
-	if epoch != h.Epoch || h.Status == Disabled {
+	if epoch != h.Epoch || h.Paused || h.ProbeAt == neverProbe {
 		return h
 	}
 	return h.to(Healthy, 0, "", 0)
 }
 
 // Fail returns the state after an attempt that began in epoch and failed at a time for the given reason. probeAt is the time
-// of the next probe if the subscription is failing then.
+// of the next probe if the subscription is failing then. A failed probe of a Disabled subscription leaves it Disabled.
 func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) Health {
-	if epoch != h.Epoch || h.Status == Disabled {
+	if epoch != h.Epoch || h.Paused || h.ProbeAt == neverProbe {
 		return h
 	}
 	if h.FailingSince == 0 {
@@ -55,21 +72,37 @@ func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) He
 	}
 	failures := h.ConsecutiveFailures + 1
 	switch {
-	case h.Status == Failing && failures >= p.DisabledAfter:
-		return h.to(Disabled, failures, reason, 0)
+	case h.Status == Disabled || h.Status == Failing && failures >= p.DisabledAfter:
+		return h.to(Disabled, failures, reason, nextDisabledProbe(at, p))
 	case failures >= p.FailingAfter:
 		return h.to(Failing, failures, reason, probeAt)
 	}
 	return h.to(Healthy, failures, reason, 0)
 }
 
+// nextDisabledProbe returns the time of the next probe of a disabled subscription; 0 if there is none.
+func nextDisabledProbe(at int64, p Policy) int64 {
+	if p.ProbeDisabled <= 0 {
+		return 0
+	}
+	return at + p.ProbeDisabled.Milliseconds()
+}
+
+// neverProbe is the ProbeAt of a subscription that failures have disabled, and that its owner has switched off then.
+const neverProbe = -1
+
 // Activate returns the state after the owner has set is_active to true: healthy, without failures.
 func (h Health) Activate() Health { return h.to(Healthy, 0, "", 0) }
 
 // Deactivate returns the state after by has set is_active to false: Paused. The count of failures stays as it is. A
-// subscription that failures have disabled stays as it is.
+// subscription that failures have disabled keeps its reason, and gets no more probes.
 func (h Health) Deactivate(by string) Health {
-	if h.Status == Disabled {
+	switch {
+	case h.Paused || h.ProbeAt == neverProbe:
+		return h
+	case h.Status == Disabled:
+		h = h.Renew() // so that a probe in progress does not bring it back
+		h.ProbeAt = neverProbe
 		return h
 	}
 	h = h.to(Disabled, h.ConsecutiveFailures, "deactivated by "+by, 0)

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,6 +19,48 @@ func fail(h webhook.Health, n int) webhook.Health {
 		h = h.Fail(h.Epoch, fmt.Sprintf("failure %d", i+1), 100+int64(i), 1000+int64(i), policy)
 	}
 	return h
+}
+
+const hour = int64(time.Hour / time.Millisecond)
+
+var probing = webhook.Policy{MaxAttempts: 5, FailingAfter: 5, DisabledAfter: 15, ProbeDisabled: time.Hour}
+
+// probed fails n times under a policy with probes of disabled subscriptions.
+func probed(n int) webhook.Health {
+	h := fresh()
+	for i := range n {
+		h = h.Fail(h.Epoch, fmt.Sprintf("failure %d", i+1), 100+int64(i), 1000, probing)
+	}
+	return h
+}
+
+func TestProbeIsDue(t *testing.T) {
+	t.Parallel()
+	h := probed(15)
+	early := h
+	early.ProbeAt = 0 // disabled before the policy had probes
+	for name, tt := range map[string]struct {
+		policy webhook.Policy
+		health webhook.Health
+		now    int64
+		want   bool
+	}{
+		"before its time":                        {probing, h, h.ProbeAt - 1, false},
+		"at its time":                            {probing, h, h.ProbeAt, true},
+		"without probes in the policy":           {policy, h, h.ProbeAt, false},
+		"at a time that cannot be":               {probing, h, h.ProbeAt - hour - 1, true},
+		"after the policy got probes":            {probing, early, 1, true},
+		"of a paused subscription":               {probing, fresh().Deactivate("ana"), h.ProbeAt, false},
+		"of one that its owner has switched off": {probing, h.Deactivate("ana"), h.ProbeAt, false},
+		"of a failing subscription":              {probing, probed(14), h.ProbeAt, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.policy.ProbeIsDue(tt.health, tt.now); got != tt.want {
+				t.Errorf("due: %v, want %v", got, tt.want)
+			}
+		})
+	}
 }
 
 func TestHealth(t *testing.T) {
@@ -71,9 +114,25 @@ func TestHealth(t *testing.T) {
 			fail(fail(fresh(), 5), 10).Activate().Fail(2, "late", 1, 1, policy),
 			webhook.Health{Status: webhook.Healthy, Epoch: 4},
 		},
-		"switching off what is disabled already keeps the reason": {
+		"switching off what is disabled already keeps the reason, and ends its probes": {
 			fail(fail(fresh(), 5), 10).Deactivate("ana"),
-			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, FailingSince: 100, LastError: "failure 10", Epoch: 3},
+			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, FailingSince: 100, LastError: "failure 10", Epoch: 4, ProbeAt: -1},
+		},
+		"with probes, a disabled subscription has a time for the next one": {
+			probed(15),
+			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, FailingSince: 100, LastError: "failure 15", Epoch: 3, ProbeAt: 114 + hour},
+		},
+		"a failed probe leaves it disabled in the same epoch": {
+			probed(16),
+			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 16, FailingSince: 100, LastError: "failure 16", Epoch: 3, ProbeAt: 115 + hour},
+		},
+		"a successful probe brings it back": {
+			func() webhook.Health { h := probed(16); return h.Succeed(h.Epoch) }(),
+			webhook.Health{Status: webhook.Healthy, Epoch: 4},
+		},
+		"a probe that its owner overtakes by switching off does not bring it back": {
+			func() webhook.Health { h := probed(15); return h.Deactivate("ana").Succeed(h.Epoch) }(),
+			webhook.Health{Status: webhook.Disabled, ConsecutiveFailures: 15, FailingSince: 100, LastError: "failure 15", Epoch: 4, ProbeAt: -1},
 		},
 	}
 	for name, test := range tests {
@@ -108,7 +167,7 @@ func TestHealthInvariants(t *testing.T) {
 			switch {
 			case next.Status != webhook.Healthy && next.LastError == "":
 				t.Fatalf("%s: %s without a reason", at, next.Status)
-			case (next.ProbeAt != 0) != (next.Status == webhook.Failing):
+			case (next.ProbeAt > 0) != (next.Status == webhook.Failing):
 				t.Fatalf("%s: a probe is set for %d while %s", at, next.ProbeAt, next.Status)
 			case (next.FailingSince != 0) != (next.ConsecutiveFailures > 0):
 				t.Fatalf("%s: failing since %d with %d failures", at, next.FailingSince, next.ConsecutiveFailures)

@@ -13,7 +13,7 @@ type Target struct {
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64
 	Health
-	Open     bool   // active, not deleted, the plan has webhooks, and the queue is not held
+	Open     bool   // active or probed, not deleted, the plan has webhooks, and the queue is not held
 	Unusable string // why the secret cannot be decrypted; empty if it can
 }
 
