@@ -107,3 +107,23 @@ func BenchmarkResourceNext(b *testing.B) {
 		})
 	}
 }
+
+// TestNewDeliveriesLeavePlaces publishes many events at once to lanes that hang together, and one to another lane.
+func TestNewDeliveriesLeavePlaces(t *testing.T) {
+	t.Parallel()
+	const organization, lanes, another = 1, 120, 1000
+	o := newOpenings(1024)
+	o.setClosed(false)
+	for lane := range int64(lanes) {
+		o.set(lane, room{limit: 16})
+	}
+	o.set(another, room{limit: 16})
+	for range 16 {
+		for lane := range int64(lanes) {
+			o.take(organization, lane)
+		}
+	}
+	if o.places.used < 512 || !o.take(organization, another) {
+		t.Errorf("%d places were taken, and the other lane gets none", o.places.used)
+	}
+}

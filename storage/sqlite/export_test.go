@@ -24,6 +24,19 @@ func (f *File) Together(fns ...func(*Tx) error) []error {
 	return errs
 }
 
+// Spent runs writes in one transaction and returns what each has cost. Run must not have been called.
+func (f *File) Spent(fns ...func(*Tx) error) []int {
+	batch, spent := make([]*queuedWrite, len(fns)), make([]int, len(fns))
+	for i, fn := range fns {
+		batch[i] = newQueuedWrite(Work{}, fn)
+	}
+	f.commit(batch)
+	for i, w := range batch {
+		spent[i] = w.spent
+	}
+	return spent
+}
+
 // CheckLater checks a file that is too large for a check in Open. Run must have been called.
 func (f *File) CheckLater(ctx context.Context) error {
 	later := &File{o: f.o, failures: f.failures, unchecked: true} // f is running and has done its check

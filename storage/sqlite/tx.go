@@ -19,7 +19,8 @@ type Tx struct {
 	dirty      bool  // something was written since the current write began
 	rows       int   // written since the transaction began, estimated; a page of a long text counts as one
 	committed  []func()
-	delayed    func() error // writes rows that were delayed; nil if there are none
+	delayed    func() error  // writes rows that were delayed; nil if there are none
+	notOwn     time.Duration // how long the current write has written delayed rows
 }
 
 func newTx(conn *sqlx.Conn) *Tx { return &Tx{conn: conn, statements: map[string]*sqlx.Stmt{}} }
@@ -48,7 +49,7 @@ func (t *Tx) attempt(fn func(*Tx) error) (err error) {
 // do runs a write. It returns an error that must roll the whole transaction back, and keeps any other in the write.
 func (t *Tx) do(w *queuedWrite) error {
 	mark, before, began := len(t.committed), t.rows, time.Now()
-	t.dirty, w.err = false, nil
+	t.dirty, t.notOwn, w.err = false, 0, nil
 	if err := t.attempt(w.run); err != nil {
 		if t.dirty || code(err) != 0 {
 			return err
@@ -57,7 +58,7 @@ func (t *Tx) do(w *queuedWrite) error {
 		w.err = err
 	}
 	// A pause of the whole machine is not the write's fault, so time counts as much as the largest request at most.
-	w.spent = max(t.rows-before, min(int(time.Since(began)/rowTime), maxSpent))
+	w.spent = max(t.rows-before, min(int((time.Since(began)-t.notOwn)/rowTime), maxSpent))
 	return nil
 }
 
@@ -73,12 +74,13 @@ func (t *Tx) writeDelayed() error {
 		return nil
 	}
 	t.delayed = nil
-	dirty, rows := t.dirty, t.rows
+	dirty, rows, began := t.dirty, t.rows, time.Now()
 	if err := write(); err != nil {
 		t.dirty, t.delayed = true, write // so that the commit fails too, if the write ignores the error
 		return err
 	}
 	t.dirty, t.rows = dirty, rows
+	t.notOwn += time.Since(began)
 	return nil
 }
 

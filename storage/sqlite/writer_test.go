@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
@@ -119,4 +120,18 @@ func TestWhatACommitHasToldIsLetGo(t *testing.T) {
 		t.Error("the body of an event is held after its commit")
 	}
 	runtime.KeepAlive(file)
+}
+
+func TestAWriteDoesNotPayForTheDelayedRowsOfAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		spent := open(t, options(t)).Spent(func(t *sqlite.Tx) error {
+			t.Wrote(5)
+			t.Delay(func() error { time.Sleep(time.Second); return nil })
+			return nil
+		}, note("own"))
+		if spent[0] != 5 || spent[1] != 1 {
+			t.Errorf("the writes cost %d and %d rows, want 5 and 1", spent[0], spent[1])
+		}
+	})
 }
