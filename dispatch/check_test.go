@@ -208,7 +208,7 @@ func (s *scheduler) checkOpenings() error {
 	taken := 0
 	for subscription, lane := range o.lanes {
 		l := s.lanes[subscription]
-		if l == nil || l.open != lane.limit || lane.taken < 0 {
+		if l == nil || l.room != lane.room || lane.taken < 0 {
 			return fmt.Errorf("lane %d has the opening %+v", subscription, *lane)
 		}
 		taken += lane.taken

@@ -108,7 +108,7 @@ type lane struct {
 
 	turns [resourceKinds]turn
 	wake  wakeTime
-	open  int // its places for new deliveries, as openings knows it
+	room  room // for new deliveries, as openings knows it
 }
 
 // knownSubscription is the cached state of a lane's subscription. It is current if version equals wantVersion and

@@ -19,19 +19,29 @@ type openings struct {
 	ofOrg  map[int64]int
 }
 
-// opening is how many places new deliveries of one subscription may take.
-type opening struct{ limit, taken int }
+// opening is the room of a lane, and how many places new deliveries have taken in it.
+type opening struct {
+	room
+	taken int
+}
+
+// room is how many places a lane has, and how many attempts it has begun and not sent. The zero value is a closed lane.
+type room struct{ limit, begun int }
 
 func newOpenings(places int) openings {
 	return openings{closed: true, lanes: map[int64]*opening{}, places: pool{capacity: places}, ofOrg: map[int64]int{}}
 }
 
-// take takes a place, if the subscription has one and its organization has not used up its share.
+// take takes a place, if the subscription has one and its organization has not used up its share. As in mayBegin, the fewer
+// places the organization has left, the fewer a lane gets.
 func (o *openings) take(organization, subscription int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lane := o.lanes[subscription]
-	if o.closed || lane == nil || lane.taken >= lane.limit || !o.places.allows(o.ofOrg[organization], 1) {
+	lane, used := o.lanes[subscription], o.ofOrg[organization]
+	if o.closed || lane == nil || lane.taken >= lane.limit || !o.places.allows(used, 1) {
+		return false
+	}
+	if begun := lane.begun + lane.taken; begun > 0 && 2*begun >= o.places.share(used)-used {
 		return false
 	}
 	lane.taken++
@@ -49,16 +59,16 @@ func (o *openings) giveBack(organization, subscription int64) {
 	o.charge(organization, -1)
 }
 
-// set sets how many places a lane has; 0 removes those that are not taken.
-func (o *openings) set(subscription int64, limit int) {
+// set sets the room of a lane.
+func (o *openings) set(subscription int64, r room) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lane := o.lanes[subscription]
 	switch {
 	case lane != nil:
-		lane.limit = limit
-	case limit > 0:
-		o.lanes[subscription] = &opening{limit: limit}
+		lane.room = r
+	case r.limit > 0:
+		o.lanes[subscription] = &opening{room: r}
 	}
 }
 
@@ -100,14 +110,17 @@ func (o *openings) anyTaken(inUse int) bool {
 // openLane opens as many places as the lane may begin attempts at once. It opens none if older deliveries wait in the lane,
 // or if the lane has a rate limit.
 func (s *scheduler) openLane(l *lane) {
-	limit := 0
+	var r room
 	if s.isCurrent(l) && !l.isClosed() && l.health.Status == webhook.Healthy && l.bucket == nil &&
 		l.stages[queued] == 0 && !l.table.hasMore && !l.willFail(s.options.Policy.FailingAfter) {
-		limit = max(s.beginLimit(l)-l.stages[beginning]-l.stages[begun], 0)
+		begun := l.stages[beginning] + l.stages[begun]
+		if limit := s.beginLimit(l) - begun; limit > 0 {
+			r = room{limit, begun}
+		}
 	}
-	if limit != l.open {
-		l.open = limit
-		s.openings.set(l.subscription, limit)
+	if r != l.room {
+		l.room = r
+		s.openings.set(l.subscription, r)
 	}
 }
 

@@ -60,6 +60,7 @@ func (w *worker) record() {
 				w.finishRecord(batch, settled)
 				continue
 			}
+			results = nil // the store may still be at work on them
 			for _, result := range batch {
 				w.running.Go(func() { w.recordAlone(result) })
 			}

@@ -3,13 +3,18 @@ package dispatch_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhook/keyhook/dispatch"
+	"github.com/keyhook/keyhook/storage"
 	"github.com/keyhook/keyhook/storage/storagetest"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
@@ -263,5 +268,49 @@ func TestShutdownEndsInTime(t *testing.T) {
 			}
 			x.publish(t, 3) // nobody reads the inbox, and publish does not block
 		})
+	})
+}
+
+// keptResults is a store whose Record hangs until its context ends, and whose writer still has the results then.
+type keptResults struct {
+	*storage.Store
+	mu     sync.Mutex
+	kept   [][]webhook.Result
+	copies [][]webhook.Result
+}
+
+func (s *keptResults) Record(ctx context.Context, results ...webhook.Result) ([]webhook.Settled, error) {
+	s.mu.Lock()
+	s.kept, s.copies = append(s.kept, results), append(s.copies, slices.Clone(results))
+	s.mu.Unlock()
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func TestResultsThatTheWriterStillHasStayTheSame(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		x := stoppedFixture(t, nil, dispatch.Options{})
+		store := &keptResults{Store: x.Store}
+		d, err := dispatch.New(store, dispatch.Options{Grace: time.Second, Transport: x.receivers, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Dispatcher = d
+		x.Watch(d)
+		x.subscribe(t, "a.example", respond(200))
+		x.run(t)
+		for range 2 { // the second result waits for the first
+			x.publish(t, 1)
+			synctest.Wait()
+		}
+		x.stop()
+		for i, results := range store.kept {
+			if !slices.Equal(results, store.copies[i]) {
+				t.Errorf("the results %+v have become %+v", store.copies[i], results)
+			}
+		}
+		if len(store.kept) < 2 {
+			t.Errorf("only %d calls", len(store.kept))
+		}
 	})
 }

@@ -206,11 +206,7 @@ func (e *engine) follow(t *testing.T, advice string) {
 	default:
 		t.Fatalf("unknown advice %q", advice)
 	}
-	r := e.do(t, call{line, as, body, nil})
-	if r.StatusCode == 404 && strings.Contains(line, "recover") { // TEMP
-		r = e.do(t, call{"PATCH " + path + words[3] + "/", as, `{"is_active":true}`, nil})
-	}
-	if r.StatusCode >= 300 {
+	if r := e.do(t, call{line, as, body, nil}); r.StatusCode >= 300 {
 		t.Errorf("%s was refused: %s", advice, r.body)
 	}
 }

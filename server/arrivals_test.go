@@ -65,7 +65,7 @@ var arrivals = map[string]arrival{
 	},
 	"a receiver that failed too often": {
 		func(t *testing.T, e *engine) (event, sub string) {
-			event, sub = broken(t, e, 4)
+			_, sub = broken(t, e, 4)
 			pass(time.Hour)
 			return e.publish(t, "order.paid"), sub
 		}, explain.HeldDisabled, "after 6 failures in a row. The last error: http_status: 500", "keyhook subscriptions recover SUB", false, 0,

@@ -162,6 +162,9 @@ func (r *Receiver) waiting(d *webhook.DeliveryFacts) Delivery {
 		w.Verdict, w.Advice = HeldDisabled, r.command("recover")
 		w.Detail = fmt.Sprintf("The subscription was disabled%s after %d failures in a row. The last error: %s. The delivery waits. Repair the receiver, then recover the subscription.",
 			r.since(), r.ConsecutiveFailures, r.LastError)
+		if !r.Webhooks { // recover would be refused
+			w.Advice = r.planCommand()
+		}
 	case webhook.BlockedByPlan:
 		w.Verdict, w.Advice = BlockedByPlan, r.planCommand()
 		w.Detail = "The plan " + r.Event.Plan + " has no webhooks. The delivery waits until an operator changes the plan."
@@ -259,7 +262,7 @@ func (r *Receiver) exhausted() Delivery {
 		return r.sendAgain(d, r.command("test"))
 	case r.isOld():
 		return r.sendAgain(d, r.redeliverCommand(a))
-	case r.Status != webhook.Healthy && !r.Paused:
+	case r.Status != webhook.Healthy && !r.Paused && a.AttemptedAt+a.DurationMS >= r.FailingSince: // recover sends what failed since then
 		d.Detail += fmt.Sprintf(" The subscription is %s. Repair the receiver, then recover the subscription.", r.Status)
 		return r.sendAgain(d, r.command("recover"))
 	}
