@@ -148,14 +148,14 @@ func TestReplayBesideARedelivery(t *testing.T) {
 		x.end(t, job, x.begin(t, job), false)
 	}
 	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 1 {
-		t.Fatalf("a replay would create %+v, error %v", n, err)
+		t.Fatalf("a replay would create %d, error %v", n, err)
 	}
 	if err := x.Redeliver(t.Context(), x.actor(), x.org(), x.sub.ID, x.all(t)[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	x.begin(t, x.jobs(t)[0])
 	if n, err := x.CountReplay(t.Context(), x.org(), x.sub.ID, everything); err != nil || n.Total() != 0 {
-		t.Errorf("a replay would create %+v, error %v", n, err)
+		t.Errorf("a replay would create %d, error %v", n, err)
 	}
 }
 
