@@ -116,6 +116,30 @@ func TestNewDeliveriesThatWait(t *testing.T) {
 		}
 	})
 
+	runInVirtualTime(t, "a delivery that has begun and waits for a slot is not sent after a discard", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{Concurrency: 1})
+		x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))
+		synctest.Wait()
+		x.publish(t, 1)
+		synctest.Wait()
+		x.setReceiver("next.example", respond(200))
+		sub, _ := storagetest.Subscription(t, x.Store, x.owner, "https://next.example/hook", "order.shipped")
+		synctest.Wait()
+		storagetest.Publish(t, x.Store, x.owner, "order.shipped")
+		synctest.Wait()
+		if n := x.outcomes(t, sub); n[webhook.Sending] != 1 {
+			t.Fatalf("on record: %v", n)
+		}
+		if n, err := x.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil || n != 1 {
+			t.Fatalf("%d are dropped, error %v", n, err)
+		}
+		time.Sleep(time.Minute)
+		checkDeliveredOnce(t, x, "slow.example", 1)
+		if n := len(x.requests("next.example")); n != 0 {
+			t.Errorf("%d requests after the discard", n)
+		}
+	})
+
 	runInVirtualTime(t, "a delivery that has begun when the dispatcher stops is released, and sent after the next start", func(t *testing.T) {
 		o := storagetest.Options(t, t.TempDir()+"/keyhook.db")
 		store, closeStore := storagetest.OpenWith(t, o)

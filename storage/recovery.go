@@ -297,8 +297,8 @@ func (s *Store) discardWaiting(ctx context.Context, organization, subscription i
 	})
 }
 
-// finishDiscard drops what is being sent, and writes the audit event. The dispatcher reads the subscription again, so it
-// forgets what was dropped.
+// finishDiscard drops the deliveries whose attempts have begun, and writes the audit event. Requests in progress go on. The
+// new epoch makes the dispatcher release attempts that it has not sent yet.
 func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization int64, d discarded) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTimeout)
 	defer cancel()
@@ -309,6 +309,9 @@ func (s *Store) finishDiscard(ctx context.Context, by access.Actor, organization
 			WHERE d.subscription_id = ?1 AND d.state >= `+stateSending+` AND d.state = `+stateSending+` AND d.id <= ?2 AND e.created_at < ?3)`,
 			d.row, d.last, d.before)
 		if err != nil {
+			return 0, err
+		}
+		if _, err := t.Exec("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", d.row); err != nil {
 			return 0, err
 		}
 		t.OnCommit(func() { s.pending.add(d.row, -n) })

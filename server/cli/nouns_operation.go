@@ -32,9 +32,8 @@ var queueNoun = noun{name: "queue", short: "Queue: all pending deliveries, and h
 	},
 	{
 		use: "discard", short: "End the hold and drop the deliveries that were pending when the hold began",
-		long: "The command drops these deliveries in every organization. It sends the events that were published during the hold. The\n" +
-			"dropped events stay in the database, so you can replay them to a subscription. To drop nothing, use \"keyhook queue\n" +
-			"release\" instead.",
+		long: "The command drops these deliveries in every organization. It sends the events that were published during the hold.\n" +
+			"The dropped deliveries are never sent. To drop nothing, use \"keyhook queue release\" instead.",
 		example: "discard --yes",
 		method:  "POST", path: pathQueue + "discard/", table: queueTable, id: "dropped",
 		question: "Drop all deliveries that were pending when the hold began?",
