@@ -9,9 +9,9 @@ import (
 )
 
 // probing is the default policy with probes of disabled subscriptions.
-func probing() webhook.Policy {
+func probing(every time.Duration) webhook.Policy {
 	p := webhook.DefaultPolicy()
-	p.ProbeDisabled = time.Hour
+	p.ProbeDisabled = every
 	return p
 }
 
@@ -38,7 +38,7 @@ func TestOutageOfANight(t *testing.T) {
 		recover bool // by hand
 	}{
 		"one call recovers it":           {impatient(webhook.DefaultPolicy()), true},
-		"a successful probe recovers it": {impatient(probing()), false},
+		"a successful probe recovers it": {impatient(probing(time.Hour)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
@@ -102,12 +102,13 @@ func TestOutageOfANight(t *testing.T) {
 // TestProbesOfDisabledSubscriptions checks when a disabled subscription gets a probe.
 func TestProbesOfDisabledSubscriptions(t *testing.T) {
 	t.Parallel()
+	const interval = 2 * time.Minute
 	disabled := func(t *testing.T, events int, policy webhook.Policy) (*fixture, webhook.Subscription) {
 		t.Helper()
-		x := newFixture(t, dispatch.Options{Policy: policy, PollInterval: 10 * time.Second})
+		x := newFixture(t, dispatch.Options{Policy: policy, RetryBase: time.Second, RetryMax: time.Second})
 		sub := x.subscribe(t, "a.example", respond(500))
 		x.publish(t, events)
-		time.Sleep(90 * time.Minute)
+		time.Sleep(30 * time.Second)
 		if h := x.health(t, sub); h.Status != webhook.Disabled {
 			t.Fatalf("%+v", h.Health)
 		}
@@ -116,15 +117,15 @@ func TestProbesOfDisabledSubscriptions(t *testing.T) {
 
 	t.Run("one at a time, the oldest delivery, once in the interval", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
-			x, sub := disabled(t, 100, probing())
+			x, sub := disabled(t, 100, probing(interval))
 			before := len(x.requests("a.example"))
-			time.Sleep(10 * time.Hour)
+			time.Sleep(10 * interval)
 			probes := x.requests("a.example")[before:]
 			if len(probes) < 9 || len(probes) > 11 {
-				t.Errorf("%d probes in ten hours", len(probes))
+				t.Errorf("%d probes in ten intervals", len(probes))
 			}
 			for i := 1; i < len(probes); i++ {
-				if wait := probes[i].at.Sub(probes[i-1].at); wait < time.Hour || wait > time.Hour+2*time.Minute {
+				if wait := probes[i].at.Sub(probes[i-1].at); wait < interval || wait > interval+5*time.Second {
 					t.Errorf("a probe followed after %s", wait)
 				}
 			}
@@ -142,25 +143,25 @@ func TestProbesOfDisabledSubscriptions(t *testing.T) {
 					return x
 				},
 				"switched off": func() *fixture {
-					x, sub := disabled(t, 100, probing())
+					x, sub := disabled(t, 100, probing(interval))
 					x.setActive(t, sub, false)
 					return x
 				},
 				"paused": func() *fixture {
-					x := newFixture(t, dispatch.Options{Policy: probing(), PollInterval: 10 * time.Second})
+					x := newFixture(t, dispatch.Options{Policy: probing(interval)})
 					x.setActive(t, x.subscribe(t, "a.example", respond(500)), false)
 					x.publish(t, 10)
 					return x
 				},
 				"nothing waits": func() *fixture {
-					x, sub := disabled(t, 100, probing())
+					x, sub := disabled(t, 100, probing(interval))
 					if _, err := x.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil {
 						t.Fatal(err)
 					}
 					return x
 				},
 				"without the plan": func() *fixture {
-					x, _ := disabled(t, 100, probing())
+					x, _ := disabled(t, 100, probing(interval))
 					x.setPlan(t, "free")
 					return x
 				},
@@ -168,7 +169,7 @@ func TestProbesOfDisabledSubscriptions(t *testing.T) {
 				x := prepare()
 				time.Sleep(2 * time.Second)
 				before := len(x.requests("a.example"))
-				time.Sleep(3 * time.Hour)
+				time.Sleep(3 * interval)
 				if n := len(x.requests("a.example")) - before; n != 0 {
 					t.Errorf("%s: %d requests", name, n)
 				}
@@ -179,15 +180,15 @@ func TestProbesOfDisabledSubscriptions(t *testing.T) {
 
 	t.Run("an event that is published later is probed, if nothing waited before", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T) {
-			x, sub := disabled(t, 100, probing())
+			x, sub := disabled(t, 100, probing(interval))
 			if _, err := x.Discard(t.Context(), x.actor(), x.org(), sub.ID, 0); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(3 * time.Hour)
+			time.Sleep(3 * interval)
 			x.setReceiver("a.example", respond(200))
 			before := len(x.requests("a.example"))
 			x.publish(t, 3)
-			time.Sleep(time.Hour)
+			time.Sleep(interval)
 			if n := len(x.requests("a.example")) - before; n < 3 {
 				t.Errorf("%d requests, want 3", n)
 			}
