@@ -22,7 +22,7 @@ func (s *Store) stepHealth(t *tx, sub *cachedSubscription, r webhook.Result) (ne
 		return next, err
 	}
 	if sub.Status == webhook.Disabled && next.Status == webhook.Healthy {
-		if err := markForRecovery(t, r.Subscription, sub.FailingSince); err != nil {
+		if err := s.markForRecovery(t, r.Subscription, sub.FailingSince); err != nil {
 			return next, err
 		}
 	}

@@ -50,6 +50,7 @@ func newStore(o Options) (*Store, error) {
 		replayLock: make(chan struct{}, 1),
 		sweeps:     newSweeps(),
 	}
+	s.mayRecover.Store(true)
 	if s.policy == (webhook.Policy{}) {
 		s.policy = webhook.DefaultPolicy()
 	}

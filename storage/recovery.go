@@ -161,13 +161,22 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 
 // markForRecovery notes that a probe brought a disabled subscription back. Upkeep sends again what ended exhausted since the
 // outage began.
-func markForRecovery(t *tx, subscription, since int64) error {
+func (s *Store) markForRecovery(t *tx, subscription, since int64) error {
 	_, err := t.Exec("UPDATE subscriptions SET recover_since = ? WHERE id = ?", since, subscription)
+	t.OnCommit(func() { s.mayRecover.Store(true) })
 	return err
 }
 
-// recoverMarked recovers the subscriptions that probes brought back.
-func (s *Store) recoverMarked(ctx context.Context) error {
+// recoverMarked recovers the subscriptions that probes brought back. It reads the file only after the start and after a mark.
+func (s *Store) recoverMarked(ctx context.Context) (err error) {
+	if !s.mayRecover.Swap(false) {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			s.mayRecover.Store(true)
+		}
+	}()
 	var marked []struct {
 		RowID        int64  `db:"id"`
 		ID           string `db:"public_id"`
@@ -178,6 +187,9 @@ func (s *Store) recoverMarked(ctx context.Context) error {
 		SELECT id, public_id, organization_id, recover_since FROM subscriptions INDEXED BY subscriptions_to_recover
 		WHERE recover_since IS NOT NULL ORDER BY id LIMIT ?`, recoveriesPerPass); err != nil {
 		return err
+	}
+	if len(marked) == recoveriesPerPass {
+		s.mayRecover.Store(true)
 	}
 	for _, m := range marked {
 		_, err := s.Recover(ctx, access.System(m.Organization), m.Organization, m.ID, m.Since)

@@ -77,6 +77,7 @@ type Store struct {
 	sweeps        sweeps    // used by upkeep only
 	clock         wallClock
 	replayLock    chan struct{} // a replay that writes puts a token in
+	mayRecover    atomic.Bool   // a subscription may be marked for recovery; see recoverMarked
 }
 
 // Created reports whether Open created the file.
