@@ -10,7 +10,7 @@ import (
 // masked stands for a signature. Nobody can compute it again without the secret of that time.
 const masked = "***"
 
-// SentHeaders returns the headers of the request of an attempt, with masked signatures. Its time is that of the record: the
+// SentHeaders returns the headers that an attempt sent, with masked signatures. Its time is that of the record: the
 // request itself may have been sent some seconds later. If the secret was being replaced at that time, the request also had a
 // signature with the previous secret.
 func (d *Dispatcher) SentHeaders(a webhook.Attempt) http.Header {

@@ -14,7 +14,7 @@ import (
 // alertsName is the row of table instance with the state of the alerts.
 const alertsName = "alerts"
 
-// Untold lists up to limit subscriptions of which the operator must be told: failures have disabled them, or they are active
+// Untold lists up to limit subscriptions that the operator must still hear about: failures have disabled them, or they are active
 // again after the operator was told that. A pause by hand needs no alert, because a person did it.
 func (s *Store) Untold(ctx context.Context, limit int) (list []webhook.Untold, err error) {
 	err = s.list(ctx, &list, `

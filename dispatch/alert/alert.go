@@ -2,7 +2,7 @@
 // know SQL, HTTP routes or how deliveries are sent. It is the only importer of shoutrrr, which knows the services.
 //
 // One goroutine looks at the store and at the conditions of the server every few seconds. It never waits for a channel: each
-// channel has a goroutine of its own. The store, not a queue in memory, knows of which subscriptions the operator was not told.
+// channel has a goroutine of its own. The store, not a queue in memory, knows which subscriptions the operator must still hear about.
 // So a restart neither repeats nor forgets an alert, and a thousand subscriptions need no memory.
 //
 // The first message of a kind waits for collectTime, because what fails together fails within seconds, and a person does not
@@ -54,7 +54,7 @@ type store interface {
 
 // alertStore knows of what the operator was told.
 type alertStore interface {
-	// Untold lists subscriptions of which the operator must be told.
+	// Untold lists subscriptions that the operator must still hear about.
 	Untold(ctx context.Context, limit int) ([]webhook.Untold, error)
 	// AlertSubject returns what an alert says about a subscription.
 	AlertSubject(ctx context.Context, row int64) (webhook.AlertSubject, error)

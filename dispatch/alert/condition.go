@@ -17,7 +17,7 @@ const (
 	expiresSoon = 14 * 24 * time.Hour // as in doctor
 )
 
-// condition is a state of the server of which the operator is told when it begins and when it ends.
+// condition is a state of the server. The operator is told when it begins and when it ends.
 type condition struct {
 	kind Kind
 	// check reports whether the condition is present, and says more about it. active is whether it was.
