@@ -162,8 +162,14 @@ func TestFailingWriteAmongNewRows(t *testing.T) {
 				x := fixtureOf(t, store)
 				told := &listener{}
 				x.Watch(told)
+				var mu sync.Mutex
 				var events []string
-				publish := func() { events = append(events, storagetest.Publish(t, x.Store, x.owner, "user.created").ID) }
+				publish := func() {
+					id := storagetest.Publish(t, x.Store, x.owner, "user.created").ID
+					mu.Lock()
+					defer mu.Unlock()
+					events = append(events, id)
+				}
 				together(t, x.Store, publish, publish, func() {
 					if err := x.WriteFor(t.Context(), x.org(), 8, false, fail(x)); err == nil {
 						t.Error("it has succeeded")
