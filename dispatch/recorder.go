@@ -58,6 +58,7 @@ func (w *worker) record() {
 			settled, err := w.store.Record(w.recordCtx, results...)
 			if err == nil {
 				w.finishRecord(batch, settled)
+				clear(results) // they keep the bodies of responses in memory
 				continue
 			}
 			results = nil // the store may still be at work on them

@@ -111,7 +111,7 @@ type explained struct {
 	Attempts       int        `json:"attempts"`
 }
 
-// advice returns the advice; empty if there is none.
+// advice returns the advice, or "" if it is null.
 func (x explained) advice() string {
 	if x.Advice == nil {
 		return ""

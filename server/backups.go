@@ -62,9 +62,8 @@ func (h backups) create(x *exchange) error {
 	if keep == nil {
 		keep = new(int64)
 	}
-	ctx, cancel := context.WithTimeout(x.request.Context(), backupLimit)
+	ctx, cancel := x.longContext(backupLimit)
 	defer cancel()
-	x.extendDeadlines(backupLimit + writeTimeout)
 	r, err := h.store.CreateBackup(ctx, x.actor(), *name, int(*keep))
 	if err != nil {
 		return err

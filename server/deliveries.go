@@ -236,9 +236,8 @@ func (h replays) replay(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
+	ctx, cancel := x.longContext(replayLimit)
 	defer cancel()
-	x.extendDeadlines(replayLimit + writeTimeout)
 	var found webhook.Replayed
 	if dry != nil && *dry {
 		found, err = h.store.CountReplay(ctx, x.organization(), id, r)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -85,6 +86,12 @@ func (x *exchange) extendDeadlines(d time.Duration) {
 	// In tests without a connection there are no deadlines to extend.
 	_ = rc.SetReadDeadline(deadline)
 	_ = rc.SetWriteDeadline(deadline)
+}
+
+// longContext returns the context of a handler that may take as long as d. The caller calls cancel.
+func (x *exchange) longContext(d time.Duration) (ctx context.Context, cancel context.CancelFunc) {
+	x.extendDeadlines(d + writeTimeout)
+	return context.WithTimeout(x.request.Context(), d)
 }
 
 // organization is the row id of the organization in which the caller acts.

@@ -105,9 +105,8 @@ func (h queue) release(x *exchange) error {
 }
 
 func (h queue) discard(x *exchange) error {
-	ctx, cancel := context.WithTimeout(x.request.Context(), discardLimit)
+	ctx, cancel := x.longContext(discardLimit)
 	defer cancel()
-	x.extendDeadlines(discardLimit + writeTimeout)
 	dropped, err := h.store.DiscardQueue(ctx, x.actor())
 	if err != nil {
 		return err

@@ -43,9 +43,8 @@ func (h recoveries) recover(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
+	ctx, cancel := x.longContext(replayLimit)
 	defer cancel()
-	x.extendDeadlines(replayLimit + writeTimeout)
 	var r webhook.Recovery
 	if dry != nil && *dry {
 		r, err = h.store.CountRecovery(ctx, x.organization(), id, milliseconds(since))
@@ -67,9 +66,8 @@ func (h recoveries) discard(x *exchange) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(x.request.Context(), replayLimit)
+	ctx, cancel := x.longContext(replayLimit)
 	defer cancel()
-	x.extendDeadlines(replayLimit + writeTimeout)
 	n, err := h.store.Discard(ctx, x.actor(), x.organization(), id, milliseconds(before))
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func (r *Receiver) Explain() Delivery {
 	return d
 }
 
-// explain is Explain without what all verdicts share. If the event has several deliveries to the subscription, the one that
+// explain returns the verdict, without the number of attempts. If the event has several deliveries to the subscription, the one that
 // came furthest decides: an event that has arrived has arrived.
 func (r *Receiver) explain() Delivery {
 	if d := r.first(func(d webhook.DeliveryFacts) bool { return d.State == webhook.Delivered }); d != nil {
