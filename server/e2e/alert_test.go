@@ -73,8 +73,14 @@ func TestAlerts(t *testing.T) {
 	down.down.Store(false)
 	p.must(t, "PATCH", "/api/v1/webhooks/subscriptions/"+sub+"/", object{"is_active": true}, nil)
 	nextAlert(t, p, messages, "1 subscription is active again", sub)
+	// The server counts the message when its response has arrived, a moment after the channel received it.
+	const counted = `keyhook_alerts_total{kind="subscription_recovered",result="sent"} 1`
 	_, metrics := get(t, p.url+"/metrics")
-	if !strings.Contains(metrics, `keyhook_alerts_total{kind="subscription_recovered",result="sent"} 1`) || strings.Contains(metrics, "alertcanary") {
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(metrics, counted) && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+		_, metrics = get(t, p.url+"/metrics")
+	}
+	if !strings.Contains(metrics, counted) || strings.Contains(metrics, "alertcanary") {
 		t.Errorf("metrics:\n%s", metrics)
 	}
 }

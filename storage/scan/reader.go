@@ -103,7 +103,7 @@ func (s *search) note(took time.Duration) {
 	s.took += took
 	switch {
 	case took > sliceTime:
-		s.rows = max(s.rows/2, smallestSlice)
+		s.rows = max(s.rows/2, min(s.rows, smallestSlice))
 	case took < sliceTime/4:
 		s.rows = min(s.rows*2, largestSlice)
 	}
