@@ -137,6 +137,17 @@ func (s faultyStore) PendingJobs(ctx context.Context, subscription int64, limit 
 	return jobs, err
 }
 
+func (s faultyStore) OrderedJobs(ctx context.Context, subscription int64, limit int) ([]webhook.Job, error) {
+	if err := s.call("OrderedJobs"); err != nil {
+		return nil, err
+	}
+	jobs, err := s.Store.OrderedJobs(ctx, subscription, limit)
+	for i := range jobs {
+		jobs[i].DueAt += s.dueShift.Milliseconds()
+	}
+	return jobs, err
+}
+
 func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64, error) {
 	if err := s.call("Begin"); err != nil {
 		return nil, err
