@@ -50,6 +50,7 @@ type subscriptionBody struct {
 	BlockedBy           *string    `json:"blocked_by"` // why nothing is sent; null if something is
 	Description         string     `json:"description"`
 	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null means unlimited
+	Ordered             bool       `json:"ordered"`
 	PendingDeliveries   int64      `json:"pending_deliveries"`
 	OrganizationID      string     `json:"organization_id"`
 	CreatedAt           timestamp  `json:"created_at"`
@@ -69,7 +70,7 @@ func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
 		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description,
-		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
+		RateLimitPerSecond: s.RateLimitPerSecond, Ordered: s.Ordered, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
 		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
 	}
@@ -105,7 +106,7 @@ func (h subscriptions) create(x *exchange) error {
 func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) {
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
-		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"),
+		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"), Ordered: f.Bool("ordered"),
 	}
 	change.SetRateLimit, change.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)
 	return change, f.Err()
