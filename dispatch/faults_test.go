@@ -23,6 +23,7 @@ type faults struct {
 	broken       map[string]bool
 	targetHangs  bool // until its context ends
 	calls        map[string]int
+	refusals     int           // attempts that Begin refused
 	dueShift     time.Duration // added to all due times
 	failingEvent string        // id of an event whose results cannot be saved
 	recordTakes  time.Duration // before each Record
@@ -152,7 +153,26 @@ func (s faultyStore) Begin(ctx context.Context, starts []webhook.Start) ([]int64
 	if err := s.call("Begin"); err != nil {
 		return nil, err
 	}
-	return s.Store.Begin(ctx, starts)
+	rows, err := s.Store.Begin(ctx, starts)
+	s.countRefused(rows)
+	return rows, err
+}
+
+// countRefused counts the attempts that the store refused to begin.
+func (f *faults) countRefused(rows []int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, row := range rows {
+		if row == 0 {
+			f.refusals++
+		}
+	}
+}
+
+func (f *faults) refused() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refusals
 }
 
 func (s faultyStore) UndoBegin(ctx context.Context, attempts []int64) error {
