@@ -27,6 +27,7 @@ type faults struct {
 	dueShift     time.Duration // added to all due times
 	failingEvent string        // id of an event whose results cannot be saved
 	recordTakes  time.Duration // before each Record
+	readTakes    time.Duration // after each OrderedJobs
 }
 
 func newFaults() *faults { return &faults{broken: map[string]bool{}, calls: map[string]int{}} }
@@ -143,6 +144,7 @@ func (s faultyStore) OrderedJobs(ctx context.Context, subscription int64, limit 
 		return nil, err
 	}
 	jobs, err := s.Store.OrderedJobs(ctx, subscription, limit)
+	time.Sleep(s.readTakes)
 	for i := range jobs {
 		jobs[i].DueAt += s.dueShift.Milliseconds()
 	}

@@ -209,4 +209,76 @@ func TestChangesOfOrder(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		x.checkOrderAt(t, "a.example", append(gone[:1], events...))
 	})
+
+	runInVirtualTime(t, "a replayed event goes before a backlog in memory", func(t *testing.T) {
+		f := newFaults()
+		x := stoppedFixture(t, f, dispatch.Options{})
+		x.run(t)
+		sub := x.subscribeInOrder(t, "a.example", failFirst(5))
+		first := x.publish(t, 1)
+		time.Sleep(time.Hour)
+		x.setActive(t, sub, true)
+		x.setReceiver("a.example", respondAfter(time.Second, respond(200)))
+		events := x.publish(t, 50)
+		time.Sleep(9500 * time.Millisecond)
+		if n, err := x.Replay(t.Context(), x.actor(), x.org(), sub.ID, webhook.Replay{Since: 1, Only: webhook.OnlyFailed}); err != nil || n.Exhausted != 1 {
+			t.Fatalf("%+v, error %v", n, err)
+		}
+		time.Sleep(time.Minute)
+		x.checkOrderAt(t, "a.example", slices.Concat(slices.Repeat(first, 5), events[:10], first, events[10:]))
+		if n := f.refused(); n != 0 {
+			t.Errorf("%d attempts were refused", n)
+		}
+	})
+
+	runInVirtualTime(t, "attempts that have begun and wait for a slot are released", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{Concurrency: 1, PerSubscription: 1})
+		x.subscribe(t, "hangs.example", hang)
+		x.publish(t, 1)
+		time.Sleep(time.Second)
+		sub := x.subscribe(t, "a.example", respond(200))
+		events := x.publish(t, 10)
+		time.Sleep(time.Second)
+		if x.attemptsInProgress(t, sub) == 0 {
+			t.Fatal("none has begun")
+		}
+		x.setOrdered(t, sub, true)
+		time.Sleep(100 * time.Millisecond)
+		if n := x.attemptsInProgress(t, sub); n > 1 {
+			t.Errorf("%d are still in progress", n)
+		}
+		time.Sleep(time.Hour)
+		x.checkOrderAt(t, "a.example", events)
+	})
+
+	runInVirtualTime(t, "a test waits for the request in progress", func(t *testing.T) {
+		x := newFixture(t, dispatch.Options{})
+		sub := x.subscribeInOrder(t, "a.example", respondAfter(3*time.Second, respond(200)))
+		x.publish(t, 10)
+		time.Sleep(time.Second)
+		if a, err := x.Test(t.Context(), x.org(), sub.ID); err != nil || a.Outcome != webhook.Succeeded {
+			t.Errorf("%+v, error %v", a, err)
+		}
+		time.Sleep(time.Minute)
+		if n, _ := x.peak("a.example"); n != 1 || len(x.requests("a.example")) != 11 {
+			t.Errorf("%d at once, %d in all", n, len(x.requests("a.example")))
+		}
+	})
+
+	runInVirtualTime(t, "an event that is published during a read is not forgotten", func(t *testing.T) {
+		f := newFaults()
+		f.readTakes = time.Second
+		x := stoppedFixture(t, f, dispatch.Options{})
+		x.run(t)
+		x.subscribeInOrder(t, "a.example", failFirst(1))
+		events := x.publish(t, 1)
+		time.Sleep(10 * time.Second)
+		for before := f.called("OrderedJobs"); f.called("OrderedJobs") == before; { // until the retry is read
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		events = append(events, x.publish(t, 1)...)
+		time.Sleep(3 * time.Second)
+		x.checkOrderAt(t, "a.example", append(events[:1:1], events...))
+	})
 }
