@@ -4,7 +4,8 @@
 // One goroutine, the scheduler, makes all decisions. Other goroutines read, begin, send and record for it. Each
 // subscription with pending deliveries has its own lane, so a slow or dead receiver delays only itself. Slots, reads
 // and memory are shared between organizations first, then between the lanes of each. An attempt is recorded before it
-// is sent, and its result is recorded when it has ended.
+// is sent, and its result is recorded when it has ended. An ordered subscription gets one delivery at a time, in the order of
+// publication.
 //
 // # Stages of an attempt
 //

@@ -209,6 +209,10 @@ func TestChangesOfOrder(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		x.checkOrderAt(t, "a.example", append(gone[:1], events...))
 	})
+}
+
+func TestOrderBesideOtherWork(t *testing.T) {
+	t.Parallel()
 
 	runInVirtualTime(t, "a replayed event goes before a backlog in memory", func(t *testing.T) {
 		f := newFaults()
