@@ -15,7 +15,8 @@ func TestADisabledSubscriptionIsToldOnce(t *testing.T) {
 		owner, subs := x.subscribe(t, "acme", 1)
 		x.disable(t, owner, subs...)
 		m := x.one(t, 20*time.Second, "Keyhook: 1 subscription is disabled", "acme (org_", subs[0].ID, "host acme-0.example", "Last error: timeout: no response",
-			"Deliveries that wait: 1", "run: keyhook subscriptions recover "+subs[0].ID, "https://keys.example.com", "Disabled since 2000-01-01 00:00:0")
+			"Deliveries that wait: 1", "run: keyhook subscriptions recover "+subs[0].ID+" --organization "+subs[0].OrganizationID, "https://keys.example.com",
+			"Disabled since 2000-01-01 00:00:0", "First failure: 2000-01-01 00:00:0", "Last success: never")
 		for _, secret := range []string{"secretpath", "secretquery", "whsec_"} {
 			if strings.Contains(m.title+m.body, secret) {
 				t.Errorf("the message shows %q:\n%s", secret, m.body)

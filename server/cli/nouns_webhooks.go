@@ -35,18 +35,18 @@ func subscriptionFields(isNew bool) []field {
 }
 
 // noteReactivated says what a reactivation sends, and what it does not send. found is the preview of a recovery.
-func noteReactivated(found object, args []string) string {
+func noteReactivated(found object, args []string, organization string) string {
 	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
 	if found.text("deliveries") != "0" {
 		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
-			". To send them, run: " + webhook.RecoverCommand(args[0]) + " --since " + found.text("since")
+			". To send them, run: " + webhook.RecoverCommand(organization, args[0]) + " --since " + found.text("since")
 	}
 	return note
 }
 
 // noteUnhealthy says how failing and disabled subscriptions work again.
-func noteUnhealthy(found object, _ []string) string {
-	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(found.text("id"))
+func noteUnhealthy(found object, _ []string, organization string) string {
+	return webhook.Health{Status: webhook.Status(found.text("status")), Paused: found.text("blocked_by") == string(webhook.BlockedByPause)}.Mend(organization, found.text("id"))
 }
 
 var subscriptionNoun = noun{name: "subscriptions", short: "Webhook subscriptions: where events are sent", verbs: []action{
