@@ -130,9 +130,9 @@ func TestANightsOutage(t *testing.T) {
 	sleep(t.Context(), hour)
 	n.down.Store(true)
 	downAt, before := time.Now(), n.accepted()
-	untilSubscription(t, n.server, sub, "status", "failing")
+	n.server.until(t, sub, "status", "failing")
 	n.kill()
-	untilSubscription(t, n.server, sub, "status", "disabled")
+	n.server.until(t, sub, "status", "disabled")
 	disabledAfter := time.Since(downAt)
 	sleep(t.Context(), 8*hour-disabledAfter)
 	n.down.Store(false)
@@ -150,7 +150,7 @@ func TestANightsOutage(t *testing.T) {
 	publisher.Wait()
 	n.server.drained(t, sub)
 	n.server.drained(t, neighbour)
-	untilSubscription(t, n.server, sub, "status", "healthy")
+	n.server.until(t, sub, "status", "healthy")
 
 	n.check(sub, neighbour)
 	t.Logf("disabled after %.0f minutes; published %d, held %d, given up %d, recovered %d, received %d with %d requests; the neighbour received %d with %d",
