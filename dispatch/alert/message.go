@@ -23,12 +23,13 @@ const (
 type message struct {
 	kind        Kind
 	title, body string
+	flight      *flight // set by Alerter.tell; a worker returns it with the outcome
 }
 
 // newMessage makes a message. The first line of the body repeats the title, because some services show only the body.
 func newMessage(kind Kind, title, from string, paragraphs ...string) message {
 	body := strings.ToUpper(title[:1]) + title[1:] + ".\n\n" + strings.Join(paragraphs, "\n\n") + "\n\n" + signature(from)
-	return message{kind, "Keyhook: " + title, body}
+	return message{kind: kind, title: "Keyhook: " + title, body: body}
 }
 
 // signature says which server sends the message.

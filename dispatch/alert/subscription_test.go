@@ -204,6 +204,24 @@ func TestADeadChannelDelaysNoOther(t *testing.T) {
 	}
 }
 
+// TestADeadChannelDelaysNoMessageOfAShortInterval has a dead channel that takes longer for a message than the interval.
+func TestADeadChannelDelaysNoMessageOfAShortInterval(t *testing.T) {
+	inVirtualTime(t, twoChannels, func(t *testing.T, x *fixture) {
+		x.options.Interval = time.Minute
+		x.restart(t)
+		x.breaks("gotify 2", func() error { return errBroken })
+		owner, subs := x.subscribe(t, "acme", 40)
+		for _, sub := range subs {
+			x.disable(t, owner, sub)
+			x.one(t, 75*time.Second, sub.ID)
+		}
+		x.take(20 * alert.RetryFor)
+		if x.ends["subscription_disabled true"] != len(subs) || x.ends["subscription_disabled false"] != len(subs) {
+			t.Errorf("ends: %v", x.ends)
+		}
+	})
+}
+
 func TestADeletedSubscriptionIsNotTold(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		owner, subs := x.subscribe(t, "acme", 2)
