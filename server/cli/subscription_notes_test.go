@@ -33,6 +33,8 @@ func TestASubscriptionNamesTheCommandThatMendsIt(t *testing.T) {
 	}{
 		"disabled by failures":                {"subscriptions get " + ailingSub, ailing(ailingSub, "disabled"), recover + ailingSub + "\n"},
 		"disabled by hand":                    {"subscriptions get " + ailingSub, ailing(ailingSub, "paused"), reactivate + ailingSub + "\n"},
+		"without webhooks in its plan":        {"subscriptions get " + ailingSub, ailing(ailingSub, "plan"), "an operator runs: keyhook organizations update " + ailingOwner + " --plan growth\n"},
+		"while the queue is held":             {"subscriptions list", page(ailing(ailingSub, "queue_held")), "an operator runs: keyhook queue release\n"},
 		"in the organization that is named":   {"subscriptions get " + ailingSub + " --organization " + ailingOwner, ailing(ailingSub, "disabled"), recover + ailingSub + " --organization " + ailingOwner + "\n"},
 		"in a list of all organizations":      {"subscriptions list --organization all", page(ailing(ailingSub, "disabled")), recover + ailingSub + " --organization " + ailingOwner + "\n"},
 		"in a list, each with its own":        {"subscriptions list", page(ailing(ailingSub, "paused"), ailing(ailingSub, "disabled")), reactivate + ailingSub + "\n" + recover + ailingSub + "\n"},
