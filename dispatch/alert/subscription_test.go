@@ -222,6 +222,26 @@ func TestADeadChannelDelaysNoMessageOfAShortInterval(t *testing.T) {
 	})
 }
 
+func TestAStopBeginsNoMessage(t *testing.T) {
+	inVirtualTime(t, twoChannels, func(t *testing.T, x *fixture) {
+		x.options.Interval = 20 * time.Second
+		x.restart(t)
+		ended := make(chan struct{})
+		defer close(ended)
+		x.breaks("gotify 2", func() error { <-ended; return errBroken })
+		owner, subs := x.subscribe(t, "acme", 2)
+		for _, sub := range subs { // the second message waits for the dead channel
+			x.disable(t, owner, sub)
+			x.one(t, 25*time.Second, sub.ID)
+		}
+		before := time.Now()
+		x.restart(t)
+		if took := time.Since(before); took > 3*time.Second {
+			t.Errorf("the restart took %s", took)
+		}
+	})
+}
+
 func TestADeletedSubscriptionIsNotTold(t *testing.T) {
 	inVirtualTime(t, oneChannel, func(t *testing.T, x *fixture) {
 		owner, subs := x.subscribe(t, "acme", 2)

@@ -56,10 +56,9 @@ func (w *worker) enqueue(m message) bool {
 
 // run sends messages until ctx ends. outcomes has room for all of them.
 func (w *worker) run(ctx context.Context, outcomes chan<- outcome) {
-	for {
+	for ctx.Err() == nil { // a stop must not begin another message
 		select {
 		case <-ctx.Done():
-			return
 		case m := <-w.queue:
 			err := w.deliver(ctx, m)
 			if ctx.Err() == nil {
