@@ -67,7 +67,7 @@ func (h Health) Fail(epoch int64, reason string, at, probeAt int64, p Policy) He
 	if epoch != h.Epoch || h.Paused || h.ProbeAt == neverProbe {
 		return h
 	}
-	if h.FailingSince == 0 {
+	if h.FailingSince == 0 || at < h.FailingSince { // earlier if the clock was set back, so that a recovery finds all failures
 		h.FailingSince = at
 	}
 	failures := h.ConsecutiveFailures + 1
