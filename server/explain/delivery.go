@@ -187,9 +187,9 @@ func (r *Receiver) nextProbe(w Delivery) string {
 	case !r.GetsProbe():
 		return ""
 	case w.NextAttemptAt != nil:
-		return " Keyhook tries this delivery at " + at(*w.NextAttemptAt) + ". A success recovers the subscription."
+		return " Keyhook tries this delivery soon after " + at(*w.NextAttemptAt) + ". A success recovers the subscription."
 	case r.ProbeAt > r.Now:
-		return " Keyhook tries one delivery at " + at(r.ProbeAt) + ". A success recovers the subscription."
+		return " Keyhook tries one delivery soon after " + at(r.ProbeAt) + ". A success recovers the subscription."
 	}
 	return " Keyhook tries one delivery soon. A success recovers the subscription."
 }

@@ -103,11 +103,11 @@ func TestDeliveryOf(t *testing.T) {
 		"a probe of a disabled subscription has a time": {with(given(pending(now)), func(r *explain.Receiver) {
 			disabled(r)
 			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now), time.Hour, later
-		}), explain.HeldDisabled, "Keyhook tries this delivery at 2000-01-01T00:01:30.000Z. A success recovers the subscription.", "keyhook subscriptions recover sub_5", new(later), 0},
+		}), explain.HeldDisabled, "Keyhook tries this delivery soon after 2000-01-01T00:01:30.000Z. A success recovers the subscription.", "keyhook subscriptions recover sub_5", new(later), 0},
 		"what waits for the probe of a disabled one has none": {with(given(pending(now)), func(r *explain.Receiver) {
 			disabled(r)
 			r.FirstDue, r.ProbedEvery, r.ProbeAt = new(now-1), time.Hour, later
-		}), explain.HeldDisabled, "Keyhook tries one delivery at 2000-01-01T00:01:30.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
+		}), explain.HeldDisabled, "Keyhook tries one delivery soon after 2000-01-01T00:01:30.000Z.", "keyhook subscriptions recover sub_5", nil, 0},
 		"the next probe has a time":              {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now) }), explain.WaitingForProbe, "This delivery is the next one.", "keyhook subscriptions recover sub_5", new(later), 0},
 		"what waits for another probe has none":  {with(given(pending(now)), func(r *explain.Receiver) { failing(r); r.FirstDue = new(now - 1) }), explain.WaitingForProbe, "not before 2000-01-01T00:01:30.000Z", "keyhook subscriptions recover sub_5", nil, 0},
 		"the highest pace is not raised further": {with(given(pending(now)), func(r *explain.Receiver) { r.RateLimitPerSecond = new(int64(9000)) }), explain.WaitingForPace, "9000 requests a second", "keyhook subscriptions update sub_5 --rate-limit-per-second 10000", nil, 0},
