@@ -219,6 +219,9 @@ func TestOrderSimulation(t *testing.T) {
 			m := &orderSimulation{simulation: simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 2)), faults: newFaults()}}
 			m.file = storagetest.Options(t, t.TempDir()+"/keyhook.db")
 			m.file.Policy = webhook.DefaultPolicy()
+			if seed%2 == 1 {
+				m.file.Policy.ProbeDisabled = 30 * time.Second
+			}
 			m.open()
 			for i := range 6 {
 				r := &orderedReceiver{ordered: m.random.IntN(2) == 0}
