@@ -70,8 +70,9 @@ func (a action) connect(cmd *cobra.Command) (client.Client, error) {
 // connect returns the client that the flags ask for. It first checks --organization.
 func connect(cmd *cobra.Command) (client.Client, error) {
 	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
-		if _, err := idOf(organizationID).parse(id); err != nil {
-			return client.Client{}, output.UsageError{Err: idOf(organizationID).wrong("--"+client.FlagOrganization, id, err)}
+		named := idOrExternalID(organizationID)
+		if _, err := named.parse(id); err != nil {
+			return client.Client{}, output.UsageError{Err: named.wrong("--"+client.FlagOrganization, id, err)}
 		}
 	}
 	return client.Connect(cmd)
