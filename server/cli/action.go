@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -71,7 +72,11 @@ func (a action) connect(cmd *cobra.Command) (client.Client, error) {
 func connect(cmd *cobra.Command) (client.Client, error) {
 	if id := cmd.Flags().Lookup(client.FlagOrganization).Value.String(); id != "" {
 		named := idOrExternalID(organizationID)
-		if _, err := named.parse(id); err != nil {
+		_, err := named.parse(id)
+		if strings.EqualFold(id, all) {
+			err = errors.New("must be one organization; only the lists of keys, subscriptions, events and audit events take all")
+		}
+		if err != nil {
 			return client.Client{}, output.UsageError{Err: named.wrong("--"+client.FlagOrganization, id, err)}
 		}
 	}

@@ -63,7 +63,10 @@ func idOrExternalID(wanted idType) valueType {
 
 // externalID is an id of your own product.
 var externalID = valueType{name: "external-id", parse: func(text string) (any, error) {
+	_, isSecret := access.LooksMinted(text)
 	switch {
+	case isSecret:
+		return nil, errors.New("must be an id, not an API key or an access token")
 	case access.LooksLikeID(text):
 		return nil, errors.New("must be an id of your own product, not an id of Keyhook")
 	case strings.TrimSpace(text) != text, utf8.RuneCountInString(text) > access.MaxExternalID:
