@@ -39,7 +39,7 @@ func TestAccessQueryPlans(t *testing.T) {
 	check(x.UpdateRole(ctx, x.by, "clerk", access.RoleChange{Permissions: new(access.NewScope(access.EventsRead))}))
 	check(x.UpdateOrganization(ctx, x.by, org.ID, access.OrganizationChange{ExternalID: new("b")}))
 	check(x.UpdateUser(ctx, x.by, user, access.UserChange{Email: new("b@example.com"), ExternalID: new("b"), IsActive: new(true)}))
-	check(x.PutOrganization(ctx, x.by, "b", "Acme", "pro"))
+	check(x.PutOrganization(ctx, x.by, "b", "ACME", "growth"))
 	check(x.PutUser(ctx, x.by, "b", "B", nil))
 	check(x.Token(ctx, "b", owner.Token.ID))
 	check(x.SetMember(ctx, x.by, org.ID, user, "clerk"))
