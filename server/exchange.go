@@ -152,7 +152,7 @@ const (
 	aPermission   = "permission"
 )
 
-// pathID returns an id in the path. An id of another form gets the same 404 as an unknown one. Handlers read ids only here,
+// pathID returns an id in the path. An id of another form gets the same 404 as an unknown one. Handlers read ids only here and in pathReference,
 // because httprouter passes on "", "..", NUL and invalid UTF-8.
 func (x *exchange) pathID(param string, t access.IDType, sort string) (string, error) {
 	id := x.params.ByName(param)
@@ -160,6 +160,23 @@ func (x *exchange) pathID(param string, t access.IDType, sort string) (string, e
 		return "", fault.Missing(sort)
 	}
 	return id, nil
+}
+
+// pathReference returns the id or the external id of an organization or of a user in the path. The store tells them apart, and
+// finds nothing for a text that can be neither.
+func (x *exchange) pathReference(param string) string { return x.params.ByName(param) }
+
+// putReference is pathReference for a request that creates what does not exist. A text that cannot be an external id is a problem of
+// the field external_id; an id of the type itself may exist.
+func (x *exchange) putReference(f *form.Form, t access.IDType, sort string) (string, error) {
+	text := x.pathReference("id")
+	switch {
+	case text == "":
+		return "", fault.Missing(sort)
+	case !t.Valid(text):
+		f.PathExternalID("external_id", text)
+	}
+	return text, nil
 }
 
 // pathName is the same for plans and roles, which have a name in the path.
@@ -185,6 +202,16 @@ func exists[T any](find func(*exchange) (T, error)) func(*exchange) error {
 	return func(x *exchange) error {
 		_, err := find(x)
 		return err
+	}
+}
+
+// ifID makes a check of an id in the path pass for an external id, with which a request may create what does not exist.
+func ifID(t access.IDType, check func(*exchange) error) func(*exchange) error {
+	return func(x *exchange) error {
+		if !t.Valid(x.pathReference("id")) {
+			return nil
+		}
+		return check(x)
 	}
 }
 

@@ -68,6 +68,14 @@ func (x *exchange) created(path string, v any) error {
 	return x.write(http.StatusCreated, "application/json", v)
 }
 
+// put responds with a resource at its path that was created or changed.
+func (x *exchange) put(path string, created bool, v any) error {
+	if created {
+		return x.created(path, v)
+	}
+	return x.ok(v)
+}
+
 func (x *exchange) noContent() error {
 	x.WriteHeader(http.StatusNoContent)
 	return nil
@@ -154,6 +162,14 @@ func (i timestamp) MarshalJSON() ([]byte, error) {
 	b = append(b, '"')
 	b = webhook.AppendTime(b, int64(i))
 	return append(b, '"'), nil
+}
+
+// orEmpty returns a text, or the empty one if it is null.
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // nullIfEmpty returns s, or null if it is empty.

@@ -9,11 +9,11 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-// listedPermissions selects the permissions of a role r, or all permissions for a built-in role: effective computes its part.
-// The result is empty if there is no role.
+// listedPermissions selects the permissions of a role r. For a built-in role these are all permissions, from which effective
+// computes its part; internal ones only for the operator. The result is empty if there is no role.
 const listedPermissions = `
 	coalesce(CASE WHEN r.built_in
-		THEN (SELECT group_concat(v.key, ' ') FROM permissions v)
+		THEN (SELECT group_concat(v.key, ' ') FROM permissions v WHERE v.internal = 0 OR r.name = '` + access.RoleOperator + `')
 		ELSE (SELECT group_concat(v.key, ' ') FROM role_permissions g JOIN permissions v ON v.id = g.permission_id WHERE g.role_id = r.id)
 	END, '')`
 
@@ -52,8 +52,7 @@ func (d *Directory) Role(ctx context.Context, name string) (access.Role, error) 
 // unknown; Forbidden if the role has more permissions than by.
 func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Role) (access.Role, error) {
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Role, err error) {
-		exists := alreadyExists("role", "name")
-		if err := refuseIf(t, exists, "SELECT 1 FROM roles WHERE name = ?", r.Name); err != nil {
+		if err := refuseTaken(t, "role", "name", "SELECT name FROM roles WHERE name = ?", r.Name); err != nil {
 			return made, err
 		}
 		if err := knownPermissions(t, "permissions", r.Permissions); err != nil {
@@ -63,9 +62,6 @@ func (d *Directory) CreateRole(ctx context.Context, by access.Actor, r access.Ro
 			return made, err
 		}
 		row, err := insertRole(t, r.Name, false)
-		if sqlite.IsTaken(err) {
-			return made, exists
-		}
 		if err != nil {
 			return made, err
 		}
