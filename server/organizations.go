@@ -11,8 +11,10 @@ import (
 type organizationStore interface {
 	// Organizations lists them newest first, with row ids below before; 0 starts at the newest.
 	Organizations(ctx context.Context, before int64, limit int) ([]access.Organization, error)
-	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	Organization(ctx context.Context, id string) (access.Organization, error)
 	CreateOrganization(ctx context.Context, actor access.Actor, o access.Organization) (access.Organization, error)
+	// PutOrganization creates or changes the organization with an external id.
+	PutOrganization(ctx context.Context, actor access.Actor, id, name, plan string) (access.Put[access.Organization], error)
 	UpdateOrganization(ctx context.Context, actor access.Actor, id string, c access.OrganizationChange) (access.Organization, error)
 	DeleteOrganization(ctx context.Context, actor access.Actor, id string) error
 }
@@ -61,17 +63,17 @@ func (h organizations) list(x *exchange) error {
 
 // find returns the organization in the path.
 func (h organizations) find(x *exchange) (found access.Organization, err error) {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return found, err
 	}
-	return h.store.OrganizationByID(x.request.Context(), id)
+	return h.store.Organization(x.request.Context(), id)
 }
 
 func (h organizations) read(x *exchange) error { return show(x, h.find, newOrganizationBody) }
 
 func (h organizations) update(x *exchange) error {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return err
 	}
@@ -92,8 +94,30 @@ func (h organizations) update(x *exchange) error {
 	return x.ok(newOrganizationBody(organization))
 }
 
+// put creates or changes the organization with the external id in the path. A change by the id works too.
+func (h organizations) put(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	id, err := x.putReference(f, organizationID, anOrg)
+	if err != nil {
+		return err
+	}
+	f.Require("name", "plan")
+	name, plan := f.Label("name"), h.lookup.Plan(x.request.Context(), f, "plan")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	organization, err := h.store.PutOrganization(x.request.Context(), x.actor(), id, *name, *plan)
+	if err != nil {
+		return err
+	}
+	return x.put("/api/v1/organizations/"+organization.Is.ID+"/", organization.Created, newOrganizationBody(organization.Is))
+}
+
 func (h organizations) remove(x *exchange) error {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return err
 	}
@@ -110,7 +134,7 @@ type memberStore interface {
 	// SetMember gives a user a role. It adds the user if it is not a member yet.
 	SetMember(ctx context.Context, actor access.Actor, organization, user, role string) (access.Member, error)
 	RemoveMember(ctx context.Context, actor access.Actor, organization, user string) error
-	OrganizationByID(ctx context.Context, id string) (access.Organization, error)
+	Organization(ctx context.Context, id string) (access.Organization, error)
 	User(ctx context.Context, id string) (access.User, error)
 }
 
@@ -121,18 +145,19 @@ type members struct {
 }
 
 type memberBody struct {
-	UserID string `json:"user_id"`
-	Email  string `json:"email"`
-	Name   string `json:"name"`
-	Role   string `json:"role"`
+	UserID string  `json:"user_id"`
+	Email  *string `json:"email"`
+	Name   string  `json:"name"`
+	Role   string  `json:"role"`
+	Kind   string  `json:"kind"`
 }
 
 func newMemberBody(m access.Member) memberBody {
-	return memberBody{m.UserID, m.Email, m.Name, m.Role}
+	return memberBody{m.UserID, nullIfEmpty(m.Email), m.Name, m.Role, kindOf(m.IsService)}
 }
 
 func (h members) list(x *exchange) error {
-	id, err := x.pathID("id", organizationID, anOrg)
+	id, err := x.pathReference("id", anOrg)
 	if err != nil {
 		return err
 	}
@@ -180,18 +205,18 @@ func (h members) find(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.store.OrganizationByID(x.request.Context(), id); err != nil {
+	if _, err := h.store.Organization(x.request.Context(), id); err != nil {
 		return err
 	}
 	_, err = h.store.User(x.request.Context(), user)
 	return err
 }
 
-// memberIDs reads the two ids of a member from the path.
+// memberIDs reads the organization and the user of a member from the path.
 func memberIDs(x *exchange) (organization, user string, err error) {
-	if organization, err = x.pathID("id", organizationID, anOrg); err != nil {
+	if organization, err = x.pathReference("id", anOrg); err != nil {
 		return "", "", err
 	}
-	user, err = x.pathID("user_id", userID, aUser)
+	user, err = x.pathReference("user_id", aUser)
 	return organization, user, err
 }

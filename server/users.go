@@ -14,6 +14,8 @@ type userStore interface {
 	Users(ctx context.Context, before int64, limit int) ([]access.User, error)
 	User(ctx context.Context, id string) (access.User, error)
 	CreateUser(ctx context.Context, actor access.Actor, u access.User) (access.User, error)
+	// PutUser creates or changes the user with an external id. A nil email changes none.
+	PutUser(ctx context.Context, actor access.Actor, id, name string, email *string) (access.Put[access.User], error)
 	UpdateUser(ctx context.Context, actor access.Actor, id string, c access.UserChange) (access.User, error)
 	DeleteUser(ctx context.Context, actor access.Actor, id string) error
 }
@@ -25,14 +27,23 @@ type users struct {
 
 type userBody struct {
 	ID         string  `json:"id"`
-	Email      string  `json:"email"`
+	Email      *string `json:"email"`
 	Name       string  `json:"name"`
 	ExternalID *string `json:"external_id"`
 	IsActive   bool    `json:"is_active"`
+	Kind       string  `json:"kind"`
 }
 
 func newUserBody(u access.User) userBody {
-	return userBody{u.ID, u.Email, u.Name, u.ExternalID, u.IsActive}
+	return userBody{u.ID, nullIfEmpty(u.Email), u.Name, u.ExternalID, u.IsActive, kindOf(u.IsService())}
+}
+
+// kindOf is the kind of a user.
+func kindOf(isService bool) string {
+	if isService {
+		return "service"
+	}
+	return "person"
 }
 
 // create uses the e-mail address as the name if there is none, so that the audit log always has a name.
@@ -73,7 +84,7 @@ func (h users) list(x *exchange) error {
 
 // find returns the user in the path.
 func (h users) find(x *exchange) (found access.User, err error) {
-	id, err := x.pathID("id", userID, aUser)
+	id, err := x.pathReference("id", aUser)
 	if err != nil {
 		return found, err
 	}
@@ -83,7 +94,7 @@ func (h users) find(x *exchange) (found access.User, err error) {
 func (h users) read(x *exchange) error { return show(x, h.find, newUserBody) }
 
 func (h users) update(x *exchange) error {
-	id, err := x.pathID("id", userID, aUser)
+	id, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -102,8 +113,30 @@ func (h users) update(x *exchange) error {
 	return x.ok(newUserBody(user))
 }
 
+// put creates or changes the user with the external id in the path. A change by the id works too.
+func (h users) put(x *exchange) error {
+	f, err := x.form()
+	if err != nil {
+		return err
+	}
+	id, err := x.putReference(f, userID, aUser)
+	if err != nil {
+		return err
+	}
+	f.Require("name")
+	name, email := f.Label("name"), f.Email("email")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	user, err := h.store.PutUser(x.request.Context(), x.actor(), id, *name, email)
+	if err != nil {
+		return err
+	}
+	return x.put("/api/v1/users/"+user.Is.ID+"/", user.Created, newUserBody(user.Is))
+}
+
 func (h users) remove(x *exchange) error {
-	id, err := x.pathID("id", userID, aUser)
+	id, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -156,7 +189,7 @@ func newTokenBody(t access.AccessToken) tokenBody {
 }
 
 func (h tokens) create(x *exchange) error {
-	user, err := x.pathID("id", userID, aUser)
+	user, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -178,11 +211,11 @@ func (h tokens) create(x *exchange) error {
 		return err
 	}
 	x.noStore()
-	return x.created("/api/v1/users/"+user+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
+	return x.created("/api/v1/users/"+token.UserID+"/access-tokens/"+token.ID+"/", createdTokenBody{newTokenBody(token), credential.Reveal()})
 }
 
 func (h tokens) list(x *exchange) error {
-	user, err := x.pathID("id", userID, aUser)
+	user, err := x.pathReference("id", aUser)
 	if err != nil {
 		return err
 	}
@@ -214,9 +247,9 @@ func (h tokens) revoke(x *exchange) error {
 	return x.noContent()
 }
 
-// tokenIDs reads the two ids of a token from the path.
+// tokenIDs reads the user and the id of a token from the path.
 func tokenIDs(x *exchange) (user, token string, err error) {
-	if user, err = x.pathID("id", userID, aUser); err != nil {
+	if user, err = x.pathReference("id", aUser); err != nil {
 		return "", "", err
 	}
 	token, err = x.pathID("token_id", tokenID, aToken)

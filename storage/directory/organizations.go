@@ -22,81 +22,107 @@ func (d *Directory) Organizations(ctx context.Context, before int64, limit int) 
 	return organizations, err
 }
 
-// Organization returns one organization. Faults: NotFound.
+// Organization returns the organization with an id or an external id. Faults: NotFound.
 func (d *Directory) Organization(ctx context.Context, id string) (access.Organization, error) {
 	var o access.Organization
-	err := d.get(ctx, &o, selectOrganizations+" WHERE o.public_id = ?", id)
+	err := d.get(ctx, &o, selectOrganizations+whereNamed(access.OrganizationID, id), id)
 	return o, sqlite.Missing(err, "organization")
-}
-
-// OrganizationByID returns the organization in which a request wants to act. Faults: NotFound.
-func (d *Directory) OrganizationByID(ctx context.Context, id string) (access.Organization, error) {
-	return d.Organization(ctx, id)
 }
 
 // CreateOrganization creates an organization on the plan that o names. Faults: Invalid if the plan is unknown; Conflict if
 // the external id is taken.
 func (d *Directory) CreateOrganization(ctx context.Context, by access.Actor, o access.Organization) (access.Organization, error) {
-	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Organization, err error) {
-		plan, err := planRow(t, o.Plan)
-		if err != nil {
-			return made, unknownField(err, "plan", "plan")
+	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
+		return d.createOrganization(t, by, o)
+	})
+}
+
+func (d *Directory) createOrganization(t *sqlite.Tx, by access.Actor, o access.Organization) (made access.Organization, err error) {
+	plan, err := planRow(t, o.Plan)
+	if err != nil {
+		return made, unknownField(err, "plan", "plan")
+	}
+	if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
+		return made, err
+	}
+	row, err := insertOrganization(t, o, plan)
+	if err != nil {
+		return made, err
+	}
+	if made, err = organization(t, row); err != nil {
+		return made, err
+	}
+	return made, d.hooks.Audit(t, by, row, access.OrganizationCreated, Target{Type: "organization", ID: made.ID}, map[string]any{
+		"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
+	})
+}
+
+// PutOrganization gives the organization with an external id this name and plan, and creates the organization if there is none. It
+// changes an organization by its id too. If nothing changes, it writes nothing. Faults: NotFound for the id of no organization;
+// Invalid if the plan is unknown.
+func (d *Directory) PutOrganization(ctx context.Context, by access.Actor, id, name, plan string) (access.Put[access.Organization], error) {
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (put access.Put[access.Organization], err error) {
+		before, err := organizationNamed(t, id)
+		if fault.KindOf(err) == fault.NotFound && !access.LooksLikeID(id) {
+			put.Created = true
+			put.Is, err = d.createOrganization(t, by, access.Organization{Name: name, Plan: plan, ExternalID: &id})
+			return put, err
 		}
-		if err := requireUniqueOrganization(t, 0, o.ExternalID); err != nil {
-			return made, err
+		put.Is = before
+		if err != nil || before.Name == name && before.Plan == plan {
+			return put, err
 		}
-		row, err := insertOrganization(t, o, plan)
-		if sqlite.IsTaken(err) {
-			return made, alreadyExists("organization", "external_id")
+		var change access.OrganizationChange
+		if name != before.Name {
+			change.Name = &name
 		}
-		if err != nil {
-			return made, err
+		if plan != before.Plan {
+			change.Plan = &plan
 		}
-		if made, err = organization(t, row); err != nil {
-			return made, err
-		}
-		return made, d.hooks.Audit(t, by, row, access.OrganizationCreated, Target{Type: "organization", ID: made.ID}, map[string]any{
-			"name": made.Name, "plan": made.Plan, "external_id": made.ExternalID,
-		})
+		put.Is, err = d.updateOrganization(t, by, before, change)
+		return put, err
 	})
 }
 
 // UpdateOrganization changes an organization. A new plan applies from the next request and the next attempt on. Faults:
 // NotFound; Invalid if the plan is unknown; Conflict if the external id is taken.
 func (d *Directory) UpdateOrganization(ctx context.Context, by access.Actor, id string, c access.OrganizationChange) (access.Organization, error) {
-	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (changed access.Organization, err error) {
-		row, err := organizationRow(t, id)
+	return returning(ctx, d, urgentFor(by.Organization), func(t *sqlite.Tx) (access.Organization, error) {
+		before, err := organizationNamed(t, id)
 		if err != nil {
-			return changed, err
+			return before, err
 		}
-		var plan *int64
-		if c.Plan != nil {
-			found, err := planRow(t, *c.Plan)
-			if err != nil {
-				return changed, unknownField(err, "plan", "plan")
-			}
-			plan = &found
-		}
-		if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
-			return changed, err
-		}
-		if _, err := t.Exec(`
-			UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
-				external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
-			WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); sqlite.IsTaken(err) {
-			return changed, alreadyExists("organization", "external_id")
-		} else if err != nil {
-			return changed, err
-		}
-		d.outdatePrincipals(t)
-		if c.Plan != nil {
-			d.hooks.PlanChanged(t, true)
-		}
-		if changed, err = organization(t, row); err != nil {
-			return changed, err
-		}
-		return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: id}, changesOfOrganization(c))
+		return d.updateOrganization(t, by, before, c)
 	})
+}
+
+func (d *Directory) updateOrganization(t *sqlite.Tx, by access.Actor, before access.Organization, c access.OrganizationChange) (changed access.Organization, err error) {
+	row := before.RowID
+	var plan *int64
+	if c.Plan != nil {
+		found, err := planRow(t, *c.Plan)
+		if err != nil {
+			return changed, unknownField(err, "plan", "plan")
+		}
+		plan = &found
+	}
+	if err := requireUniqueOrganization(t, row, c.ExternalID); err != nil {
+		return changed, err
+	}
+	if _, err := t.Exec(`
+		UPDATE organizations SET name = coalesce(?1, name), plan_id = coalesce(?2, plan_id),
+			external_id = CASE WHEN ?3 IS NULL THEN external_id ELSE nullif(?3, '') END, updated_at = ?4
+		WHERE id = ?5`, c.Name, plan, c.ExternalID, t.Now(), row); err != nil {
+		return changed, err
+	}
+	d.outdatePrincipals(t)
+	if c.Plan != nil {
+		d.hooks.PlanChanged(t, true)
+	}
+	if changed, err = organization(t, row); err != nil {
+		return changed, err
+	}
+	return changed, d.hooks.Audit(t, by, row, access.OrganizationUpdated, Target{Type: "organization", ID: changed.ID}, changesOfOrganization(c))
 }
 
 func changesOfOrganization(c access.OrganizationChange) map[string]any {
@@ -117,10 +143,11 @@ func changesOfOrganization(c access.OrganizationChange) map[string]any {
 // Conflict while the organization has anything else, even revoked or removed, and for the actor's own organization.
 func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id string) error {
 	return d.change(ctx, workFor(by.Organization), func(t *sqlite.Tx) error {
-		row, err := organizationRow(t, id)
+		found, err := organizationNamed(t, id)
 		if err != nil {
 			return err
 		}
+		row := found.RowID
 		if row == by.Organization || row == by.LogOrganization() {
 			return fault.New(fault.Conflict, "in_use", "You act in this organization, or your credential belongs to it; use a credential of another organization.")
 		}
@@ -135,7 +162,7 @@ func (d *Directory) DeleteOrganization(ctx context.Context, by access.Actor, id 
 		} else if err != nil {
 			return err
 		}
-		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: id}, nil)
+		return d.hooks.Audit(t, by, 0, access.OrganizationDeleted, Target{Type: "organization", ID: found.ID}, nil)
 	})
 }
 
@@ -161,8 +188,8 @@ func (d *Directory) refuseDependents(t *sqlite.Tx, organization int64) error {
 // requireUniqueOrganization refuses an external id that another organization has. except is the row id of an organization
 // that may have it; 0 means none. A nil or empty external id matches nothing.
 func requireUniqueOrganization(t *sqlite.Tx, except int64, externalID *string) error {
-	return refuseIf(t, alreadyExists("organization", "external_id"),
-		"SELECT 1 FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
+	return refuseTaken(t, "organization", "external_id",
+		"SELECT public_id FROM organizations WHERE external_id = ? AND id <> ?", externalID, except)
 }
 
 // organization reads an organization inside a transaction.
@@ -172,10 +199,11 @@ func organization(t *sqlite.Tx, row int64) (access.Organization, error) {
 	return o, sqlite.Missing(err, "organization")
 }
 
-// organizationRow returns the row id of an organization. Faults: NotFound.
-func organizationRow(t *sqlite.Tx, id string) (row int64, err error) {
-	err = t.Get(&row, "SELECT id FROM organizations WHERE public_id = ?", id)
-	return row, sqlite.Missing(err, "organization")
+// organizationNamed returns the organization with an id or an external id. Faults: NotFound.
+func organizationNamed(t *sqlite.Tx, id string) (access.Organization, error) {
+	var o access.Organization
+	err := t.Get(&o, selectOrganizations+whereNamed(access.OrganizationID, id), id)
+	return o, sqlite.Missing(err, "organization")
 }
 
 func insertOrganization(t *sqlite.Tx, o access.Organization, plan int64) (int64, error) {

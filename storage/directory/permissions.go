@@ -9,7 +9,7 @@ import (
 	"github.com/keyhook/keyhook/storage/sqlite"
 )
 
-const permissionColumns = "id, key, description, built_in, created_at"
+const permissionColumns = "id, key, description, built_in, internal, created_at"
 
 // Permissions lists the permissions, newest first.
 func (d *Directory) Permissions(ctx context.Context, before int64, limit int) ([]access.Permission, error) {
@@ -42,14 +42,10 @@ func (d *Directory) UnknownPermissions(ctx context.Context, named access.Scope) 
 func (d *Directory) CreatePermission(ctx context.Context, by access.Actor, p access.Permission) (access.Permission, error) {
 	p.BuiltIn = false
 	return returning(ctx, d, workFor(by.Organization), func(t *sqlite.Tx) (made access.Permission, err error) {
-		exists := alreadyExists("permission", "key")
-		if err := refuseIf(t, exists, "SELECT 1 FROM permissions WHERE key = ?", p.Key); err != nil {
+		if err := refuseTaken(t, "permission", "key", "SELECT key FROM permissions WHERE key = ?", p.Key); err != nil {
 			return made, err
 		}
 		row, err := insertPermission(t, p)
-		if sqlite.IsTaken(err) {
-			return made, exists
-		}
 		if err != nil {
 			return made, err
 		}
@@ -115,8 +111,8 @@ func permission(t *sqlite.Tx, key string) (access.Permission, error) {
 }
 
 func insertPermission(t *sqlite.Tx, p access.Permission) (int64, error) {
-	return t.Insert("INSERT INTO permissions (key, description, built_in, created_at) VALUES (?, ?, ?, ?)",
-		p.Key, p.Description, p.BuiltIn, t.Now())
+	return t.Insert("INSERT INTO permissions (key, description, built_in, internal, created_at) VALUES (?, ?, ?, ?, ?)",
+		p.Key, p.Description, p.BuiltIn, p.Internal, t.Now())
 }
 
 // knownPermissions refuses a field with unknown permissions, and names each of them.
