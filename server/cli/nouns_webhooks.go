@@ -2,6 +2,7 @@ package cli
 
 import (
 	"github.com/keyhook/keyhook/server/cli/client"
+	"github.com/keyhook/keyhook/storage/disk"
 	"github.com/keyhook/keyhook/storage/webhook"
 )
 
@@ -43,7 +44,7 @@ func noteReactivated(found object, args []string) string {
 	note := "Deliveries that waited and are sent now: " + found.text("pending") + "."
 	if found.text("deliveries") != "0" {
 		note += "\nDeliveries that failed since " + found.text("since") + " and are not sent again: " + found.text("deliveries") +
-			". To send them, run: " + webhook.RecoverCommand(args[0]) + " --since " + found.text("since")
+			". To send them, run: " + webhook.RecoverCommand(disk.Quote(args[0])) + " --since " + found.text("since")
 	}
 	return note
 }
