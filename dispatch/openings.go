@@ -112,7 +112,7 @@ func (o *openings) anyTaken(inUse int) bool {
 func (s *scheduler) openLane(l *lane) {
 	var r room
 	if s.isCurrent(l) && !l.isClosed() && l.health.Status == webhook.Healthy && l.bucket == nil &&
-		l.stages[queued] == 0 && !l.table.hasMore && !l.willFail(s.options.Policy.FailingAfter) {
+		l.stages[queued] == 0 && !l.table.hasMore {
 		begun := l.stages[beginning] + l.stages[begun]
 		if limit := s.beginLimit(l) - begun; limit > 0 {
 			r = room{limit, begun}

@@ -116,6 +116,26 @@ func TestNewDeliveriesThatWait(t *testing.T) {
 		}
 	})
 
+	runInVirtualTime(t, "nothing overtakes deliveries that are not yet read from the file", func(t *testing.T) {
+		f := newFaults()
+		x := stoppedFixture(t, f, dispatch.Options{})
+		sub := x.subscribe(t, "a.example", respond(200))
+		x.run(t)
+		x.setActive(t, sub, false)
+		x.publish(t, 3)
+		f.fail(true, "PendingJobs")
+		x.setActive(t, sub, true)
+		synctest.Wait()
+		x.publish(t, 1)
+		synctest.Wait()
+		if n := len(x.requests("a.example")); n != 0 {
+			t.Errorf("%d requests before the older deliveries", n)
+		}
+		f.fail(false, "PendingJobs")
+		time.Sleep(time.Minute)
+		checkDeliveredOnce(t, x, "a.example", 4)
+	})
+
 	runInVirtualTime(t, "a delivery that has begun and waits for a slot is not sent after a discard", func(t *testing.T) {
 		x := newFixture(t, dispatch.Options{Concurrency: 1})
 		x.subscribe(t, "slow.example", respondAfter(10*time.Second, respond(200)))

@@ -190,7 +190,7 @@ func (m *simulation) check() {
 }
 
 // For a long run: go test ./dispatch -run TestSimulation -seeds 1000
-var seeds = flag.Int("seeds", 20, "simulations that TestSimulation runs; 2 with -short")
+var seeds = flag.Int("seeds", 50, "simulations that TestSimulation runs; 2 with -short")
 
 func TestSimulation(t *testing.T) {
 	t.Parallel()
