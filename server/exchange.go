@@ -162,9 +162,24 @@ func (x *exchange) pathID(param string, t access.IDType, sort string) (string, e
 	return id, nil
 }
 
-// pathReference returns the id or the external id of an organization or of a user in the path. The store tells them apart, and
+// pathReference returns the id or the external id of a resource in the path. The store tells them apart, and
 // finds nothing for a text that can be neither.
 func (x *exchange) pathReference(param string) string { return x.params.ByName(param) }
+
+// subscriptionNames is the part of the store that finds a subscription by its external id.
+type subscriptionNames interface {
+	SubscriptionID(ctx context.Context, organization int64, externalID string) (string, error)
+}
+
+// pathSubscription returns the id of the subscription in the path, which may have the external id instead. An id is not looked up
+// here; the handler does that.
+func (x *exchange) pathSubscription(store subscriptionNames) (string, error) {
+	text := x.pathReference("id")
+	if subscriptionID.Valid(text) {
+		return text, nil
+	}
+	return store.SubscriptionID(x.request.Context(), x.organization(), text)
+}
 
 // putReference is pathReference for a request that creates what does not exist. A text that cannot be an external id is a problem of
 // the field external_id; an id of the type itself may exist.

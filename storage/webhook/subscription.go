@@ -21,13 +21,16 @@ const (
 
 // Subscription is a URL to which a customer wants events sent, with its health.
 type Subscription struct {
-	RowID          int64  `db:"id"`
-	ID             string `db:"public_id"`
-	OrganizationID string `db:"organization_public_id"`
-	URL            string `db:"url"`
-	EventTypes     Types  `db:"event_types"`
-	AuditEvents    bool   `db:"audit_events"` // whether it receives audit events of its EventTypes
-	Description    string `db:"description"`
+	RowID          int64   `db:"id"`
+	ID             string  `db:"public_id"`
+	OrganizationID string  `db:"organization_public_id"`
+	URL            string  `db:"url"`
+	EventTypes     Types   `db:"event_types"`
+	AuditEvents    bool    `db:"audit_events"` // whether it receives audit events of its EventTypes
+	Description    string  `db:"description"`
+	ExternalID     *string `db:"external_id"` // the organization's own id, unique in the organization
+	// HeaderNames are the names of its own headers. Their values are only in a Target.
+	HeaderNames HeaderNames `db:"header_names"`
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	// Ordered says that deliveries are sent one at a time, in the order of publication. The next one waits until the one before
@@ -83,12 +86,15 @@ func (s Subscription) GetsProbe() bool { return s.ProbedEvery > 0 && s.Webhooks 
 // SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
 // RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
 type SubscriptionChange struct {
+	Secret      Secret // of a new subscription only: an imported secret; the zero value makes one
 	URL         *string
 	EventTypes  *Types
 	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
 	Description *string
 	IsActive    *bool
 	Ordered     *bool
+	Headers     *[]Header // replaces all own headers
+	ExternalID  *string   // empty removes it
 
 	SetRateLimit       bool
 	RateLimitPerSecond *int64
