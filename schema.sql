@@ -139,7 +139,8 @@ CREATE TABLE api_keys (
     expires_at      INTEGER,
     last_used_at    INTEGER,
     revoked_at      INTEGER,
-    replaces        INTEGER UNIQUE REFERENCES api_keys (id) -- the key that this key replaced in a rotation
+    replaces        INTEGER UNIQUE REFERENCES api_keys (id), -- the key that this key replaced in a rotation
+    metadata        TEXT    NOT NULL -- a JSON object of the organization's own; never changes
 ) STRICT;
 
 CREATE INDEX api_keys_by_organization ON api_keys (organization_id);

@@ -125,8 +125,11 @@ var keyPrefix = valueType{name: "prefix", parse: func(text string) (any, error) 
 	return display, nil
 }}
 
-// apiKeyOrID is an API key or its id.
-var apiKeyOrID = valueType{name: "key|id", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
+// apiKeyOrID is an API key, its id, or the prefix that lists show.
+var apiKeyOrID = valueType{name: "key|id|prefix", listPath: pathKeys, fromStdin: true, parse: func(text string) (any, error) {
+	if prefix, ok := access.ParseDisplay(text); ok {
+		return prefix, nil
+	}
 	if strings.HasPrefix(text, string(keyID.prefix)+"_") {
 		return idOf(keyID).parse(text)
 	}
