@@ -207,6 +207,15 @@ CREATE INDEX subscriptions_untold ON subscriptions (id)
     WHERE iif(paused, NULL, disabled_at) IS NOT told_disabled_at AND deleted_at IS NULL;
 CREATE INDEX subscriptions_live ON subscriptions (organization_id) WHERE deleted_at IS NULL;
 
+-- The own request headers of subscriptions. They stand apart from the subscriptions, because they may be long, and each
+-- attempt updates its subscription.
+CREATE TABLE subscription_headers (
+    subscription_id INTEGER PRIMARY KEY REFERENCES subscriptions (id),
+    names           TEXT    NOT NULL, -- separated by spaces
+    changed_at      INTEGER NOT NULL,
+    sealed          BLOB    NOT NULL  -- the values: a sealed JSON array of strings, in the order of the names
+) STRICT;
+
 -- The patterns that fan-out uses to find the subscriptions of an event. '*' stands for every type. No pattern of a
 -- subscription covers another one of it, so an event finds each subscription once.
 CREATE TABLE subscription_patterns (

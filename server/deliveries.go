@@ -119,9 +119,9 @@ type sentAttemptBody struct {
 // requestBody is the request of an attempt, as far as the caller may know it.
 type requestBody struct {
 	Method  string            `json:"method"`
-	URL     *string           `json:"url"` // without its query; null if the subscription has got another URL since
-	Headers map[string]string `json:"headers"`
-	Body    *string           `json:"body"` // null without the permission to read the event
+	URL     *string           `json:"url"`     // without its query; null if the subscription has got another URL since
+	Headers map[string]string `json:"headers"` // own headers of the subscription only if they have not changed since
+	Body    *string           `json:"body"`    // null without the permission to read the event
 }
 
 // find returns the attempt in the path.
@@ -147,6 +147,11 @@ func (h deliveries) read(x *exchange) error {
 		return err
 	}
 	request := requestBody{Method: http.MethodPost, Headers: map[string]string{}}
+	if sent.HeadersAt <= sent.AttemptedAt {
+		for _, name := range sent.HeaderNames {
+			request.Headers[name] = webhook.Masked
+		}
+	}
 	for name, values := range h.headers(sent.Attempt) {
 		request.Headers[name] = strings.Join(values, ", ")
 	}

@@ -35,28 +35,30 @@ const (
 type subscriptions struct {
 	store    subscriptionStore
 	checkURL func(string) (string, error)
+	prefix   string // of Keyhook's headers
 }
 
 type subscriptionBody struct {
-	ID                  string     `json:"id"`
-	URL                 string     `json:"url"`
-	EventTypes          []string   `json:"event_types"`
-	AuditEvents         bool       `json:"audit_events"`
-	IsActive            bool       `json:"is_active"`
-	Status              string     `json:"status"`
-	ConsecutiveFailures int        `json:"consecutive_failures"`
-	FailingSince        *timestamp `json:"failing_since"` // the first of these failures; null if there is none
-	LastError           *string    `json:"last_error"`
-	BlockedBy           *string    `json:"blocked_by"` // why nothing is sent; null if something is
-	Description         string     `json:"description"`
-	RateLimitPerSecond  *int64     `json:"rate_limit_per_second"` // null means unlimited
-	PendingDeliveries   int64      `json:"pending_deliveries"`
-	OrganizationID      string     `json:"organization_id"`
-	CreatedAt           timestamp  `json:"created_at"`
-	UpdatedAt           timestamp  `json:"updated_at"`
-	DisabledAt          *timestamp `json:"disabled_at"`
-	LastSuccessAt       *timestamp `json:"last_success_at"`
-	LastFailureAt       *timestamp `json:"last_failure_at"`
+	ID                  string             `json:"id"`
+	URL                 string             `json:"url"`
+	EventTypes          []string           `json:"event_types"`
+	AuditEvents         bool               `json:"audit_events"`
+	IsActive            bool               `json:"is_active"`
+	Status              string             `json:"status"`
+	ConsecutiveFailures int                `json:"consecutive_failures"`
+	FailingSince        *timestamp         `json:"failing_since"` // the first of these failures; null if there is none
+	LastError           *string            `json:"last_error"`
+	BlockedBy           *string            `json:"blocked_by"` // why nothing is sent; null if something is
+	Description         string             `json:"description"`
+	RateLimitPerSecond  *int64             `json:"rate_limit_per_second"` // null means unlimited
+	Headers             map[string]*string `json:"headers"`               // the names; every value is null
+	PendingDeliveries   int64              `json:"pending_deliveries"`
+	OrganizationID      string             `json:"organization_id"`
+	CreatedAt           timestamp          `json:"created_at"`
+	UpdatedAt           timestamp          `json:"updated_at"`
+	DisabledAt          *timestamp         `json:"disabled_at"`
+	LastSuccessAt       *timestamp         `json:"last_success_at"`
+	LastFailureAt       *timestamp         `json:"last_failure_at"`
 }
 
 // secretBody is the response to create and rotate-secret. No other response shows a secret.
@@ -69,10 +71,19 @@ func newSubscriptionBody(s webhook.Subscription) subscriptionBody {
 	return subscriptionBody{
 		ID: s.ID, URL: s.URL, EventTypes: s.EventTypes.Unique(), AuditEvents: s.AuditEvents, IsActive: s.Active(), Status: string(s.Status),
 		ConsecutiveFailures: s.ConsecutiveFailures, FailingSince: timeOrNull(s.FailingSince), LastError: nullIfEmpty(s.LastError), BlockedBy: nullIfEmpty(string(s.BlockedBy())), Description: s.Description,
-		RateLimitPerSecond: s.RateLimitPerSecond, PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
+		RateLimitPerSecond: s.RateLimitPerSecond, Headers: namesOnly(s.HeaderNames), PendingDeliveries: s.PendingDeliveries, OrganizationID: s.OrganizationID,
 		CreatedAt: timestamp(s.CreatedAt), UpdatedAt: timestamp(s.UpdatedAt), DisabledAt: (*timestamp)(s.DisabledAt),
 		LastSuccessAt: (*timestamp)(s.LastSuccessAt), LastFailureAt: (*timestamp)(s.LastFailureAt),
 	}
+}
+
+// namesOnly shows the names of headers. No response shows a value.
+func namesOnly(names []string) map[string]*string {
+	shown := make(map[string]*string, len(names))
+	for _, name := range names {
+		shown[name] = nil
+	}
+	return shown
 }
 
 // timeOrNull returns nil for no time.
@@ -106,6 +117,7 @@ func (h subscriptions) change(f *form.Form) (webhook.SubscriptionChange, error) 
 	change := webhook.SubscriptionChange{
 		URL: readURL(f, "url", h.checkURL), EventTypes: f.EventTypes("event_types"),
 		AuditEvents: f.Bool("audit_events"), Description: f.Multiline("description"), IsActive: f.Bool("is_active"),
+		Headers: f.Headers("headers", h.prefix),
 	}
 	change.SetRateLimit, change.RateLimitPerSecond = f.Limit("rate_limit_per_second", 1, webhook.MaxRateLimit)
 	return change, f.Err()

@@ -149,7 +149,7 @@ func (s *Store) activateRecovered(ctx context.Context, by access.Actor, organiza
 			return err
 		}
 		if sub.Status != webhook.Healthy {
-			if err := s.applyChange(t, by, &sub, webhook.SubscriptionChange{IsActive: new(true)}); err != nil {
+			if err := s.applyChange(t, by, organization, &sub, webhook.SubscriptionChange{IsActive: new(true)}); err != nil {
 				return err
 			}
 		}

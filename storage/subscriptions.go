@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/url"
 
@@ -15,7 +16,8 @@ import (
 const subscriptionColumns = `
 	s.id, s.public_id, o.public_id AS organization_public_id, s.url, s.event_types, s.audit_events, s.description,
 	s.status, s.consecutive_failures, s.last_error, s.epoch, s.failing_since, s.probe_at, s.paused, s.rate_limit_per_second,
-	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, p.webhooks`
+	s.created_at, s.updated_at, s.disabled_at, s.last_success_at, s.last_failure_at, p.webhooks,
+	(SELECT names FROM subscription_headers WHERE subscription_id = s.id) AS header_names`
 
 // subscriptionJoins are the tables of subscriptionColumns.
 const subscriptionJoins = `
@@ -100,7 +102,7 @@ func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		s.countSubscription(t, sub.Health, 1)
-		if err := s.applyChange(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
 			return sub, err
 		}
 		return sub, s.audit(t, by, organization, access.SubscriptionCreated, auditTarget{"subscription", id, sub.RowID}, changedFields(c))
@@ -149,7 +151,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 			return sub, err
 		}
 		before := sub.Status
-		if err := s.applyChange(t, by, &sub, c); err != nil {
+		if err := s.applyChange(t, by, organization, &sub, c); err != nil {
 			return sub, err
 		}
 		if sub.Status == webhook.Disabled && before != webhook.Disabled {
@@ -161,8 +163,8 @@ func (s *Store) UpdateSubscription(ctx context.Context, by access.Actor, organiz
 	})
 }
 
-// changedFields lists the fields of a change for the audit log. Of a URL it has only the host. The rest is often a
-// secret of the receiver, and the log has other readers.
+// changedFields lists the fields of a change for the audit log. Of a URL it has only the host, and of headers only the names. The
+// rest is often a secret of the receiver, and the log has other readers.
 func changedFields(c webhook.SubscriptionChange) map[string]any {
 	details := map[string]any{}
 	if c.URL != nil {
@@ -180,6 +182,13 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 	if c.IsActive != nil {
 		details["is_active"] = *c.IsActive
 	}
+	if c.Headers != nil {
+		names := []string{}
+		for _, h := range *c.Headers {
+			names = append(names, h.Name)
+		}
+		details["headers"] = names
+	}
 	if c.SetRateLimit {
 		details["rate_limit_per_second"] = c.RateLimitPerSecond
 	}
@@ -195,9 +204,9 @@ func hostOf(address string) string {
 }
 
 // applyChange writes a change to the table and to sub.
-func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+func (s *Store) applyChange(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
 	before := sub.Health
-	if err := s.setFields(t, by, sub, c); err != nil {
+	if err := s.setFields(t, by, organization, sub, c); err != nil {
 		return err
 	}
 	sub.UpdatedAt = t.Now()
@@ -226,7 +235,7 @@ func (s *Store) applyChange(t *tx, by access.Actor, sub *webhook.Subscription, c
 
 // setFields sets the fields of sub that a change names. It also writes the patterns of its types, and drops pending audit
 // events that it no longer receives.
-func (s *Store) setFields(t *tx, by access.Actor, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
+func (s *Store) setFields(t *tx, by access.Actor, organization int64, sub *webhook.Subscription, c webhook.SubscriptionChange) error {
 	receivedBefore := receivesAudit(*sub)
 	if c.URL != nil && *c.URL != sub.URL {
 		sub.URL, sub.Health = *c.URL, sub.Renew()
@@ -250,6 +259,9 @@ func (s *Store) setFields(t *tx, by access.Actor, sub *webhook.Subscription, c w
 	}
 	if c.SetRateLimit {
 		sub.RateLimitPerSecond = c.RateLimitPerSecond
+	}
+	if c.Headers != nil {
+		return s.setHeaders(t, organization, sub, *c.Headers)
 	}
 	return nil
 }
@@ -289,7 +301,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by access.Actor, organiz
 		if _, err := t.Exec("UPDATE subscriptions SET deleted_at = ?1, updated_at = ?1, epoch = epoch + 1 WHERE id = ?2", t.Now(), row); err != nil {
 			return err
 		}
-		if err := dropPatterns(t, row); err != nil {
+		if err := errors.Join(dropPatterns(t, row), dropHeaders(t, row)); err != nil {
 			return err
 		}
 		s.countSubscription(t, sub.Health, -1)
@@ -338,8 +350,8 @@ const (
 	orphansPerPass = 100
 )
 
-// Target returns where and how to send the deliveries of a subscription now. If a secret cannot be decrypted, Unusable
-// says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
+// Target returns where and how to send the deliveries of a subscription now. If the secret or the own headers cannot be
+// decrypted, Unusable says so. Then the attempts of that subscription fail, and the others continue. Faults: NotFound.
 func (s *Store) Target(ctx context.Context, subscription int64) (webhook.Target, error) {
 	return s.target(func(dest any, text string, args ...any) error { return s.get(ctx, dest, text, args...) }, subscription)
 }
@@ -352,10 +364,12 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		Sealed        []byte `db:"secret"`
 		Previous      []byte `db:"previous_secret"`
 		PreviousUntil int64  `db:"previous_until"`
+		Headers       []byte `db:"headers"`
 		Deleted       bool   `db:"deleted"`
 	}
 	if err := get(&row, `
-		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, s.deleted_at IS NOT NULL AS deleted
+		SELECT `+subscriptionColumns+`, s.organization_id, s.secret, s.previous_secret, s.previous_until, s.deleted_at IS NOT NULL AS deleted,
+		       (SELECT sealed FROM subscription_headers WHERE subscription_id = s.id) AS headers
 		FROM subscriptions s`+subscriptionJoins+`
 		WHERE s.id = ?`, subscription); err != nil {
 		return webhook.Target{}, sqlite.Missing(err, "subscription")
@@ -372,6 +386,11 @@ func (s *Store) target(get func(dest any, text string, args ...any) error, subsc
 		return target, nil
 	}
 	target.Secret = webhook.KnownSecret(string(text))
+	if target.Headers, err = (sealedHeaders{row.HeaderNames, row.Headers}).open(s.keyRing, row.ID); err != nil {
+		target.Unusable = "the request headers of the subscription cannot be decrypted; set them again"
+		s.log.Error("request headers cannot be decrypted; set them again, or restore the earlier encryption key", "subscription", row.ID, "error", err)
+		return target, nil
+	}
 	if len(row.Previous) > 0 {
 		if text, err := s.keyRing.Open(row.Previous, row.ID); err == nil {
 			target.Previous = webhook.KnownSecret(string(text))

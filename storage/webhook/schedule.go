@@ -32,4 +32,7 @@ type SentAttempt struct {
 	Body  []byte `db:"body"`
 	URL   string `db:"url"`    // of the subscription now
 	URLAt int64  `db:"url_at"` // since when the subscription has this URL
+	// HeaderNames are the names of the subscription's own headers now; HeadersAt is since when it has them.
+	HeaderNames HeaderNames `db:"header_names"`
+	HeadersAt   int64       `db:"headers_at"`
 }

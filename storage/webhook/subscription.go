@@ -27,6 +27,8 @@ type Subscription struct {
 	EventTypes     Types  `db:"event_types"`
 	AuditEvents    bool   `db:"audit_events"` // whether it receives audit events of its EventTypes
 	Description    string `db:"description"`
+	// HeaderNames are the names of its own headers. Their values are only in a Target.
+	HeaderNames HeaderNames `db:"header_names"`
 	// RateLimitPerSecond limits the attempts per second; nil is no limit.
 	RateLimitPerSecond *int64 `db:"rate_limit_per_second"`
 	Health
@@ -79,6 +81,7 @@ type SubscriptionChange struct {
 	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
 	Description *string
 	IsActive    *bool
+	Headers     *[]Header // replaces all own headers
 
 	SetRateLimit       bool
 	RateLimitPerSecond *int64
