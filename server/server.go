@@ -54,6 +54,7 @@ type Store interface {
 	sessionStore
 	queueStore
 	backupStore
+	appliedStore
 	clockStore
 	healthStore
 }

@@ -86,6 +86,7 @@ type Actor struct {
 	RequestID    string `db:"request_id"`
 
 	Authority Authority `db:"-"` // the credential; zero for the appliance itself, which grants nothing
+	Applying  bool      `db:"-"` // for `keyhook apply`: Keyhook remembers what the actor creates, see Applied
 }
 
 // LogOrganization returns the organization whose audit log records changes to the whole instance, such as to a role or a

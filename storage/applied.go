@@ -1,0 +1,58 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keyhook/keyhook/storage/access"
+	"github.com/keyhook/keyhook/storage/scan"
+)
+
+// Applied lists what `keyhook apply` has created and nobody has deleted since, the newest first.
+func (s *Store) Applied(ctx context.Context, before int64, limit int) ([]access.Applied, error) {
+	applied := []access.Applied{}
+	err := s.list(ctx, &applied, "SELECT id, kind, key FROM applied WHERE id < ? ORDER BY id DESC LIMIT ?", scan.UpperBound(before), limit)
+	return applied, err
+}
+
+// trackApplied keeps the table applied up to date. The audit log learns of every creation and deletion in the transaction of the
+// change, so this has the same one place: an object is remembered if and only if it exists.
+func (s *Store) trackApplied(t *tx, by access.Actor, organization int64, eventType string, about auditTarget, details map[string]any) error {
+	switch eventType {
+	case access.PlanCreated, access.PermissionCreated, access.RoleCreated, access.OrganizationCreated, access.UserCreated, access.SubscriptionCreated:
+		return rememberApplied(t, by, about.Type, about.ID)
+	case access.PlanDeleted, access.PermissionDeleted, access.RoleDeleted, access.OrganizationDeleted, access.UserDeleted, access.SubscriptionDeleted:
+		return forgetApplied(t, about.Type, about.ID)
+	case access.MemberSet, access.MemberRemoved:
+		in, err := t.organizationID(organization)
+		if err != nil {
+			return err
+		}
+		member := access.MemberKey(in, about.ID)
+		if eventType == access.MemberRemoved {
+			return forgetApplied(t, access.KindMember, member)
+		}
+		if _, wasMember := details["previous_role"]; wasMember {
+			return nil
+		}
+		return rememberApplied(t, by, access.KindMember, member)
+	}
+	return nil
+}
+
+func rememberApplied(t *tx, by access.Actor, kind, key string) error {
+	if !by.Applying {
+		return nil
+	}
+	if _, err := t.Exec("INSERT INTO applied (kind, key) VALUES (?, ?)", kind, key); err != nil {
+		return fmt.Errorf("remember that apply created a %s: %w", kind, err)
+	}
+	return nil
+}
+
+func forgetApplied(t *tx, kind, key string) error {
+	if _, err := t.Exec("DELETE FROM applied WHERE kind = ? AND key = ?", kind, key); err != nil {
+		return fmt.Errorf("forget that apply created a %s: %w", kind, err)
+	}
+	return nil
+}
