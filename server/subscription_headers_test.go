@@ -64,18 +64,19 @@ func TestSubscriptionHeaders(t *testing.T) {
 		create(`{"A!#$%&'*+-.^_|~`+"`"+`":"! ~\"\\"}`).want(t, 201, "")
 	})
 	t.Run("are refused, and the problem names the header and no value", func(t *testing.T) {
-		eleven := `{`
+		names := map[string]string{}
 		for i := range 11 {
-			eleven += fmt.Sprintf(`"X-%d":"canary",`, i)
+			names[fmt.Sprintf("X-%d", i)] = "canary"
 		}
+		eleven, _ := json.Marshal(names)
 		for headers, want := range map[string]string{
-			strings.TrimSuffix(eleven, ",") + `}`: "headers: too_many",
-			`[]`:                                  "headers: wrong_type",
-			`null`:                                "headers: wrong_type",
-			`{"X-A":1}`:                           "headers.X-A: wrong_type",
-			`{"X-A":["canary"]}`:                  "headers.X-A: wrong_type",
-			`{"X-A":null}`:                        "headers.X-A: missing",
-			`{"X-A":""}`:                          "headers.X-A: blank",
+			string(eleven):       "headers: too_many",
+			`[]`:                 "headers: wrong_type",
+			`null`:               "headers: wrong_type",
+			`{"X-A":1}`:          "headers.X-A: wrong_type",
+			`{"X-A":["canary"]}`: "headers.X-A: wrong_type",
+			`{"X-A":null}`:       "headers.X-A: missing",
+			`{"X-A":""}`:         "headers.X-A: blank",
 			`{"X-A":"` + strings.Repeat("canary", 683)[:4097] + `"}`: "headers.X-A: too_long",
 			`{"X-A":"canary\r\nX-B: 1"}`:                             "headers.X-A: invalid",
 			`{"X-A":"canary\u0000"}`:                                 "headers.X-A: invalid",

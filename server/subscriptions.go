@@ -100,16 +100,18 @@ func (h subscriptions) create(x *exchange) error {
 		return err
 	}
 	f.Require("url")
+	secret := f.Secret("secret")
 	change, err := h.change(f)
 	if err != nil {
 		return err
 	}
-	sub, secret, err := h.store.CreateSubscription(x.request.Context(), x.actor(), x.organization(), change)
+	change.Secret = secret
+	sub, created, err := h.store.CreateSubscription(x.request.Context(), x.actor(), x.organization(), change)
 	if err != nil {
 		return err
 	}
 	x.noStore()
-	return x.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), secret.Reveal()})
+	return x.created("/api/v1/webhooks/subscriptions/"+sub.ID+"/", secretBody{newSubscriptionBody(sub), created.Reveal()})
 }
 
 // change reads the fields of a subscription that a caller may set.
@@ -183,11 +185,11 @@ func (h subscriptions) rotate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	overlap, force := f.Integer("overlap_seconds", 0, longestOverlap), f.Bool("force")
+	overlap, force, imported := f.Integer("overlap_seconds", 0, longestOverlap), f.Bool("force"), f.Secret("secret")
 	if err := f.Err(); err != nil {
 		return err
 	}
-	rotation := webhook.Rotation{Overlap: defaultOverlap * time.Second, Force: force != nil && *force}
+	rotation := webhook.Rotation{Overlap: defaultOverlap * time.Second, Force: force != nil && *force, Secret: imported}
 	if overlap != nil {
 		rotation.Overlap = time.Duration(*overlap) * time.Second
 	}

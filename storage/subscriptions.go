@@ -68,12 +68,12 @@ func (s *Store) SubscriptionRow(ctx context.Context, organization int64, id stri
 	return row, sqlite.Missing(err, "subscription")
 }
 
-// CreateSubscription creates a subscription and its secret. It returns the secret only this once.
+// CreateSubscription creates a subscription, and its secret unless c has one. It returns the secret only this once.
 //
 // Faults: Forbidden if the plan has no webhooks; Forbidden if the actor asks for audit events without audit:read;
 // Conflict if the plan allows no more subscriptions.
 func (s *Store) CreateSubscription(ctx context.Context, by access.Actor, organization int64, c webhook.SubscriptionChange) (webhook.Subscription, webhook.Secret, error) {
-	secret := webhook.NewSecret()
+	secret := c.Secret.OrNew()
 	id := publicid.New(access.SubscriptionID)
 	sealed := s.keyRing.Seal([]byte(secret.Reveal()), id)
 	if c.EventTypes == nil {
@@ -181,6 +181,9 @@ func changedFields(c webhook.SubscriptionChange) map[string]any {
 	}
 	if c.IsActive != nil {
 		details["is_active"] = *c.IsActive
+	}
+	if !c.Secret.IsZero() {
+		details["secret_imported"] = true
 	}
 	if c.Headers != nil {
 		names := []string{}

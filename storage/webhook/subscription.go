@@ -76,6 +76,7 @@ func (s Subscription) BlockedBy() Block {
 // SubscriptionChange is a partial update; nil leaves a field as it is. SetRateLimit says whether to change
 // RateLimitPerSecond, for which nil is a value. A new subscription needs a URL.
 type SubscriptionChange struct {
+	Secret      Secret // of a new subscription only: an imported secret; the zero value makes one
 	URL         *string
 	EventTypes  *Types
 	AuditEvents *bool // for a new subscription nil is true, if its creator may read audit events
